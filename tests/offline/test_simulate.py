@@ -61,6 +61,22 @@ def test_truth_errors_and_counts_add_up():
     assert engine.outs["hush.p.releases.v1"]
 
 
+def test_a_simulation_foretells_what_a_cap_leaves():
+    """Users who come each day have a purse of two days' bounds: of six days a third is kept."""
+    data = [
+        {"user": f"u{user}", "page": f"p{page}", "t": ORIGIN + day * DAY + user}
+        for day in range(6) for user in range(60) for page in range(4)
+    ]  # fmt: skip
+    plain = simulate(config(mechanism=", adaptive_weight = 0"), data, "events", SECRET)[0]["p"]
+    text = INPUT.format(units=2, cells=2, partitioner="none", format="json")
+    text += PIPELINE.format(name="p", mechanism=", adaptive_weight = 0", more="").replace(
+        "delta = 1e-4 }", "delta = 1e-4, per_unit = { epsilon = 12, delta = 2e-4 } }"
+    )
+    capped = simulate(loads(text, environ={}), data, "events", SECRET)[0]["p"]
+    assert (plain.cut, capped.cut) == (0, pytest.approx(2 / 3))
+    assert capped.counts["accepted"] == 60 * 8
+
+
 def test_errors_are_those_of_the_released_values():
     data = rows(800, days=1)
     reports, engine = simulate(config('public_keys = ["p1", "p2"]'), data, "events", SECRET)

@@ -27,6 +27,22 @@ def test_plan_says_what_will_be_paid(folder):
     assert body["noise"]["count"] > 0 and body["mu2"] > 0 and "histogram" in body
 
 
+def test_plan_says_what_a_unit_loses_at_most_and_how_long_that_lasts(folder):
+    cap = 'pipeline.pages.budget.per_unit={ epsilon = 20, delta = 1e-3, period = "10d" }'
+    code, out, _ = typed("plan", "--set", cap)
+    assert code == 0
+    said = " ".join(out.replace("│", " ").split())
+    assert "cap per user ε=20, δ=0.001 over 10d, however many epochs there are" in said
+    (body,) = json.loads(typed("plan", "--json", "--set", cap)[1])["pipelines"]
+    assert 2 < body["per_unit_bounds"] < 10 and body["per_unit_epochs"] == 10
+    assert body["kept_of_full_bounds"] == body["per_unit_bounds"] / 10
+    share = f"{100 * body['kept_of_full_bounds']:.3g} %"
+    assert f"kept of one that uses it up in every epoch: {share}" in said
+    assert (body["per_unit_epsilon"], body["per_unit_delta"]) == (20, 0.001)
+    (body,) = json.loads(typed("plan", "--json")[1])["pipelines"]
+    assert "per_unit_bounds" not in body and "per_unit_epsilon" not in body
+
+
 def parts(case: str) -> list[str]:
     text = HEAD.format(partitioner="none") + COMMON.format(name=case, window=WINDOW)
     (p,) = compile_config(loads(text + SETTINGS[case], environ={})).pipelines

@@ -1,0 +1,119 @@
+"""A cap for each unit on the real broker, over epochs, kills and another worker's table."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hushstream.deploy.broker import Broker
+from hushstream.offline.replay import replay
+
+from ..judge.topics import deployment as judgement
+from .local import Local, local
+
+DAY = 86_400_000_000
+ORIGIN = 17956 * DAY  # 2019-03-01
+TOML = """
+[deployment]
+name = "caps"
+[engine]
+cells_partitions = 1
+units_partitions = 2
+session_timeout = "3s"
+transaction_timeout = "10s"
+[[input]]
+name = "events"
+topic = "events"
+unit = "user"
+partitioner = "{partitioner}"
+time = {{ field = "t", format = "epoch_us" }}
+[[pipeline]]
+name = "pages"
+input = "events"
+key = ["page"]
+public_keys = ["a", "b"]
+window = {{ length = "1d", origin = "2019-03-01T00:00:00Z" }}
+triggers = {{ every = "1d" }}
+schedule = "external"
+budget = {{ epsilon = 8.0, delta = 1e-4, per_unit = {{ epsilon = 12, delta = 2e-4{period} }} }}
+mechanism = {{ kind = "histogram", budget = 4 }}
+"""
+USERS, EPOCHS, PURSE = 300, 5, 8  # a unit has eight records in purses, four in each epoch
+
+pytestmark = pytest.mark.broker
+
+
+def sent(epoch: int) -> list[dict[str, object]]:
+    """Of each user one record in either page; ten more users come each day for the first time."""
+    users = [f"u{n}" for n in range(USERS)] + [f"new {epoch} {n}" for n in range(10)]
+    time = ORIGIN + epoch * DAY
+    return [{"user": user, "page": page, "t": time} for user in users for page in "ab"]
+
+
+def counts(run: Local) -> dict[int, float]:
+    """The released count of page a, by window."""
+    rows = [body for body in run.releases("pages") if body.get("key") == {"page": "a"}]
+    starts = sorted({row["window"]["start"] for row in rows})
+    return {starts.index(row["window"]["start"]): row["values"]["count"]["value"] for row in rows}
+
+
+def play(run: Local, kills: dict[int, str]) -> None:
+    """An epoch after the other; in some of them the worker is killed, and another goes on.
+
+    Args:
+        run: the deployment.
+        kills: by epoch the next worker's name: one of before has its table, a new one has none.
+    """
+    worker = "w"
+    run.start(worker)
+    run.wait_ready([worker])
+    for epoch in range(EPOCHS):
+        records = sent(epoch)
+        half = len(records) // 2
+        run.publish("events", records[:half])
+        if epoch in kills:
+            run.kill(worker)
+            worker = kills[epoch]
+            run.start(worker)
+            run.wait_ready([worker])
+        run.publish("events", records[half:])
+        run.trigger(ORIGIN + (epoch + 1) * DAY)
+        run.wait_released(run.wait_triggers(epoch + 1), 300)
+    assert run.stop(worker) == 0
+
+
+def check(run: Local, period: int) -> None:
+    """Replay and judge agree, and who was there each day ran out of budget."""
+    outcome = replay(run.config())
+    assert outcome.agrees and outcome.compared, outcome.problems
+    (judged,) = judgement(run.bootstrap, run.toml, run.secret).values()
+    assert judged.triggers == EPOCHS and not judged.objections, judged
+    found = counts(run)
+    days = PURSE // 2  # a day costs a user two
+    for epoch in range(EPOCHS):
+        full = epoch % period < days
+        assert abs(found[epoch] - (USERS + 10 if full else 10)) < 40, found
+    told = [one for one in run.releases("pages") if one["schema"].startswith("hush.manifest")]
+    assert Counter(one["privacy"]["per_unit_epsilon"] for one in told) == {12: EPOCHS}
+    assert all("spends at most 8 of that" in one["bounds"]["in_words"] for one in told)
+
+
+def test_a_purse_outlives_kills_and_tables(empty_broker: Broker, tmp_path):
+    text = TOML.format(partitioner="none", period="")
+    with local(tmp_path, empty_broker.bootstrap, text, {"events": 1}) as run:
+        play(run, {1: "w", 3: "x"})  # the same worker again, and one that has to restore
+        check(run, EPOCHS)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("partitioner", ["none", "murmur2"])
+def test_a_period_begins_with_full_purses(empty_broker: Broker, tmp_path, partitioner: str):
+    text = TOML.format(partitioner=partitioner, period=', period = "5d"').replace(
+        "budget = 4", "budget = 2"
+    )
+    with local(tmp_path, empty_broker.bootstrap, text, {"events": 1}) as run:
+        play(run, {0: "x", 2: "w", 4: "x"})
+        outcome = replay(run.config())
+        assert outcome.agrees and outcome.compared, outcome.problems
+        (judged,) = judgement(run.bootstrap, run.toml, run.secret).values()
+        assert judged.triggers == EPOCHS and not judged.objections, judged
