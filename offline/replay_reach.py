@@ -2,8 +2,8 @@
 
 Records of a window may have come before the snapshot, and with them part of the bound of its epoch.
 So only epochs are recomputed of which nothing can have come before: each pipeline starts with the
-first of them, its triggers are numbered anew from there, and those of earlier windows only say how
-far the raw log may be used.
+first of them, or of the first period where units have a cap. Its triggers are numbered anew from
+there, and those of earlier windows only say how far the raw log may be used.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from ..topics.records import (
 from .replay_logs import Timed, frame, timed
 
 Kept = Snapshot | None
+NEVER = 1 << 62
+"""The first window to recompute, where there is none."""
 
 
 class Reach:
@@ -95,10 +97,17 @@ class Reach:
         Raises `EngineError` if there are none, since all windows had begun before the snapshot.
         """
         found, first = self._triggers[pipeline], self._first[pipeline]
+        if first == NEVER:
+            raise EngineError(
+                f"pipeline {pipeline!r}: the clock log begins with a snapshot, and units have a "
+                "cap for good: what they spent before it is not known; to replay such a pipeline, "
+                "raise engine.keep_clock when it begins, or give the cap a period"
+            )
         if first is not None and not found and not self._over(pipeline, first):
             raise EngineError(
                 f"pipeline {pipeline!r}: the clock log begins with a snapshot, and no epoch that "
-                "began after it has been released: replay later, or raise engine.keep_clock"
+                "began after it (no period, where units have a cap) has been released: replay "
+                "later, or raise engine.keep_clock"
             )
         return found
 
@@ -175,7 +184,7 @@ class Reach:
 
 
 def _first(pipeline: Pipeline, snapshot: Kept) -> int | None:
-    """The first window of the first epoch that no record can have come for before a snapshot."""
+    """The first window of the first epoch, or period, with no record from before a snapshot."""
     standing = (
         PipelineStanding()
         if snapshot is None
@@ -190,6 +199,10 @@ def _first(pipeline: Pipeline, snapshot: Kept) -> int | None:
             pipeline.windows.window(snapshot.time + pipeline.max_future_skew), standing.floor - 1
         )
     share = pipeline.windows.per_epoch
+    if pipeline.lifetime is not None:  # purses hold what was spent since their period began
+        if pipeline.lifetime.cap.epochs is None:
+            return NEVER
+        share *= pipeline.lifetime.cap.epochs
     return -(-(after + 1) // share) * share
 
 

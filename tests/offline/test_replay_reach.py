@@ -46,3 +46,22 @@ def test_a_growth_has_the_new_numbers_of_a_replay_that_begins_at_a_snapshot():
     assert [partial.begin("events", n, 6) for n in range(3)] == [5, 2, 6]
     whole = Reach(grown, 0, None, fired)
     assert whole.renumbered(grown).pipelines[0].joined == (0, 3, 37, 39)
+
+
+def test_purses_are_known_from_the_beginning_of_a_period_on():
+    """An epoch in the middle of one would begin with full purses, and accept what was refused."""
+    for period, first in ((', period = "7d"', 14), (', period = "1d"', 10), ("", None)):
+        cap = f"per_unit = {{ epsilon = 12, delta = 2e-4{period} }}"
+        capped = deployment(swap={"delta = 1e-4 }": f"delta = 1e-4, {cap} }}"})
+        standing = {"p": PipelineStanding(0, 36, 9)}
+        said = Snapshot(ORIGIN + 9 * DAY, {"events": [5]}, standing, 1, "")
+        fired = [trigger(capped.pipelines[0], n, [9], window=(n - 1) // 4) for n in range(37, 65)]
+        partial = Reach(capped, 7, said, fired)
+        if first is None:
+            with pytest.raises(EngineError, match="a cap for good"):
+                partial.triggers("p")
+            continue
+        assert partial.first("p") == first
+        assert min(t.window for t in partial.triggers("p")) == first
+    whole = Reach(capped, 0, None, fired)
+    assert whole.first("p") is None and len(whole.triggers("p")) == len(fired)
