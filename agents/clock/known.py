@@ -117,12 +117,7 @@ class KnownLogs:
                 log.warning("another owner of the clock has charged meanwhile; reading again")
 
     async def _read_ledger(self) -> None:
-        """Read the ledger to its end.
-
-        Raises:
-            RewoundError: it lacks a record that this owner has read or written before.
-            EngineError: it counts other partitions of an input than this process does.
-        """
+        """Read the ledger to its end."""
         values, known = [], self.ledger.records
         async for records, _, _ in read_to_end(self._kafka, self._names.ledger, 0):
             values += [r.value for r in records]
@@ -133,12 +128,7 @@ class KnownLogs:
             raise RewoundError(f"{self._names.ledger} lacks records that the clock's owner wrote")
 
     async def _read_clock(self) -> None:
-        """Read the clock log to its end.
-
-        Raises:
-            RewoundError: it ends before what this owner has read or written of it.
-            LedgerError: the ledger did not pay for a trigger.
-        """
+        """Read the clock log to its end."""
         salt = secrets.token_hex(16)
         self.clock = Clock(self._deployment, self.ledger, self._version, self._fingerprint, salt)
         self.snapshots = Snapshots(self._keep)

@@ -184,9 +184,6 @@ class ClockOwner:
 
         The broker may have committed it and the answer was lost, or not: only the logs tell, so
         both are read again.
-
-        Raises:
-            EngineError: the broker was away for longer than `kafka.outage_timeout`.
         """
         if not isinstance(error, ProducerFenced):  # losing ownership is not an error
             self._on_lost()
@@ -293,10 +290,6 @@ class ClockOwner:
 
         The broker's times and the witness are consulted between sending and committing: a record
         has its time and offset by then, and can still be taken back.
-
-        Raises:
-            EngineError: this clock differs too much from the broker's, or the witness cannot be
-                written; the transaction was aborted.
         """
         async with within(self._timeout):
             told = await self._transact(charges, records)

@@ -187,11 +187,7 @@ def _replace(path: Path, data: bytes) -> None:
 
 
 def _record(kafka: Kafka, topic: str, offset: int) -> bytes | None:
-    """The record at an offset, committed or not; None if the log ends before it.
-
-    Raises:
-        EngineError: the broker does not answer.
-    """
+    """The record at an offset, committed or not; None if the log ends before it."""
     began = time.monotonic()
     while True:
         waited = time.monotonic() - began

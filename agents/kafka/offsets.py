@@ -88,10 +88,6 @@ class PartitionOffsets:
 
         While a partition has no leader, librdkafka may tell an offset below zero and no error. Who
         took that for an end would take a partition that cannot be read for an empty one.
-
-        Raises:
-            OutageError: it told none.
-            RightError: this user may not ask.
         """
         offset = int(self._rights.result(told, operation, place.topic).offset)
         if offset < 0:

@@ -285,11 +285,7 @@ class Asking:
         self.progress.outage(False)
 
     def _outage(self, error: Exception) -> None:
-        """Note that nothing is answered.
-
-        Raises:
-            EngineError: it was so for too long.
-        """
+        """Note that nothing is answered."""
         now = time.monotonic()
         self._away = now if self._away is None else self._away
         self.progress.outage(True)

@@ -108,11 +108,7 @@ def _is_missing(error: SchemaRegistryError) -> bool:
 
 
 def _checked(found: Any) -> tuple[str, str]:
-    """Type and text of a schema.
-
-    Raises:
-        IdRefused: the answer has none.
-    """
+    """Type and text of a schema."""
     kind, text = getattr(found, "schema_type", None) or "AVRO", getattr(found, "schema_str", None)
     if not isinstance(text, str) or not text or not isinstance(kind, str):
         raise IdRefused(200)

@@ -240,11 +240,7 @@ class LogFollower:
         self._further.set()
 
     async def _pass_trimmed(self, client: AIOKafkaConsumer) -> None:
-        """Move positions past what was trimmed while this worker was away.
-
-        Raises:
-            EngineError: that concerns the clock log, of which every record counts.
-        """
+        """Move positions past what was trimmed while this worker was away."""
         for tp, begin in (await client.beginning_offsets(list(self._positions))).items():
             if self._positions[tp] >= begin:
                 continue
@@ -256,12 +252,7 @@ class LogFollower:
             self._positions[tp] = begin  # of windows that no shard needs any more
 
     async def _look(self, client: AIOKafkaConsumer, before: Ends) -> Ends:
-        """Ask where the logs end, since a client that waits for records may be cut off unnoticed.
-
-        Raises:
-            TimeoutError: records that were there at the look ``before`` have not been read since.
-            RewoundError: a log ends before what was read of it.
-        """
+        """Ask where the logs end, since a client that waits for records may be cut off unnoticed."""
         others = {TopicPartition(*tp): 0 for tp in self.others()}
         found = await reached(client, {**others, **self._positions})
         ends = {tp: found[tp] for tp in self._positions}
@@ -350,10 +341,6 @@ class LogFollower:
 
         A worker that stood still for a while may be given a shard that has come further on another
         one. To open it here would be to leave out what lies in between, a start or a trigger.
-
-        Raises:
-            RewoundError: all before the place was read, and the last of it is missing.
-            TimeoutError: it was not read within `READ_SECONDS`.
         """
         try:
             async with asyncio.timeout(READ_SECONDS):
