@@ -21,7 +21,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from hushstream.agents.clock import genesis as admin
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.model import Deployment
-from hushstream.agents.deployment.own_keys import with_keys
 from hushstream.agents.kafka.cluster import Cluster
 from hushstream.agents.kafka.logs import read_topic
 from hushstream.agents.registry.announced import announced
@@ -95,7 +94,7 @@ class Local:
     def deployment(self) -> Deployment:
         """The compiled pipelines."""
         config = self.config()
-        return with_keys(compile_config(config, self.raw), own_keys(config))
+        return compile_config(config, self.raw).with_keys(own_keys(config))
 
     def begin(self) -> Names:
         """Create raw topics, then everything of the deployment."""

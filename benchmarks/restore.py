@@ -36,7 +36,7 @@ from hushstream.agents.state.layout import MARKER, sortable, units_of
 from hushstream.agents.state.rocks import discard
 from hushstream.agents.worker.local_state import LocalState, Shared
 from hushstream.agents.worker.metrics import OperatorMetrics
-from hushstream.agents.worker.transaction import _send_columns
+from hushstream.agents.worker.transaction import send
 from hushstream.deploy.broker import Broker
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.config.model import Kafka
@@ -69,9 +69,7 @@ async def produce(kafka: Kafka, rows: int) -> None:
             marker = {MARKER: encode(Marker("g", begun + len(keys)))}
             columns = RecordColumns(keys, values, np.zeros(len(keys), np.bool_))
             await producer.begin_transaction()
-            sent = await _send_columns(
-                producer, TOPIC, 0, columns.then(RecordColumns.of(dict(marker)))
-            )
+            sent = await send(producer, TOPIC, 0, columns.then(RecordColumns.of(dict(marker))))
             await asyncio.gather(*sent)
             await producer.commit_transaction()
     finally:

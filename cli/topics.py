@@ -23,7 +23,6 @@ from ..agents.deployment.grants import (
     table,
 )
 from ..agents.deployment.model import Deployment
-from ..agents.deployment.own_keys import with_keys
 from ..agents.deployment.rights import ROLES, TASKS, UNKNOWN, Role, reached, rights
 from ..agents.deployment.topic_specs import TopicSpec, counted, internal_topics, public_topics
 from ..agents.kafka.access.orphans import delete_orphans, left_behind
@@ -118,7 +117,7 @@ def _create(config: Config, as_json: bool, grow: bool) -> None:
     cluster = Cluster(config.kafka, role="administrator")
     cluster.wait()
     partitions = {i.topic: cluster.partitions(i.topic) for i in config.input}
-    deployment = with_keys(compile_config(config, partitions), own_keys(config))
+    deployment = compile_config(config, partitions).with_keys(own_keys(config))
     replication = config.engine.replication_factor
     now, secret, signing = int(time.time() * 1e6), noise_key(config), signing_key(config)
     # Nothing can be deleted from a registry, so every check that may refuse comes first.

@@ -10,12 +10,13 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from aiokafka.structs import TopicPartition
 
 from ...errors import EngineError, LedgerError, RewoundError
-from ...topics.config.model import Kafka
+from ...topics.config.model import Engine, Kafka
 from ...topics.names import Names
 from ...topics.records import Snapshot, decode_request
 from ...topics.signatures import SigningKey
@@ -53,14 +54,25 @@ def check_grown(deployment: Deployment, ledger: Ledger) -> None:
                 )
 
 
+@dataclass(frozen=True)
+class ClockSetup:
+    """Everything that the clock's owner is made with."""
+
+    kafka: Kafka
+    names: Names
+    deployment: Deployment
+    engine: Engine
+    version: str  # of this code, for charges
+    key_fingerprint: str  # of the noise key, for charges
+    witness: Witness | None = None  # remembers the last trigger outside the cluster
+    signing: SigningKey | None = None  # signs charges of a signed deployment
+
+
 class KnownLogs:
     """Ledger and clock log, as far as the clock's owner has read or written them.
 
     Args:
         progress: of the owner; it moves with each list that was read.
-        witness: remembers the last trigger outside the cluster; None: nothing does.
-        keep: microseconds for which replays shall find the clock log.
-        signing: signs charges of a signed deployment.
 
     Attributes:
         clock: where the clock log has brought all pipelines; `read` makes it.
@@ -69,29 +81,12 @@ class KnownLogs:
 
     clock: Clock
 
-    def __init__(
-        self,
-        kafka: Kafka,
-        names: Names,
-        deployment: Deployment,
-        version: str,
-        key_fingerprint: str,
-        progress: Progress,
-        witness: Witness | None = None,
-        keep: int = 0,
-        signing: SigningKey | None = None,
-    ) -> None:
-        self._kafka = kafka
-        self._names = names
-        self._deployment = deployment
-        self._version = version
-        self._fingerprint = key_fingerprint
+    def __init__(self, setup: ClockSetup, progress: Progress) -> None:
+        self._setup = setup
+        self._kafka, self._names = setup.kafka, setup.names
         self._progress = progress
-        self._witness = witness
-        self._keep = keep
-        self._signing = signing
         self.ledger = Ledger()
-        self.snapshots = Snapshots(keep)
+        self.snapshots = Snapshots(setup.engine.keep_clock)
         self.end = 0
 
     async def read(self) -> None:
@@ -122,16 +117,17 @@ class KnownLogs:
         async for records, _, _ in read_to_end(self._kafka, self._names.ledger, 0):
             values += [r.value for r in records]
             self._progress.moved()
-        self.ledger = Ledger.read(values, self._signing)
-        check_grown(self._deployment, self.ledger)
+        self.ledger = Ledger.read(values, self._setup.signing)
+        check_grown(self._setup.deployment, self.ledger)
         if self.ledger.records[: len(known)] != known:
             raise RewoundError(f"{self._names.ledger} lacks records that the clock's owner wrote")
 
     async def _read_clock(self) -> None:
         """Read the clock log to its end."""
-        salt = secrets.token_hex(16)
-        self.clock = Clock(self._deployment, self.ledger, self._version, self._fingerprint, salt)
-        self.snapshots = Snapshots(self._keep)
+        setup, salt = self._setup, secrets.token_hex(16)
+        version, key = setup.version, setup.key_fingerprint
+        self.clock = Clock(setup.deployment, self.ledger, version, key, salt)
+        self.snapshots = Snapshots(setup.engine.keep_clock)
         paid = Clocked()
         topic = self._names.clock
         await check_reached(self._kafka, topic, 0, self.end)
@@ -152,8 +148,8 @@ class KnownLogs:
         paid.check_paid(self.ledger)
         if self.snapshots.last is not None:
             self.clock.requested = dict(self.snapshots.last.requested)
-        if self._witness is not None:
-            await asyncio.to_thread(self._witness.check, self._kafka, lambda: self.ledger)
+        if setup.witness is not None:
+            await asyncio.to_thread(setup.witness.check, self._kafka, lambda: self.ledger)
 
     def charged(self, charges: Iterable[Record], end: int) -> None:
         """Take charges that were committed, and where the clock log ends since.

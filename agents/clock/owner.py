@@ -16,9 +16,7 @@ from aiokafka.structs import TopicPartition
 from faust.types import TP
 
 from ...errors import EngineError
-from ...topics.config.model import Kafka
 from ...topics.config.schedule import Due
-from ...topics.names import Names
 from ...topics.records import (
     Beat,
     ClockRecord,
@@ -28,8 +26,7 @@ from ...topics.records import (
     Trigger,
     encode,
 )
-from ...topics.signatures import SigningKey
-from ..deployment.model import Deployment, Pipeline
+from ..deployment.model import Pipeline
 from ..kafka.clients import (
     OUTAGES,
     STOP_SECONDS,
@@ -44,12 +41,11 @@ from ..kafka.clients import (
     within,
 )
 from ..kafka.progress import Progress
-from .known import AskedTriggers, KnownLogs
+from .known import AskedTriggers, ClockSetup, KnownLogs
 from .ledger import Ledger
 from .ledger_record import Record
 from .snapshots import ShardMarkers, Trim, read_markers
 from .wall_time import SOON, STEADY, ClockLead, Pace, Settling, WallClock
-from .witness import Witness
 
 log = logging.getLogger("hushstream.clock")
 
@@ -58,68 +54,45 @@ class ClockOwner:
     """Runs the `Clock` of its `KnownLogs` against the broker until it is closed.
 
     Args:
-        beat_seconds: from one beat to the next, while records come or a trigger is near.
-        most_ahead: microseconds that this clock may differ from the broker's.
         on_record: called with each record that was committed, and with the ledger by then.
         on_lost: called for each transaction that failed, unless another owner has taken over.
-        witness: remembers the last trigger outside the cluster; None: nothing does.
-        keep: microseconds for which replays shall find the clock log.
         trim: called after each snapshot with places below which nothing is needed, and with the
             first window of each pipeline that a shard may still need; None: nothing is trimmed.
         settling: holds back triggers after an outage; this process's.
-        signing: signs charges of a signed deployment.
     """
 
     def __init__(
         self,
-        kafka: Kafka,
-        names: Names,
-        deployment: Deployment,
-        version: str,
-        key_fingerprint: str,
-        beat_seconds: float,
-        most_ahead: int,
-        transaction_timeout_ms: int,
+        setup: ClockSetup,
         on_record: Callable[[Pipeline, ClockRecord, Ledger], None],
-        on_lost: Callable[[], None] = lambda: None,
-        witness: Witness | None = None,
-        keep: int = 0,
-        trim: Trim | None = None,
-        settling: Settling | None = None,
-        signing: SigningKey | None = None,
+        on_lost: Callable[[], None],
+        trim: Trim | None,
+        settling: Settling,
     ) -> None:
-        self._kafka = kafka
-        self._names = names
-        self._deployment = deployment
-        self._pace = Pace(beat_seconds)
-        self._lead = ClockLead(names.clock, most_ahead)
-        self._witness = witness
-        self._timeout = transaction_timeout_ms
+        self._kafka, self._names, self._deployment = setup.kafka, setup.names, setup.deployment
+        self._pace = Pace(setup.engine.beat_interval / 1e6)
+        self._lead = ClockLead(setup.names.clock, setup.engine.max_clock_lead)
+        self._witness = setup.witness
+        self._timeout = setup.engine.transaction_timeout // 1000
         self._on_record = on_record
         self._on_lost = on_lost
         self._trim = trim
-        self._settling = settling or Settling(0)
+        self._settling = settling
         self._owned = False  # whether this has opened before
         self._markers: asyncio.Task[ShardMarkers] | None = None
         self.progress = Progress("the clock")
-        self._known = KnownLogs(
-            kafka, names, deployment, version, key_fingerprint, self.progress, witness, keep,
-            signing,
-        )  # fmt: skip
-        self._requests = AskedTriggers(kafka, names.requests, self._pace.stir)
+        self._known = KnownLogs(setup, self.progress)
+        self._requests = AskedTriggers(setup.kafka, setup.names.requests, self._pace.stir)
         self._producer: Any = None
         self._asker: Any = None
         self._partitions = [
-            TopicPartition(i.topic, n) for i in deployment.inputs for n in range(i.partitions)
+            TopicPartition(i.topic, n) for i in self._deployment.inputs for n in range(i.partitions)
         ]
 
     async def open(self) -> None:
         """Fence the previous owner and read both logs; then `run`."""
-        await self._reacquire()
-
-    async def _reacquire(self) -> None:
         patience = self._kafka.outage_timeout
-        await through_outages(self.progress, self._acquire, self._let_go, patience)
+        await through_outages(self.progress, self._acquire, self.close, patience)
 
     async def _acquire(self) -> None:
         # Fencing first: whatever an earlier owner had open is aborted before the logs are read.
@@ -193,8 +166,8 @@ class ClockOwner:
         # Fenced means that another worker owns the clock. To fence it back at once would make both
         # take turns; the rebalance that moved the clock closes this owner within seconds.
         await asyncio.sleep(3.0 if isinstance(error, ProducerFenced) else 1.0)
-        await self._let_go()
-        await self._reacquire()
+        await self.close()
+        await self.open()
 
     async def _beat(self) -> None:
         clock = self._known.clock
@@ -347,10 +320,7 @@ class ClockOwner:
                 self._on_record(pipeline, record, self._known.ledger)
 
     async def close(self) -> None:
-        """Let go of the broker once `run` has ended; an open transaction aborts."""
-        await self._let_go()
-
-    async def _let_go(self) -> None:
+        """Let go of the broker; an open transaction aborts."""
         reading, self._markers = self._markers, None
         if reading is not None:
             reading.cancel()

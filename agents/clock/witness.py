@@ -41,20 +41,13 @@ SETTLE_SECONDS = 5.0  # a new leader may answer with an older end for a moment
 
 
 class Sighting(msgspec.Struct, frozen=True):
-    """The content of a witness file.
-
-    Attributes:
-        offset: of the last trigger in the clock topic.
-        seal: keyed hash of that record.
-        records: number of ledger records that had been committed before.
-        head: hash of the last of these.
-    """
+    """The content of a witness file."""
 
     genesis: str
-    offset: int
-    seal: str
-    records: int
-    head: str
+    offset: int  # of the last trigger in the clock topic
+    seal: str  # keyed hash of that record
+    records: int  # number of ledger records that had been committed before
+    head: str  # hash of the last of these
     schema: str = SCHEMA
 
 

@@ -27,18 +27,12 @@ IDENTITY = ("name", "follows", "deployment", "schema")
 
 @dataclass(frozen=True)
 class Terms:
-    """The terms of one pipeline, as a configuration or a ledger has them.
-
-    Attributes:
-        config: its charged settings.
-        until: its end, microseconds since 1970; None: it has none.
-        free: further settings by path, which may change at once.
-    """
+    """The terms of one pipeline, as a configuration or a ledger has them."""
 
     name: str
-    config: Mapping[str, Any]
-    until: int | None = None
-    free: Mapping[str, Any] | None = None
+    config: Mapping[str, Any]  # its charged settings
+    until: int | None = None  # its end, microseconds since 1970; None: it has none
+    free: Mapping[str, Any] | None = None  # further settings by path, which may change at once
 
     @classmethod
     def of(cls, p: Pipeline) -> Terms:
@@ -79,17 +73,12 @@ class ChangedSetting:
 
 @dataclass(frozen=True)
 class Difference:
-    """One pipeline against the one that it was, or follows.
-
-    Attributes:
-        against: name of the other one; None: there is none, and it is new.
-        words: the effect in sentences.
-    """
+    """One pipeline against the one that it was, or follows."""
 
     pipeline: str
-    against: str | None
+    against: str | None  # name of the other one; None: there is none, and it is new
     lines: tuple[ChangedSetting, ...]
-    words: tuple[str, ...]
+    words: tuple[str, ...]  # the effect in sentences
 
 
 def differences(old: Sequence[Terms], new: Sequence[Terms], now: int) -> list[Difference]:

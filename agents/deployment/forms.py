@@ -6,7 +6,7 @@ the pipeline's declaration. A worker asks no registry.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -21,16 +21,11 @@ Numbers = Mapping[str, int]  # of schemas, by the name of the header
 
 
 class Subject(NamedTuple):
-    """A schema and a name under which a registry keeps it.
-
-    Attributes:
-        header: name of the records' header.
-        name: subject in the registry.
-    """
+    """A schema and a name under which a registry keeps it."""
 
     pipeline: str
-    header: str
-    name: str
+    header: str  # name of the records' header
+    name: str  # subject in the registry
     encoding: str
     text: str
 
@@ -87,7 +82,7 @@ def pinned_forms(deployment: Deployment, ledger: Mapping[str, Mapping[str, Any]]
         numbers = _numbers(p, ledger.get(p.name, {}).get("schemas"))
         return replace(p, form=form_of(p, numbers)) if numbers else p
 
-    return with_pipelines(deployment, pinned)
+    return deployment.each(pinned)
 
 
 def verify_pinned(asked: Deployment, pinned: Deployment) -> None:
@@ -109,12 +104,6 @@ def verify_pinned(asked: Deployment, pinned: Deployment) -> None:
                     f"the ledger pinned {one.number}: it is another registry, or was emptied; "
                     "readers cannot tell what records hold until the first one is back"
                 )
-
-
-def with_pipelines(deployment: Deployment, change: Callable[[Pipeline], Pipeline]) -> Deployment:
-    """Make the same deployment with each pipeline changed by a function."""
-    inputs = (replace(i, pipelines=tuple(map(change, i.pipelines))) for i in deployment.inputs)
-    return replace(deployment, inputs=tuple(inputs))
 
 
 def _numbers(p: Pipeline, pinned: Any) -> Numbers:

@@ -12,23 +12,17 @@ from typing import Any
 
 from ...errors import EngineError
 from ...topics.names import Names
-from .model import Deployment, Input, Pipeline
+from .model import Deployment, Input
 
 
 @dataclass(frozen=True)
 class Growth:
-    """Partitions of one raw topic that the ledger does not count yet.
-
-    Attributes:
-        changelog: of the shards that read it; it needs as many partitions.
-        before: partitions that count so far.
-        after: partitions that there are.
-    """
+    """Partitions of one raw topic that the ledger does not count yet."""
 
     topic: str
-    changelog: str
-    before: int
-    after: int
+    changelog: str  # of the shards that read it; it needs as many partitions
+    before: int  # partitions that count so far
+    after: int  # partitions that there are
 
     @property
     def layout(self) -> dict[str, int]:
@@ -138,9 +132,4 @@ def with_joined(deployment: Deployment, since: Mapping[str, tuple[int, ...]]) ->
     Args:
         since: by pipeline; () where all have counted from the beginning.
     """
-
-    def one(p: Pipeline) -> Pipeline:
-        return replace(p, joined=since.get(p.name, ()))
-
-    inputs = (replace(i, pipelines=tuple(map(one, i.pipelines))) for i in deployment.inputs)
-    return replace(deployment, inputs=tuple(inputs))
+    return deployment.each(lambda p: replace(p, joined=since.get(p.name, ())))

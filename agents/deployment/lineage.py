@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from .model import Deployment, Pipeline
+from .model import Deployment
 
 
 def lineage(name: str, follows: Mapping[str, str]) -> tuple[str, ...]:
@@ -41,12 +41,7 @@ def with_lineage(deployment: Deployment, pipelines: Mapping[str, Mapping[str, An
         pipelines: bodies of the declarations in the ledger, by name.
     """
     known = followed(pipelines)
-
-    def one(p: Pipeline) -> Pipeline:
-        return replace(p, lineage=lineage(p.name, known)) if p.follows else p
-
-    inputs = (replace(i, pipelines=tuple(map(one, i.pipelines))) for i in deployment.inputs)
-    return replace(deployment, inputs=tuple(inputs))
+    return deployment.each(lambda p: replace(p, lineage=lineage(p.name, known)) if p.follows else p)
 
 
 def generations(pipelines: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ...]]:

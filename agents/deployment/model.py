@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -13,6 +13,7 @@ from ...formats.events.fields import InputFields, PipelineFields
 from ...formats.values.form import JSON, Encoding, Form
 from ...mechanisms.accounting.composition import charge_of
 from ...mechanisms.contract import Mechanism
+from ...mechanisms.noise import fingerprint
 from ...mechanisms.parts.lifetime import Cap
 from ...topics.config.aggregates import AnyAggregate
 from ...topics.config.schedule import Schedule
@@ -135,6 +136,21 @@ class Deployment:
         """All pipelines, by number."""
         every = [p for i in self.inputs for p in i.pipelines]
         return tuple(sorted(every, key=lambda p: p.number))
+
+    def each(self, change: Callable[[Pipeline], Pipeline]) -> Deployment:
+        """Make the same deployment with each pipeline changed by a function."""
+        inputs = (replace(i, pipelines=tuple(map(change, i.pipelines))) for i in self.inputs)
+        return replace(self, inputs=tuple(inputs))
+
+    def with_keys(self, own: Mapping[str, bytes]) -> Deployment:
+        """Give each pipeline that has a noise key of its own (32 bytes) that key's fingerprint."""
+        marks = {name: fingerprint(key) for name, key in own.items()}
+        return self.each(lambda p: replace(p, own_key=marks[p.name]) if p.name in marks else p)
+
+    def fingerprints(self, secret: bytes) -> dict[str, str]:
+        """Tell under which noise key each pipeline releases, by the key's fingerprint."""
+        common = fingerprint(secret)
+        return {p.name: p.own_key or common for p in self.pipelines}
 
     def only(self, names: Container[str]) -> Deployment:
         """Make the same deployment without pipelines of other names."""

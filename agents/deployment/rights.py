@@ -24,17 +24,12 @@ UNKNOWN = "GENESIS"
 
 
 class Right(NamedTuple):
-    """Operations that a role may do on one resource of Kafka.
-
-    Attributes:
-        name: of the resource, or with ``prefixed`` the beginning of its name.
-        operations: as Kafka calls them.
-    """
+    """Operations that a role may do on one resource of Kafka."""
 
     kind: Kind
-    name: str
+    name: str  # of the resource, or with ``prefixed`` the beginning of its name
     prefixed: bool
-    operations: tuple[str, ...]
+    operations: tuple[str, ...]  # as Kafka calls them
     why: str
 
     def covers(self, topic: str) -> bool:

@@ -17,17 +17,11 @@ TAIL = 64  # records in which the last marker is looked for first
 
 
 class Sought(NamedTuple):
-    """Answer of a changelog partition about a marker, where it was met before.
+    """Answer of a changelog partition about a marker, where it was met before."""
 
-    Attributes:
-        last: the last committed marker of the partition; None: it has none.
-        found: whether the one that is looked for is there.
-        before: whether any lies below the place.
-    """
-
-    last: Marker | None
-    found: bool
-    before: bool
+    last: Marker | None  # the last committed marker of the partition; None: it has none
+    found: bool  # whether the one that is looked for is there
+    before: bool  # whether any lies below the place
 
 
 async def seek_marker(

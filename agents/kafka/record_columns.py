@@ -17,15 +17,11 @@ Content = tuple[bytes | None, bytes | None, int | None, Sequence[tuple[str, byte
 
 @dataclass(frozen=True)
 class RecordColumns:
-    """n records of the time at which they are sent, without headers.
-
-    Attributes:
-        gone: (n,) which of them have no value, and so delete their key.
-    """
+    """n records of the time at which they are sent, without headers."""
 
     keys: Keys
     values: Keys
-    gone: NDArray[np.bool_]
+    gone: NDArray[np.bool_]  # (n,) which of them have no value, and so delete their key
 
     @classmethod
     def of(cls, rows: Mapping[bytes, bytes | None]) -> RecordColumns:

@@ -12,7 +12,7 @@ from ...errors import EngineError, needs
 from ...formats.entries import FORMATS
 from ...formats.values.form import MOST_ID
 from ...topics.config.model import RegistrySettings
-from ..deployment.forms import Subject, form_of, subjects, verify_pinned, with_pipelines
+from ..deployment.forms import Subject, form_of, subjects, verify_pinned
 from ..deployment.model import Deployment, Pipeline
 from .client import RegistryClient
 
@@ -84,7 +84,7 @@ def _with_numbers(settings: RegistrySettings, deployment: Deployment, ask: Ask) 
         def numbered(p: Pipeline) -> Pipeline:
             return replace(p, form=form_of(p, _numbers(client, p, ask)))
 
-        return with_pipelines(deployment, numbered)
+        return deployment.each(numbered)
 
 
 def _register(client: SchemaRegistryClient, subject: str, schema: Schema) -> int:

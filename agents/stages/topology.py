@@ -32,20 +32,14 @@ INGEST, BOUND, AGGREGATE = "ingest", "bound", "aggregate"
 
 @dataclass(frozen=True)
 class StageSpec:
-    """One stage of an input or of one of its pipelines; it has a shard for each partition.
+    """One stage of an input or of one of its pipelines; it has a shard for each partition."""
 
-    Attributes:
-        stage: "ingest", "bound" or "aggregate".
-        pipeline: None for ingest, which serves all pipelines of its input.
-        upstreams: number of shards that send barriers to each of its shards; 0 for ingest.
-    """
-
-    stage: str
+    stage: str  # "ingest", "bound" or "aggregate"
     source: Input
-    pipeline: Pipeline | None
+    pipeline: Pipeline | None  # None for ingest, which serves all pipelines of its input
     topic: str
     partitions: int
-    upstreams: int
+    upstreams: int  # number of shards that send barriers to each of its shards; 0 for ingest
     changelog: str
 
 

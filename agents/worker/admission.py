@@ -31,7 +31,6 @@ from ..deployment.forms import pinned_forms
 from ..deployment.growth import with_joined
 from ..deployment.lineage import with_lineage
 from ..deployment.model import Deployment
-from ..deployment.own_keys import with_keys
 from ..deployment.rights import Role, rights, wanted
 from ..deployment.topic_specs import PUBLIC, TopicSpec, internal_topics, public_topics, sized
 from ..kafka.access.groups import may_read
@@ -154,7 +153,7 @@ def admit(
     for name, key in own.items():
         told(f"noise key of pipeline {name}, fingerprint {fingerprint(key)}")
     compiled = compile_config(config, partitions, numbers if known else None)
-    deployment = with_keys(compiled, own)
+    deployment = compiled.with_keys(own)
     _check_rights(config.kafka, cluster, deployment, ledger, role)
     names = verify(cluster, deployment, ledger)
     deployment = with_lineage(pinned_forms(deployment, ledger.pipelines), ledger.pipelines)

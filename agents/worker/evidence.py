@@ -42,15 +42,10 @@ CONFIRM_SECONDS = 5.0  # a new leader may answer with an older end for a moment
 
 @dataclass(frozen=True)
 class Known:
-    """The progress of a table, as the table itself records it.
+    """The progress of a table, as the table itself records it."""
 
-    Attributes:
-        position: changelog offset before which everything is in it.
-        fresh: whether the changelog still has all deletions since then.
-    """
-
-    position: int
-    fresh: bool
+    position: int  # changelog offset before which everything is in it
+    fresh: bool  # whether the changelog still has all deletions since then
     marker: Marker
 
 

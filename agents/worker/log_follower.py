@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer
@@ -53,11 +54,11 @@ class LogFollower:
         wake: called after each list that was read.
         on_failure: called with what made the follower stop, unless the broker was away.
         wall: learns the times of the clock log.
+        others: lists partitions whose ends are asked for as well.
+        answered: told when the broker has answered, microseconds since 1970.
 
     Attributes:
-        others: lists partitions whose ends are asked for as well.
-        ends: of these, as the broker said last.
-        answered: told when the broker has answered, microseconds since 1970.
+        ends: of the ``others``, as the broker said last; one dictionary for ever.
     """
 
     def __init__(
@@ -70,6 +71,8 @@ class LogFollower:
         wake: Callable[[], None],
         on_failure: Callable[[BaseException], None],
         wall: WallClock | None = None,
+        others: Callable[[], Sequence[TP]] = tuple,
+        answered: Callable[[int], object] = int,
     ) -> None:
         self._kafka = kafka
         self._names = names
@@ -84,9 +87,9 @@ class LogFollower:
         self._tasks = Tasks(on_failure)
         self._wall = wall or WallClock()
         self.progress = Progress("following the clock")
-        self.others: Callable[[], Sequence[TP]] = tuple
+        self._others = others
+        self._answered = answered
         self.ends: dict[TP, int] = {}
-        self.answered: Callable[[int], object] = int
         self._task: asyncio.Task[None] | None = None
         self._reading = asyncio.Lock()
         self._further = asyncio.Event()  # a position has moved
@@ -226,7 +229,7 @@ class LogFollower:
                     await self._pass_markers(client)
                     ends = await self._look(client, ends)
                     if self._read.unchecked:
-                        await self.check({})  # the client may have lost its broker and said nothing
+                        await self.check()  # the client may have lost its broker and said nothing
         finally:
             await stop_quietly(client)
 
@@ -252,8 +255,8 @@ class LogFollower:
             self._positions[tp] = begin  # of windows that no shard needs any more
 
     async def _look(self, client: AIOKafkaConsumer, before: Ends) -> Ends:
-        """Ask where the logs end, since a client that waits for records may be cut off unnoticed."""
-        others = {TopicPartition(*tp): 0 for tp in self.others()}
+        """Ask where the logs end: a client that waits for records may be cut off unnoticed."""
+        others = {TopicPartition(*tp): 0 for tp in self._others()}
         found = await reached(client, {**others, **self._positions})
         ends = {tp: found[tp] for tp in self._positions}
         if any(self._positions[tp] < end for tp, end in before.items()):
@@ -262,11 +265,11 @@ class LogFollower:
             del self.ends[TP(*tp)]
         self.ends.update((TP(*tp), found[tp]) for tp in others)
         self._heard = time.monotonic()
-        self.answered(self._wall.now())
+        self._answered(self._wall.now())
         self.progress.outage(False)
         return ends
 
-    async def check(self, known: Mapping[TP, int]) -> None:
+    async def check(self, known: Mapping[TP, int] = MappingProxyType({})) -> None:
         """Check that logs hold what a shard has applied, and what this worker has read of its own.
 
         A shard that opens must not meet logs which this worker has read in another history: their
@@ -291,14 +294,6 @@ class LogFollower:
                 await self._read.check(client)
         finally:
             await stop_quietly(client)
-
-    async def still(self) -> None:
-        """Check that the cluster has the history that this worker has read.
-
-        Raises:
-            RewoundError: it was set back.
-        """
-        await self.check({})
 
     async def reach_back(
         self, place: int, pipelines: Sequence[str], raw: tuple[str, int] | None = None

@@ -11,6 +11,7 @@ from faust.types import TP
 
 from ...mechanisms.noise import fingerprint
 from ...topics.records import ClockRecord, Retired, Skipped, Trigger
+from ..clock.known import ClockSetup
 from ..clock.ledger import Ledger
 from ..clock.owner import ClockOwner
 from ..clock.wall_time import Settling
@@ -34,10 +35,11 @@ class OwnedClock:
     Args:
         public: is told of each record that was committed.
         operator: counts transactions that failed.
+        settling: holds back triggers after an outage; one for all of the process's life.
+        read: returns whether the shards here have used something of what is known to wait for them.
 
     Attributes:
         tp: the partition whose worker owns the clock.
-        read: returns whether the shards here have used something of what is known to wait for them.
     """
 
     def __init__(
@@ -47,6 +49,8 @@ class OwnedClock:
         tasks: Tasks,
         public: PublicMetrics,
         operator: OperatorMetrics,
+        settling: Settling,
+        read: Callable[[], bool],
     ) -> None:
         self._setup = setup
         self._follower = follower
@@ -55,10 +59,9 @@ class OwnedClock:
         self._operator = operator
         self._owner: ClockOwner | None = None
         self._beating: asyncio.Task[None] | None = None
-        self._settling = Settling(setup.config.engine.settle)
-        follower.answered = self._settling.watched
+        self._settling = settling
+        self._read = read
         self.tp = TP(setup.names.clock, 0)
-        self.read: Callable[[], bool] = lambda: True
 
     @property
     def progress(self) -> list[Progress]:
@@ -92,7 +95,7 @@ class OwnedClock:
         limit: triggers must not wait for ever.
         """
         until = time.monotonic() + READ_SECONDS
-        while not self.read() and time.monotonic() < until:
+        while not self._read() and time.monotonic() < until:
             owner.progress.moved()
             await asyncio.sleep(LOOK_SECONDS)
         await owner.run()
@@ -107,24 +110,15 @@ class OwnedClock:
             self._owner = None
 
     def _make(self) -> ClockOwner:
-        setup, engine = self._setup, self._setup.config.engine
-        return ClockOwner(
-            setup.config.kafka,
-            setup.names,
-            setup.deployment,
-            code_version(),
-            fingerprint(setup.secret),
-            engine.beat_interval / 1e6,
-            engine.max_clock_lead,
-            engine.transaction_timeout // 1000,
-            self._written,
-            self._operator.ledger_failures.inc,
-            setup.witness,
-            engine.keep_clock,
-            ClockTrim(setup.config.kafka, self._follower) if engine.trim_interval else None,
-            self._settling,
+        setup, kafka, engine = self._setup, self._setup.config.kafka, self._setup.config.engine
+        key = fingerprint(setup.secret)
+        clock = ClockSetup(
+            kafka, setup.names, setup.deployment, engine, code_version(), key, setup.witness,
             setup.signing,
-        )
+        )  # fmt: skip
+        trim = ClockTrim(kafka, self._follower) if engine.trim_interval else None
+        lost = self._operator.ledger_failures.inc
+        return ClockOwner(clock, self._written, lost, trim, self._settling)
 
     def _written(self, pipeline: Pipeline, record: ClockRecord, ledger: Ledger) -> None:
         if isinstance(record, Trigger):

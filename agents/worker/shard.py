@@ -63,26 +63,16 @@ class Host(Protocol):
 
 @dataclass(frozen=True)
 class ShardSpec:
-    """The input and the state of a shard, by name.
-
-    Attributes:
-        transactional_id: fences any other owner.
-        changelog: topic of this stage's state; same partition number.
-        begin: offset where the input began when the deployment did.
-        hold: rows kept in memory before they are written to disk.
-        step_bytes: of records offered to one step; 0: all that are held.
-        step_records: that one step takes at the most; 0: all that are held.
-        resume: offset before which nothing is left to use, since a loss was accepted.
-    """
+    """The input and the state of a shard, by name."""
 
     tp: TP
-    transactional_id: str
-    changelog: str
-    begin: int = 0
-    hold: int = 0
-    step_bytes: int = 0
-    step_records: int = 0
-    resume: int = 0
+    transactional_id: str  # fences any other owner
+    changelog: str  # topic of this stage's state; same partition number
+    begin: int = 0  # offset where the input began when the deployment did
+    hold: int = 0  # rows kept in memory before they are written to disk
+    step_bytes: int = 0  # of records offered to one step; 0: all that are held
+    step_records: int = 0  # that one step takes at the most; 0: all that are held
+    resume: int = 0  # offset before which nothing is left to use, since a loss was accepted
 
 
 class Shard:

@@ -31,10 +31,10 @@ async def transact(producer: Any, step: Step, changelog: str, partition: int) ->
     await producer.begin_transaction()
     sent = []
     for (topic, number), outs in _grouped(step.out).items():
-        sent += await _send(producer, topic, number, [out[2:] for out in outs])
+        sent += await send(producer, topic, number, [out[2:] for out in outs])
     # Last, so that a changelog that ends with a marker holds every row before it.
     rows = _unit_records(step).then(RecordColumns.of({**step.rows, MARKER: encode(step.marker)}))
-    sent += await _send_columns(producer, changelog, partition, rows)
+    sent += await send(producer, changelog, partition, rows)
     last = (await answers(sent))[-1]  # else a commit would leave out what was refused
     await producer.commit_transaction()
     return int(last.offset)  # reading the rows of a batch again is harmless
@@ -55,26 +55,22 @@ def _unit_records(step: Step) -> RecordColumns:
     return RecordColumns(keys, values, np.diff(values.offsets) == 0)
 
 
-async def _send_columns(
-    producer: Any, topic: str, partition: int, rows: RecordColumns
+async def send(
+    producer: Any, topic: str, partition: int, records: RecordColumns | Sequence[Content]
 ) -> list[Any]:
-    """Send records in batches; returns their futures."""
-    futures, sent = [], 0
-    while sent < len(rows.gone):
-        batch = producer.create_batch()
-        begun, sent = sent, fill_columns(batch, rows, sent, BATCH_BYTES)
-        if sent == begun:
-            raise EngineError(f"a record for {topic} is too large for one batch")
-        futures.append(await producer.send_batch(batch, topic, partition=partition))
-    return futures
+    """Send records in batches; returns their futures.
 
-
-async def _send(producer: Any, topic: str, partition: int, records: Sequence[Content]) -> list[Any]:
-    """Send records in batches; returns their futures."""
+    Raises:
+        EngineError: a record does not fit into a batch.
+    """
+    number = len(records.gone) if isinstance(records, RecordColumns) else len(records)
     futures, sent = [], 0
-    while sent < len(records):
-        batch = producer.create_batch()
-        begun, sent = sent, fill(batch, records, sent)
+    while sent < number:
+        batch, begun = producer.create_batch(), sent
+        if isinstance(records, RecordColumns):
+            sent = fill_columns(batch, records, begun, BATCH_BYTES)
+        else:
+            sent = fill(batch, records, begun)
         if sent == begun:
             raise EngineError(f"a record for {topic} is too large for one batch")
         futures.append(await producer.send_batch(batch, topic, partition=partition))

@@ -14,7 +14,6 @@ from prometheus_client import Gauge
 from ...errors import EngineError, HushError
 from ...topics.config.model import Kafka
 from ...topics.records import Marker
-from ..clock.log import ClockLog
 from ..kafka.clients import OUTAGES, asked_to_end
 from ..kafka.cluster import Cluster
 from ..kafka.progress import Progress
@@ -48,7 +47,7 @@ class ClockTrim:
             first: the first window of each pipeline that a shard may still need.
         """
         due = {**floors, **self._follower.below(first)}
-        await self._trimmer.round(due, self._follower.still)
+        await self._trimmer.round(due, self._follower.check)
 
 
 class Upkeep:
@@ -56,15 +55,14 @@ class Upkeep:
 
     Args:
         shards: those that are open here; changes as partitions come and go.
-        clock: the clock log, whose old beats are dropped.
         feedback: by pipeline; windows that all shards here have left behind are dropped.
         follower: knows whether the cluster still has the history that was read.
         opening: held while shards open, which may need what would be dropped.
+        room: shows the operator how much is left on the disk.
 
     Attributes:
         progress: of this task, and so of the event loop that runs it.
         answers: moves whenever the cluster has answered.
-        room: shows the operator how much is left on the disk; None: not measured.
     """
 
     def __init__(
@@ -72,22 +70,25 @@ class Upkeep:
         setup: WorkerSetup,
         topology: Topology,
         shards: Mapping[TP, Shard],
-        clock: ClockLog,
         feedback: Mapping[str, Feedback],
         follower: LogFollower,
         opening: asyncio.Lock,
+        losses: LossWatch | None,
+        room: Gauge,
     ) -> None:
         self._topology = topology
         self._shards = shards
-        self._clock = clock
+        clock = self._clock = follower.clock
         self._feedback = feedback
         self._follower = follower
         self._opening = opening
         self.progress = Progress("the event loop")
-        self.losses: LossWatch | None = None
-        self.room: Gauge | None = None
+        self._losses = losses
+        self._room = room
         self._data_dir = setup.data_dir
-        self.inflow = Inflow(lambda tp: clock.reached(tp.topic, tp.partition))
+        self.inflow = Inflow(
+            lambda tp: clock.reached(*tp), follower.ends, lambda: follower.progress.away
+        )
         self._topics = TopicWatch(Cluster(setup.config.kafka), setup.deployment, setup.ledger)
         self.answers = self._topics.progress
         self._trimmer = Trimmer(setup.config.kafka)
@@ -146,8 +147,8 @@ class Upkeep:
                 measured = now
                 await asyncio.gather(*(s.measure() for s in self._shards.values()))
                 self.measure_room()
-                if self.losses is not None:
-                    self.losses.look()
+                if self._losses is not None:
+                    self._losses.look()
                 self.forget_feedback()
             if self._trim_seconds and now - trimmed > self._trim_seconds:
                 trimmed = now
@@ -157,9 +158,8 @@ class Upkeep:
 
     def measure_room(self) -> None:
         """Report how much is left on the disk; one that cannot be asked keeps its last figure."""
-        if self.room is not None:
-            with contextlib.suppress(OSError):
-                self.room.set(shutil.disk_usage(self._data_dir).free)
+        with contextlib.suppress(OSError):
+            self._room.set(shutil.disk_usage(self._data_dir).free)
 
     def _fetching(self) -> dict[TP, int]:
         """The next offset of each partition that should be fetched."""
@@ -202,7 +202,7 @@ class Upkeep:
             for tp, shard in self._shards.items()
             if shard.applied > 0 and self._passing(tp)
         }
-        await self._trimmer.round(done, self._follower.still)
+        await self._trimmer.round(done, self._follower.check)
 
     def _passing(self, tp: TP) -> bool:
         """Whether a topic only carries records from one shard to the next."""

@@ -20,7 +20,7 @@ from ...errors import EngineError
 from ...topics.records import Marker
 from ..clock.log import ClockLog
 from ..clock.loss.found import check_kept
-from ..deployment.own_keys import fingerprints
+from ..clock.wall_time import Settling
 from ..kafka import transport
 from ..kafka.backlog import Flight, Room
 from ..kafka.clients import asked_to_end
@@ -75,14 +75,13 @@ class Worker:
         self._member = ""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._restoring: set[Shard] = set()
-        self.health = Health(self._watched, setup.config.engine.stall_timeout / 1e6)
-        self.public.watch(self.health.ready)
         self._tasks = Tasks(self.fail)
         self._opening = asyncio.Lock()
         self._followed = False
         self._joining = Joining(setup.config.kafka.outage_timeout)
         self._shared = self._share()
         self._wire()
+        self.public.watch(self.health.ready)
         for pipeline in setup.deployment.pipelines:
             self.public.declare(pipeline)
             self.operator.declare(pipeline)
@@ -120,43 +119,33 @@ class Worker:
     def _wire(self) -> None:
         """Stages, the logs that all of them read, and Faust on top."""
         setup, names, made = self.setup, self.setup.names, self.setup.deployment
+        kafka, engine = setup.config.kafka, setup.config.engine
         clock = ClockLog({p.name: p.mechanism.horizon for p in made.pipelines})
-        most = setup.config.engine.step_records
         self._topology = Topology(made, names)
         opening = drawn(os.urandom)
         self._asking = asking_of(setup.config.registry, self._wake) if made.framed else None
         self._factory = StageFactory(
-            made,
-            names,
-            setup.secret,
-            clock,
-            opening,
-            most,
-            self._asking,
-            setup.noise_keys,
-            setup.sealing,
-        )
-        feedback = self._factory.feedback
-        keys = fingerprints(made, setup.secret)
-        kafka, wall = setup.config.kafka, self._shared.wall
+            made, names, setup.secret, clock, opening, engine.step_records, self._asking,
+            setup.noise_keys, setup.sealing,
+        )  # fmt: skip
+        feedback, settling = self._factory.feedback, Settling(engine.settle)
         self._follower = LogFollower(
-            kafka, names, clock, feedback, keys, self._wake, self.fail, wall
-        )
+            kafka, names, clock, feedback, made.fingerprints(setup.secret), self._wake, self.fail,
+            self._shared.wall, lambda: list(self.shards), settling.watched,
+        )  # fmt: skip
         self._upkeep = Upkeep(
-            setup, self._topology, self.shards, clock, feedback, self._follower, self._opening
-        )
-        self._upkeep.losses = self._shared.losses
-        self._upkeep.room = self.operator.room
-        self.health.answers = self._upkeep.answers
-        self._upkeep.inflow.away = lambda: self._follower.progress.away
-        self._upkeep.inflow.ends = self._follower.ends
-        self._clock = OwnedClock(setup, self._follower, self._tasks, self.public, self.operator)
-        self._clock.read = self._have_read
-        self._follower.others = lambda: list(self.shards)
+            setup, self._topology, self.shards, feedback, self._follower, self._opening,
+            self._shared.losses, self.operator.room,
+        )  # fmt: skip
+        self._clock = OwnedClock(
+            setup, self._follower, self._tasks, self.public, self.operator, settling,
+            self._have_read,
+        )  # fmt: skip
+        self.health = Health(self._watched, engine.stall_timeout / 1e6, self._upkeep.answers)
         identity = Identity.own()
         self.app = make_app(setup, self._topology, self.fail, identity.client_id)
         instance = self.app.conf.consumer_group_instance_id
-        cluster = Cluster(setup.config.kafka)
+        cluster = Cluster(kafka)
         self._namesake = Namesake(cluster, names.group, setup.member, instance, identity)
         declare_agents(self.app, self._topology, names.clock, self._deliver)
         self.app.on_rebalance_complete.connect(self._on_assigned)

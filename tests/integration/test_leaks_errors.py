@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from unittest.mock import Mock
 
 import pytest
+from hushstream.agents.kafka.progress import Progress
 from hushstream.agents.worker.health.state import Health
 from hushstream.agents.worker.lines import redaction
 from hushstream.agents.worker.worker import Worker
@@ -65,7 +66,11 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], io.String
 
 def bare_worker() -> Worker:
     worker = Worker.__new__(Worker)
-    worker.error, worker.stopped, worker.health = None, asyncio.Event(), Health(list, 60)
+    worker.error, worker.stopped, worker.health = (
+        None,
+        asyncio.Event(),
+        Health(list, 60, Progress("an answer")),
+    )
     return worker
 
 

@@ -10,7 +10,7 @@ from random import Random
 from types import MappingProxyType
 from typing import Any
 
-from hushstream.agents.deployment.forms import form_of, subjects, with_pipelines
+from hushstream.agents.deployment.forms import form_of, subjects
 from hushstream.agents.deployment.model import Deployment, Input
 from hushstream.agents.deployment.model import Pipeline as Compiled
 from hushstream.agents.stages.aggregate.computation import NoiseKey
@@ -49,7 +49,7 @@ def numbered(made: Deployment) -> tuple[Deployment, Texts]:
             texts[numbers[one.header]] = one.encoding, one.text
         return replace(p, form=form_of(p, numbers)) if numbers else p
 
-    return with_pipelines(made, formed), texts
+    return made.each(formed), texts
 
 
 def as_json(records: Sequence[Any]) -> list[dict[str, Any]]:

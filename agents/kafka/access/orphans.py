@@ -19,15 +19,11 @@ FENCE_SECONDS = 30.0
 
 
 class LeftBehind(NamedTuple):
-    """Topics of one genesis that the ledger does not name.
-
-    Attributes:
-        used: whether they hold records: then it was committed once, to a ledger that is gone.
-    """
+    """Topics of one genesis that the ledger does not name."""
 
     genesis: str
     topics: list[str]
-    used: bool
+    used: bool  # whether they hold records: then it was committed once, to a ledger that is gone
 
     def __str__(self) -> str:
         named = f"topics of genesis {self.genesis}, which the ledger does not name"

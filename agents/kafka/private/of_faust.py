@@ -38,14 +38,10 @@ class FailingApp(faust.App):
     """A Faust application that stops when an agent fails.
 
     Stock Faust restarts the agent, after it has acknowledged, and so lost, the agent's event.
-
-    Attributes:
-        on_agent_failure: called with the error that an agent raised.
-        outage_timeout: microseconds after which a broker that is away is given up.
     """
 
-    on_agent_failure: Callable[[BaseException], None]
-    outage_timeout: int
+    on_agent_failure: Callable[[BaseException], None]  # called with the error that an agent raised
+    outage_timeout: int  # microseconds after which a broker that is away is given up
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)

@@ -31,17 +31,11 @@ SHARED = b""  # the row that belongs to a whole shard
 
 
 class Chosen(NamedTuple):
-    """The input of one computation.
+    """The input of one computation."""
 
-    Attributes:
-        keys: of the rows, in canonical order.
-        part: exact sums of the micro-batch for some of them.
-        end: the last key of this chunk; None: everything has been read.
-    """
-
-    keys: Keys
-    part: Part
-    end: bytes | None = None
+    keys: Keys  # of the rows, in canonical order
+    part: Part  # exact sums of the micro-batch for some of them
+    end: bytes | None = None  # the last key of this chunk; None: everything has been read
 
 
 class Computation:

@@ -48,20 +48,13 @@ def public_time(trigger: Trigger, delay: int, shard: int, shards: int) -> int:
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """A release in progress.
-
-    Attributes:
-        computed: whether all of its rows are held; else they are still being computed.
-        done: the last key that was computed, or published; None before the first.
-        rows: held so far while they are being computed.
-        chains: of the rows published so far, by partition; for the signature.
-    """
+    """A release in progress."""
 
     trigger: Trigger | WiderTrigger
-    computed: bool = False
-    done: bytes | None = None
-    rows: int = 0
-    chains: dict[int, bytes] = {}
+    computed: bool = False  # whether all of its rows are held; else they are still being computed
+    done: bytes | None = None  # the last key that was computed, or published; None before the first
+    rows: int = 0  # held so far while they are being computed
+    chains: dict[int, bytes] = {}  # of the rows published so far, by partition; for the signature
 
     @classmethod
     def load(cls, reader: StateReader) -> Pending | None:
@@ -85,17 +78,11 @@ def hold(releases: Releases, rows: Changes) -> None:
 
 
 class Portion(NamedTuple):
-    """Rows and tombstones that one transaction publishes.
+    """Rows and tombstones that one transaction publishes."""
 
-    Attributes:
-        releases: the next held rows.
-        gone: keys that the latest topic shows and this release lacks.
-        end: the last key of both; None: this is all that is left.
-    """
-
-    releases: Releases
-    gone: list[bytes]
-    end: bytes | None
+    releases: Releases  # the next held rows
+    gone: list[bytes]  # keys that the latest topic shows and this release lacks
+    end: bytes | None  # the last key of both; None: this is all that is left
 
 
 def held(

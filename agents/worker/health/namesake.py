@@ -29,13 +29,9 @@ log = logging.getLogger("hushstream.worker")
 
 
 class Identity(NamedTuple):
-    """Origin of a process, as its client id tells it.
+    """Origin of a process, as its client id tells it."""
 
-    Attributes:
-        started: seconds since 1970.
-    """
-
-    started: int
+    started: int  # seconds since 1970
     tag: str
     host: str
 

@@ -22,15 +22,17 @@ class Health:
 
     Args:
         patience: seconds without progress after which a task counts as hanging.
+        answers: moves whenever the cluster has answered.
 
     Attributes:
         serving: whether the worker has what the group assigned to it.
-        answers: moves whenever the cluster has answered.
     """
 
-    def __init__(self, watched: Callable[[], Iterable[Progress]], patience: float) -> None:
+    def __init__(
+        self, watched: Callable[[], Iterable[Progress]], patience: float, answers: Progress
+    ) -> None:
         self.serving = False
-        self.answers = Progress("an answer of the cluster")
+        self._answers = answers
         self._watched = watched
         self._patience = patience
         self._told: set[str] = set()
@@ -48,6 +50,6 @@ class Health:
         # A broker that is away makes a worker not ready and leaves it live: a restart would not
         # bring the broker back, and every worker would restart at once. A task that waits for an
         # answer learns late that none comes, so a short question is asked beside them.
-        reached = not self.answers.stalled(ANSWER_SECONDS)
+        reached = not self._answers.stalled(ANSWER_SECONDS)
         away = any(one.missed(AWAY_SECONDS) for one in self._watched())
         return self.serving and reached and not away and self.live()

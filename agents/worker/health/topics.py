@@ -106,16 +106,14 @@ class Inflow:
 
     Args:
         seen: returns where a raw partition ends, as the clock log says; 0 for an internal one.
-
-    Attributes:
-        ends: where partitions end, as the broker said last.
+        ends: where partitions end, as the broker said last; the follower keeps it.
         away: returns whether the broker is away, which is no fault of fetching.
     """
 
-    def __init__(self, seen: Callable[[TP], int]) -> None:
-        self._seen = seen
-        self.ends: Mapping[TP, int] = {}
-        self.away: Callable[[], bool] = bool
+    def __init__(
+        self, seen: Callable[[TP], int], ends: Mapping[TP, int], away: Callable[[], bool]
+    ) -> None:
+        self._seen, self._ends, self._away = seen, ends, away
         self._before: dict[TP, int] = {}
         self.progress: dict[TP, Progress] = {}
 
@@ -131,8 +129,8 @@ class Inflow:
             one = self.progress.get(tp)
             if one is None:
                 one = self.progress[tp] = Progress(f"fetching {tp.topic}-{tp.partition}")
-            if position >= max(self._seen(tp), self.ends.get(tp, 0)):
+            if position >= max(self._seen(tp), self._ends.get(tp, 0)):
                 one.rest()
-            elif one.resting or self._before.get(tp) != position or self.away():
+            elif one.resting or self._before.get(tp) != position or self._away():
                 one.moved()
         self._before = dict(wanted)

@@ -9,13 +9,13 @@ from types import SimpleNamespace
 
 from aiokafka.errors import KafkaError
 from hushstream.agents.clock.clock import Clock
-from hushstream.agents.clock.known import AskedTriggers, KnownLogs
+from hushstream.agents.clock.known import AskedTriggers, ClockSetup, KnownLogs
 from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.clock.owner import ClockOwner
 from hushstream.agents.clock.wall_time import ClockLead, Pace, Settling, WallClock
 from hushstream.agents.deployment.model import Deployment
 from hushstream.agents.kafka.progress import Progress
-from hushstream.topics.config.model import Kafka
+from hushstream.topics.config.model import Engine, Kafka
 from hushstream.topics.records import Skipped
 
 from ...support import HOUR, NAMES, ORIGIN, beat, deployment, start
@@ -92,7 +92,8 @@ class Recorder:
 
 def known_logs(ledger: Ledger, clock: Clock | None = None) -> KnownLogs:
     """What an owner knows; without a clock, nothing was read yet."""
-    made = KnownLogs(Kafka(), NAMES, MADE, "1.0", "key", Progress("the clock"))
+    setup = ClockSetup(Kafka(), NAMES, MADE, Engine(), "1.0", "key")
+    made = KnownLogs(setup, Progress("the clock"))
     made.ledger = ledger
     if clock is not None:
         made.clock = clock

@@ -26,7 +26,6 @@ from confluent_kafka.admin import (
 from hushstream.agents.clock import genesis as admin
 from hushstream.agents.clock.begins import opened
 from hushstream.agents.clock.ledger import FORMAT, GROWN, SIGNED, Ledger
-from hushstream.agents.deployment.own_keys import with_keys
 from hushstream.agents.deployment.statement import charge_body
 from hushstream.agents.kafka.cluster import Cluster
 from hushstream.agents.worker.admission import prepare
@@ -366,14 +365,14 @@ def test_a_key_of_its_own_is_kept_and_no_other_is_taken(broker, unique, tmp_path
     plain = run.deployment
     own = {p.name: bytes(range(100, 132)) for p in plain.pipelines}
     other = {name: bytes(range(60, 92)) for name in own}
-    made = with_keys(plain, own)
+    made = plain.with_keys(own)
     admin.begin(run.cluster, made, 1, 1, run.secret)
     ledger = admin.read_ledger(run.cluster, plain.name)
     assert {b["key_fingerprint"] for b in ledger.pipelines.values()} == {
         fingerprint(key) for key in own.values()
     }
     assert admin.begin(run.cluster, made, 1, 2, run.secret) == []
-    for wrong in (plain, with_keys(plain, other)):
+    for wrong in (plain, plain.with_keys(other)):
         with pytest.raises(EngineError, match="its own noise key"):
             admin.begin(run.cluster, wrong, 1, 3, run.secret)
 

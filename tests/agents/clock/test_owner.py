@@ -222,7 +222,7 @@ def test_a_lost_transaction_is_counted_unless_the_clock_has_only_moved(monkeypat
     clock, ledger = begun()
     made, counted = owner(clock, ledger, Recorder()), []
     made._on_lost = lambda: counted.append(1)
-    made._acquire = made._let_go = nothing
+    made._acquire = made.close = nothing
     monkeypatch.setattr(asyncio, "sleep", nothing)
     asyncio.run(made._again(error))
     assert len(counted) == lost

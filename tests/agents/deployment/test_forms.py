@@ -13,7 +13,6 @@ from hushstream.agents.deployment.forms import (
     pins,
     subjects,
     verify_pinned,
-    with_pipelines,
 )
 from hushstream.agents.deployment.model import Deployment
 from hushstream.errors import EngineError
@@ -33,7 +32,7 @@ def made(encoding: str = "avro", more: str = "") -> Deployment:
 
 
 def declared(deployment: Deployment) -> dict[str, Any]:
-    numbered = with_pipelines(deployment, lambda p: replace(p, form=form_of(p, NUMBERS)))
+    numbered = deployment.each(lambda p: replace(p, form=form_of(p, NUMBERS)))
     return {p.name: pins(p) for p in numbered.pipelines}
 
 
@@ -70,7 +69,7 @@ def test_another_text_of_a_schema_is_refused() -> None:
 
 def test_a_registry_with_other_numbers_is_refused() -> None:
     pinned = pinned_forms(made(), declared(made()))
-    other = with_pipelines(made(), lambda p: replace(p, form=form_of(p, {ROW: 7, MANIFEST: 9})))
+    other = made().each(lambda p: replace(p, form=form_of(p, {ROW: 7, MANIFEST: 9})))
     with pytest.raises(EngineError, match=r"as 9, the ledger pinned 8"):
         verify_pinned(other, pinned)
     verify_pinned(pinned, pinned)

@@ -15,7 +15,7 @@ from hushstream.errors import EngineError
 from hushstream.topics.config.model import RegistrySettings
 from hushstream.topics.releases import ROW
 
-from ..deployment.test_forms import NUMBERS, made, with_pipelines
+from ..deployment.test_forms import NUMBERS, made
 
 
 @dataclass
@@ -46,7 +46,7 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Registry:
 
 
 def test_pinned_numbers_are_verified_and_nothing_is_registered(registry: Registry) -> None:
-    pinned = with_pipelines(made(), lambda p: replace(p, form=form_of(p, NUMBERS)))
+    pinned = made().each(lambda p: replace(p, form=form_of(p, NUMBERS)))
     settings = RegistrySettings(url="http://x")
     every = subjects(pinned.pipelines[0])
     verify_numbers(settings, pinned)  # it knows nothing: who registers may give it back

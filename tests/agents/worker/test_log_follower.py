@@ -147,7 +147,7 @@ class _Far(_Ends):
 
 def test_the_ends_of_what_shards_read_are_asked_for_and_forgotten_with_them():
     run, shards = following([0]), [TP("cells", 1), TP("raw", 0)]
-    run.others = lambda: shards
+    run._others = lambda: shards
     client = _Far({"cells": 4, SELECTED.topic: 1})
     ends = asyncio.run(run._look(client, {}))  # type: ignore[arg-type]
     assert ends == {SELECTED: 1} and run.ends == {shards[0]: 4, shards[1]: 7}

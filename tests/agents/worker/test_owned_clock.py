@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hushstream.agents.clock.ledger import Ledger
+from hushstream.agents.clock.wall_time import Settling
 from hushstream.agents.kafka.progress import Progress
 from hushstream.agents.worker import owned_clock
 from hushstream.agents.worker.owned_clock import OwnedClock
@@ -42,12 +44,12 @@ class Beating:
         self.note("close")
 
 
-def owned(tasks: Any = None, public: Any = None) -> OwnedClock:
-    engine = SimpleNamespace(settle=0)
-    setup: Any = SimpleNamespace(names=NAMES, config=SimpleNamespace(engine=engine))
+def owned(
+    tasks: Any = None, public: Any = None, read: Callable[[], bool] = lambda: True
+) -> OwnedClock:
+    setup: Any = SimpleNamespace(names=NAMES)
     unused: Any = None
-    follower: Any = SimpleNamespace()
-    return OwnedClock(setup, follower, tasks, public, unused)
+    return OwnedClock(setup, unused, tasks, public, unused, Settling(0), read)
 
 
 def test_the_clock_is_opened_once_and_can_be_owned_again(monkeypatch):
@@ -81,11 +83,11 @@ def test_the_clock_is_fenced_at_once_and_beats_when_the_shards_here_have_read(mo
         monkeypatch.setattr(owned_clock, "LOOK_SECONDS", 0.01)
         for patience, expected in ((60.0, False), (0.05, True)):
             monkeypatch.setattr(owned_clock, "READ_SECONDS", patience)
-            clock, seen = owned(Tasks(lambda error: None)), []
+            able, seen = [False], []
+            clock = owned(Tasks(lambda error: None), read=lambda able=able: able[0])
             made = Beating(seen)
-            made.of, able = clock, [False]
+            made.of = clock
             monkeypatch.setattr(clock, "_make", lambda made=made: made)
-            clock.read = lambda able=able: able[0]
             await clock.open()
             await asyncio.sleep(0.5)
             assert [done for done, *_ in seen] == ["open", "run"][: 1 + expected]

@@ -11,6 +11,7 @@ import pytest
 from faust.types import TP
 from hushstream.agents.clock.log import ClockLog
 from hushstream.agents.clock.owner import ClockOwner
+from hushstream.agents.clock.wall_time import Settling
 from hushstream.agents.kafka.progress import Progress
 from hushstream.agents.worker.health.joining import Joining
 from hushstream.agents.worker.log_follower import LogFollower
@@ -97,10 +98,9 @@ def worker() -> Any:
     made.error, made.stopped, made.shards = None, asyncio.Event(), {}
     made.health, made._loop, made._member = SimpleNamespace(serving=False), None, ""
     made._tasks, made._followed = Tasks(made.fail), True
-    config = SimpleNamespace(engine=SimpleNamespace(settle=0))
-    setup: Any = SimpleNamespace(names=NAMES, config=config)
-    follower: Any = SimpleNamespace()
-    made._clock = OwnedClock(setup, follower, made._tasks, Any, Any)
+    setup: Any = SimpleNamespace(names=NAMES)
+    unused: Any = None
+    made._clock = OwnedClock(setup, unused, made._tasks, unused, unused, Settling(0), lambda: True)
     made._joining, made._opening = Joining(60_000_000), asyncio.Lock()
     made.app = SimpleNamespace(
         consumer=SimpleNamespace(group_error=lambda: None, member_id="a"),

@@ -15,7 +15,7 @@ def test_a_task_that_hangs_is_not_live_and_is_told_once(monkeypatch, caplog):
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     clock, shard = Progress("the clock"), Progress("shard in-0")
-    health = Health(lambda: [clock, shard], 60)
+    health = Health(lambda: [clock, shard], 60, Progress("an answer"))
     clock.moved()
     assert health.live() and not health.ready()  # it has no assignment yet
     health.serving = True
@@ -33,7 +33,7 @@ def test_a_worker_without_a_broker_lives_and_is_not_ready(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     clock = Progress("the clock")
-    health = Health(lambda: [clock], 60)
+    health = Health(lambda: [clock], 60, Progress("an answer"))
     health.serving = True
     clock.outage(True)
     now[0] = 5.0
@@ -50,13 +50,14 @@ def test_a_cluster_that_is_silent_makes_a_worker_not_ready_within_a_stated_time(
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     clock = Progress("the clock")
-    health = Health(lambda: [clock], 60)
+    answers = Progress("an answer")
+    health = Health(lambda: [clock], 60, answers)
     health.serving = True
     clock.moved()
-    health.answers.moved()
+    answers.moved()
     now[0] = 15.0
     assert health.ready()
     now[0] = 15.1
     assert health.live() and not health.ready()
-    health.answers.moved()
+    answers.moved()
     assert health.ready()

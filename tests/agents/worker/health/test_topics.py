@@ -109,7 +109,8 @@ def test_owners_that_are_deleted_or_forget_are_told_and_others_in_their_place_st
 
 def test_input_that_grows_and_is_not_fetched_is_a_stall():
     tp, seen = TP("raw", 0), {"end": 5}
-    flow = Inflow(lambda _: seen["end"])
+    ends, away = dict[TP, int](), [False]
+    flow = Inflow(lambda _: seen["end"], ends, lambda: away[0])
     flow.look({tp: 5})
     assert not flow.progress[tp].stalled(-1.0)  # it has all
     seen["end"] = 9
@@ -119,13 +120,13 @@ def test_input_that_grows_and_is_not_fetched_is_a_stall():
     assert first is not None and one.stalled(-1.0) and "raw-0" in one.what
     flow.look({tp: 6})
     assert one._since == first  # it stands
-    flow.away = lambda: True
+    away[0] = True
     flow.look({tp: 6})
     assert one._since != first  # a broker that is away is waited for by others
-    flow.away = lambda: False
+    away[0] = False
     flow.look({tp: 9})
     assert one._since is None
-    flow.ends = {tp: 12}  # the broker has more, which the clock log does not say of cells
+    ends[tp] = 12  # the broker has more, which the clock log does not say of cells
     flow.look({tp: 9})
     second = one._since
     assert second is not None  # it has stood since then, although it had rested before
