@@ -276,9 +276,9 @@ def _first(
 def _grown(deployment: Deployment, ledger: Ledger, names: Names, fired: Fired) -> list[Stated]:
     """Growths of raw topics, after the format that makes older versions stop.
 
-    Whoever owned the clock is fenced by now, and its next owner counts as the ledger says: so no
-    trigger comes between those that are named here and the record. An owner that comes before it is
-    written fences this process in turn, and nothing is.
+    The clock's owner is fenced by now, and its next owner counts as the ledger says. So no trigger
+    comes between those that are named here and the record. An owner that comes before the record is
+    written fences this process, and then nothing is written.
     """
     found: list[Stated] = []
     for one in growths(deployment, ledger, names):
@@ -373,7 +373,7 @@ def ledger_line(topic: str, record: Record) -> Line:
 
 
 def append(cluster: Cluster, identity: str, compose: Callable[[], list[Line]]) -> None:
-    """Write lines in a transaction of an id that fences whoever had it before.
+    """Write lines in a transaction, under an id that fences its earlier owner.
 
     ``compose`` is called after that: the ledger that it reads is what the records are chained to.
 

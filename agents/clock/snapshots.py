@@ -3,7 +3,7 @@
 The clock's owner writes a snapshot every few thousand records, in a transaction like all others. A
 snapshot says what the records before it come to, so a reader begins at the newest one that no shard
 stands before (``needed``), and the log below the newest one that is older than `engine.keep_clock`
-is deleted. Whoever reads across a snapshot holds it against the records that it has read.
+is deleted. A reader that passes a snapshot compares it with the records that it has read.
 
 Other logs are deleted by the same rule: the requests below what a snapshot has read, the units
 topics below the oldest snapshot that a replay may begin with, and the selected topics below the

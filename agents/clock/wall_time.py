@@ -195,9 +195,9 @@ class Settling:
     all of that behind, and late. How long it takes them depends on raw data, so the wait is a
     setting: a wait until no more comes would show when that was.
 
-    Whatever begins a wait is public or a fault: that a broker did not answer, that no beat was
-    written for long (one comes every `STEADY`, with or without new records), that a trigger is
-    overdue. One object serves a process for all of its life, whoever owns the clock meanwhile.
+    What begins a wait is public or a fault: a broker did not answer, no beat was written for long
+    (one comes every `STEADY`, with or without new records), or a trigger is overdue. One object
+    serves a process for all of its life, also while other workers own the clock.
 
     Times are microseconds since 1970, of a `WallClock`.
 
@@ -229,7 +229,7 @@ class Settling:
         self._heard = now
 
     def opened(self, now: int, last: int, overdue: int | None, usual: int) -> None:
-        """Take over a clock, maybe after a time in which nobody kept it.
+        """Take over a clock, which may have been without an owner for a while.
 
         Args:
             last: time of the last record of the clock log; 0: it has none.

@@ -143,7 +143,7 @@ class Cluster:
         return len(told.partitions)
 
     def members(self, group: str, instance: str) -> list[tuple[str, str]]:
-        """List client id and address of whoever was the first to have a static name in a group.
+        """List client id and address of the first member that took a static name in a group.
 
         Raises:
             RightError: this user may not describe the group.

@@ -1,8 +1,8 @@
 """The asking for schemas beside the work: stages ask at any time, and are woken by the answer.
 
-While the registry gives no clear answer, whoever asked waits. So an outage delays records, and
+While the registry gives no clear answer, stages that asked wait. So an outage delays records, and
 never turns a good one into a dead letter. An id that has no answer while others have one is bad:
-whoever may write records must not stop a worker, nor delay other partitions, by the ids in them.
+the writers of records must not stop a worker, nor delay other partitions, by the ids in them.
 What an id once stood for is remembered by the stages themselves: a registry that says something
 else later is not even asked.
 """

@@ -64,7 +64,7 @@ class Topology:
         return [spec.topic for spec in self.specs if spec.stage == stage]
 
     def transactional_id(self, spec: StageSpec, partition: int) -> str:
-        """Name the transactional id of a shard: whoever starts it fences every other owner."""
+        """Name the transactional id of a shard: its start fences every other owner."""
         return self._names.transactional_id(spec.stage, spec.topic, partition)
 
 

@@ -26,9 +26,9 @@ Deliver = Callable[[Interval], None]
 def instance_of(member: str, specs: Iterable[StageSpec], clock: str) -> str | None:
     """Name a worker to its group, by its own name and what it reads; None if it has no name.
 
-    A member that comes back under a name that the group knows gets the partitions that it had, and
-    nobody spreads them anew. With a configuration of other topics, these would then be read by
-    nobody, without an error, until something else made the group spread its partitions.
+    A member that comes back under a name that the group knows gets its old partitions without a
+    rebalance. If its configuration had other topics by then, those would stay unread, without an
+    error, until the next rebalance. So the name changes with the topics.
     """
     read = sorted({clock, *(f"{spec.topic}/{spec.partitions}" for spec in specs)})
     mark = hashlib.sha256("\n".join(read).encode()).hexdigest()[:12]

@@ -1,8 +1,7 @@
 """Tasks that run as long as the worker does: one that ends by itself stops the worker.
 
 A library may cancel a task of ours by mistake (aiokafka does, when a client is closed after an
-outage), and asyncio reports a cancelled task to nobody. So a long-lived task is started here, and
-nowhere else.
+outage), and asyncio does not report a cancelled task. So all long-lived tasks are started here.
 """
 
 from __future__ import annotations

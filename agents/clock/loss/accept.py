@@ -129,7 +129,7 @@ def accept(
 ) -> None:
     """Write to the ledger that the records of one raw topic are given up.
 
-    Whoever owns the clock is fenced, and reads the ledger again before it goes on.
+    The clock's owner is fenced, and reads the ledger again before it goes on.
 
     Args:
         losses: of one raw topic.

@@ -54,9 +54,9 @@ def delete_orphans(
 ) -> list[LeftBehind]:
     """Delete the topics of every genesis of a deployment that was never committed.
 
-    Safe beside any number of `hush topics`: whoever had begun a genesis when the topics were listed
-    is fenced before the ledger is read. So it has committed by then, and the ledger says so, or it
-    never will. Whoever begins later has an id that was not listed.
+    Safe beside any number of `hush topics`: one that had begun a genesis when the topics were
+    listed is fenced before the ledger is read. So it has committed by then, and the ledger says so,
+    or it never will. One that begins later has an id that was not listed.
 
     Args:
         deployment: its name; topics of others are never touched.
@@ -106,7 +106,7 @@ def _used(cluster: Cluster, topics: dict[str, int]) -> bool:
 
 
 def _fence(cluster: Cluster, identity: str) -> None:
-    """Fence whoever writes under a transactional id; returns once its transaction has ended."""
+    """Fence the writer under a transactional id; returns once its transaction has ended."""
     producer = cluster.producer(**{"transactional.id": identity})
     try:
         producer.init_transactions(FENCE_SECONDS)

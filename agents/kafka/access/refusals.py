@@ -103,7 +103,7 @@ def of_token(error: KafkaError) -> bool:
 
 
 def passing(heard: Iterable[KafkaError]) -> bool:
-    """Whether what was heard may pass: whoever gives tokens is away, which is an outage."""
+    """Whether what was heard may pass: the identity provider is away, which is an outage."""
     said = [str(error.str()) for error in heard if of_token(error)]
     return bool(said) and all(AWAY.search(one) for one in said)
 

@@ -34,7 +34,7 @@ def public_time(trigger: Trigger, delay: int, shard: int, shards: int) -> int:
     A trigger is fired some moments after its scheduled time, and later where its worker is busy. So
     a publication waits for the first multiple of an eighth of the delay, counted from the scheduled
     time, that lies more than the delay after the trigger. Shards take turns within the next eighth:
-    their order is that of their numbers, whoever had more to compute.
+    their order is that of their numbers, however much each had to compute.
 
     Args:
         delay: the public pause; 0: there is none, and nothing is hidden.

@@ -73,7 +73,7 @@ class Slicer:
         self.source = source
         self.partition = partition
         self._names = names
-        # A key of its own: whoever reads dead letters must not match them with digests of units.
+        # A key of its own: readers of dead letters must not match them with digests of units.
         self._dead_key = derive(unit_key, "dead letters")
         self._decoder = source.decoder
         self._bounds = {
@@ -250,7 +250,7 @@ class Slicer:
             if batch == 0:
                 # The window is over: its last release is out, or the clock has refused it. So the
                 # record is late; to count it in another window would be a wrong answer there.
-                # Beyond the end of a retired pipeline it is nobody's loss: another one serves that.
+                # Beyond the end of a retired pipeline it is no loss: another pipeline serves that.
                 (beyond if timeline.retired(window) else late)[here] = True
                 continue
             used, key = compact(view.key[rows[here]], len(view.keys))

@@ -1,8 +1,8 @@
 """HTTP servers as all of ours are: few connections, little patience, and a look at the host.
 
 Anybody may connect to a public port and say nothing. So a server has a fixed number of places,
-far below the files that its process may open, and whoever has waited longest without a whole
-request makes room. And a page on the web may give its own name the address of a port on the
+far below the files that its process may open, and the connection that has waited longest without
+a whole request makes room. And a page on the web may give its own name the address of a port on the
 reader's machine (DNS rebinding): the browser then lets it read the answers. Such a request names
 the host of that page, where an honest one names an address, `localhost` or a declared name.
 """
@@ -50,7 +50,7 @@ def loopback(address: str) -> bool:
 
 
 def answers_for(host: str, names: Iterable[str] = ()) -> bool:
-    """Whether a ``Host`` header can come from nobody but someone who was given the address.
+    """Whether a ``Host`` header shows that the client was given the address itself.
 
     Args:
         host: value of the header, with or without a port.

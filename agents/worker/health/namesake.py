@@ -2,8 +2,8 @@
 
 Kafka lets the newer of two members with one static name replace the older, which joins again and
 replaces the newer, and so on: both open their shards again and again and get nowhere. A group keeps
-the client id of whoever took a name first, also when others replace it later. So each process has a
-client id of its own, which says where it runs and since when.
+the client id of the first member that took a name, also when others replace it later. So each
+process has a client id of its own, which says where it runs and since when.
 """
 
 from __future__ import annotations

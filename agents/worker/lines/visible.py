@@ -1,6 +1,6 @@
 """Text as a person may see it: control characters, and what hides or turns text, written out.
 
-Names and released keys come from whoever writes records. Sent to a terminal as they are, some would
+Names and released keys come from the writers of records. Sent to a terminal as they are, some would
 clear the screen, set its title or forge a line; others turn the direction of text, or cannot be
 seen, so that one key looks like another. They are written as JSON writes them, so JSON means the
 same afterwards.
