@@ -124,7 +124,8 @@ class KnownLogs:
 
     async def _read_clock(self) -> None:
         """Read the clock log to its end."""
-        setup, salt = self._setup, secrets.token_hex(16)
+        setup = self._setup
+        salt = secrets.token_hex(16)
         version, key = setup.version, setup.key_fingerprint
         self.clock = Clock(setup.deployment, self.ledger, version, key, salt)
         self.snapshots = Snapshots(setup.engine.keep_clock)
