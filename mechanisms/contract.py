@@ -111,15 +111,12 @@ class Noise(Protocol):
 
     def gauss(self, purpose: str, key: Keys, index: I64, variance: Fraction, first: I64) -> I64:
         """(len(key), len(index)) discrete Gaussians, P(z) ∝ exp(-z² / 2 variance)."""
-        ...
 
     def laplace(self, purpose: str, key: Keys, index: I64, scale: Fraction, first: I64) -> I64:
         """(len(key), len(index)) discrete Laplace draws, P(z) ∝ exp(-abs(z) / scale)."""
-        ...
 
     def bits(self, purpose: str, key: Keys, index: I64, first: I64) -> NDArray[np.uint64]:
         """(len(key), len(index), 2) uniform words, for samplers of a mechanism's own."""
-        ...
 
 
 class Statement(ABC):
@@ -136,22 +133,18 @@ class Statement(ABC):
             self,
         ) -> Literal["discrete_gaussian", "discrete_laplace", "local_randomizer"]:
             """Distribution of the noise."""
-            ...
 
         @property
         def definition(self) -> Literal["approximate", "pure", "local"]:
             """Kind of differential privacy."""
-            ...
 
         @property
         def neighbouring(self) -> Literal["add_remove", "replace_value"]:
             """Relation of two streams that cannot be told apart."""
-            ...
 
         @property
         def survey(self) -> Survey | None:
             """Parameters for devices, where records are their reports; None by default."""
-            ...
 
     else:
         survey = None
@@ -210,22 +203,18 @@ class Mechanism(Statement):
         @property
         def horizon(self) -> int:
             """Triggers per window."""
-            ...
 
         @property
         def row_dtype(self) -> np.dtype[Any]:
             """State of one key."""
-            ...
 
         @property
         def outputs(self) -> tuple[Output, ...]:
             """Released columns, c' of them."""
-            ...
 
         @property
         def keys(self) -> KeyForm:
             """The form of released keys: `RecordKeys`, or a kind of `OwnKeys`."""
-            ...
 
     if TYPE_CHECKING:
 

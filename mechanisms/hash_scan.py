@@ -12,13 +12,7 @@ from ..compiled import compiled
 def hashes(
     data: NDArray[np.uint8], ends: NDArray[np.int64], window: int, out: NDArray[np.uint32]
 ) -> None:
-    """Hash keys with FNV-1a, folded to 32 bits.
-
-    Args:
-        data, ends: of the keys.
-        window: of all of them.
-        out: (k,), taken.
-    """
+    """Hash keys with FNV-1a, folded to 32 bits, into ``out`` (k,)."""
     prime, begun = np.uint64(0x100000001B3), np.uint64(0xCBF29CE484222325)
     for shift in (24, 16, 8, 0):
         begun = (begun ^ np.uint64((window >> shift) & 0xFF)) * prime

@@ -114,37 +114,29 @@ class Planner(Protocol):
     @property
     def options(self) -> frozenset[Option]:
         """Options of `hush plan` that `propose` uses; with "sample" it needs one or a shape."""
-        ...
 
     def ticks(self, question: Question) -> int:
         """Maximum number of calls of ``tick`` by `propose`; 0 if it is quick."""
-        ...
 
     def propose(self, question: Question, tick: Callable[[], None]) -> dict[str, Any]:
         """Better settings; raises `ParameterError` where the given ones allow none."""
-        ...
 
     def table(self, name: str, body: dict[str, Any]) -> PlanTable:
         """A proposal as a table for people; ``name`` is the pipeline's."""
-        ...
 
     @property
     def score(self) -> str:
         """Meaning of a forecast's score, for people."""
-        ...
 
     @property
     def effort(self) -> Effort:
         """Division of a search's work."""
-        ...
 
     def candidates(self, question: Question) -> Sequence[Any]:
         """Parameters worth trying, best guess first; raises `ParameterError` if there are none."""
-        ...
 
     def near(self, question: Question, tuned: Any) -> Sequence[Any]:
         """A few candidates for a question that is like the one for which ``tuned`` is best."""
-        ...
 
     def forecast(self, question: Question, parameters: Any, plays: range) -> Forecast:
         """The figures of one candidate, by formulas where these are exact, else by running it.
@@ -158,7 +150,6 @@ class Planner(Protocol):
         Raises:
             ParameterError: the parameters contradict each other or the setting.
         """
-        ...
 
 
 def toml(kind: str, settings: dict[str, Any]) -> str:

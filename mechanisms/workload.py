@@ -22,12 +22,10 @@ class Summing(Protocol):
     @property
     def summed(self) -> Sequence[Any]:
         """Value columns, each with a ``name``."""
-        ...
 
     @property
     def outputs(self) -> tuple[Output, ...]:
         """Released columns."""
-        ...
 
 
 class Workload(NamedTuple):

@@ -74,12 +74,7 @@ class Debias:
         return totals + (np.array(steps, np.int64) + (STEPS + 1) // 2) // STEPS
 
     def told(self, rates: I64, t: int) -> Counted:
-        """The counters over all keys, hidden or public; no draw beside those of `noisy`.
-
-        Args:
-            rates: (4,) released at trigger t, by `noisy`.
-            t: that trigger.
-        """
+        """The counters over all keys from ``rates`` (4,), released at t; no draw beside those."""
         zero = np.zeros(1, np.int64)
         variance = [float(one.variance_at(t, zero)[0]) for one in self.processes]
         arrived, accepted = (int(rates[lane : lane + 2].sum()) for lane in (0, 2))

@@ -119,12 +119,7 @@ def plan_rows(body: dict[str, Any], unit: str) -> list[tuple[str, str]]:
 
 
 def round_rows(body: dict[str, Any], unit: str) -> list[tuple[str, str]]:
-    """Format the result of `plan` for rounds: their noise follows a key's releases.
-
-    Args:
-        body: result of `plan`.
-        unit: name of a privacy unit.
-    """
+    """Format the result of `plan` for rounds: their noise follows a key's releases."""
     first, last = body["noise_stddev"][0], body["noise_stddev"][-1]
     count = len(body["noise_stddev"])
     new = f"a key is released again when enough new units ({unit}) have come since its last release"

@@ -47,40 +47,31 @@ class PrefixCounter(Protocol):
     @property
     def distribution(self) -> Literal["discrete_gaussian", "discrete_laplace"]:
         """Name the distribution of one draw."""
-        ...
 
     @property
     def steps(self) -> int:
         """Noise is an integer multiple of 1/steps."""
-        ...
 
     def restarted(self, origins: tuple[int, ...]) -> PrefixCounter:
         """The same with independent noise from each of these steps on, where that is needed."""
-        ...
 
     def stretch(self, number: int) -> PrefixCounter:
         """The same with independent noise, of the stretch of that number; itself for 0."""
-        ...
 
     def noise(self, noise: Noise, theta: int, ends: I64) -> list[int]:
         """Noise of the sums of the first ``ends`` steps, in 1/steps."""
-        ...
 
     def draws(self, of: str, theta: int) -> Draws:
         """Its noise for the largest threshold."""
-        ...
 
     def variance(self, theta: int, first: int, end: int) -> float:
         """Variance of the noise of the sum of the steps first..end-1."""
-        ...
 
     def weighted(self, theta: int, weights: Mapping[int, float]) -> float:
         """Variance of the noise of Σ weight·(sum of a step)."""
-        ...
 
     def digests(self) -> tuple[str, ...]:
         """Digest the factorisation, whose rows are computed once the threshold is known."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -110,7 +101,6 @@ class TreePrefix:
         return self
 
     def stretch(self, number: int) -> TreePrefix:
-        """See `PrefixCounter.stretch`."""
         return replace(self, purpose=_numbered(self.purpose, number))
 
     def scale(self, theta: int) -> Fraction:
@@ -123,7 +113,6 @@ class TreePrefix:
         return {(i, (end >> i) - 1) for i in range(end.bit_length()) if end >> i & 1}
 
     def noise(self, noise: Noise, theta: int, ends: I64) -> list[int]:
-        """See `PrefixCounter.noise`."""
         if theta == 0:
             return [0] * len(ends)
         codes = [[i << _LEVEL | j for i, j in self.nodes(int(end))] for end in ends]
@@ -134,16 +123,13 @@ class TreePrefix:
         return [sum(value[code] for code in nodes) for nodes in codes]
 
     def draws(self, of: str, theta: int) -> Draws:
-        """See `PrefixCounter.draws`."""
         return laplace(of, self.scale(theta))
 
     def variance(self, theta: int, first: int, end: int) -> float:
-        """See `PrefixCounter.variance`."""
         nodes = self.nodes(first) ^ self.nodes(end)
         return len(nodes) * laplace_variance(self.scale(theta))
 
     def weighted(self, theta: int, weights: Mapping[int, float]) -> float:
-        """See `PrefixCounter.weighted`."""
         total: dict[tuple[int, int], float] = {}
         for end, weight in _on_prefixes(weights).items():
             for node in self.nodes(end):
@@ -168,11 +154,9 @@ class HierarchyPrefix:
         return STEPS
 
     def restarted(self, origins: tuple[int, ...]) -> HierarchyPrefix:
-        """See `PrefixCounter.restarted`."""
         return HierarchyPrefix(self.chunks.restarted(origins))
 
     def stretch(self, number: int) -> HierarchyPrefix:
-        """See `PrefixCounter.stretch`."""
         return HierarchyPrefix(replace(self.chunks, purpose=_numbered(self.chunks.purpose, number)))
 
     def noise(self, noise: Noise, theta: int, ends: I64) -> list[int]:
@@ -189,15 +173,12 @@ class HierarchyPrefix:
         return total
 
     def draws(self, of: str, theta: int) -> Draws:
-        """See `PrefixCounter.draws`."""
         return self.chunks.draws(of, theta, self.chunks.blocks)
 
     def variance(self, theta: int, first: int, end: int) -> float:
-        """See `PrefixCounter.variance`."""
         return self.chunks.variance(theta, first, end)
 
     def weighted(self, theta: int, weights: Mapping[int, float]) -> float:
-        """See `PrefixCounter.weighted`."""
         return self.chunks.variance(theta, 0, 0, weights)
 
     def digests(self) -> tuple[str, ...]:
@@ -231,7 +212,6 @@ class MatrixPrefix:
         return self
 
     def stretch(self, number: int) -> MatrixPrefix:
-        """See `PrefixCounter.stretch`."""
         return replace(self, purpose=_numbered(self.purpose, number))
 
     def process(self, theta: int) -> Process:
@@ -239,18 +219,15 @@ class MatrixPrefix:
         return Process(self.purpose, self.name, self.horizon, self.variance_at_one * theta**2)
 
     def noise(self, noise: Noise, theta: int, ends: I64) -> list[int]:
-        """See `PrefixCounter.noise`."""
         if theta == 0:
             return [0] * len(ends)
         process, since = self.process(theta), np.zeros(1, np.int64)
         return [int(process.at(noise, _LABEL, int(end), since)[0]) for end in ends]
 
     def draws(self, of: str, theta: int) -> Draws:
-        """See `PrefixCounter.draws`."""
         return self.process(theta).draws(of)
 
     def variance(self, theta: int, first: int, end: int) -> float:
-        """See `PrefixCounter.variance`."""
         factor = self.process(theta).factor
         row = factor.B[end - 1] if end else np.zeros(factor.noises)
         if first:
@@ -259,7 +236,6 @@ class MatrixPrefix:
         return float((row * row).sum()) * scale
 
     def weighted(self, theta: int, weights: Mapping[int, float]) -> float:
-        """See `PrefixCounter.weighted`."""
         factor, on = self.process(theta).factor, _on_prefixes(weights)
         rows = factor.B[np.fromiter(on, np.int64, len(on)) - 1]
         row = np.fromiter(on.values(), np.float64, len(on)) @ rows

@@ -102,12 +102,7 @@ def law_of(question: Question) -> UnitLaw:
 
 
 def proposal(question: Question, found: UnitLaw) -> BoundForecast | None:
-    """The bound and cap of least predicted error; None where records are deleted again.
-
-    Args:
-        question: what is asked.
-        found: records per unit.
-    """
+    """The bound and cap of least predicted error; None where records are deleted again."""
     given = question.parameters
     if given.deletions or getattr(given, "lifetime", 0):
         return None

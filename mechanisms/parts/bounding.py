@@ -150,14 +150,7 @@ def decided(
     hashed: NDArray[np.uint64],
     lane: NDArray[np.intp],
 ) -> Decided:
-    """Take records in order.
-
-    Args:
-        bound: of each unit.
-        units: stored state in order; ``left`` and ``used`` are changed in place.
-        unit, key: (n,) of the records.
-        hashed, lane: (k,) 32-bit hash and lane of each key.
-    """
+    """Take records in order; changes ``left`` and ``used`` of the stored units in place."""
     from .bound_scan import decide
 
     n, lanes = len(unit), units.used.shape[1]

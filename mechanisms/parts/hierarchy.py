@@ -51,21 +51,17 @@ class WideTree(Protocol):
 
     def restarted(self, origins: tuple[int, ...]) -> WideTree:
         """The same with independent noise from each of these blocks on, where that is needed."""
-        ...
 
     def draws(self, of: str, theta: int, slots: int) -> Draws:
         """Its noise for the largest threshold and a number of slots."""
-        ...
 
     def prefix(self, noise: Noise, theta: int, end: int) -> tuple[int, Fraction]:
         """Start of the epoch of independent noise that holds ``end``, noise from there to it."""
-        ...
 
     def variance(
         self, theta: int, first: int, end: int, extra: Mapping[int, float] | None = None
     ) -> float:
         """Variance of the noise of blocks first..end-1 plus ``extra`` weighted blocks."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -101,7 +97,6 @@ class Chunks:
         return theta * self.levels / self.epsilon
 
     def restarted(self, origins: tuple[int, ...]) -> Chunks:
-        """See `WideTree.restarted`."""
         return replace(self, origins=origins)
 
     def draw(self, noise: Noise, theta: int, start: int) -> list[I64]:

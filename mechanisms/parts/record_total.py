@@ -95,11 +95,7 @@ class PrivateTotal:
         return both, accepted, np.array([counts.sum()], np.int64)
 
     def stated(self, bound: Mapping[str, Any]) -> dict[str, Any]:
-        """The statement of a map's bound, and how many records of a unit count here.
-
-        Args:
-            bound: of `stated_records`, about the map.
-        """
+        """The statement of a map's bound, and how many records of a unit count here."""
         words = f"{bound['in_words']}; in the number of all records, at most {self.cap}"
         return {**bound, "most_in_total": self.cap, "in_words": words}
 

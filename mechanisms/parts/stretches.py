@@ -34,11 +34,9 @@ class Stretches:
     origins: tuple[int, ...] = (0,)
 
     def restarted(self, origins: tuple[int, ...]) -> Stretches:
-        """See `WideTree.restarted`."""
         return replace(self, origins=origins)
 
     def draws(self, of: str, theta: int, slots: int) -> Draws:
-        """See `WideTree.draws`."""
         return self.chunks.draws(of, theta, slots)
 
     def _tree(self, stretch: int) -> tuple[Chunks, int]:
@@ -55,7 +53,6 @@ class Stretches:
         return self.chunks.restarted(origins), self.thetas[stretch]
 
     def prefix(self, noise: Noise, theta: int, end: int) -> tuple[int, Fraction]:
-        """See `WideTree.prefix`."""
         if end == 0:
             return 0, Fraction(0)
         tree, own = self._tree((end - 1) // self.length)
@@ -64,7 +61,6 @@ class Stretches:
     def variance(
         self, theta: int, first: int, end: int, extra: Mapping[int, float] | None = None
     ) -> float:
-        """See `WideTree.variance`."""
         extra, total = {} if extra is None else extra, 0.0
         used = {block // self.length for block in extra}
         if end > first:

@@ -80,7 +80,6 @@ class MatrixCounter:
         return loss._replace(delta=loss.delta + inexact_draws(self.epsilon, touched))
 
     def step(self, cell: Cells, nodes: U64, change: I64, now: Now, noise: Noise) -> Cells:
-        """See `NodeCounter.step`."""
         cell = chained(cell, now, self.variance(cell["steps"]))
         cell["steps"] += 1
         cell["first"] += change
@@ -100,7 +99,6 @@ class MatrixCounter:
         return table
 
     def draws(self, horizon: int) -> Draws:
-        """See `NodeCounter.draws`."""
         one, factor = self.process.draws("count"), self.process.factor
         widest = float(factor.row_norms.max()) / 2.0**factor.bits
         most = LARGEST_COUNT / (GAUSS_TAIL * (horizon + NODES) * widest)

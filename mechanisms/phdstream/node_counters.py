@@ -65,23 +65,18 @@ class NodeCounter(Protocol):
 
     def cost(self, events: int) -> Cost:
         """Loss of a unit with at most this number of changes, at any nodes and triggers."""
-        ...
 
     def step(self, cell: Cells, nodes: U64, change: I64, now: Now, noise: Noise) -> Cells:
         """New rows of the nodes after one activation; inputs stay as they are."""
-        ...
 
     def variance(self, steps: NDArray[np.int32]) -> F64:
         """(m,) variance of the output after each number of activations of a chain, records²."""
-        ...
 
     def digests(self) -> tuple[str, ...]:
         """Digest everything that was computed in floating point."""
-        ...
 
     def draws(self, horizon: int) -> Draws:
         """Its noise, where outputs of so many triggers add up in a tree of nodes."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -96,7 +91,6 @@ class _Pure(ABC):
         positive("count epsilon", self.epsilon)
 
     def cost(self, events: int) -> Cost:
-        """See `NodeCounter.cost`."""
         return Cost(epsilon=events * self.epsilon)
 
     def digests(self) -> tuple[str, ...]:
@@ -109,7 +103,6 @@ class _Pure(ABC):
         """Scale of one draw."""
 
     def draws(self, horizon: int) -> Draws:
-        """See `NodeCounter.draws`."""
         most = Fraction(LARGEST_COUNT, LAPLACE_TAIL * (horizon + NODES))
         return Draws("count", "laplace", self.scale, most)
 
@@ -120,13 +113,7 @@ def _draw(noise: Noise, purpose: str, nodes: U64, t: int, scale: Fraction) -> I6
 
 
 def chained(cell: Cells, now: Now, variance: F64) -> Cells:
-    """A copy that is ready for one activation more, in a new chain where it must be.
-
-    Args:
-        cell: rows of nodes.
-        now: when they are activated.
-        variance: (m,) of their outputs, without what they carry.
-    """
+    """A copy ready for one activation more, in a new chain where the nonce has changed."""
     cell = copied(cell)
     new = (cell["steps"] == 0) | (cell["start"] < now.renewed)
     cell["carried"][new] += variance[new].astype(np.float32)
@@ -151,7 +138,6 @@ class SimpleCounter(_Pure):
         return 1 / self.epsilon
 
     def step(self, cell: Cells, nodes: U64, change: I64, now: Now, noise: Noise) -> Cells:
-        """See `NodeCounter.step`."""
         cell = copied(cell)
         cell["steps"] += 1
         cell["out"] += change + _draw(noise, "simple", nodes, now.t, self.scale)
@@ -184,7 +170,6 @@ class BlockCounter(_Pure):
         return 2 / self.epsilon
 
     def step(self, cell: Cells, nodes: U64, change: I64, now: Now, noise: Noise) -> Cells:
-        """See `NodeCounter.step`."""
         cell = copied(cell)
         cell["steps"] += 1
         ends = cell["steps"] % self.size == 0
@@ -233,7 +218,6 @@ class TreeCounter(_Pure):
         return self.levels / self.epsilon
 
     def step(self, cell: Cells, nodes: U64, change: I64, now: Now, noise: Noise) -> Cells:
-        """See `NodeCounter.step`."""
         cell = chained(cell, now, self.variance(cell["steps"]))
         tree, done = np.divmod(cell["steps"].astype(np.int64), self.horizon)
         cell["steps"] += 1

@@ -152,11 +152,7 @@ class LiveTree(NamedTuple):
             cell[name][leaf] = 0
 
     def sum_below(self, variance: F64) -> None:
-        """Bring ``below`` and ``spread`` of all split nodes up to date, bottom up, in place.
-
-        Args:
-            variance: (m,) variance of every node's own counter output.
-        """
+        """Update ``below`` and ``spread`` of split nodes in place, bottom up, by (m,) variances."""
         total, spread = self.cell["out"] + self.cell["below"], variance + self.cell["spread"]
         for depth in range(len(self.child) - 2, -1, -1):
             rows, below = self.rows(depth), self.rows(depth + 1)
@@ -270,13 +266,7 @@ class Leaves(NamedTuple):
 
 
 def describe(shape: ExtensionRules, tree: LiveTree, variance: F64) -> Leaves:
-    """Estimates of all leaves in code order.
-
-    Args:
-        shape: rules of extension.
-        tree: the counted tree.
-        variance: (m,) variance of every node's own counter output.
-    """
+    """Estimates of all leaves in code order; ``variance`` (m,) of every node's own counter."""
     above, estimate = root_estimate(tree.cell[:1])
     own, out = tree.cell["out"] + tree.cell["below"], tree.cell["out"] * GRID
     raw, total = own * GRID, np.empty(len(tree.code), np.int64)

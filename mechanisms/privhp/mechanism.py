@@ -53,42 +53,33 @@ class SumNoise(Protocol):
     @property
     def distribution(self) -> Literal["discrete_gaussian", "discrete_laplace"]:
         """Name the distribution of one draw."""
-        ...
 
     @property
     def shape(self) -> SumLayout:
         """Names the sums."""
-        ...
 
     @property
     def horizon(self) -> int:
         """Triggers of a window."""
-        ...
 
     @property
     def bound(self) -> int:
         """Most records of one unit in an epoch."""
-        ...
 
     def draw(self, noise: Noise, t: int) -> I64:
         """(cells,) noise of all sums after trigger t."""
-        ...
 
     def variance(self, t: int) -> F64:
         """(r+1,) variance of one sum of each level after trigger t."""
-        ...
 
     def costs(self) -> tuple[Cost, ...]:
         """Losses that add up."""
-        ...
 
     def draws(self) -> tuple[Draws, ...]:
         """Its noise at every level."""
-        ...
 
     def digests(self) -> tuple[str, ...]:
         """Digest everything that was computed in floating point."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -33,15 +33,7 @@ class StreamLook(NamedTuple):
 def forecast(
     question: Question, parameters: Any, mechanism: Any, slots: Slots, plays: range
 ) -> Forecast:
-    """The figures of a candidate, by running it.
-
-    Args:
-        question: what is asked.
-        parameters: the candidate.
-        mechanism: built of it.
-        slots: its public frame.
-        plays: numbers of noise keys.
-    """
+    """The figures of a candidate, by running the mechanism built of it."""
     looks: list[StreamLook] = []
     for play in plays or range(1):
         for epoch in sample_of(question).epochs:

@@ -36,16 +36,13 @@ class Chooser(Protocol):
     @property
     def epsilon(self) -> Fraction:
         """Loss of one record."""
-        ...
 
     @property
     def scale(self) -> Fraction:
         """Scale of its noise."""
-        ...
 
     def choose(self, histogram: I64, noise: Noise, t: int, purpose: str = ...) -> int:
         """Index of a threshold, from the records per bucket."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -139,15 +136,7 @@ class Relearning:
     def after(
         self, learnt: Learnt, closed: I64, candidates: tuple[int, ...], noise: Noise, t: int
     ) -> Learnt:
-        """The state that trigger t leaves.
-
-        Args:
-            learnt: the state before.
-            closed: (thresholds,) records by bucket of the slots that t closes.
-            candidates: the public thresholds.
-            noise: its source.
-            t: the trigger.
-        """
+        """The state that trigger t leaves; ``closed`` (thresholds,) are the records it closes."""
         histogram = learnt.histogram + closed
         if not self.learns(t):
             return Learnt(learnt.thresholds, histogram)

@@ -50,13 +50,10 @@ class InSteps:
         return self.before - (-first * self.width // self.per_trigger)
 
     def gauss(self, purpose: str, key: Keys, index: I64, variance: Fraction, first: I64) -> I64:
-        """See `Noise.gauss`."""
         return self.source.gauss(purpose, key, index, variance, self.triggers(first))
 
     def laplace(self, purpose: str, key: Keys, index: I64, scale: Fraction, first: I64) -> I64:
-        """See `Noise.laplace`."""
         return self.source.laplace(purpose, key, index, scale, self.triggers(first))
 
     def bits(self, purpose: str, key: Keys, index: I64, first: I64) -> NDArray[np.uint64]:
-        """See `Noise.bits`."""
         return self.source.bits(purpose, key, index, self.triggers(first))

@@ -59,15 +59,12 @@ class SlotStream(Mechanism):
         return self.slots.horizon
 
     def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
-        """See `Slots.encode`."""
         return self.slots.encode(columns)
 
     def init_units(self, u: int) -> Units:
-        """See `Slots.init_units`."""
         return self.slots.init_units(u)
 
     def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
-        """See `Slots.absorb`."""
         return self.slots.absorb(units, batch)
 
     def release(self, closed: Closed, noise: Noise) -> tuple[Rows, Releases]:

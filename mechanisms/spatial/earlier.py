@@ -153,13 +153,7 @@ def divided(
 
 
 def agreement(domain: Domain, newer: LeafCounts, earlier: LeafCounts, variance: float) -> Agreement:
-    """Measure how much of the newer map's shares the earlier ones explain, level by level.
-
-    Args:
-        domain: public geometry of both maps.
-        newer, earlier: their leaves.
-        variance: of the noise of a leaf of ``newer``, records squared.
-    """
+    """Measure how much of the newer map's shares the earlier ones explain, by level."""
     mass, slope, last = Mass(domain, earlier), [], START
     for level in _levels(domain, newer):
         even = _even(level.family)

@@ -35,15 +35,7 @@ class MapLook(NamedTuple):
 def forecast(
     question: Question, parameters: Any, mechanism: Any, plays: range, last: Last
 ) -> Forecast:
-    """The figures of a candidate, by running it.
-
-    Args:
-        question: what is asked.
-        parameters: the candidate, with a bound.
-        mechanism: built of it, with a space.
-        plays: numbers of noise keys.
-        last: runs it over a window to its last release.
-    """
+    """The figures of a candidate; ``last`` runs it over a window to its last release."""
     looks: list[MapLook] = []
     domain: Domain = mechanism.domain
     for play in plays or range(1):

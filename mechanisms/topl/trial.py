@@ -32,15 +32,7 @@ def uniform(words: U64) -> F64:
 
 
 def reports(survey: Survey, value: F64, group: int, told: int, words: U64) -> Buckets:
-    """Reports of the devices of one group.
-
-    Args:
-        survey: the public parameters.
-        value: (n,) raw values.
-        group: `RANGE` or `NARROW`.
-        told: step that the group is told.
-        words: (n, 4) of these devices.
-    """
+    """Reports of the devices of one group: (n,) raw values, (n, 4) words, step ``told``."""
     who = np.full(len(value), group)
     codes = simulate(survey, value, who, told, words[:, 1:])
     theta = np.full(len(value), told if group == NARROW else 0)
@@ -48,13 +40,7 @@ def reports(survey: Survey, value: F64, group: int, told: int, words: U64) -> Bu
 
 
 def learnt(survey: Survey, smooth: bool, answer: Answer) -> float:
-    """The threshold that simulated reports choose, in the value's own unit.
-
-    Args:
-        survey: the public parameters.
-        smooth: whether fits are filtered.
-        answer: asks the devices of a group.
-    """
+    """The threshold that simulated reports choose, in the value's own unit."""
     wide = answer(RANGE, survey.buckets)
     if survey.rounds == 1:
         return float(survey.threshold(threshold(survey, wide, density(survey, wide, smooth))))
