@@ -11,7 +11,7 @@ from ..agents.clock.genesis import read_ledger
 from ..agents.deployment.compile import compile_config
 from ..agents.kafka.cluster import Cluster
 from ..agents.worker.lines.screen import say
-from ..reading.live.public_page import Limits, facts
+from ..reading.live.promise import Limits, facts
 from ..reading.live.public_page import page as page_of
 from ..topics.config.load import Config
 from .options import config_options, read_config

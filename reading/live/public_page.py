@@ -1,7 +1,7 @@
-"""The public page of a deployment: what it promises and what it has spent, for people and programs.
+"""The public page of a deployment: what it promises and what it has spent, for people.
 
-One file without a script and without an address of anything else, so that it can lie on any site.
-All of it follows from the ledger and the limits; so the same ledger gives the same page.
+One file without a script that runs and without an address of anything else, so that it can lie on
+any site. The same ledger gives the same page.
 """
 
 from __future__ import annotations
@@ -11,177 +11,19 @@ import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from fractions import Fraction
 from html import escape
-from typing import Any, NamedTuple
+from typing import Any
 
-from ...agents.clock.ledger import Ledger, number, totals
-from ...formats.events.decode import utc
-from ...mechanisms.accounting import add
-from ...mechanisms.accounting.composition import Spent
-from ...topics.config.values import format_duration
-from ..joint import joint
-from .budget import local, spent
-from .declared import MILLI, Declared, declared
-
-SCHEMA = "hush.promise/1"
 _PART = re.compile("([0-9]+)(d|h|ms|m|us|s)")
 _WORDS = {"d": "day", "h": "hour", "m": "minute", "s": "second", "ms": "millisecond",
           "us": "microsecond"}  # fmt: skip
-
-
-class Limits(NamedTuple):
-    """Limits on what all epochs of a pipeline cost together; None: none is known."""
-
-    epsilon: float | None = None
-    delta: float | None = None
-
-
-class SharedSum(NamedTuple):
-    """A budget that several pipelines share.
-
-    Attributes:
-        name: of the budget.
-        members: names of the pipelines, which have been declared.
-        epsilon: of one epoch of all of them together.
-        delta: of one epoch.
-        spent: in all epochs that any member has charged.
-    """
-
-    name: str
-    members: tuple[str, ...]
-    epsilon: Fraction
-    delta: Fraction
-    spent: Spent
-
-
-def purses(ledger: Ledger, sums: Mapping[str, Spent]) -> list[SharedSum]:
-    """Add up what a unit pays for all pipelines that share a budget, by budget.
-
-    Args:
-        ledger: which says who shares.
-        sums: what was charged, by pipeline.
-    """
-    told: dict[str, dict[str, Any]] = {}
-    for body in ledger.pipelines.values():
-        if (shared := body.get("config", {}).get("budget", {}).get("shared")) is not None:
-            told[shared["name"]] = shared
-    found = []
-    for name, shared in told.items():
-        members = tuple(member for member in shared["members"] if member in sums)
-        epochs = len({epoch for member, epoch in ledger.charges if member in members})
-        parts = add(sums[member].joint for member in members)
-        squares = sum((sums[member].squares for member in members), Fraction(0))
-        epsilon, delta = number(shared["epsilon"]), number(shared["delta"])
-        whole = Spent(epochs, epochs * epsilon, epochs * delta, parts, squares)
-        found.append(SharedSum(name, members, epsilon, delta, whole))
-    return found
-
-
-def facts(ledger: Ledger, limits: Mapping[str, Limits]) -> dict[str, Any]:
-    """Collect what the page says, for programs.
-
-    Args:
-        ledger: verified.
-        limits: by pipeline or shared budget; they stand in the configuration, not in the ledger.
-
-    Raises:
-        LedgerError: a declaration or a charge cannot be read.
-    """
-    pipelines = declared(ledger)
-    sums = totals(ledger, pipelines)
-    return {
-        "schema": SCHEMA,
-        "deployment": ledger.genesis["deployment"],
-        "as_of": utc(ledger.records[-1].time // 1_000_000 * 1_000_000),
-        "ledger": {"records": len(ledger.records), "head": ledger.head},
-        "public_key": ledger.public_key,
-        "pipelines": [
-            _pipeline(ledger, one, limits.get(name, Limits())) for name, one in pipelines.items()
-        ],
-        "shared_budgets": [
-            {
-                "name": one.name,
-                "pipelines": list(one.members),
-                "per_epoch": _cost(one.epsilon, one.delta),
-                "epochs": one.spent.epochs,
-                "spent": _cost(one.spent.composed(), one.spent.delta),
-                "limit": limits.get(one.name, Limits())._asdict(),
-            }
-            for one in purses(ledger, sums)
-        ],
-        "units": [
-            {"unit": one.kind.unit, "neighbouring": one.kind.neighbouring,
-             "spent": _cost(one.epsilon, one.delta)}
-            for one in joint({ledger.genesis["deployment"]: ledger}).sums
-        ],
-    }  # fmt: skip
-
-
-def _cost(epsilon: Fraction, delta: Fraction) -> dict[str, float]:
-    return {"epsilon": float(epsilon), "delta": float(delta)}
-
-
-def _pipeline(ledger: Ledger, one: Declared, limits: Limits) -> dict[str, Any]:
-    sums, windows = spent(ledger, one, limits.epsilon), one.windows
-    shared = one.config["budget"].get("shared")
-    end = ledger.retired.get(one.name)
-    losses = [body for body in ledger.losses if one.name in body["epochs"]]
-    return {
-        "name": one.name,
-        "topic": one.topic,
-        "mechanism": one.mechanism,
-        "unit": one.unit,
-        "neighbouring": _neighbouring(ledger, one.name),
-        "on_device": local(ledger, one),
-        "released": _released(one),
-        "window": format_duration(windows.length),
-        "epoch": format_duration(windows.length * windows.per_epoch),
-        "per_epoch": {"epsilon": sums["epsilon"], "delta": sums["delta"]},
-        "shared_budget": None if shared is None else shared["name"],
-        "epochs": {"charged": sums["charged"], "refused": sums["refused"]},
-        "spent": {"epsilon": sums["total"], "delta": sums["total_delta"], "sum": sums["sum"]},
-        "limit": {"epsilon": limits.epsilon, "delta": limits.delta},
-        "left": sums["left"],
-        "follows": (ledger.pipelines[one.name].get("follows") or {}).get("pipeline"),
-        "ends": None if end is None else utc(end["until"]),
-        "incomplete_epochs": [list(body["epochs"][one.name]) for body in losses],
-        "newest_epochs": [
-            {"epoch": e["epoch"], "begin": _date(e["start"]), "end": _date(e["end"])}
-            | (
-                {"refused": True}
-                if e["refused"]
-                else {"epsilon": e["epsilon"], "so_far": e["total"]}
-            )
-            for e in sums["epochs"]
-        ],
-    }
-
-
-def _neighbouring(ledger: Ledger, pipeline: str) -> str | None:
-    """Relation that charges state; None before the first."""
-    own = (r.body for (name, _), r in ledger.charges.items() if name == pipeline)
-    return next((str(body["neighbouring"]) for body in own), None)
-
-
-def _released(one: Declared) -> list[str]:
-    """List what is published, as the configuration names it."""
-    found = []
-    for each in one.config["aggregate"] or ():
-        field = f" of {each['field']}" if "field" in each else ""
-        found.append(f"{each['kind']}{field}")
-    return found or ["map" if one.form == "map" else "count"]
-
-
-def _date(millis: int) -> str:
-    return utc(millis * MILLI)
 
 
 def page(told: Mapping[str, Any]) -> str:
     """Write the page.
 
     Args:
-        told: by `facts`.
+        told: by `promise.facts`.
     """
     name = escape(str(told["deployment"]))
     parts = [_head(told), *(_section(one) for one in told["pipelines"])]
@@ -223,6 +65,13 @@ def _section(one: Mapping[str, Any]) -> str:
         ("Spent so far", f"{_times(epochs)}; for a {unit} in all of them "
          f"{_bound(total['epsilon'], total['delta'], bet)}" if epochs else "nothing yet"),
     ]  # fmt: skip
+    if (cap := one["per_unit"]) is not None:
+        time = "for good" if cap["period"] is None else f"per {_length(cap['period'])}"
+        all_of = " and ".join(cap["pipelines"])
+        whose = f", from {all_of} together" if cap["pipelines"][1:] else ""
+        rows.append((f"At most, {time}", f"{_bound(cap['epsilon'], cap['delta'], bet)} However "
+                     f"often this is published{escape(whose)}, no {unit} loses more: what would "
+                     "exceed it is left out"))  # fmt: skip
     if epochs and total["sum"] > total["epsilon"]:
         rows.append(("Why not more", f"the plain sum is ε = {_number(total['sum'])}; independent "
                      "noise in each makes the whole reveal less"))  # fmt: skip

@@ -1,4 +1,7 @@
-"""The public page: its figures are the ledger's, its words are whole, and it fetches nothing."""
+"""The public page: its figures are the ledger's, its words are whole, and it fetches nothing.
+
+Covers: reading/live/promise.py
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from hushstream.agents.clock.ledger import FORMAT, SIGNED, Ledger
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.model import Pipeline
 from hushstream.agents.deployment.statement import charge_body
-from hushstream.reading.live.public_page import Limits, facts, page, purses
+from hushstream.reading.live.promise import Limits, facts, purses
+from hushstream.reading.live.public_page import page
 from hushstream.topics.config.load import loads
 
 from ...agents.deployment.test_sharing import text as shared
@@ -138,3 +142,24 @@ def test_budgets_that_are_shared_stand_on_their_own() -> None:
     said = Words(page(body)).said
     assert "people, of a and b: each time ε = 1" in said and "of ε = 5 for all together" in said
     assert "that of the budget “people”, of which it has a part" in said
+
+
+@pytest.mark.parametrize("period, shared, words", [
+    (None, False, "At most, for goodε = 8, δ = 1"), (365 * 86_400_000_000, False, "per 365 days"),
+    (None, True, "published, from a and b together, no user loses more"),
+])  # fmt: skip
+def test_a_cap_for_each_unit_is_stated(period: int | None, shared: bool, words: str) -> None:
+    p = compiled("histogram-plain")
+    cap = {"epsilon": "8", "delta": "1/100000000", "period": period}
+    budget = {"shared": {"per_unit": cap, "members": {"a": 1, "b": 1}}} if shared else {
+        "per_unit": cap}  # fmt: skip
+    made = ledger([p], 0)
+    body = charge_body(p, 0, "1", "key") | {
+        "per_unit_epsilon": "8", "per_unit_delta": "1/100000000",
+        "config": p.config | {"budget": p.config["budget"] | budget},
+    }  # fmt: skip
+    made.take(made.next("charge", NOON, body).encode())
+    told = facts(made, {})
+    (one,) = told["pipelines"]
+    assert (one["per_unit"]["epsilon"], one["per_unit"]["delta"]) == (8.0, 1e-8)
+    assert words in " ".join(Words(page(told)).said.split())
