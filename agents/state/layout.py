@@ -24,8 +24,10 @@ MARKER     all        (none)                                       what has been
 POSITION   all        (none)                                       next changelog offset: local
 =========  =========  ===========================================  ==========================
 
-Rows of bound under direct pipelines are kept by the ingest shard that does both. Rows marked
-*local* follow from others: they never travel to the changelog.
+Where units have a cap, the epoch in the key of a UNIT row is a period, and the row has a purse
+before what the unit has left in each open epoch (`stages.bound.purses`). Rows of bound under direct
+pipelines are kept by the ingest shard that does both. Rows marked *local* follow from others: they
+never travel to the changelog.
 """
 
 from __future__ import annotations
