@@ -87,43 +87,22 @@ def _refused(p: Pipeline, why: str) -> ConfigError:
     return ConfigError(f"pipeline {p.name!r}: budget.per_unit: {why}")
 
 
-def cap_of(config: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Read the cap of each unit in charged settings; None: there is none.
-
-    Args:
-        config: canonical settings of a pipeline, as the ledger has them.
-
-    Returns:
-        ``epsilon`` and ``delta``, numbers; ``period``, a duration as text or None for good; and
-        ``pipelines``, all that share it.
-    """
-    budget = config["budget"]
-    shared = budget.get("shared", {})
-    terms = shared.get("per_unit") or budget.get("per_unit")
-    if terms is None:
-        return None
-    return {
-        "epsilon": float(Fraction(terms["epsilon"])),
-        "delta": float(Fraction(terms["delta"])),
-        "period": None if terms["period"] is None else format_duration(terms["period"]),
-        "pipelines": list(shared["members"]) if shared.get("per_unit") else [config["name"]],
-    }
-
-
 def capped(charge: Mapping[str, Any]) -> str:
     """Say in a sentence what a unit ever loses; empty where a charge states no cap.
 
     Args:
         charge: body of a charge in the ledger.
     """
-    cap = cap_of(charge.get("config", {"budget": {}}))
-    if cap is None:
+    if "per_unit_epsilon" not in charge:
         return ""
-    names, period = cap["pipelines"], cap["period"]
-    whose = f" by {' and '.join(names)} together" if len(names) > 1 else ""
-    time = "all epochs" if period is None else f"each period of {period}"
+    budget = charge["config"]["budget"]
+    shared = budget.get("shared", {})
+    period = (shared.get("per_unit") or budget["per_unit"])["period"]
+    whose = f" by {' and '.join(shared['members'])} together" if shared.get("per_unit") else ""
+    time = "all epochs" if period is None else f"each period of {format_duration(period)}"
+    epsilon, delta = (float(Fraction(charge[f"per_unit_{name}"])) for name in ("epsilon", "delta"))
     return (
-        f"  A {charge['unit']} loses at most ε={cap['epsilon']:g}, δ={cap['delta']:g}{whose} over "
-        f"{time}, however many are charged: what it has spent of its bounds is kept, and once that "
-        "is used up its records are dropped.\n"
+        f"  A {charge['unit']} loses at most ε={epsilon:g}, δ={delta:g}{whose} over {time}, "
+        "however many are charged: what it has spent of its bounds is kept, and once that is used "
+        "up its records are dropped.\n"
     )
