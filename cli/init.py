@@ -19,6 +19,7 @@ from ..agents.worker.metrics import code_version
 from ..errors import ConfigError, HushError
 from ..mechanisms.noise import fingerprint
 from ..topics.config.load import Config, load
+from ..topics.config.ratchet_file import ratchet_of
 from ..topics.config.secret import noise_key, own_keys, signing_key, write_new_key
 from .group import exit_code
 from .options import config_options, emit, json_option, read_config
@@ -91,6 +92,8 @@ def _offline(config: Config, found: list[Finding]) -> int:
             found.append(("ok", f"signing key, public part {signing.public}"))
         for name, key in own_keys(config).items():
             found.append(("ok", f"noise key of pipeline {name}, fingerprint {fingerprint(key)}"))
+        if (ratchet := ratchet_of(config)) is not None:
+            found.append(("ok", f"ratchet {ratchet.name}"))
     except HushError as error:
         return _refused(error, found)
     return 0

@@ -12,6 +12,8 @@ from hushstream.errors import ConfigError
 from hushstream.mechanisms.noise import Charge
 from hushstream.topics.config.ratchet_file import RatchetFile, read
 
+from ..agents.worker.test_forgetting import TOML
+
 
 def run(*words: str) -> str:
     result = CliRunner().invoke(hush, ["ratchet", *words], catch_exceptions=False)
@@ -36,5 +38,15 @@ def test_a_ratchet_is_made_once_and_shown_without_its_keys(tmp_path: Path) -> No
     held = read(path)
     told = run("show", "--json", *config)
     assert json.loads(told) == {"ratchet": made.name, "step": 5, "kept": {"p": [8]}}
+    offline = ["check", "--offline", "--json", *config]
+    (tmp_path / "hush.key").write_text("0123456789abcdef" * 4)
+    (tmp_path / "hush.key").chmod(0o600)
+    pipelines = f'[secret]\nratchet = "{made.name}"\n' + TOML
+    (tmp_path / "hush.toml").write_text(pipelines)
+    checked = CliRunner().invoke(hush, offline)
+    assert checked.exit_code == 0 and f'"ratchet {made.name}"' in checked.output
+    path.write_bytes(path.read_bytes()[:-9])
+    checked = CliRunner().invoke(hush, offline)
+    assert checked.exit_code == 2 and "the ratchet is damaged" in checked.output
     for secret in (held.key, *held.kept.values()):
         assert secret.hex() not in said + told
