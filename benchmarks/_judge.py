@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from _cluster import Local
+from _forget import FIRST
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 if str(TESTS) not in sys.path:
@@ -17,7 +18,9 @@ from judge.topics import deployment  # noqa: E402
 
 def judge(run: Local) -> dict[str, Any]:
     """What the judge compared, and the first of its objections."""
-    found = deployment(run.bootstrap, run.toml, run.secret)
+    first = run.folder / FIRST
+    state = first if first.exists() else None
+    found = deployment(run.bootstrap, run.toml, run.secret, state=state)
     objections = [f"{name}: {one}" for name, j in found.items() for one in j.objections]
     return {
         "judged": sum(j.rows for j in found.values()),

@@ -4,8 +4,9 @@ Two or more workers serve four pipelines (direct and re-partitioned, with feedba
 epochs of one window and of several, one of them over its budget) while records keep coming, some
 of them in aborted transactions, one partition of each topic idle. Meanwhile workers are killed,
 their data wiped, stopped past their session and resumed, added and removed, the clock's owner is
-taken, and the broker is killed and started again. Afterwards a replay must give the same bytes, and
-the judge of the tests, which shares no line with the product, the same rows.
+taken, and the broker is killed and started again. Every other pipeline forgets its keys, which an
+auditor opens in the end. Afterwards a replay must give the same bytes, and the judge of the tests,
+which shares no line with the product, the same rows.
 
 With --harsh there are also an outage while producers buffer (what was in time must not be late), a
 crash loop (retention goes past what was used: nothing may be charged until that is accepted), and
@@ -33,6 +34,7 @@ from _cluster import Local, local
 from _conserve import conserved
 from _faults import HARSH, LEADERS, Harsh
 from _flooding import FLOODS
+from _forget import PRIVATE, forgetting, forgotten
 from _gone import gone
 from _judge import judge
 from _load import PARTITIONS, Load, Visits, toml
@@ -56,7 +58,8 @@ from rich.table import Table
 
 PATIENCE = 240.0  # seconds after the last fault, for everything to be released
 AWAY = ("Unable connect", "Unable to update", "Failed fetch", "Group Coordinator Request")
-FIGURES = ("lost", "doubled", "differing", "compared", "pending", "aborted", "routed", "problems")
+FIGURES = ("lost", "doubled", "differing", "compared", "pending", "aborted", "routed", "problems",
+           "left_out")  # fmt: skip
 
 
 class Pace(NamedTuple):
@@ -111,7 +114,7 @@ def chaos(
     Returns the figures of the replay, the faults by kind, and workers that died by themselves.
     """
     kind: type[Load] = Six if plan.six else Visits
-    text = six_toml() if plan.six else toml(pace.seconds)
+    text = forgetting(six_toml() if plan.six else toml(pace.seconds), folder)
     with local(folder, broker.bootstrap, text, kind.TOPICS, replicas(broker)) as run:
         monkey = made(plan, run, broker, seed, pace.gap)
         try:
@@ -172,7 +175,7 @@ def finish(run: Local, monkey: Monkey, at: int, patience: float = PATIENCE) -> d
     quiet(run)
     for member in list(run.workers):
         run.stop(member)
-    outcome = replay(run.config())
+    outcome = replay(run.config(), escrow_key=run.folder / PRIVATE)
     ledger = read_ledger(run.cluster, run.deployment.name)  # raises if it charges twice
     paid = {(t.pipeline, t.epoch): t.charge for t in run.triggers()}
     wrong = [p for p, charge in paid.items() if ledger.charges[p].hash() != charge]
@@ -189,6 +192,7 @@ def finish(run: Local, monkey: Monkey, at: int, patience: float = PATIENCE) -> d
         "wrong_charges": len(wrong),
         "trimmed": trimmed(run),
         "unproved": proof.fault or proof.unfinished,
+        "forgotten": forgotten(run).forgotten,
         **judge(run),
         **conserved(run.bootstrap, run.toml),
     }
@@ -313,7 +317,7 @@ def main() -> None:
     else:
         show(found)
     wrong = ("lost", "doubled", "differing", "stuck", "wrong_charges", "objected", "unconserved",
-             "unproved")  # fmt: skip
+             "unproved", "left_out")  # fmt: skip
     bad = found["died"] or any(found[name] for name in wrong)
     bad = bad or found.get("gone", {}).get("wrong")
     if options.harsh:
