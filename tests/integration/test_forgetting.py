@@ -18,7 +18,7 @@ import pytest
 from hushstream.agents.clock import genesis as admin
 from hushstream.agents.worker.admission import prepare
 from hushstream.deploy.broker import Broker
-from hushstream.errors import EngineError
+from hushstream.errors import EngineError, OutageError
 from hushstream.formats.events.decode import utc
 from hushstream.mechanisms.noise import Charge
 from hushstream.mechanisms.noise.ratchet import Ratchet
@@ -97,7 +97,14 @@ class Forgetful(Local):
         self.trigger(ORIGIN + self.epochs * HOUR)
 
     def charges(self) -> list[Charge]:
-        ledger = admin.read_ledger(self.cluster, "forgets")
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                ledger = admin.read_ledger(self.cluster, "forgets")
+                break
+            except OutageError:  # a partition has no leader for a moment
+                assert time.monotonic() < until
+                time.sleep(0.5)
         return [Charge(r.seq, name, epoch) for (name, epoch), r in ledger.charges.items()]
 
     def kept(self, file: Path | None = None) -> set[tuple[str, int]]:
