@@ -17,6 +17,7 @@ from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.kafka.private.of_aiokafka import fill_columns
 from hushstream.agents.kafka.record_columns import RecordColumns
 from hushstream.agents.stages.bound.codec import UnitCodec, distinct
+from hushstream.agents.stages.bound.purses import PurseCodec
 from hushstream.agents.stages.ingest.unit_digests import UnitDigests
 from hushstream.agents.stages.step import Step
 from hushstream.agents.state.columns import RowColumns
@@ -28,6 +29,7 @@ from hushstream.formats.events.raw import RawRecord
 from hushstream.formats.events.views import UnitTexts
 from hushstream.mechanisms.columns import Batch
 from hushstream.mechanisms.keys import Keys
+from hushstream.mechanisms.parts.lifetime import Cap
 from hushstream.topics.config.load import loads
 from hushstream.topics.records import Marker
 
@@ -92,6 +94,7 @@ def test_no_step_compiles_loops_over_rows_of_units_once_a_worker_is_warm(tmp_pat
     made = compile_config(loads(TEXT, environ={}), {"events": 2})
     startup.warm(made, tmp_path)
     loops = [_pack, unit_scan.distinct, unit_scan.counts, unit_scan.decode, unit_scan.encode,
+             unit_scan.split, unit_scan.joined,
              row_scan.put, row_scan.look, row_scan.gather, row_scan.listed, row_scan.rebuild,
              row_scan.merge, hash_scan.hashes, bound_scan.in_order, bound_scan.decide,
              bound_scan.new_pairs, bound_scan.merge]  # fmt: skip
@@ -100,6 +103,7 @@ def test_no_step_compiles_loops_over_rows_of_units_once_a_worker_is_warm(tmp_pat
     store = RocksStore(tmp_path / "s", None, 1 << 20, 1_000)
     codec, rng = UnitCodec(made.pipelines[0].mechanism), np.random.default_rng(3)
     digests = rng.integers(0, 256, (2_000, 16), np.uint8)
+    purses, purse_rows = PurseCodec(Cap(70_000, 3, 9)), Keys.of([b""])
     for _ in range(6):
         step = Step(Marker("g", 0))
         for _ in range(2):
@@ -110,6 +114,8 @@ def test_no_step_compiles_loops_over_rows_of_units_once_a_worker_is_warm(tmp_pat
                           np.ones(900, np.int8), np.zeros(2, np.int32))  # fmt: skip
             units, _ = made.pipelines[0].mechanism.absorb(units, batch)
             step.units.put(RowColumns(keys, codec.encode(units)))
+            kept = purses.take(purse_rows, 5, None)._replace(mine=codec.encode(units)[:1])
+            purse_rows = purses.put(kept, 5, codec.blank)
         rows = _unit_records(step).then(RecordColumns.of({b"m": b"1"}))
         assert fill_columns(BatchBuilder(900_000, 0), rows, 0, 900_000) == len(rows.gone)
         store.write(step.rows, step.units.columns())
