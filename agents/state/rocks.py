@@ -237,10 +237,11 @@ class RocksStore:
     def compact(self) -> None:
         """Rewrite everything into the last level, even a table that could be moved as it is."""
         self.flush()
-        self._db.flush()
         options = CompactOptions()
         options.set_bottommost_level_compaction(BottommostLevelCompaction.force())
-        self._db.compact_range(None, None, options)
+        with _explained(self.path, "written"):
+            self._db.flush()
+            self._db.compact_range(None, None, options)
 
     def close(self) -> None:
         """Write the held rows, and release the folder."""
@@ -248,7 +249,8 @@ class RocksStore:
             self.flush()
         finally:
             self._leave()
-            self._db.close()
+            with _explained(self.path, "closed"):  # it may still write
+                self._db.close()
 
     def abandon(self) -> None:
         """Release the folder of a damaged table; what is held is lost."""

@@ -302,3 +302,19 @@ def test_what_the_library_says_is_told_without_its_text(text, kind, words):
     error = _error(Path("s"), "written", text)
     assert type(error) is kind and words in str(error)
     assert "31" not in str(error) and "secret" not in str(error)
+
+
+class Full:
+    """A table on a disk that has become full."""
+
+    def close(self) -> None:
+        raise Exception("IO error: No space left on device: While appending to file: secret.sst")
+
+
+def test_a_disk_that_is_full_at_the_end_is_told_like_one_that_is_full_before(tmp_path: Path):
+    store = RocksStore(tmp_path / "s", None, 1 << 20)
+    table, store._db = store._db, Full()  # type: ignore[assignment]
+    with pytest.raises(EngineError, match="cannot be closed: No space left on device") as met:
+        store.close()
+    assert "secret" not in str(met.value)
+    table.close()
