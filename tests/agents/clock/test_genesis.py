@@ -582,3 +582,37 @@ def test_any_number_may_begin_at_once(broker, unique, tmp_path):
     assert [r.kind for r in ledger.records] == ["genesis", "pipeline"]
     admin.begin(run.cluster, deployment, 1, 9, run.secret)
     prepare(run.config())
+
+
+def test_what_began_with_a_signing_key_needs_it_for_good_and_what_did_not_never_has_one(
+    broker, unique, tmp_path
+):
+    signed, key, other = "hush-signing.key", "signing_key_file = ", bytes(range(32)).hex()
+    run = unbegun(broker, unique, tmp_path / "signed")
+    with_key = run.toml.read_text() + f'[secret]\n{key}"{signed}"\n'
+    without = run.toml.read_text()
+    run.toml.write_text(with_key)
+    run.begin()
+    ledger = admin.read_ledger(run.cluster, run.name)
+    assert ledger.format == SIGNED and ledger.public_key is not None
+    for place in range(len(ledger.records)):
+        ledger.check_signature(place)
+    setup = prepare(run.config())
+    assert setup.sealing is not None and setup.sealing.public == ledger.public_key
+    assert prepare(run.config(), role="auditor").signing is None
+    run.toml.write_text(without + SECOND.format(name=run.name))
+    assert "no signing key is here" in run.refused(LedgerError)
+    with pytest.raises(LedgerError, match="no signing key is here"):
+        run.begin()
+    run.toml.write_text(with_key + SECOND.format(name=run.name))
+    (run.folder / signed).write_text(other)
+    assert "and this one's is" in run.refused(LedgerError)
+    with pytest.raises(LedgerError, match="and this one's is"):
+        run.begin()
+    before = unbegun(broker, lambda word: unique("unsigned"), tmp_path / "before")
+    before.begin()
+    before.toml.write_text(before.toml.read_text() + f'[secret]\n{key}"{signed}"\n')
+    before.begin()
+    assert admin.read_ledger(before.cluster, before.name).public_key is None
+    setup = prepare(before.config())
+    assert setup.sealing is None and setup.signing is None
