@@ -41,6 +41,8 @@ SHARED = (
 )
 ALONE = "budget = { epsilon = 1.0, delta = 1e-6 }\n"
 SHARING = loads((TOML + OTHER).replace(ALONE, "") + SHARED, environ={})
+CAP = 'per_unit = { epsilon = 8.0, delta = 1e-4, period = "30d" }\n'
+CAPPED = loads((TOML + OTHER).replace(ALONE, "") + SHARED + CAP, environ={})
 
 
 def holds(config: Config) -> dict[str, Any]:
@@ -62,7 +64,7 @@ def other(hint: Any, value: Any) -> Any:
     if isinstance(value, bool):
         return not value
     if isinstance(value, int | Fraction):
-        return value + 1 if value >= 1 else value / 2
+        return value * 2 if value >= 1 else value / 2  # still a multiple of whatever it was one of
     if isinstance(value, dict):
         return {name: one + 1 for name, one in value.items()} | {"fares": 9}
     if isinstance(value, tuple):
@@ -85,6 +87,8 @@ def changed(thing: Any, steps: list[str]) -> Any:
 def begun(setting: str) -> Config:
     if setting == "secret.ratchet":
         return changed(changed(CONFIG, ["pipeline", "forget_keys"]), ["secret", "ratchet"])
+    if setting.startswith("budget.per_unit."):
+        return CAPPED
     return SHARING if setting.startswith("budget.") else CONFIG
 
 
