@@ -13,7 +13,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from ..errors import EngineError
-from ..formats.values.bytes_in import BrokenBytes
+from ..formats.bytes_in import BrokenBytes
 from ..formats.values.form import Described, UnknownSchema, to_json
 
 ROW, MANIFEST, GONE = "hush-row", "hush-manifest", "hush-gone"

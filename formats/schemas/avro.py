@@ -11,20 +11,17 @@ from typing import Any
 
 import numpy as np
 
+from ..bytes_in import BrokenBytes, Bytes
 from .avro_types import AvroType
 from .batch import FieldColumn, Payloads, Rows
 from .schema import UnusableSchema
 
 Sink = Mapping[str, FieldColumn]
 Run = Callable[[Payloads, Rows, Sink], Rows]  # returns the rows that are still good
-Skip = Callable[[bytes, int, int, int], int]  # bytes, place, end, depth -> place after it
+Skip = Callable[[Bytes, int], object]  # bytes, depth
 
 MOST_DEPTH = 64  # of nested values that are passed over, and of types that are read at once
 MOST_LOOKS = 200_000  # at types of one schema; the largest sound one needs fewer
-
-
-class Broken(Exception):
-    """The bytes of one record do not fit its schema."""
 
 
 def compile_avro(schema: AvroType, wanted: Mapping[str, Any]) -> Run:
@@ -149,10 +146,10 @@ class _Compiler:
             return self._skips[kind]
         made: list[Skip] = []  # the steps; made later, since a type may contain itself
 
-        def later(blob: bytes, at: int, end: int, depth: int) -> int:
+        def later(data: Bytes, depth: int) -> None:
             if depth > MOST_DEPTH:
-                raise Broken
-            return made[0](blob, at, end, depth + 1)
+                raise BrokenBytes
+            made[0](data, depth + 1)
 
         self._skips[kind] = later
         self._todo.append((kind, made))
@@ -160,9 +157,9 @@ class _Compiler:
 
     def _skip(self, kind: AvroType) -> Skip:
         if self._empty[kind]:
-            return lambda blob, at, end, depth: at
+            return lambda data, depth: None
         if kind.kind in ("int", "long", "enum"):
-            return lambda blob, at, end, depth: _number(blob, at, end)[1]
+            return lambda data, depth: data.varint()
         if kind.kind in ("bytes", "string"):
             return _skip_bytes
         if kind.kind in ("union", "array", "map", "record"):
@@ -171,7 +168,7 @@ class _Compiler:
                 parts, kind.kind == "map", all(self._empty[one] for one in kind.parts)
             )
         size = {"boolean": 1, "float": 4, "double": 8}.get(kind.kind, kind.size)
-        return lambda blob, at, end, depth: _within(at + size, end)
+        return lambda data, depth: data.take(size)
 
 
 def _nothing_in(kind: AvroType) -> bool:
@@ -236,10 +233,12 @@ def _one_by_one(skip: Skip) -> Run:
     def run(batch: Payloads, rows: Rows, sink: Sink) -> Rows:
         places, ends = batch.at[rows].tolist(), batch.end[rows].tolist()
         for row, at, end in zip(rows.tolist(), places, ends, strict=True):
+            data = Bytes(batch.blob, at, end)
             try:
-                batch.at[row] = skip(batch.blob, at, end, 0)
-            except Broken:
+                skip(data, 0)
+            except BrokenBytes:
                 batch.bad[row] = True
+            batch.at[row] = data.at
         return rows[~batch.bad[rows]]
 
     return run
@@ -329,48 +328,24 @@ _LEAVES: dict[str, Callable[[AvroType, str], Run]] = {
 # -- one value of one record ----------------------------------------------------------------------
 
 
-def _within(at: int, end: int) -> int:
-    if at > end:
-        raise Broken
-    return at
-
-
-def _number(blob: bytes, at: int, end: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        if at >= end or shift > 63:
-            raise Broken
-        byte = blob[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            value &= (1 << 64) - 1
-            return (value >> 1) ^ -(value & 1), at
-        shift += 7
-
-
-def _skip_bytes(blob: bytes, at: int, end: int, depth: int) -> int:
-    size, at = _number(blob, at, end)
-    if size < 0:
-        raise Broken
-    return _within(at + size, end)
+def _skip_bytes(data: Bytes, depth: int = 0) -> None:
+    data.take(data.zigzag())
 
 
 def _skip_union(parts: list[Skip], keyed: bool, empty: bool) -> Skip:
-    def skip(blob: bytes, at: int, end: int, depth: int) -> int:
-        chosen, at = _number(blob, at, end)
+    def skip(data: Bytes, depth: int) -> None:
+        chosen = data.zigzag()
         if not 0 <= chosen < len(parts):
-            raise Broken
-        return parts[chosen](blob, at, end, depth)
+            raise BrokenBytes
+        parts[chosen](data, depth)
 
     return skip
 
 
 def _skip_record(parts: list[Skip], keyed: bool, empty: bool) -> Skip:
-    def skip(blob: bytes, at: int, end: int, depth: int) -> int:
+    def skip(data: Bytes, depth: int) -> None:
         for part in parts:
-            at = part(blob, at, end, depth)
-        return at
+            part(data, depth)
 
     return skip
 
@@ -378,17 +353,14 @@ def _skip_record(parts: list[Skip], keyed: bool, empty: bool) -> Skip:
 def _skip_blocks(parts: list[Skip], keyed: bool, empty: bool) -> Skip:
     (part,) = parts
 
-    def skip(blob: bytes, at: int, end: int, depth: int) -> int:
-        while True:
-            count, at = _number(blob, at, end)
-            if count == 0:
-                return at
+    def skip(data: Bytes, depth: int) -> None:
+        while count := data.zigzag():
             if count < 0:  # its bytes are stated
-                at = _skip_bytes(blob, at, end, depth)
+                _skip_bytes(data)
             elif keyed or not empty:  # values without bytes are any number of nothing
                 for _ in range(count):
                     if keyed:
-                        at = _skip_bytes(blob, at, end, depth)
-                    at = part(blob, at, end, depth)
+                        _skip_bytes(data)
+                    part(data, depth)
 
     return skip

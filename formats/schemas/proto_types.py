@@ -7,6 +7,7 @@ import binascii
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from ..bytes_in import Bytes
 from .schema import UnusableSchema
 
 SCALARS = (
@@ -131,38 +132,22 @@ def from_descriptor(text: str) -> ProtoFile | None:
     file = ProtoFile()
     try:
         _file(data, file)
-    except (IndexError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise UnusableSchema("not a file descriptor") from error
     return file
 
 
 def _parts(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Number and value of each field of an encoded message."""
-    at = 0
-    while at < len(data):
-        key, at = _varint(data, at)
-        value: int | bytes
-        if key & 7 == 0:
-            value, at = _varint(data, at)
+    rest = Bytes(data, 0, len(data))
+    while rest.left:
+        key = rest.varint()
+        wire = key & 7
+        if wire == 0:
+            yield key >> 3, rest.varint()
         else:
-            size = {1: 8, 5: 4}.get(key & 7, -1)
-            if key & 7 == 2:
-                size, at = _varint(data, at)
-            if size < 0 or at + size > len(data):
-                raise ValueError
-            value, at = data[at : at + size], at + size
-        yield key >> 3, value
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while shift < 70:
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value, at
-    raise ValueError
+            size = rest.varint() if wire == 2 else {1: 8, 5: 4}.get(wire, -1)
+            yield key >> 3, rest.take(size)
 
 
 def _signed(value: int | bytes) -> int:

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .batch import FAR, U64, FieldColumn, Payloads, Rows, unzigzag
+from ..bytes_in import BrokenBytes, Bytes
+from .batch import U64, FieldColumn, Payloads, Rows, unzigzag
 from .proto_types import ProtoField, ProtoMessage
 from .schema import UnusableSchema
 
@@ -170,12 +171,15 @@ class Message:
 
     def _finish(self, batch: Payloads, row: int, sink: Sink) -> None:
         """Read the rest of one record: of a field that comes again and again, only the last."""
-        at, end = int(batch.at[row]), int(batch.end[row])
+        data = Bytes(batch.blob, int(batch.at[row]), int(batch.end[row]))
         last: dict[int, int] = {}
         inner: list[int] = []
-        while at < end:
-            begin = at
-            number, wire, at = _pass(batch.blob, at, end)
+        while data.left:
+            begin = data.at
+            try:
+                number, wire = _pass(data)
+            except BrokenBytes:
+                number = wire = 0
             if number == 0 or len(inner) > MOST_PARTS:
                 batch.bad[row] = True
                 return
@@ -189,7 +193,7 @@ class Message:
         for place in sorted([*inner, *last.values()]):
             batch.at[row] = place
             self._fields(batch, one, sink)
-        batch.at[row] = end
+        batch.at[row] = data.end
 
 
 def _paths(wanted: Mapping[str, Any] | None, path: str) -> list[str]:
@@ -214,30 +218,15 @@ def _distinct(keys: U64) -> list[int]:
     return list(map(int, np.unique(keys)))
 
 
-def _pass(blob: bytes, at: int, end: int) -> tuple[int, int, int]:
-    """Number and wire type of a field, and the place after it; number 0 if it is broken."""
-    key, at = _varint(blob, at, end)
+def _pass(data: Bytes) -> tuple[int, int]:
+    """Pass over a field; return its number and wire type."""
+    key = data.varint()
     wire = key & 7
-    if at >= 0 and wire == VARINT:
-        _, at = _varint(blob, at, end)
-    elif at >= 0 and wire == BYTES:
-        size, at = _varint(blob, at, end)
-        at = at + size if at >= 0 else at
-    elif at >= 0:
-        at += {WIDE: 8, NARROW: 4}.get(wire, FAR)
-    return (key >> 3 if 0 <= at <= end else 0), wire, at
-
-
-def _varint(blob: bytes, at: int, end: int) -> tuple[int, int]:
-    """A number and the place after it; a place below 0 if it is broken."""
-    value = shift = 0
-    while at < end and shift < 70:
-        byte = blob[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value & ((1 << 64) - 1), at
-    return 0, -1
+    if wire == VARINT:
+        data.varint()
+    else:
+        data.take(data.varint() if wire == BYTES else {WIDE: 8, NARROW: 4}.get(wire, -1))
+    return key >> 3, wire
 
 
 # -- values ---------------------------------------------------------------------------------------
@@ -291,22 +280,18 @@ def message_indexes(head: bytes) -> tuple[tuple[int, ...], int]:
     r"""Read the place of a message type in its file from what follows the schema's id.
 
     Returns its index, preceded by those of the messages around it, and the number of bytes read. A
-    broken place is a `ValueError`.
+    broken place raises `BrokenBytes`.
 
     >>> message_indexes(b"\x00rest"), message_indexes(bytes([4, 2, 6]))
     (((0,), 1), ((1, 3), 3))
     """
+    data = Bytes(head, 0, len(head))
 
-    def number(at: int) -> tuple[int, int]:
-        value, at = _varint(head, at, len(head))
-        value = (value >> 1) ^ -(value & 1)
-        if at < 0 or not 0 <= value <= 1_000:
-            raise ValueError("an index is broken")
-        return value, at
+    def number() -> int:
+        value = data.zigzag()
+        if not 0 <= value <= 1_000:
+            raise BrokenBytes
+        return value
 
-    count, at = number(0)
-    found = []
-    for _ in range(count):
-        one, at = number(at)
-        found.append(one)
-    return tuple(found) or (0,), at
+    found = [number() for _ in range(number())]
+    return tuple(found) or (0,), data.at

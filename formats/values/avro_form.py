@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from .bytes_in import BrokenBytes, Bytes, number_of
+from ..bytes_in import BrokenBytes, Bytes, number_of
 from .shape import INT64, ValueShape, names_of
 
 Write = Callable[[Any, bytearray], None]

@@ -17,9 +17,9 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from ...errors import EngineError
+from ..bytes_in import BrokenBytes, Bytes
 from ..canonical import encode
 from . import avro_form, json_form, proto_form, proto_read
-from .bytes_in import BrokenBytes, Bytes
 from .shape import ValueShape
 
 Encoding = Literal["json", "avro", "protobuf", "json_schema"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .bytes_in import BrokenBytes, Bytes, number_of
+from ..bytes_in import BrokenBytes, Bytes, number_of
 from .proto_form import BYTES, DEFAULTS, WIRE
 from .shape import SIMPLE, TEXT, ValueShape
 

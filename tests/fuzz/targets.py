@@ -28,6 +28,7 @@ from hushstream.agents.stages.step import LogFrame
 from hushstream.agents.state.columns import column_of
 from hushstream.client.survey import ReportError, Survey
 from hushstream.errors import EngineError, HushError
+from hushstream.formats.bytes_in import BrokenBytes
 from hushstream.formats.entries import FORMATS
 from hushstream.formats.events.binary.avro_program import avro_program
 from hushstream.formats.events.binary.program import NoProgram
@@ -41,7 +42,6 @@ from hushstream.formats.schemas.proto_text import parse_protobuf
 from hushstream.formats.schemas.proto_types import message_at
 from hushstream.formats.schemas.protobuf import Message
 from hushstream.formats.schemas.schema import Pinned, Schema, UnusableSchema
-from hushstream.formats.values.bytes_in import BrokenBytes
 from hushstream.formats.values.form import Announced, Described
 from hushstream.mechanisms.columns import Part, Units
 from hushstream.mechanisms.keys import Keys

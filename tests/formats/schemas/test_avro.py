@@ -211,6 +211,36 @@ def test_a_text_that_is_no_text_harms_its_own_field_alone() -> None:
     assert (columns["b"].values, columns["b"].wrong) == (["x", "z"], {})
 
 
+SYMBOLS = {"type": "enum", "name": "S", "symbols": ["a", "b"]}
+LOOSE = {
+    "a branch below zero": (["null", "long"], b"\x01\x08"),
+    "a symbol below zero": (SYMBOLS, b"\x01"),
+    "a truth value of seven": ("boolean", b"\x07"),
+    "a number of eleven bytes": ("long", b"\x80" * 10 + b"\x01"),
+}
+
+
+@pytest.mark.parametrize("read", [True, False], ids=["read", "passed over"])
+@pytest.mark.parametrize("kind, payload", LOOSE.values(), ids=LOOSE)
+def test_bytes_that_the_reference_reader_misreads_are_refused(
+    kind: Any, payload: bytes, read: bool
+) -> None:
+    schema = {"type": "record", "name": "T", "fields": [{"name": "a", "type": kind}]}
+    parsed = fastavro.parse_schema(schema, _write_hint=False)
+    assert fastavro.schemaless_reader(io.BytesIO(payload), parsed, None)["a"]
+    _, bad = _read(Schema("AVRO", json.dumps(schema)), {"a": None} if read else {}, [payload])
+    assert bad == [True]
+
+
+@pytest.mark.parametrize("kind, payload", [LOOSE["a branch below zero"], ("string", b"\x01x")])
+def test_what_is_passed_over_in_a_list_is_held_to_its_schema(kind: Any, payload: bytes) -> None:
+    many = {"type": "array", "items": kind}
+    schema = {"type": "record", "name": "T", "fields": [{"name": "a", "type": many}]}
+    block = b"\x02" + payload + b"\x00"
+    _, bad = _read(Schema("AVRO", json.dumps(schema)), {}, [block, b"\x00"])
+    assert bad == [True, False]
+
+
 def test_bytes_after_the_end_are_refused() -> None:
     schema = {"type": "record", "name": "T", "fields": [{"name": "a", "type": "long"}]}
     _, bad = _read(Schema("AVRO", json.dumps(schema)), {"a": None}, [b"\x02\x00", b"\x02"])

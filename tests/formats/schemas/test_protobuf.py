@@ -15,7 +15,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hushstream.formats.schemas.batch import FieldColumn, Payloads
 from hushstream.formats.schemas.proto_text import parse_protobuf
 from hushstream.formats.schemas.proto_types import SCALARS, message_at
-from hushstream.formats.schemas.protobuf import Message, message_indexes
+from hushstream.formats.schemas.protobuf import STEPS, Message, message_indexes
 from hushstream.formats.schemas.schema import Schema, UnusableSchema
 
 TEXT = """
@@ -234,6 +234,23 @@ def test_a_message_that_comes_without_end_is_refused_and_a_number_is_not() -> No
     columns, bad = _read(SCHEMAS["text"], [part * 2_000, at * 100_000, part])
     assert bad == [True, False, False]
     assert columns["at"].values[1] == 1
+
+
+DISPUTED = {
+    "a group": (b"\x9b\x06\x9c\x06", False),
+    "a field number of 2^29": (b"\x80\x80\x80\x80\x10\x01", True),
+    "a key of ten bytes": (b"\x88" + b"\x80" * 8 + b"\x00\x01", True),
+    "a length of six bytes": (b"\x0a\x81\x80\x80\x80\x80\x00a", True),
+}
+
+
+@pytest.mark.parametrize("field, good", DISPUTED.values(), ids=DISPUTED)
+def test_fields_about_which_implementations_disagree_have_one_verdict(
+    field: bytes, good: bool
+) -> None:
+    # The first fields are read of all records at once, what follows hundreds of them one by one.
+    _, bad = _read(SCHEMAS["text"], [field, b"\x10\x01" * STEPS + field])
+    assert bad == [not good] * 2
 
 
 def test_what_older_writers_sent_is_read_by_their_own_schema() -> None:

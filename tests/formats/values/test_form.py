@@ -6,7 +6,7 @@ import json
 from typing import Any, get_args
 
 import pytest
-from hushstream.formats.values.bytes_in import BrokenBytes
+from hushstream.formats.bytes_in import BrokenBytes
 from hushstream.formats.values.form import (
     JSON,
     WRITTEN,

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from google.protobuf import json_format
+from hushstream.formats.bytes_in import BrokenBytes, Bytes
 from hushstream.formats.schemas.proto_text import parse_protobuf
 from hushstream.formats.schemas.schema import Schema
-from hushstream.formats.values.bytes_in import BrokenBytes, Bytes
 from hushstream.formats.values.proto_form import schema, writer
 from hushstream.formats.values.proto_read import reader
 from hushstream.formats.values.shape import SCALAR, WHOLE, ValueShape, listed, names_of, record

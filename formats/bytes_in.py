@@ -28,10 +28,11 @@ class Bytes:
 
     def take(self, size: int) -> bytes:
         """The next bytes, if there are so many."""
-        if not 0 <= size <= self.left:
+        begin = self.at
+        if not 0 <= size <= self.end - begin:
             raise BrokenBytes
-        self.at += size
-        return self.data[self.at - size : self.at]
+        self.at = begin + size
+        return self.data[begin : self.at]
 
     def text(self, size: int) -> str:
         """The next bytes as text, if they are UTF-8."""
@@ -42,13 +43,19 @@ class Bytes:
 
     def varint(self) -> int:
         """The next number of 64 bits."""
+        data, at, end = self.data, self.at, self.end
+        if at < end and data[at] < 0x80:  # most are short
+            self.at = at + 1
+            return data[at]
         value = shift = 0
-        while self.at < self.end and shift < 70:
-            byte = self.data[self.at]
+        while at < end and shift < 70:
+            byte = data[at]
+            at += 1
             value |= (byte & 0x7F) << shift
-            self.at, shift = self.at + 1, shift + 7
             if byte < 0x80:
+                self.at = at
                 return value & (1 << 64) - 1
+            shift += 7
         raise BrokenBytes
 
     def zigzag(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hushstream.formats.values.bytes_in import MOST_DIGITS, BrokenBytes, Bytes, number_of, whole
+from hushstream.formats.bytes_in import MOST_DIGITS, BrokenBytes, Bytes, number_of, whole
 
 
 def of(data: bytes) -> Bytes:
