@@ -37,7 +37,7 @@ COMMANDS = {  # name: its module, and its line of the help, whose order this is
     "plot": ("seeing", "Draw what a pipeline has released."),
     "live": ("seeing", "Serve a page that shows all releases as they come."),
     "ledger": ("ledger", "Show, verify or explain the privacy ledger."),
-    "verify": ("verify", "Prove releases from the public topics: complete, unaltered, paid for."),
+    "verify": ("verify", "Prove that releases are complete, unaltered and paid for."),
     "accept-loss": ("loss", "Accept that raw records were deleted before they were used."),
     "ratchet": ("ratchet", "Make the ratchet of pipelines that forget their noise keys."),
     "replay": ("replay", "Recompute releases and compare them, byte by byte."),

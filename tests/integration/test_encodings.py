@@ -272,7 +272,7 @@ def check_deserialisers(run: Local, client: SchemaRegistryClient) -> None:
         assert found > len(plain) > 0
 
 
-@pytest.mark.spread(2)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "encoding",
     [pytest.param(kind, marks=[pytest.mark.thorough] * (kind == "avro")) for kind in WRITTEN],

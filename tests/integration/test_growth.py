@@ -103,6 +103,7 @@ def name(unique: Callable[[str], str]) -> str:
     return unique("grow")
 
 
+@pytest.mark.thorough
 def test_the_clock_log_is_trimmed_and_everything_opens_from_a_snapshot(
     broker: Broker, tmp_path: Path, name: str
 ) -> None:

@@ -21,6 +21,7 @@ import pytest
 from click.testing import CliRunner
 from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.clock.log import ClockLog
+from hushstream.agents.deployment.model import Lifetime
 from hushstream.agents.deployment.statement import charge_body
 from hushstream.agents.stages.aggregate.nonces import steady
 from hushstream.agents.stages.aggregate.stage import AggregateStage
@@ -32,6 +33,7 @@ from hushstream.cli.group import hush, main
 from hushstream.errors import HushError
 from hushstream.formats.events.decode import RawRecord
 from hushstream.mechanisms.keys import Keys
+from hushstream.mechanisms.parts.lifetime import Cap
 from hushstream.offline.engine import OfflineEngine
 from hushstream.topics.config.secret import write_new_key
 from hushstream.topics.frames import CellsFrame, decode
@@ -214,7 +216,8 @@ def operator_metrics(found: OfflineEngine) -> OperatorMetrics:
 
 def test_public_metrics_are_an_allowlist_and_share_nothing_with_the_operators(finished):
     p, found, _ = finished
-    limited = replace(p, limit_epsilon=Fraction(80), limit_delta=Fraction(1, 1000))
+    capped = Lifetime(Fraction(9), Fraction(1, 1000), None, ("p",), Fraction(2), Cap(9))
+    limited = replace(p, limit_epsilon=Fraction(80), limit_delta=Fraction(1, 1000), lifetime=capped)
     for pipeline in (p, limited):
         page = generate_latest(public_metrics(pipeline).registry)
         assert metric_names(page) <= ALLOWED

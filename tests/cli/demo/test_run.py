@@ -137,6 +137,7 @@ def test_kept_on_a_cluster_it_can_be_read_and_stopped(broker: Broker, tmp_path: 
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.broker
 @pytest.mark.slow
 @pytest.mark.parametrize(
