@@ -17,6 +17,7 @@ from hushstream.agents.deployment.statement import charge_body
 from hushstream.errors import ConfigError
 from hushstream.mechanisms.accounting import add, total
 from hushstream.mechanisms.accounting.composition import Spent
+from hushstream.mechanisms.contract import Cost
 from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.topics.config.load import loads
 
@@ -152,4 +153,20 @@ def test_the_gain_grows_with_the_square_root_of_the_members():
 def test_a_mechanism_of_another_relation_shares_nothing(monkeypatch):
     monkeypatch.setattr(Histogram, "neighbouring", "replace_value")
     with pytest.raises(ConfigError, match="'a' protects values"):
+        made("a = 1, b = 1", names=("a", "b"))
+
+
+def test_what_members_spend_together_is_checked_with_their_real_costs(monkeypatch):
+    """A pure loss, which no share of the squared loss makes smaller: of little, of too much."""
+    cost, dear = Histogram.cost, Fraction(1, 50)
+
+    def with_pure_loss(self: Histogram) -> Cost:
+        one = cost(self)
+        return one._replace(epsilon=one.epsilon + dear)
+
+    monkeypatch.setattr(Histogram, "cost", with_pure_loss)
+    two = made("a = 1, b = 1", names=("a", "b"))
+    assert total([p.mechanism.cost() for p in two], Fraction(1, 10**6))[0] <= 1
+    dear = Fraction(2)
+    with pytest.raises(ConfigError, match=r"no shares of \d+ fit"):
         made("a = 1, b = 1", names=("a", "b"))
