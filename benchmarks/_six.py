@@ -89,11 +89,12 @@ buckets = 64
 levels = 64
 """
 CENTRAL = "{ epsilon = 4.0, delta = 1e-6 }"
+CAPPED = CENTRAL[:-2] + ', per_unit = { epsilon = 6, delta = 1e-5, period = "1d" } }'
 LOCAL = "{ epsilon = 8.0 }"
 PIPELINES = {
     "rounds": ("visits", CENTRAL, PAGES + 'selection = "rounds"\n'),
-    "users": ("visits", CENTRAL, PAGES + "min_users = 3\n"),
-    "debiased": ("visits", CENTRAL, PAGES + 'factorization = "tree"\ndebias = true\n'),
+    "users": ("visits", CAPPED, PAGES + "min_users = 3\n"),
+    "debiased": ("visits", CAPPED, PAGES + 'factorization = "tree"\ndebias = true\n'),
     "phdstream": ("trips", CENTRAL, SPACE.replace("{depth}", "3").replace("{split}", "all")
                   .replace("{settings}", "bound = 2\nfloor = 2")),
     "privhp": ("trips", CENTRAL, SPACE.replace("{depth}", "8").replace("{split}", "binary")
