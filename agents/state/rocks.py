@@ -247,10 +247,12 @@ class RocksStore:
         """Write the held rows, and release the folder."""
         try:
             self.flush()
-        finally:
-            self._leave()
-            with _explained(self.path, "closed"):  # it may still write
-                self._db.close()
+        except BaseException:
+            self.abandon()  # what its end says after that would hide the reason
+            raise
+        self._leave()
+        with _explained(self.path, "closed"):  # it may still write
+            self._db.close()
 
     def abandon(self) -> None:
         """Release the folder of a damaged table; what is held is lost."""

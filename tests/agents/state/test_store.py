@@ -318,3 +318,16 @@ def test_a_disk_that_is_full_at_the_end_is_told_like_one_that_is_full_before(tmp
         store.close()
     assert "secret" not in str(met.value)
     table.close()
+
+
+def test_what_a_table_says_after_a_failed_flush_does_not_hide_its_reason(tmp_path: Path):
+    store = RocksStore(tmp_path / "s", None, 1 << 20)
+    table, store._db = store._db, Full()  # type: ignore[assignment]
+
+    def flush() -> None:
+        raise EngineError("the first reason")
+
+    store.flush = flush  # type: ignore[method-assign]
+    with pytest.raises(EngineError, match="the first reason"):
+        store.close()
+    table.close()
