@@ -4,7 +4,7 @@
   nothing without a trigger.
 - Each epoch is charged once; each trigger was paid for.
 - A raw record that workers have reached is a dead letter, late, or accepted: exactly one of these.
-  Dead letters are exactly the records that the load has spoilt.
+  Dead letters are exactly the records that are not JSON.
 - The last trigger of a window says of the records that were accepted as many as there are, up to
   ten standard deviations of its noise, where a mechanism counts all of space.
 """
@@ -31,7 +31,6 @@ if str(TESTS) not in sys.path:
 from judge.logs import charges  # noqa: E402
 from judge.topics import Record, read_topic  # noqa: E402
 
-SPOILT = b"{bad"
 PREFIX = "__streams.errors."
 ROW, MANIFEST = "hush.release/2", "hush.manifest/2"
 SIGMAS = 10
@@ -85,7 +84,7 @@ class Count:
             yield from (f"{place} is {what} {n} times" for place, n in copies.items() if n > 1)
             yield from (f"{place} is {what} and was never sent" for place in copies.keys() - raw)
         yield from (f"{place} is late and a dead letter" for place in dead.keys() & late.keys())
-        spoilt = {place for place, record in raw.items() if (record.value or b"") == SPOILT}
+        spoilt = {place for place, record in raw.items() if unreadable(record.value)}
         yield from (f"{place} is spoilt, and no dead letter" for place in spoilt - dead.keys())
         yield from (f"{place} is a dead letter without cause" for place in dead.keys() - spoilt)
         if source.get("late") == "topic" and source.get("partitioner", "none") == "none":
@@ -191,3 +190,11 @@ def conserved(bootstrap: str, config: Path) -> dict[str, Any]:
         "unconserved": len(found),
         "contradictions": found[:20],
     }
+
+
+def unreadable(value: bytes | None) -> bool:
+    """Whether a record is no JSON: one that the load has spoilt, or a hostile one of a flood."""
+    try:
+        return not isinstance(json.loads(value or b""), dict)
+    except (ValueError, RecursionError):
+        return True
