@@ -86,8 +86,9 @@ docs: $(DEV) ## the documentation as a site with search and API reference: .buil
 	@PATH=$(BIN):$$PATH NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "open .build/site/html/index.html"
 
-lock: | $(BIN)/python ## resolve dependencies anew into the three lock files
+lock: | $(BIN)/python ## resolve dependencies anew into the lock files
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@echo uv | $(BIN)/uv pip compile - $(LOCK_FLAGS) -o requirements-uv.lock
 	@printf 'setuptools>=77\nwheel\n' > $(VENV)/build.in
 	@$(BIN)/uv pip compile pyproject.toml $(VENV)/build.in --extra dev $(LOCK_FLAGS) -o requirements-dev.lock
 	@$(BIN)/uv pip compile pyproject.toml $(VENV)/build.in --extra local --extra plot -c requirements-dev.lock $(LOCK_FLAGS) -o requirements-demo.lock
@@ -106,12 +107,12 @@ $(BIN)/python:
 	@sh deploy/venv.sh $(VENV)
 
 $(RUN): requirements-demo.lock pyproject.toml | $(BIN)/python
-	@echo "installing locked dependencies into $(VENV), once: 260 MB to fetch, 900 MB on disk, a few minutes"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-demo.lock
+	@echo "installing locked dependencies into $(VENV), once: 260 MB to fetch, 900 MB on disk"
+	@sh deploy/install.sh $(VENV) requirements-demo.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(DEV): requirements-dev.lock $(RUN)
 	@echo "installing locked development tools into $(VENV), once"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@sh deploy/install.sh $(VENV) requirements-dev.lock
 	@touch $@

@@ -98,7 +98,8 @@ class ClockOwner:
         # Fencing first: whatever an earlier owner had open is aborted before the logs are read.
         identity = self._names.transactional_id("clock", "clock", 0)
         self._producer = transactional_producer(self._kafka, identity, self._timeout)
-        await start_producer(self._producer)
+        logs = (self._names.clock, self._names.ledger)
+        await start_producer(self._producer, [TopicPartition(name, 0) for name in logs])
         await self._known.read()
         self._wall = WallClock(self._known.clock.time)
         self._asker = consumer(self._kafka)  # reads nothing, so no answer waits behind a fetch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -17,6 +17,7 @@ from aiokafka.structs import TopicPartition
 from ...errors import EngineError, RewoundError, RightError
 from ...topics.config.model import Kafka
 from .access.tokens import client_options
+from .forgotten import end_forgotten
 from .private.of_aiokafka import fetch_columns
 from .private.of_aiokafka_producer import new_epochs, send_once
 from .progress import Progress
@@ -57,14 +58,23 @@ def transactional_producer(
     return send_once(producer)
 
 
-async def start_producer(producer: aiokafka.AIOKafkaProducer) -> None:
-    """Start a producer; returns once what an earlier owner of its id left open is aborted.
+async def start_producer(
+    producer: aiokafka.AIOKafkaProducer,
+    places: Collection[TopicPartition] = (),
+    unread: Collection[TopicPartition] = (),
+) -> None:
+    """Start a producer; returns once what an earlier owner of its id left open has ended.
 
     The library waits without end for a coordinator that has no leader. Brokers that cannot protect
     transactions against whatever repeats requests are warned of, once.
 
+    Args:
+        places: partitions that it writes and that may be read, for `end_forgotten`.
+        unread: others that it writes.
+
     Raises:
         TimeoutError: it got no id within `START_SECONDS`.
+        EngineError: the brokers have lost the end of a transaction, in part.
         KafkaError: the broker refuses it.
     """
     try:
@@ -72,6 +82,7 @@ async def start_producer(producer: aiokafka.AIOKafkaProducer) -> None:
             await producer.start()
     except TimeoutError:
         raise TimeoutError("no coordinator of its transactions answers") from None
+    await end_forgotten(producer, places, unread)
     if not new_epochs(producer):
         _warn_of_repeats()
 

@@ -27,6 +27,8 @@ from .ingest.schemas import SchemaSource
 from .ingest.stage import IngestStage
 from .step import Stage
 
+Place = tuple[str, int]  # topic, partition
+
 INGEST, BOUND, AGGREGATE = "ingest", "bound", "aggregate"
 
 
@@ -58,6 +60,24 @@ class Topology:
     def of(self, topic: str) -> StageSpec:
         """Look up the stage that reads ``topic``; `KeyError` if none does."""
         return self._by_topic[topic]
+
+    def written(self, spec: StageSpec, partition: int) -> tuple[set[Place], set[Place]]:
+        """The partitions that a shard writes: internal ones, and those that all may read."""
+        own, public = {spec.changelog: spec.partitions}, dict[str, int]()
+        for p in [spec.pipeline] if spec.pipeline else spec.source.pipelines:
+            if spec.stage == AGGREGATE:
+                own |= {self._names.selected(p.name): 1} if p.mechanism.feedback else {}
+                topics = (p.release_topic, p.latest_topic)
+                public |= {topic: p.release_partitions for topic in topics if topic}
+            elif spec.stage == BOUND or p.direct:
+                own[self._names.cells(p.name)] = p.cells_partitions
+            else:
+                own[self._names.units(p.name)] = p.units_partitions
+            if spec.stage == INGEST:
+                public |= {topic: 1 for topic in (p.dlq_topic, p.late_topic) if topic}
+        places = {(topic, n) for topic, number in own.items() for n in range(number)}
+        others = {(spec.changelog, n) for n in range(spec.partitions) if n != partition}
+        return places - others, {(topic, n) for topic, many in public.items() for n in range(many)}
 
     def topics(self, stage: str) -> list[str]:
         """List the topics that all stages of one kind read."""

@@ -10,12 +10,13 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
 from aiokafka.errors import IllegalOperation, ProducerFenced
+from aiokafka.structs import TopicPartition
 from faust.types import TP
 from msgspec.structs import replace
 
@@ -33,6 +34,7 @@ from ..kafka.clients import (
 from ..kafka.intervals import Interval, joined
 from ..kafka.progress import Progress
 from ..stages.step import Stage, Step
+from ..stages.topology import Place
 from ..state.layout import MARKER
 from .local_state import LocalState, Shared
 from .tasks import Tasks
@@ -68,6 +70,7 @@ class ShardSpec:
     tp: TP
     transactional_id: str  # fences any other owner
     changelog: str  # topic of this stage's state; same partition number
+    written: tuple[Collection[Place], Collection[Place]]  # see `Topology.written`
     begin: int = 0  # offset where the input began when the deployment did
     hold: int = 0  # rows kept in memory before they are written to disk
     step_bytes: int = 0  # of records offered to one step; 0: all that are held
@@ -142,7 +145,10 @@ class Shard:
         self._producer = transactional_producer(
             self._shared.kafka, self._spec.transactional_id, self._shared.transaction_timeout_ms
         )
-        await start_producer(self._producer)  # and earlier owners' leftovers are aborted
+        own, public = ([TopicPartition(*one) for one in places] for places in self._spec.written)
+        await start_producer(
+            self._producer, own, public
+        )  # and earlier owners' leftovers have ended
         self._name_next = names()
         try:
             await self._restored()

@@ -258,6 +258,7 @@ class Worker:
             tp,
             self._topology.transactional_id(stage, tp.partition),
             stage.changelog,
+            self._topology.written(stage, tp.partition),
             begin=self.setup.begin_of(stage.source, tp.partition) if raw else 0,
             # Rows of units change often, so a few steps' worth of them goes to disk together;
             # what aggregate writes is read again at the next trigger at the earliest.

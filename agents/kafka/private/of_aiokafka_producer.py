@@ -15,9 +15,9 @@ as soon as one of these requests was sent and not answered. Then
    commit), so as long as the epoch goes on, nothing of it arrives out of order;
 3. after a request without an answer nothing else is sent in this epoch. The next owner of the id
    begins with `InitProducerId`. Its answer says that what was open has ended and that all
-   partitions have their markers; the coordinator then knows a later epoch for the id, which only
-   grows. So the request is refused whenever it comes, and the logs, which are read only now, say
-   how the transaction ended.
+   partitions have their markers (`agents.kafka.forgotten` looks whether they do); the coordinator
+   then knows a later epoch for the id, which only grows. So the request is refused whenever it
+   comes, and the logs, which are read only now, say how the transaction ended.
 
 A late `InitProducerId` ends no transaction in part: it aborts the one that is open, whole, and
 fences its owner, which opens anew. A batch that comes late or twice is refused by its sequence
@@ -297,6 +297,11 @@ def send_once(producer: Any) -> Any:
     """
     producer._sender.__class__ = AnsweredSender
     return producer
+
+
+def producer_id(producer: Any) -> int:
+    """The id that the records of a started producer bear."""
+    return int(producer._txn_manager.producer_id)
 
 
 def new_epochs(producer: Any) -> bool:

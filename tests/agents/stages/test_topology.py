@@ -35,6 +35,7 @@ from hypothesis import strategies as st
 from ...support import (
     DAY,
     HOUR,
+    NAMES,
     ORIGIN,
     beat,
     counts,
@@ -373,3 +374,42 @@ def test_the_bound_holds_for_any_partitioning_and_cut(seed, partitions, units):
     finally:
         topology.AggregateStage = AggregateStage
     assert 0 < sum(m * m for m in total.values()) <= 4
+
+
+@pytest.mark.parametrize("partitioner", ["none", "murmur2"])
+def test_a_shard_writes_where_it_says_and_nowhere_else(partitioner, monkeypatch):
+    made = deployment(partitions=3, units=2, cells=2, partitioner=partitioner)
+    named, seen = topology.Topology(made, NAMES), defaultdict(set)
+    make = topology.StageFactory.make
+
+    def watched(self, spec, partition):
+        stage = make(self, spec, partition)
+        step = stage.step
+
+        def taken(*words):
+            done = step(*words)
+            for out in done.out if done else ():
+                seen[spec.topic, partition].add((out.topic, out.partition))
+            return done
+
+        monkeypatch.setattr(stage, "step", taken)
+        return stage
+
+    monkeypatch.setattr(topology.StageFactory, "make", watched)
+    logs: list[list[RawRecord]] = [[] for _ in range(3)]
+    for user, page, time in workload(600, 1):
+        log = logs[int(hashed(Keys.of([user.encode()]), "murmur2")[0] % 3)]
+        log.append(event(len(log), user, page, time))
+    engine(made, logs, clock(made, logs))
+    for (topic, partition), places in seen.items():
+        spec = named.of(topic)
+        own, public = named.written(spec, partition)
+        assert places <= own | public
+        assert [n for log, n in own if log == spec.changelog] == [partition]
+    assert {topic for places in seen.values() for topic, _ in places} == {
+        "hush.p.releases.v1", "hush.p.latest.v1", NAMES.selected("p"),
+    } | ({NAMES.cells("p")} if partitioner == "none" else set())  # fmt: skip
+    own, public = named.written(named.of("events"), 1)
+    next_, log = NAMES.units if partitioner == "none" else NAMES.cells, NAMES.changelog
+    assert own == {(next_("p"), 0), (next_("p"), 1), (log("ingest", "events"), 1)}
+    assert public == {("hush.p.dlq", 0), ("hush.p.late", 0)}

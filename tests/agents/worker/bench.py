@@ -15,6 +15,7 @@ from hushstream.agents.kafka.cluster import Cluster
 from hushstream.agents.kafka.intervals import Interval
 from hushstream.agents.kafka.logs import read_topic
 from hushstream.agents.stages.step import Out, Step
+from hushstream.agents.stages.topology import Place
 from hushstream.agents.state.columns import RowColumns
 from hushstream.agents.state.layout import MARKER, units_of
 from hushstream.agents.state.rocks import RocksStore
@@ -85,7 +86,10 @@ class Bench:
             self.kafka, self.genesis, self.folder / worker, self.cache, 1 << 20, self.executor,
             OperatorMetrics(), 10_000,
         )  # fmt: skip
-        spec = ShardSpec(TP(self.name, 0), f"{self.name}.id", f"{self.name}-log", begin, self.hold)
+        written = {(f"{self.name}-log", 0)}, set[Place]()
+        spec = ShardSpec(
+            TP(self.name, 0), f"{self.name}.id", f"{self.name}-log", written, begin, self.hold
+        )
         return Shard(shared, spec, Tally(self.out), self)
 
     def flow(self, tp: TP, open_: bool) -> None:

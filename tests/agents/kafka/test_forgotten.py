@@ -1,0 +1,158 @@
+"""A transaction without an end, as a broker leaves it that forgets the markers when it starts.
+
+Covers: agents/kafka/private/of_aiokafka_producers.py
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+from aiokafka.structs import TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from hushstream.agents.kafka.clients import consumer, start_producer, transactional_producer
+from hushstream.agents.kafka.private.of_aiokafka_producer import producer_id
+from hushstream.agents.kafka.private.of_aiokafka_producers import Traces, describe
+from hushstream.deploy.broker import Broker
+from hushstream.errors import EngineError
+from hushstream.topics.config.model import Kafka
+
+Place = TopicPartition
+LEVELS = (2, 0)  # of transaction.version: each transaction has an epoch of its own, or not
+
+
+@pytest.fixture(scope="module", params=LEVELS)
+def lax(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """A broker that takes records of transactions which its coordinator has not heard of."""
+    overrides = {"transaction.partition.verification.enable": "false"}
+    features = {"transaction.version": request.param}
+    with Broker(quiet=True, overrides=overrides, features=features) as running:
+        yield running
+
+
+class World:
+    """Two partitions, and producers of one transactional id."""
+
+    def __init__(self, broker: Broker, unique: Callable[[str], str]) -> None:
+        self.kafka = Kafka(bootstrap=broker.bootstrap)
+        self.name = unique("writer")
+        names = unique("state"), unique("out")
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        for done in admin.create_topics([NewTopic(name, 1, 1) for name in names]).values():
+            done.result()
+        self.state, self.out = (Place(name, 0) for name in names)
+
+    async def started(self, *places: Place) -> Any:
+        producer = transactional_producer(self.kafka, self.name, 10_000)
+        try:
+            await start_producer(producer, places)
+        except EngineError:
+            await producer.stop()
+            raise
+        return producer
+
+    async def written(self, producer: Any, value: bytes, *untold: Place) -> None:
+        """Commit a record in each partition; the coordinator is not told of some of them."""
+        manager = producer._txn_manager
+        await producer.begin_transaction()
+        for place in (self.out, self.state):
+            if place in untold:
+                manager._txn_partitions.add(place)
+            await producer.send_and_wait(place.topic, value, partition=0)
+        if set(untold) != {self.state, self.out}:
+            await producer.commit_transaction()
+
+    async def until_read(self, place: Place) -> None:
+        """Wait for a marker: a commit returns before it is there."""
+        for _ in range(200):
+            if await self.read(place):
+                return
+            await asyncio.sleep(0.05)
+        raise AssertionError(place)
+
+    async def read(self, place: Place) -> list[bytes]:
+        """All committed records before the last stable offset."""
+        client = consumer(self.kafka)
+        await client.start()
+        try:
+            client.assign([place])
+            await client.seek_to_beginning()
+            end = (await client.end_offsets([place]))[place]
+            found = []
+            while await client.position(place) < end:
+                found += [r.value for r in (await client.getmany(timeout_ms=500)).get(place, [])]
+            return found
+        finally:
+            await client.stop()
+
+
+def run(work: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(asyncio.wait_for(work, 60))
+
+
+@pytest.fixture
+def world(lax: Broker, unique: Callable[[str], str]) -> World:
+    return World(lax, unique)
+
+
+async def forgotten(world: World, *untold: Place) -> None:
+    """One transaction that is well, and a second one of which ends are missing."""
+    first = await world.started()
+    await world.written(first, b"1")
+    for place in (world.state, world.out):
+        await world.until_read(place)
+    await world.written(first, b"2", *untold)
+    await first.stop()
+
+
+def test_unless_it_is_ended_the_next_commit_would_commit_it(world):
+    async def work() -> list[bytes]:
+        await forgotten(world, world.state, world.out)
+        assert await world.read(world.state) == [b"1"]
+        second = await world.started()  # looks at no partition
+        await world.written(second, b"again")
+        await second.stop()
+        return await world.read(world.state)
+
+    assert run(work()) == [b"1", b"2", b"again"]
+
+
+def test_what_was_forgotten_is_aborted_and_done_again(world):
+    async def work() -> None:
+        await forgotten(world, world.state, world.out)
+        second = await world.started(world.state, world.out)
+        await world.written(second, b"again")
+        await second.stop()
+        for place in (world.state, world.out):
+            assert await world.read(place) == [b"1", b"again"]
+
+    run(work())
+
+
+def test_what_has_an_end_in_one_partition_alone_is_refused(world):
+    async def work() -> None:
+        await forgotten(world, world.state)
+        with pytest.raises(
+            EngineError, match=f"{world.out.topic}-0 and hangs in {world.state.topic}-0"
+        ):
+            await world.started(world.state, world.out)
+
+    run(work())
+
+
+def test_a_partition_is_asked_for_one_producer_alone(world):
+    async def work() -> None:
+        await forgotten(world, world.state, world.out)
+        client = await world.started()
+        asked = [world.state, world.out]
+        found = await describe(client.client, 1, asked, producer_id(client))
+        assert all(isinstance(one, Traces) and one.open for one in found.values())
+        assert list(found) == asked
+        assert not await describe(client.client, 1, asked, producer_id(client) + 1000)
+        unknown = await describe(client.client, 1, [Place("none", 0)], producer_id(client))
+        assert unknown == {Place("none", 0): 3}
+        await client.stop()
+
+    run(work())
