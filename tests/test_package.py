@@ -32,6 +32,7 @@ UNPACKED = (
     "deploy/kubernetes/",
     "deploy/prometheus/",
     "deploy/systemd/",
+    "deploy/install.sh",
     "deploy/venv.sh",
     *(page.relative_to(ROOT).as_posix() for page in (ROOT / "mechanisms").rglob("README.md")),
 )
