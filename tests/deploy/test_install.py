@@ -1,7 +1,4 @@
-"""Installation of a lock file: uv is tried first, and pip does what uv cannot.
-
-Covers: deploy/install.sh
-"""
+"""Installation of a lock file: uv is tried first, and pip does what uv cannot."""
 
 from __future__ import annotations
 
