@@ -53,6 +53,8 @@ async def end_forgotten(
         EngineError: part of the transaction has ended and part of it has not.
         KafkaError: a broker refuses, or does not answer.
     """
+    if not asked:
+        return
     traces = await _traces(producer, asked)
     newest = max((one.epoch for one in traces.values() if one.open), default=None)
     if newest is None:

@@ -54,6 +54,7 @@ def install() -> None:
     """Put the simulation in place, once for all schedules of this process."""
     library = SimpleNamespace(AIOKafkaProducer=SimProducer, AIOKafkaConsumer=SimConsumer)
     _replace(clients, aiokafka=library, send_once=send_once, new_epochs=lambda producer: True)
+    _replace(clients, end_forgotten=_nothing_hangs)  # this broker ends every transaction
     _replace(cluster, AdminClient=admin.Administration, Consumer=admin.Reader,
              Producer=admin.Writer)  # fmt: skip
     _replace(logs, Consumer=admin.Reader)
@@ -76,6 +77,10 @@ def install() -> None:
         if ours and type(getattr(module, "time", None)).__name__ == "module":
             _replace(module, time=world.VirtualTime)
     assert evidence.time is world.VirtualTime  # type: ignore[comparison-overlap]
+
+
+async def _nothing_hangs(*_: Any) -> None:
+    """Find no transaction without an end."""
 
 
 def _replace(module: Any, **names: Any) -> None:
