@@ -14,6 +14,8 @@ So before a producer writes, all partitions that it writes and reads are asked f
   forgotten as well, and the step is computed anew, to the same bytes;
 - some have it open and others have its marker: whether it was committed or aborted cannot be told
   by the producer, so it fails closed, with what an operator does.
+
+Brokers before Kafka 2.8 cannot be asked, and are not.
 """
 
 from __future__ import annotations
@@ -29,8 +31,8 @@ from aiokafka.errors import IncompatibleBrokerVersion, KafkaConnectionError, for
 from aiokafka.structs import TopicPartition
 
 from ...errors import EngineError
+from .private.of_aiokafka_describe import Traces, describe
 from .private.of_aiokafka_producer import new_epochs, producer_id
-from .private.of_aiokafka_producers import Traces, describe
 
 MARKER_SECONDS = 10.0
 
@@ -104,7 +106,7 @@ async def _traces(
     for leader, ones in leaders.items():
         try:
             answer = await describe(producer.client, leader, ones, number)
-        except (IncompatibleBrokerVersion, NotImplementedError):
+        except (IncompatibleBrokerVersion, NotImplementedError):  # before Kafka 2.8
             continue
         found |= _checked(answer)
     return found

@@ -146,9 +146,8 @@ class Shard:
             self._shared.kafka, self._spec.transactional_id, self._shared.transaction_timeout_ms
         )
         own, public = ([TopicPartition(*one) for one in places] for places in self._spec.written)
-        await start_producer(
-            self._producer, own, public
-        )  # and earlier owners' leftovers have ended
+        # Once it returns, what earlier owners have left open has ended.
+        await start_producer(self._producer, own, public)
         self._name_next = names()
         try:
             await self._restored()

@@ -91,6 +91,15 @@ def world() -> Topics:
     }
 
 
+@pytest.mark.parametrize(
+    ("value", "bad"),
+    [(b"{" + b"[" * 980_000, True), (b"{bad", True), (None, True), (b"7", True), (b"{}", False)],
+    ids=["hostile", "spoilt", "nothing", "number", "record"],
+)
+def test_what_is_no_json_is_a_dead_letter_with_cause(value: bytes | None, bad: bool):
+    assert _conserve.unreadable(value) is bad
+
+
 def objections(topics: Topics) -> list[str]:
     return list(_conserve.Count(topics.__getitem__, CONFIG).objections())
 

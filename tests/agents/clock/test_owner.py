@@ -53,6 +53,20 @@ def test_a_quiet_clock_that_was_behind_asks_the_broker_and_fires(monkeypatch):
     assert one._producer.done.count("ledger") == 1 and clock.timelines["p"].ordinal == 1
 
 
+def test_it_has_the_logs_that_it_writes_looked_at_before_it_reads_them(monkeypatch):
+    asked = []
+
+    async def started(producer: object, places: list[TopicPartition]) -> None:
+        asked.extend(places)
+        raise EngineError("enough")
+
+    monkeypatch.setattr(owner_module, "start_producer", started)
+    monkeypatch.setattr(owner_module, "transactional_producer", lambda *_: Recorder())
+    with pytest.raises(EngineError, match="enough"):
+        asyncio.run(owner(*begun(), Recorder())._acquire())
+    assert asked == [TopicPartition(NAMES.clock, 0), TopicPartition(NAMES.ledger, 0)]
+
+
 def test_a_request_ends_the_rest_between_two_beats():
     """However long a beat is, and whether or not records come: its time must not tell that."""
 

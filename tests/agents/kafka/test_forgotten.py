@@ -1,6 +1,6 @@
 """A transaction without an end, as a broker leaves it that forgets the markers when it starts.
 
-Covers: agents/kafka/private/of_aiokafka_producers.py
+Covers: agents/kafka/private/of_aiokafka_describe.py
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import pytest
 from aiokafka.structs import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from hushstream.agents.kafka.clients import consumer, start_producer, transactional_producer
+from hushstream.agents.kafka.private.of_aiokafka_describe import Traces, describe
 from hushstream.agents.kafka.private.of_aiokafka_producer import producer_id
-from hushstream.agents.kafka.private.of_aiokafka_producers import Traces, describe
 from hushstream.deploy.broker import Broker
 from hushstream.errors import EngineError
 from hushstream.topics.config.model import Kafka

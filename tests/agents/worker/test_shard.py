@@ -29,6 +29,21 @@ from .bench import UNIT, Tally, applied, held, interval, unopened, until
 # -- input, without a broker ----------------------------------------------------------------------
 
 
+def test_it_has_the_partitions_that_it_writes_looked_at_before_it_restores(tmp_path, monkeypatch):
+    asked = []
+
+    async def started(producer: object, *places: list[TopicPartition]) -> None:
+        asked.extend(places)
+        raise EngineError("enough")
+
+    monkeypatch.setattr(shard_module, "start_producer", started)
+    monkeypatch.setattr(shard_module, "transactional_producer", lambda *_: None)
+    bench = unopened(tmp_path)
+    with pytest.raises(EngineError, match="enough"):
+        asyncio.run(bench.shard()._acquire())
+    assert asked == [[TopicPartition(f"{bench.name}-log", 0)], []]
+
+
 def test_a_gap_in_the_input_is_never_taken_but_fetched_again(tmp_path):
     async def run() -> None:
         bench = unopened(tmp_path)
