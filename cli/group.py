@@ -19,7 +19,7 @@ from ..agents.worker.lines.visible import visible_lines
 from ..errors import ConfigError, ExtraError, HushError, LedgerError, ParameterError
 
 COMMANDS = {  # name: its module, and its line of the help, whose order this is
-    "init": ("init", "Write a commented hush.toml and a fresh noise key."),
+    "init": ("init", "Write a commented hush.toml and two fresh keys."),
     "check": ("init", "Check configuration, key, topics, ledger and clock log."),
     "mechanisms": ("mechanisms", "List mechanisms, or the settings of one."),
     "plan": ("planning.plan", "Print bounds, noise, thresholds and cost."),
@@ -73,7 +73,24 @@ class Group(click.Group):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
 
+def _version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    """Do what ``hush version`` does: many people try the option first."""
+    if asked and not ctx.resilient_parsing:
+        found = hush.get_command(ctx, "version")
+        assert found is not None
+        ctx.invoke(found, as_json=False)
+        ctx.exit()
+
+
 @click.command(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_version,
+    help="Print the version and exit.",
+)
 @click.option(
     "-v",
     "--verbose",

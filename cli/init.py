@@ -28,7 +28,7 @@ from .options import config_options, emit, json_option, read_config
 @click.command()
 @click.argument("folder", default=".", type=click.Path(path_type=Path))
 def init(folder: Path) -> None:
-    """Write a commented hush.toml and a fresh noise key into FOLDER."""
+    """Write a commented hush.toml and two fresh keys, for noise and signatures, into FOLDER."""
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / "hush.toml"
     if target.exists():

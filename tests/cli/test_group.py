@@ -83,6 +83,13 @@ def test_version():
     assert set(json.loads(out)) == {"version", "python"}
 
 
+@pytest.mark.parametrize("words", [["--version"], ["-v", "--version", "plan", "--nonsense"]])
+def test_the_version_is_an_option_too(words):
+    code, out, err = typed(*words)
+    assert (code, out, err) == typed("version") and code == 0
+    assert "--version" in typed("--help")[1]
+
+
 WRONG = [
     (["nothing"], "No such command"),
     (["plan", "--nonsense"], "No such option"),
