@@ -335,6 +335,7 @@ class Setting:
         grids: size of one grid step of each value column, in the record's own unit.
         keys: the public key list in canonical order, or None if keys are unknown.
         count: whether the number of records itself is released.
+        squares: names of value columns whose squares are summed as well.
         shards: aggregate shards. Each draws under nonces of its own, so whatever all of them
             release of the same content is released with so many independent noises.
     """
@@ -348,3 +349,4 @@ class Setting:
     keys: tuple[bytes, ...] | None = None
     count: bool = True
     shards: int = 1
+    squares: tuple[str, ...] = ()

@@ -58,10 +58,13 @@ class Workload(NamedTuple):
         return np.bincount(self.key, minlength=self.keys).astype(np.int64)
 
     def exact(self, mechanism: Summing, rows: slice) -> F64:
-        """(keys, outputs) what each output would be without bound and noise; for "keys" a count."""
+        """(keys, outputs) counts and sums, the first outputs, without bound and noise.
+
+        Where only keys are released, it is a count.
+        """
         weight = self.signs(rows).astype(np.float64)
         place = {f"sum:{column.name}": i for i, column in enumerate(mechanism.summed)}
-        names = [output.name for output in mechanism.outputs] or ["count"]
+        names = plainly(mechanism.outputs) or ["count"]
         weights = [weight * self._column(place[n], rows) if n in place else weight for n in names]
         counted = [np.bincount(self.key[rows], one, self.keys) for one in weights]
         return np.stack(counted, axis=1)
@@ -71,6 +74,11 @@ class Workload(NamedTuple):
             raise ContractError("the workload has no values to sum")
         column: I64 = self.value[rows, place]
         return column
+
+
+def plainly(outputs: Sequence[Output]) -> list[str]:
+    """Names of the outputs that are counts and sums; others are parts of something."""
+    return [one.name for one in outputs if one.name.startswith(("count", "sum:"))]
 
 
 class Sample(NamedTuple):

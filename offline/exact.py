@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from ..agents.deployment.model import Pipeline
 from ..formats.events.decode import View
-from ..mechanisms.columns import I64
+from ..mechanisms.columns import F64, I64
 from ..mechanisms.truth import Truth
-from ..topics.config.aggregates import COUNT, AnyAggregate, Estimate
+from ..topics.config.aggregates import COUNT, AnyAggregate, Estimate, Stddev, Variance
 
 Bool = NDArray[np.bool_]
 
@@ -45,10 +45,19 @@ def of_keys(p: Pipeline, view: View, mine: Bool, unit: I64) -> Truth:
         f.field: _added(key, sign * view.value[mine, place], size)
         for place, f in enumerate(p.fields.columns)
     }
+    squares = {
+        f.field: _moments(key, sign, view.value[mine, place], size)
+        for place, f in enumerate(p.fields.columns)
+        if any(isinstance(one, Variance | Stddev) and one.field == f.field for one in p.aggregates)
+    }
     grids = {f.field: f.grid for f in p.fields.columns}
     records = _added(key, sign, size)
     values = {}
     for one in p.aggregates:
+        if isinstance(one, Variance | Stddev):
+            answers = _spread(one, records[live], squares[one.field][live])
+            values[one.label] = dict(zip(names, answers.tolist(), strict=True))
+            continue
         counted = number if one.parts == (COUNT,) else records
         values[one.label] = {
             name: _answer(
@@ -70,6 +79,22 @@ def _answer(one: AnyAggregate, number: int, sums: Mapping[str, Fraction]) -> flo
     if len(parts) == 2:
         return float(parts[1].value / parts[0].value)
     return float(parts[0].value)
+
+
+def _moments(key: NDArray[np.intp], sign: I64, value: I64, size: int) -> F64:
+    """(size,) sums of squared distances from the key's mean, in squared grid steps."""
+    n = np.bincount(key, sign, size)
+    mean = np.bincount(key, sign * value, size) / np.where(n == 0, 1, n)
+    squares = np.bincount(key, sign * (value - mean[key]) ** 2, size)
+    return squares.astype(np.float64)
+
+
+def _spread(one: Variance | Stddev, number: I64, squares: F64) -> F64:
+    """(keys,) variances or deviations; NaN where there are too few records."""
+    by = (number - one.sample).astype(np.float64)
+    by[by <= 0] = np.nan
+    variance: F64 = np.maximum(squares, 0) * float(one.grid) ** 2 / by
+    return variance if isinstance(one, Variance) else np.sqrt(variance)
 
 
 def _added(key: NDArray[np.intp], value: I64, size: int) -> I64:

@@ -16,7 +16,7 @@ from ...mechanisms.contract import UNIT, Mechanism, Setting
 from ...mechanisms.noise import SAMPLER_VERSION
 from ...topics.config import model as config_model
 from ...topics.config import pipeline as config_pipeline
-from ...topics.config.aggregates import COUNT
+from ...topics.config.aggregates import COUNT, square_of
 from ...topics.config.canonical import config_hash, privacy_settings
 from ...topics.config.expressions.conditions import every
 from ...topics.config.load import Config
@@ -225,7 +225,7 @@ def value_columns(p: config_pipeline.PipelineSettings) -> list[NumericField]:
         if found.setdefault(column.field, column) != column:
             raise ConfigError(
                 f"pipeline {p.name!r}: field {column.field!r} has two different bounds or grids; "
-                "a sum and a mean of one field share them"
+                "all aggregates of one field share them"
             )
     return list(found.values())
 
@@ -261,6 +261,7 @@ def setting_of(
     shards: int,
 ) -> Setting:
     """Collect the pipeline's configuration around its mechanism; arguments as for `build`."""
+    parts = {part for aggregate in p.aggregate for part in aggregate.parts}
     return Setting(
         epsilon=Fraction(p.budget.epsilon),
         delta=Fraction(p.budget.delta),
@@ -269,8 +270,9 @@ def setting_of(
         columns=tuple((c.field, round(c.low / c.grid), round(c.high / c.grid)) for c in columns),
         grids=tuple(c.grid for c in columns),
         keys=keys,
-        count=any(COUNT in aggregate.parts for aggregate in p.aggregate),
+        count=COUNT in parts,
         shards=shards,
+        squares=tuple(c.field for c in columns if square_of(c.field) in parts),
     )
 
 

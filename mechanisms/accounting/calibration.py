@@ -21,6 +21,15 @@ class Need(NamedTuple):
 
     shift2: Fraction  # bound of Σ d², in squared steps of the noise grid
     share: Fraction  # of μ²; all shares together at most 1
+    joint: bool = False  # moves together with an earlier need, whose μ² is that of both
+
+    def cost(self, variance: Fraction, touched: int) -> Cost:
+        """The cost with this noise; see `fit` for ``touched``.
+
+        Of joint needs only the first has μ²; what the grid costs holds for each draw by itself.
+        """
+        full = accounting.gaussian_cost(self.shift2, variance, touched)
+        return full._replace(mu2=Fraction(0)) if self.joint else full
 
 
 class Fitted(NamedTuple):
@@ -109,8 +118,5 @@ def _variances(
     needs: Sequence[Need], mu2: Fraction, touched: int
 ) -> tuple[list[Fraction], list[Cost]]:
     chosen = [normal.round_up(need.shift2 / (mu2 * need.share), 40) for need in needs]
-    costs = [
-        accounting.gaussian_cost(need.shift2, variance, touched)
-        for need, variance in zip(needs, chosen, strict=True)
-    ]
+    costs = [need.cost(variance, touched) for need, variance in zip(needs, chosen, strict=True)]
     return chosen, costs

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
-from ..entry import Entry
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ..entry import Entry, Frame, Objection
 from .mechanism import Histogram
 from .planner import HistogramPlanner
 from .rounds import Rounds
-from .settings import HistogramParameters, build, framed, objections
+from .settings import HistogramParameters, build
 
 DISTINCT = {"bound": "per-key", "per_key": 1}
 """Settings with which a count is one of distinct units."""
+
+
+def framed(parameters: HistogramParameters, frame: Frame) -> HistogramParameters:
+    """The pipeline's delay, and whether it releases nothing but keys."""
+    aggregate = "keys" if frame.keys_only else parameters.aggregate
+    return replace(parameters, delay=frame.delay, aggregate=aggregate)
+
+
+def objections(parameters: HistogramParameters, frame: Frame) -> Iterator[Objection]:
+    """An adaptive weight where no key becomes public, or no value is released of one."""
+    if parameters.adaptive_weight and frame.public_keys:
+        yield "adaptive_weight", "has no effect with a public list of keys"
+    elif parameters.adaptive_weight and frame.keys_only:
+        yield "adaptive_weight", 'has no effect with aggregate = "keys"'
+
 
 ENTRY = Entry(
     name="histogram",

@@ -245,11 +245,13 @@ def _variances(case: _Case, since: I64) -> F64:
             squares = squares + lane.variance_at(made.horizon, begins)
         return squares * times
 
-    squares = [of(one) for one in made.quantities]
+    told = made.quantities[: len(made.quantities) - len(made.squares)]
+    squares = [of(one) for one in told]
     if made.quantities[0].column == 0:
         for place, column in enumerate(made.summed, 1):
             squares[place] = squares[place] + float(column.middle) ** 2 * squares[0]
-    return np.stack(squares[len(squares) - len(made.outputs) :], axis=1)
+    hidden = made.quantities[0].column == 0 and not made.count
+    return np.stack(squares[hidden:], axis=1)
 
 
 def _folded(bias: F64, spread: F64) -> F64:

@@ -62,11 +62,11 @@ from ..sums import HELD, combined, held
 from .debias import COUNTERS, Debias, Raw, put_raw, take_raw
 from .quantities import Column, Quantity
 from .report import plan, plan_rows
-from .rows import rows_of, split_shared
+from .rows import in_steps, rows_of, split_shared
+from .squares import Square
 
 S = 0  # lane of the records that find a key; lane 1, V, takes those of public keys
 MOST = 1 << 53  # a count from here on crosses any threshold with any noise
-_FINE = 1 << 54  # below, a number in 1/STEPS fits into 63 bits
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Histogram(Mechanism):
         horizon: triggers per window.
         bound: contribution bound of a unit over all keys and windows of an epoch.
         quantities: count first (if there is one), then each value column.
-        summed: the value columns.
+        summed: the value columns; ``squares``: those of some of them.
         threshold: (T,) least count per trigger in 1/STEPS records; empty for a public key list.
         public: the public key list, or None.
         min_units: a key with fewer distinct units stays hidden (1: no such rule).
@@ -110,6 +110,7 @@ class Histogram(Mechanism):
     debias: Debias | None = None
     inputs: tuple[str, ...] = ()
     spending: Spending | None = None
+    squares: tuple[Square, ...] = ()
 
     @property
     def feedback(self) -> bool:
@@ -122,7 +123,7 @@ class Histogram(Mechanism):
 
     @property
     def columns(self) -> int:
-        return len(self.summed)
+        return len(self.summed) + len(self.squares)
 
     @property
     def totals(self) -> int:
@@ -140,7 +141,12 @@ class Histogram(Mechanism):
             return ()
         sums = zip(self.summed, self.grids, strict=True)
         named = tuple(Output(f"sum:{column.name}", grid) for column, grid in sums)
-        return ((Output("count"),) if self.count else ()) + named
+        centred = [(f"centred:{one.name}", self.grids[one.column]) for one in self.squares]
+        squares = [
+            (f"square:{one.name}", one.step * self.grids[one.column] ** 2) for one in self.squares
+        ]
+        moments = tuple(Output(name, grid) for name, grid in (*squares, *centred))
+        return ((Output("count"),) if self.count else ()) + named + moments
 
     def cost(self) -> Cost:
         return self.loss
@@ -190,6 +196,10 @@ class Histogram(Mechanism):
         for place, column in enumerate(self.summed):
             clipped = np.clip(batch.value[rows, place], column.low, column.high)
             np.add.at(sums[:, 1 + place], key, sign * (clipped - column.middle))
+        for place, square in enumerate(self.squares, 1 + len(self.summed)):
+            column = self.summed[square.column]
+            clipped = np.clip(batch.value[rows, square.column], column.low, column.high)
+            np.add.at(sums[:, place], key, sign * square.of(clipped - column.middle))
         totals = np.zeros(self.totals, np.int64)
         return Part(batch.keys.take(used), lane[used].astype(np.uint8), sums, totals)
 
@@ -273,6 +283,10 @@ class Histogram(Mechanism):
         noisy = [self._noisy(one, cell, keys, t, noise, scale) for one in self.quantities]
         value = [one for one, _ in noisy]
         variance = [one for _, one in noisy]
+        if self.squares:  # these are told around the middle, where they have less noise
+            centred = [1 + one.column for one in self.squares]
+            value += [value[place] for place in centred]
+            variance += [variance[place] for place in centred]
         if self.quantities[0].column == 0:
             # Sums were taken around `middle`, since one record moves them less there and needs less
             # noise; the noisy count moves them back.
@@ -280,7 +294,7 @@ class Histogram(Mechanism):
                 value[place] = combined(value[place], column.middle, value[0])
                 variance[place] = variance[place] + column.middle**2 * variance[0]
         # A count that only serves the sums comes first and is not shown.
-        shown = slice(len(self.quantities) - len(self.outputs), None)
+        shown = slice(len(value) - len(self.outputs), None)
         return held(np.stack(value[shown], axis=1)), np.stack(variance[shown], axis=1)
 
     def _noisy(
@@ -307,7 +321,7 @@ class Histogram(Mechanism):
             return exact.sum(axis=0) + rounded, variance.sum(axis=0)
         value, spread = np.zeros(len(keys)), np.zeros(len(keys))
         for lane in range(len(steps)):
-            value += (_in_steps(exact[lane], steps[lane]) + 0.5) / STEPS * scale[:, lane]
+            value += (in_steps(exact[lane], steps[lane]) + 0.5) / STEPS * scale[:, lane]
             spread += variance[lane] * scale[:, lane] ** 2
         return np.rint(np.clip(value, -float(HELD), float(HELD))).astype(np.int64), spread
 
@@ -331,7 +345,7 @@ class Histogram(Mechanism):
 
     def draws(self) -> tuple[Draws, ...]:
         """List the draws of every column in both lanes, and of the debiasing counters."""
-        names = ("count", *(column.name for column in self.summed))
+        names = ["count", *(one.name for one in self.summed), *(one.name for one in self.squares)]
         made = [one.draws(names[q.column]) for q in self.quantities for one in q.lanes]
         made += [one.draws("count") for one in (self.debias.processes if self.debias else ())]
         return tuple(made)
@@ -374,18 +388,3 @@ class Histogram(Mechanism):
     def plan_rows(self, unit: str) -> list[tuple[str, str]]:
         """The same in words."""
         return plan_rows(plan(self), unit)
-
-
-def _in_steps(exact: I64, noise: I64) -> I64 | F64:
-    """``exact`` and noise in 1/STEPS; as the nearest doubles where integers would not hold it.
-
-    ``exact`` is known modulo 2^64, so noise is added to it before anything is asked of its size.
-    """
-    whole, rest = exact + noise // STEPS, noise % STEPS
-    large = (whole <= -_FINE) | (whole >= _FINE)
-    if not large.any():
-        return whole * STEPS + rest
-    out = np.where(large, 0, whole * STEPS + rest).astype(np.float64)
-    pairs = zip(whole[large].tolist(), rest[large].tolist(), strict=True)
-    out[large] = [float(one * STEPS + part) for one, part in pairs]
-    return out

@@ -17,7 +17,7 @@ from ..contract import Mechanism, Noise
 from ..in_memory import Memory, feed
 from ..keys import Keys
 from ..tables import UnitTable
-from ..workload import Workload
+from ..workload import Workload, plainly
 from .mechanism import Histogram
 from .rounds import Rounds
 
@@ -35,9 +35,9 @@ class Errors(NamedTuple):
 class Run:
     """One histogram over one window, trigger by trigger.
 
-    After each `step`, ``status`` (keys,) and ``values`` (keys, outputs) hold the public figures and
-    ``seconds`` the time of the last release; ``accepted`` counts records that the bound let
-    through, where nothing is deleted. Windows of one epoch share ``units``.
+    After each `step`, ``status`` (keys,) and ``values`` (keys, counts and sums) hold public
+    figures and ``seconds`` the time of the last release; ``accepted`` counts records that the bound
+    let through, where nothing is deleted. Windows of one epoch share ``units``.
     """
 
     mechanism: Histogram | Rounds
@@ -57,7 +57,7 @@ class Run:
             listed = mechanism.init_rows(numbered(np.arange(self.work.keys)))
             self.memory.row_tables[0].store(listed)
         self.status = np.zeros(self.work.keys, np.int32)
-        self.values = np.zeros((self.work.keys, len(mechanism.outputs)), np.int64)
+        self.values = np.zeros((self.work.keys, len(plainly(mechanism.outputs))), np.int64)
         self.seconds, self.accepted = 0.0, 0
 
     @property
@@ -74,7 +74,8 @@ class Run:
         out = self.memory.trigger()
         self.seconds = time.perf_counter() - began
         codes = out.key.codes().astype(np.int64)
-        self.status[codes], self.values[codes] = out.status, out.value
+        self.status[codes] = out.status
+        self.values[codes] = out.value[:, : self.values.shape[1]]
         return out
 
 

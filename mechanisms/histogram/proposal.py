@@ -8,7 +8,7 @@ from typing import Any
 from ...errors import ParameterError
 from ..noise.trial import noise_of
 from ..planner import Head, PlanTable, Question, toml, unlike_default
-from ..workload import Sample
+from ..workload import Sample, plainly
 from .settings import HistogramParameters
 from .tune import Outcome, Proposal, propose
 
@@ -75,7 +75,8 @@ def repeats_of(sample: Sample) -> int:
 
 
 def _body(question: Question, sample: Sample, found: Proposal) -> dict[str, Any]:
-    outputs = question.mechanism.outputs
+    plain = plainly(question.mechanism.outputs)
+    outputs = [one for one in question.mechanism.outputs if one.name in plain]
     names = [output.name for output in outputs] or ["records not covered"]
     grids = [float(o.grid) for o in outputs] or [1.0]
     ranked = sorted(found.outcomes, key=lambda p: found.outcomes[p].score)

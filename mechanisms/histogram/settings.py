@@ -5,7 +5,6 @@ Nothing here looks at data: thresholds, noise and chances to appear follow from 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NamedTuple
@@ -13,7 +12,6 @@ from typing import NamedTuple
 from ...errors import ParameterError
 from ..accounting.calibration import Fitted, Need, fit
 from ..contract import Cost, Setting, Spending
-from ..entry import Frame, Objection
 from ..factorization import Factorization
 from ..factorization.prefix_noise import STEPS, Process, factor_of
 from ..parts import key_selection as selection
@@ -25,6 +23,7 @@ from .mechanism import Histogram
 from .quantities import Column, Quantity
 from .rounds import Rounds
 from .spending import spending
+from .squares import Square, square_of
 
 DEBIAS_SHARE = Fraction(1, 200)
 """Share of the Gaussian budget for each pair of debiasing counters, in all shards together."""
@@ -120,10 +119,11 @@ def build(parameters: HistogramParameters, setting: Setting) -> Histogram | Roun
     if parameters.selection == "rounds":
         return _rounds(parameters, setting)
     columns, bound = _columns(parameters, setting), bound_of(parameters, setting)
+    squares = _squares(setting, columns)
     unknown = setting.keys is None
     share = rational("threshold_delta_share", parameters.threshold_delta_share)
     selecting = setting.delta * share if unknown else Fraction(0)
-    made = processes(parameters, setting, bound, columns, selecting)
+    made = processes(parameters, setting, bound, (columns, squares), selecting)
     mechanism = Histogram(
         horizon=setting.horizon,
         bound=bound,
@@ -138,6 +138,7 @@ def build(parameters: HistogramParameters, setting: Setting) -> Histogram | Roun
         delay=parameters.delay,
         debias=made.debias,
         spending=made.spending,
+        squares=squares,
     )
     if not unknown:
         return mechanism
@@ -182,6 +183,16 @@ def _columns(parameters: HistogramParameters, setting: Setting) -> tuple[Column,
             raise ParameterError(name, (low, high), _TOO_WIDE)
         made.append(Column(name, low, high, (low + high) // 2 if centred else 0))
     return tuple(made)
+
+
+def _squares(setting: Setting, columns: tuple[Column, ...]) -> tuple[Square, ...]:
+    if setting.squares and not setting.count:
+        raise ParameterError("count", False, "a variance needs it")
+    return tuple(
+        square_of(column.name, place, column.reach())
+        for place, column in enumerate(columns)
+        if column.name in setting.squares
+    )
 
 
 def bound_of(parameters: HistogramParameters, setting: Setting) -> Bound:
@@ -246,18 +257,23 @@ def processes(
     parameters: HistogramParameters,
     setting: Setting,
     bound: Bound,
-    columns: tuple[Column, ...],
+    summed: tuple[tuple[Column, ...], tuple[Square, ...]],
     selecting: Fraction,
 ) -> Processes:
     """Every quantity with the noise that its share of the budget buys, and what it costs."""
     factor = factor_of(parameters.factorization, setting.horizon)
     counted = setting.keys is None or setting.count
+    columns, squares = summed
     names = ["count"] * counted + [f"sum:{column.name}" for column in columns]
-    sizes = [1] * counted + [column.reach() for column in columns]
+    names += [f"square:{one.name}" for one in squares]
+    sizes2 = [1] * counted + [column.reach() ** 2 for column in columns]
+    for one in squares:
+        sizes2[counted + one.column] = one.sizes2[0]
     unit = sensitivity2(bound) * factor.sensitivity2 * 4**factor.bits
     left = 1 - 2 * DEBIAS_SHARE if parameters.debias else Fraction(1)
     parts = [left * part for part in _split(parameters, len(columns), counted)]
-    needs = [Need(unit * size**2, part) for size, part in zip(sizes, parts, strict=True)]
+    needs = [Need(unit * size2, part) for size2, part in zip(sizes2, parts, strict=True)]
+    needs += [Need(unit * one.sizes2[1], parts[counted + one.column], True) for one in squares]
     most = max(1, bound.left // min(bound.weights))
     touched = most * setting.horizon
     if parameters.debias:
@@ -369,6 +385,7 @@ def _check_rounds(parameters: HistogramParameters, setting: Setting, records: Fr
         "adaptive_weight": bool(parameters.adaptive_weight),
         "bound": parameters.bound == "per-key",
         "debias": parameters.debias,
+        "squares": bool(setting.squares),
     }
     for name, fails in wrong.items():
         if fails:
@@ -377,17 +394,3 @@ def _check_rounds(parameters: HistogramParameters, setting: Setting, records: Fr
         raise ParameterError("budget", float(records), "must be a whole number of records")
     if parameters.delay > 100:
         raise ParameterError("delay", parameters.delay, "must be at most 100 with rounds")
-
-
-def framed(parameters: HistogramParameters, frame: Frame) -> HistogramParameters:
-    """The pipeline's delay, and whether it releases nothing but keys."""
-    aggregate = "keys" if frame.keys_only else parameters.aggregate
-    return replace(parameters, delay=frame.delay, aggregate=aggregate)
-
-
-def objections(parameters: HistogramParameters, frame: Frame) -> Iterator[Objection]:
-    """An adaptive weight where no key becomes public, or no value is released of one."""
-    if parameters.adaptive_weight and frame.public_keys:
-        yield "adaptive_weight", "has no effect with a public list of keys"
-    elif parameters.adaptive_weight and frame.keys_only:
-        yield "adaptive_weight", 'has no effect with aggregate = "keys"'

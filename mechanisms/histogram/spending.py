@@ -49,8 +49,7 @@ def spending(
         if bound.kind == "records":
             ratio = Fraction(min(bound.per_key, bound.left) * bound.left, bound.sensitivity2())
     costs = [
-        accounting.gaussian_cost(need.shift2, variance, touched)
-        for need, variance in zip(needs, fitted.variance, strict=True)
+        need.cost(variance, touched) for need, variance in zip(needs, fitted.variance, strict=True)
     ]
     rest = fitted.loss.delta - selecting  # of draws
     first = len(costs) - beside

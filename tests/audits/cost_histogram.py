@@ -134,8 +134,16 @@ class Stated:
 
 
 def extremes(mechanism: Histogram | Rounds) -> list[tuple[int, ...]]:
-    """Values that move every column as far as it goes: μ is convex in them."""
-    return list(product(*((column.low, column.high) for column in mechanism.summed)))
+    """Values that move every column as far as it goes: μ is convex in them.
+
+    With squares it is convex in the square of the distance from the middle, which is least there.
+    """
+    squared = {one.column for one in mechanism.squares} if isinstance(mechanism, Histogram) else ()
+    ends = [
+        (column.low, column.high, *[column.middle] * (place in squared))
+        for place, column in enumerate(mechanism.summed)
+    ]
+    return list(product(*ends))
 
 
 def pair_loss(early: np.ndarray, late: np.ndarray, m: int, v: int) -> float:
@@ -159,7 +167,7 @@ def spent(stated: Stated, early: np.ndarray, late: np.ndarray) -> float:
 
 def crowd_of(mechanism: Histogram | Rounds) -> list[Record]:
     """As many units as a key needs, in the first micro-batch."""
-    return [Record(1, (0,) * mechanism.columns)] * mechanism.min_units
+    return [Record(1, (0,) * len(mechanism.summed))] * mechanism.min_units
 
 
 def values(mechanism: Histogram, since: int, delay: int) -> tuple[Linear, np.ndarray, np.ndarray]:
@@ -171,7 +179,7 @@ def values(mechanism: Histogram, since: int, delay: int) -> tuple[Linear, np.nda
     bar = (*[NEVER] * (since - 1), *[ALWAYS] * (T - since + 1)) if mechanism.threshold else ()
     shown = replace(mechanism, threshold=bar, delay=delay, show="values")
     single = [Record(t, value) for t in range(1, T + 1) for value in extremes(mechanism)]
-    linear, shifts = probed(shown, crowd_of(mechanism), single, "count|sum")
+    linear, shifts = probed(shown, crowd_of(mechanism), single, "count|sum|square")
     early = np.array([one.trigger <= since + delay for one in single])
     early |= mechanism.public is not None
     return linear, shifts[early], shifts[~early]
@@ -201,7 +209,7 @@ def noisy_totals(mechanism: Histogram) -> float:
     crowd = crowd_of(mechanism)
     probe = Probe(look_at, columns_of([crowd]), rounding=2.0)
     shifts = [
-        probe.shift(columns_of([[*crowd, Record(t, (0,) * mechanism.columns)]]))
+        probe.shift(columns_of([[*crowd, Record(t, (0,) * len(mechanism.summed))]]))
         for t in range(1, mechanism.horizon + 1)
     ]
     linear = probe.linear
@@ -244,7 +252,7 @@ def choices(mechanism: Histogram) -> int:
     unit = np.arange(int(crowd.sum()))
     trace = Trace(
         np.ones(len(unit), np.intp), unit, Keys.of_codes(np.arange(n, dtype=np.uint64)),
-        np.repeat(np.arange(n), crowd), np.zeros((len(unit), mechanism.columns), np.int64),
+        np.repeat(np.arange(n), crowd), np.zeros((len(unit), len(mechanism.summed)), np.int64),
         np.ones(len(unit), np.int8),
     )  # fmt: skip
     noise = KeyedNoise(
@@ -294,7 +302,9 @@ def released(mechanism: Rounds, t: int, labels: list[Label], grid: np.ndarray) -
         same = (label.purpose, label.index) == (mine.purpose, mine.index)
         return int(places[number(label)]) if same else 0
 
-    view = look(mechanism, [[Record(1, (0,) * mechanism.columns)]] * grid.size, Recorder(planted))
+    view = look(
+        mechanism, [[Record(1, (0,) * len(mechanism.summed))]] * grid.size, Recorder(planted)
+    )
     hits = [(t, name, "status") in view for name in names(grid.size).tolist()]
     return np.array(hits).reshape(grid.shape)
 
@@ -303,7 +313,7 @@ def selection(mechanism: Rounds) -> float:
     """μ² of one distinct unit in the count of one round, at the trigger where it costs most."""
     recorder = Recorder()
     quiet = replace(mechanism, threshold=(NEVER,) * mechanism.horizon, min_units=1)
-    look(quiet, [[Record(1, (0,) * mechanism.columns)]], recorder)
+    look(quiet, [[Record(1, (0,) * len(mechanism.summed))]], recorder)
     labels = sorted(recorder.asked)
     assert len({(one.purpose, one.parameter, one.key) for one in labels}) == 1
     T = mechanism.horizon
@@ -319,7 +329,7 @@ def rounds(mechanism: Rounds) -> float:
     """μ² of the published mechanism: its selection, and its values at one leaf per trigger."""
     stated, T = Stated(mechanism.bounds("u")), mechanism.horizon
     shown = replace(mechanism, threshold=(ALWAYS,) * T, min_units=1)
-    zero = (0,) * mechanism.columns
+    zero = (0,) * len(mechanism.summed)
     crowd = [Record(t, zero) for t in range(1, T + 1)]  # a new unit a trigger: each has a release
     single = [Record(t, value) for t in range(1, T + 1) for value in extremes(mechanism)]
     linear, shifts = probed(shown, crowd, single, "count|sum")

@@ -17,6 +17,7 @@ from hushstream.mechanisms.histogram import settings as histogram_settings
 from hushstream.mechanisms.histogram.mechanism import Column, Histogram
 from hushstream.mechanisms.histogram.rounds import Rounds
 from hushstream.mechanisms.histogram.settings import HistogramParameters
+from hushstream.mechanisms.histogram.squares import Square
 from hushstream.mechanisms.keys import Keys
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -35,12 +36,13 @@ def made(
     public: bool = False,
     count: bool = True,
     shards: int = 1,
+    squares: tuple[str, ...] = (),
     **given: object,
 ) -> Histogram | Rounds:
     setting = Setting(
         Fraction(4), DELTA, horizon, columns=COLUMNS[:columns],
         grids=(Fraction(1),) * columns, keys=(b"k",) if public else None, count=count,
-        shards=shards,
+        shards=shards, squares=squares,
     )  # fmt: skip
     return histogram_settings.build(HistogramParameters(**given), setting)  # type: ignore[arg-type]
 
@@ -56,6 +58,8 @@ HISTOGRAMS = {
     "one record": {"budget": 1, "horizon": 8},
     "one trigger": {"horizon": 1},
     "sums": {"columns": 2, "factorization": "toeplitz"},
+    "squares": {"columns": 2, "squares": ("tip",), "budget": 4},
+    "public squares": {"public": True, "columns": 2, "squares": ("fare", "tip")},
     "tree": {"adaptive_weight": 0, "budget": 4, "factorization": "tree", "horizon": 4},
     "least users": {"budget": 6, "min_users": 3, "factorization": "honaker", "horizon": 4},
     "keys": {"aggregate": "keys", "budget": 5},
@@ -156,6 +160,9 @@ MISTAKES = {
     ),
     "every shard looks, and one pays": (
         "debias in 90 shards", histogram_settings, "processes", "looks * once", "once"
+    ),
+    "a square of its own size": (
+        "public squares", Square, "of", "- self.top", ""
     ),
     "debiasing counts one record of a unit": (
         "debias", histogram_settings, "processes", "end**2", "1"

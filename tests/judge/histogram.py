@@ -6,10 +6,10 @@ It shares no line with the product: plain Python, integers and fractions; AES al
 library. `rules` and `numbers` have what follows from the configuration, `noise` draws, `records`
 reads JSON, `rows` writes values, `rounds` has the other way to find keys, `logs` reads topics.
 
-It covers counts, sums, means and keys alone; keys unknown or public; every bound, adaptive weights,
-`min_users`, deletions, debiasing; windows of event time and of arrival; epochs of several windows;
-the factorisations terminal, final, toeplitz, tree and honaker. It does not cover the factorisation
-`blt`, dead letters, and most texts of manifests.
+It covers counts, sums, means, variances and keys alone; keys unknown or public; every bound,
+adaptive weights, `min_users`, deletions, debiasing; windows of event time and of arrival; epochs of
+several windows; the factorisations terminal, final, toeplitz, tree and honaker. It does not cover
+the factorisation `blt`, dead letters, and most texts of manifests.
 """
 
 import hashlib
@@ -257,12 +257,11 @@ class Judge:
     def add(self, content: dict[bytes, list[list[int]]], event: Event, lane: int) -> None:
         """Add an accepted record to the sums of its micro-batch."""
         rules = self.rules
-        blank = [[0] * (1 + len(rules.columns)) for _ in rules.weights]
+        blank = [[0] * len(rules.names) for _ in rules.weights]
         sums = content.setdefault(event.key, blank)[lane]
         sums[0] += event.sign
-        for n, value in enumerate(event.values):
-            low, high = rules.limits[n]
-            sums[1 + n] += event.sign * (min(max(value, low), high) - rules.middle[n])
+        for n, moved in enumerate(rules.moved(event.values), 1):
+            sums[n] += event.sign * moved
 
     def release(self, trigger: Clock) -> Release:
         """Add the closed micro-batch, find keys, and make the row of every public one."""
@@ -270,7 +269,7 @@ class Judge:
         window = self.windows[trigger["window"]]
         contents = self.content.pop((trigger["window"], t), {})
         for key, lanes in contents.items():
-            blank = [[0] * (1 + len(rules.columns)) for _ in rules.weights]
+            blank = [[0] * len(rules.names) for _ in rules.weights]
             sums = window.sums.setdefault(key, blank)
             for lane, more in enumerate(lanes):
                 sums[lane] = [a + limited(b) for a, b in zip(sums[lane], more, strict=True)]
@@ -351,11 +350,11 @@ class Judge:
         """The record of one public key."""
         rules = self.rules
         scale = self.scales(window, trigger, key) if rules.parameters["debias"] else None
-        sums = window.sums.get(key, [[0] * (1 + len(rules.columns)) for _ in rules.weights])
-        names = ["count"] * rules.counted + [f"sum:{c.path}" for c in rules.columns]
+        sums = window.sums.get(key, [[0] * len(rules.names) for _ in rules.weights])
+        names = rules.names[1 - rules.counted :]
         value: dict[str, int] = {}
         variance: dict[str, Fraction | float] = {}
-        for name, column in zip(names, range(1 - rules.counted, len(names) + 1), strict=False):
+        for name, column in zip(names, range(1 - rules.counted, len(rules.names)), strict=True):
             since = [0, window.first[key] + rules.delay]
             noise = [self.at(window, trigger, f"{name}/{lane}", key, since[n])
                      for n, lane in enumerate("SV"[: len(rules.weights)])]  # fmt: skip
@@ -374,6 +373,10 @@ class Judge:
     ) -> dict[str, Any]:
         """The record of a key with noisy totals of centred columns."""
         rules, t, config = self.rules, trigger["index"], self.rules.config
+        for n in rules.squared:  # told around the middle
+            path = rules.columns[n].path
+            value[f"centred:{path}"] = value[f"sum:{path}"]
+            variance[f"centred:{path}"] = variance[f"sum:{path}"]
         for c, middle in zip(rules.columns, rules.middle, strict=True):
             if rules.counted:
                 value[f"sum:{c.path}"] += middle * value["count"]

@@ -244,18 +244,21 @@ def sampling(epsilon: Fraction, touched: int, processes: int) -> Fraction:
 
 
 def spent(
-    need: tuple[Fraction, Fraction], variance: Fraction, touched: int
+    need: tuple[Fraction, ...], variance: Fraction, touched: int
 ) -> tuple[Fraction, Fraction]:
-    """μ² of one process, and the pure part: discrete noise is not quite Gaussian."""
+    """μ² of one process, and the pure part: discrete noise is not quite Gaussian.
+
+    A need with a third number moves with another one, whose μ² is that of both.
+    """
     mu2 = need[0] / variance
     pure = (14 * root(touched * mu2) + mu2) / (4 * variance) + 4 * touched / (24 * variance - 1)
-    return mu2, pure
+    return mu2 * (len(need) == 2), pure
 
 
 @lru_cache(None)
 def variances(
     budget: tuple[Fraction, Fraction],
-    needs: tuple[tuple[Fraction, Fraction], ...],
+    needs: tuple[tuple[Fraction, ...], ...],
     touched: int,
     selecting: Fraction,
 ) -> list[Fraction]:
@@ -271,7 +274,7 @@ def variances(
     delta -= selecting + sampling(epsilon, touched, len(needs))
     while epsilon > 0:
         mu2 = _mu(epsilon, delta) ** 2
-        found = [_up(shift / (mu2 * share)) for shift, share in needs]
+        found = [_up(shift / (mu2 * share)) for shift, share, *_ in needs]
         costs = [spent(need, s2, touched) for need, s2 in zip(needs, found, strict=True)]
         pure, mu2 = sum(one for _, one in costs), sum(one for one, _ in costs)
         left, mu = delta - len(needs) * Fraction(touched, 2**129), root(mu2)

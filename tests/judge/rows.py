@@ -1,7 +1,7 @@
 """What a row says of noisy values: names, error bars, and the texts of times."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from statistics import NormalDist
@@ -31,10 +31,13 @@ def shown(rules: Rules, value: Mapping[str, int], variance: Mapping[str, Any]) -
     grids = {"count": Fraction(1)} | {f"sum:{c.path}": c.grid for c in rules.columns}
     every = {name: body(value[name] * grids[name], math.sqrt(variance[name]) * float(grids[name]),
                         None if name == "count" else name)
-             for name in value}  # fmt: skip
+             for name in grids if name in value}  # fmt: skip
     for a in rules.config["aggregate"]:
         label = a["name"] or (a["kind"] if a["kind"] == "count"
                               else f"{a['kind']}_{a['field'].replace('.', '_')}")  # fmt: skip
+        if a["kind"] in ("variance", "stddev"):
+            out[label] = spread_of(rules, a, value, variance, body, reach)
+            continue
         if a["kind"] != "mean":
             out[label] = every["count" if a["kind"] == "count" else f"sum:{a['field']}"]
             continue
@@ -58,6 +61,47 @@ def shown(rules: Rules, value: Mapping[str, int], variance: Mapping[str, Any]) -
                 one["display_value"] = max(one["value"], 0)
             out[label] = one
     return out
+
+
+def spread_of(
+    rules: Rules, a: Mapping[str, Any], value: Mapping[str, int], variance: Mapping[str, Any],
+    body: Callable[..., dict[str, Any]], reach: float,
+) -> dict[str, Any] | None:  # fmt: skip
+    """A variance or its root: q/n + c - (s/n)² of sums around the middle of the interval."""
+    place = next(n for n, c in enumerate(rules.columns) if c.path == a["field"])
+    grid, (step, top) = rules.columns[place].grid, rules.squares[place]
+    count = value["count"]
+    if count <= a["sample"]:
+        return None
+    steps = {"square": step * grid**2, "centred": grid}
+    given = {name: plain(value[f"{name}:{a['field']}"] * size) for name, size in steps.items()}
+    noise = {name: six(math.sqrt(variance[f"{name}:{a['field']}"]) * float(size))
+             for name, size in steps.items()}  # fmt: skip
+    mean, square = given["centred"] / count, given["square"] / count
+    bend = square - 2 * mean * mean
+    error = math.hypot(noise["square"], 2 * mean * noise["centred"],
+                       bend * six(math.sqrt(variance["count"])))  # fmt: skip
+    times = count / (count - 1) if a["sample"] else 1.0
+    found = Fraction((square + float(step * top * grid**2) - mean * mean) * times)
+    most = (Fraction(a["high"]) - Fraction(a["low"])) ** 2 / (2 if a["sample"] else 4)
+    found, error = min(max(found, Fraction(0)), most), error / count * times
+    half = Fraction(repr(six(reach * six(error))))
+    ends = [found - half, found + half]
+    if rules.config["sign"] is None:
+        lowest = max(ends[0], Fraction(0)) if Fraction(a["low"]) >= 0 else ends[0]
+        ends = [min(max(end, Fraction(0)), most) for end in (lowest, ends[1])]
+    if a["kind"] == "variance":
+        one = body(found, error, None)
+        return one | {"low": float(ends[0]), "high": float(ends[1])}
+    root = math.sqrt(found)
+    error = min(error / (2 * root) if root else math.inf, math.sqrt(error))
+    one = body(Fraction(root), error, None)
+    return one | {"low": math.sqrt(max(ends[0], 0)), "high": math.sqrt(max(ends[1], 0))}
+
+
+def plain(exact: Fraction) -> float:
+    """The nearest double; integers as they are."""
+    return exact.numerator if exact.denominator == 1 else float(exact)
 
 
 def six(value: float) -> float:

@@ -30,10 +30,15 @@ class Rules:
         self.per_epoch = config["epoch"] // self.length
         self.delay, self.least = config["feedback_delay"], self.parameters["min_users"]
         kinds = {a["kind"] for a in config["aggregate"]}
-        self.keys_only, self.shows_count = not kinds, bool(kinds & {"count", "mean"})
+        self.keys_only, self.shows_count = (
+            not kinds,
+            bool(kinds & {"count", "mean", "variance", "stddev"}),
+        )
         self.counted = listed is None or self.shows_count  # if only to find keys
         self.columns = columns(config)
         self.limits = [(round(c.low / c.grid), round(c.high / c.grid)) for c in self.columns]
+        spread = {a["field"] for a in config["aggregate"] if a["kind"] in ("variance", "stddev")}
+        self.squared = [n for n, c in enumerate(self.columns) if c.path in spread]
         self.middle = [(low + high) // 2 * self.counted for low, high in self.limits]
         self.rounds = self.parameters["selection"] == "rounds"
         self._bound()
@@ -71,17 +76,27 @@ class Rules:
         reach = [max(high - middle, middle - low, 1)
                  for (low, high), middle in zip(self.limits, self.middle, strict=True)]  # fmt: skip
         share = written(p["count_share"]) if self.columns else Fraction(1)
+        # A square and its column move together: what one has in a record, the other lacks.
+        self.names = ["count", *(f"sum:{c.path}" for c in self.columns)]
+        self.names += [f"square:{self.columns[n].path}" for n in self.squared]
+        self.squares = {n: self._square(reach[n]) for n in self.squared}
+        sizes2 = [1] * self.counted + [
+            step * top
+            for step, top in (self.squares.get(n, (r * r, 1)) for n, r in enumerate(reach))
+        ]
         each = (1 - share * self.counted) / max(1, len(self.columns))
         shares = [share] * self.counted + [each] * len(self.columns)
         unit, kept = self.matrix.sensitivity2 * 4**BITS, Fraction(100 - p["debias"], 100)
-        sizes = [1] * self.counted + reach
         if self.rounds:  # half of it selects, where a unit moves a count by one per record
-            names, sizes = ["select", *names], [0, *sizes]
+            names, sizes2 = ["select", *names], [0, *sizes2]
             shares = [Fraction(1, 2), *[Fraction(1, 2 * len(reach) + 2)] * (1 + len(reach))]
-        needs = [
-            ((moved * size**2 or self.budget) * unit, kept * part)
-            for size, part in zip(sizes, shares, strict=True)
+        needs: list[tuple[Fraction, ...]] = [
+            ((moved * size2 or self.budget) * unit, kept * part)
+            for size2, part in zip(sizes2, shares, strict=True)
         ]
+        for n, (_, top) in self.squares.items():
+            names.append(f"square:{self.columns[n].path}")
+            needs.append((moved * top**2 * unit, needs[self.counted + n][1], Fraction(1)))
         records = max(1, self.budget // min(self.weights))
         touched = records * self.horizon
         if p["debias"]:
@@ -118,9 +133,25 @@ class Rules:
                 self.matrix, self.variance[name], beta, exposure, self.least
             )
 
+    def moved(self, values: Sequence[int]) -> list[int]:
+        """What a record adds to its sums, and to those of squares, all around the middle."""
+        limited = (
+            min(max(v, low), high) for v, (low, high) in zip(values, self.limits, strict=True)
+        )
+        centred = [v - middle for v, middle in zip(limited, self.middle, strict=True)]
+        squares = (math.ceil(Fraction(centred[n] ** 2, step)) - top
+                   for n, (step, top) in self.squares.items())  # fmt: skip
+        return [*centred, *squares]
+
+    @staticmethod
+    def _square(reach: int) -> tuple[int, int]:
+        """Squared grid steps in a step of the square, and the largest square in these."""
+        step = math.ceil(Fraction(reach**2, 2**24))
+        return step, math.ceil(Fraction(reach**2, step))
+
     def _purse(
         self,
-        needs: list[tuple[Fraction, Fraction]],
+        needs: list[tuple[Fraction, ...]],
         found: list[Fraction],
         touched: int,
         selecting: Fraction,

@@ -25,6 +25,8 @@ FORMS = ("json", "avro", "protobuf", "json_schema")
 
 SUM = '{ kind = "sum", field = "spent", low = -5, high = 50, grid = "0.5" }'
 MEAN = '{ kind = "mean", field = "spent", low = -5, high = 50, grid = "0.5" }'
+VARIANCE = MEAN.replace("mean", "variance")
+STDDEV = MEAN.replace('"mean"', '"stddev", sample = true')
 COUNT = '{ kind = "count" }'
 KEYS = 'public_keys = ["p0", "p1", "p3", "nobody"]'
 CONDITIONS = (
@@ -100,7 +102,16 @@ def deltas(draw: st.DrawFn, timed: bool) -> str:
 def pipelines(draw: st.DrawFn, name: str) -> str:
     """One pipeline: keys listed or not, values or none, every kind of window."""
     public = draw(st.booleans())
-    values = [[], [COUNT], [COUNT, SUM], [MEAN], [COUNT, MEAN, SUM], [SUM]]
+    values = [
+        [],
+        [COUNT],
+        [COUNT, SUM],
+        [MEAN],
+        [COUNT, MEAN, SUM],
+        [VARIANCE],
+        [STDDEV, SUM],
+        [SUM],
+    ]
     shown = draw(st.sampled_from(values[1:] if public else values))
     more = [KEYS] if public else []
     more.append(f"aggregate = [{', '.join(shown)}]" if shown else 'aggregate = "keys"')
@@ -111,6 +122,7 @@ def pipelines(draw: st.DrawFn, name: str) -> str:
     if not public and draw(st.integers(0, 3)) == 0:
         key = '["page", "more"]'
         more.append(f"derive = {{ more = {draw(st.sampled_from(DERIVED))} }}")
+    found = not public and bool(shown) and shown not in values[-3:]
     horizon = draw(st.sampled_from(list(HORIZONS)))
     if horizon != 3 and draw(st.booleans()):
         more.append('epoch = "2d"')
@@ -120,7 +132,7 @@ def pipelines(draw: st.DrawFn, name: str) -> str:
     return PIPELINE.format(
         name=name, key=key, window=HORIZONS[horizon], more="\n".join(more),
         epsilon=draw(st.sampled_from([1, 8])), delta=draw(deltas(horizon != 3)),
-        mechanism=draw(mechanisms(public, not shown, not public and shown not in ([], [SUM]))),
+        mechanism=draw(mechanisms(public, not shown, found)),
     )  # fmt: skip
 
 

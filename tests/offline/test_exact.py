@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.model import Pipeline
+from hushstream.formats.events.views import View
+from hushstream.mechanisms.keys import Keys
 from hushstream.offline.engine import OfflineEngine
-from hushstream.offline.exact import counts_units, kept_share
+from hushstream.offline.exact import counts_units, kept_share, of_keys
 from hushstream.offline.judged import last_rows
 from hushstream.offline.simulate import simulate
 from hushstream.topics.config.load import loads
@@ -69,6 +71,30 @@ def test_keys_are_counted_summed_and_averaged(name: str) -> None:
         answer = {"count": len, "sum_fare": sum, "mean_fare": np.mean}[name]
         check("histogram-sums", window, name, {key: float(answer(v)) for key, v in fares.items()})
         assert window["records"] == len(mine(window["window"]))
+
+
+def test_variances_are_those_of_the_clipped_records() -> None:
+    text = HEAD.format(partitioner="none") + COMMON.format(name="spread", window=WINDOW)
+    fare = 'field = "fare", low = 0, high = 100'
+    text += f"""key = "zone"
+mechanism = {{ kind = "histogram", budget = 4 }}
+public_keys = [["a"], ["b"], ["nobody"]]
+aggregate = [{{ kind = "variance", {fare} }}, {{ kind = "stddev", {fare}, sample = true }}]
+"""
+    pipeline = compile_config(loads(text, environ={})).pipelines[0]
+    names, signs = ["a", "a", "a", "b", "a", "a"], [1, 1, 1, 1, 1, -1]
+    fares = np.array([[3], [8], [100], [7], [41], [41]])
+    keys = Keys.of(json.dumps([name]).encode() for name in ("a", "b"))
+    view = View(
+        np.arange(6), keys, np.array([name == "b" for name in names], np.intp), fares,
+        np.array(signs, np.int8), {},
+    )  # fmt: skip
+    truth = of_keys(pipeline, view, np.ones(6, np.bool_), np.arange(6))
+    values = np.array([3, 8, 100])
+    assert truth.values["variance_fare"][b'["a"]'] == pytest.approx(np.var(values))
+    assert truth.values["stddev_fare"][b'["a"]'] == pytest.approx(np.std(values, ddof=1))
+    assert truth.values["variance_fare"][b'["b"]'] == 0
+    assert np.isnan(truth.values["stddev_fare"][b'["b"]'])
 
 
 def test_distinct_counts_are_compared_with_distinct_counts() -> None:

@@ -15,6 +15,7 @@ from typing import Annotated, Literal, NamedTuple, Protocol
 
 from ...formats.events.fields import NumericField
 from ...mechanisms.entry import Objection
+from ...mechanisms.histogram.squares import square_steps
 from ...mechanisms.parts.stated_bound import plain
 from .values import FieldPath, ValueName, above
 
@@ -37,11 +38,13 @@ class Estimate(NamedTuple):
         stddev: of its noise.
         within: between which ends the exact number lies, as long as nothing is deleted; the value
             lies there whatever comes. None: nowhere in particular.
+        square: the estimate whose square root this is: the interval is that one's. None: of none.
     """
 
     value: Fraction
     stddev: float
     within: tuple[Fraction, Fraction] | None = None
+    square: Estimate | None = None
 
 
 class AnyAggregate(Protocol):
@@ -187,7 +190,90 @@ class Mean(_OfField):
         return Estimate(inside, spread, (self.low, self.high))
 
 
-Aggregate = Count | Sum | Mean
+@dataclass(frozen=True)
+class Variance(_OfField):
+    """The variance of a numeric field, each value clipped first.
+
+    A private mean of squares less the square of a private mean, both around the middle of the
+    interval. Noise may take it below 0; it is then released as 0, with an interval that reaches up
+    to what is still likely.
+
+    Attributes:
+        kind: `variance`.
+        name: of the value in releases; default `variance_` and the field.
+        sample: divide by one less than the count (VAR_SAMP) instead of by the count (VAR_POP).
+    """
+
+    kind: Literal["variance"]
+    sample: bool = False
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return (COUNT, square_of(self.field), centred_of(self.field))
+
+    def finish(self, parts: Sequence[Estimate]) -> Estimate | None:
+        """The variance with the delta method's error; None if the count is not positive.
+
+        With n, q and s the released count, sum of squares less a constant each, and sum, all three
+        with independent noise, and c that constant: q/n + c - (s/n)². None as well for a sample of
+        one.
+        """
+        count, squares, total = parts
+        number = plain(count.value)
+        if number <= self.sample:
+            return None
+        mean, square = plain(total.value) / number, plain(squares.value) / number
+        value = square + float(self._constant) - mean * mean
+        bend = square - 2 * mean * mean
+        noise = (squares.stddev, 2 * mean * total.stddev, bend * count.stddev)
+        times = number / (number - 1) if self.sample else 1.0
+        most = (self.high - self.low) ** 2 / (2 if self.sample else 4)
+        inside = min(max(Fraction(value * times), Fraction(0)), most)
+        return Estimate(inside, math.hypot(*noise) / number * times, (Fraction(0), most))
+
+    @property
+    def _constant(self) -> Fraction:
+        """The number that was subtracted from each square."""
+        _, step, top = square_steps(*(round(end / self.grid) for end in (self.low, self.high)))
+        return step * top * self.grid**2
+
+
+@dataclass(frozen=True)
+class Stddev(_OfField):
+    """The standard deviation of a numeric field: the root of its variance.
+
+    Its interval is the root of the variance's.
+
+    Attributes:
+        kind: `stddev`.
+        name: of the value in releases; default `stddev_` and the field.
+        sample: the root of VAR_SAMP instead of VAR_POP.
+    """
+
+    kind: Literal["stddev"]
+    sample: bool = False
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return self._squared.parts
+
+    @property
+    def _squared(self) -> Variance:
+        given = self.field, self.low, self.high, self.grid
+        return Variance("variance", *given, sample=self.sample)
+
+    def finish(self, parts: Sequence[Estimate]) -> Estimate | None:
+        """The root; its stated error is what the variance's becomes at that value."""
+        square = self._squared.finish(parts)
+        if square is None:
+            return None
+        value = math.sqrt(square.value)
+        # Near 0 a root moves by no more than the root of what the square moves by.
+        spread = min(square.stddev / (2 * value) if value else math.inf, math.sqrt(square.stddev))
+        return Estimate(Fraction(value), spread, square=square)
+
+
+Aggregate = Count | Sum | Mean | Variance | Stddev
 """All aggregates; a configuration selects one by its ``kind``."""
 
 
@@ -198,6 +284,24 @@ def sum_of(field: str) -> str:
     'sum:fare'
     """
     return f"sum:{field}"
+
+
+def square_of(field: str) -> str:
+    """The released column of a field's sum of squares.
+
+    >>> square_of("fare")
+    'square:fare'
+    """
+    return f"square:{field}"
+
+
+def centred_of(field: str) -> str:
+    """The released column of a field's sum around the middle of its interval.
+
+    >>> centred_of("fare")
+    'centred:fare'
+    """
+    return f"centred:{field}"
 
 
 def label_of(kind: str, field: str) -> str:

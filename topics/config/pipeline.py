@@ -247,7 +247,8 @@ class PipelineSettings:
             before the contribution bound.
         public_keys: list of all keys, if it is public; without it, keys are found privately.
         public_keys_file: file with that list: JSON, or one key per line.
-        aggregate: released values per key: a list of counts, sums and means, or `"keys"` for keys
+        aggregate: released values per key: a list of counts, sums, means, variances and
+            standard deviations, or `"keys"` for keys
             alone.
         inputs: for mechanisms other than `histogram`, path of each number that they read; default:
             the number's name. `value` is the aggregate's field, `time` the event time.

@@ -233,19 +233,28 @@ class Writer:
         return frozenset(output.name for output in m.outputs if when[output.least])
 
     def _value(self, one: Estimate, floored: bool) -> dict[str, Any]:
-        rounded = significant(one.stddev)
-        # Rounded on its own: six digits of a large value would swallow the whole interval.
-        reach = Fraction(repr(significant(self._quantile * rounded)))
         value = plain(one.value)
-        ends = [one.value - reach, one.value + reach]
-        # Cut where the truth must lie, an interval covers as often: what it loses is never true.
-        low, high = (max(end, Fraction(0)) for end in ends) if floored else ends
-        if one.within is not None and self._pipeline.fields.sign is None:
-            low, high = (_between(end, one.within) for end in (low, high))
-        body = {"value": value, "stddev": rounded, "low": float(low), "high": float(high)}
+        if one.square is None:
+            low, high = map(float, self._ends(one, floored))
+        else:
+            low, high = (
+                math.sqrt(max(end, Fraction(0))) for end in self._ends(one.square, floored)
+            )
+        body = {"value": value, "stddev": significant(one.stddev), "low": low, "high": high}
         if self._pipeline.non_negative:
             body["display_value"] = max(value, 0)
         return body
+
+    def _ends(self, one: Estimate, floored: bool) -> tuple[Fraction, Fraction]:
+        # Rounded on its own: six digits of a large value would swallow the whole interval.
+        reach = Fraction(repr(significant(self._quantile * significant(one.stddev))))
+        low, high = one.value - reach, one.value + reach
+        # Cut where the truth must lie, an interval covers as often: what it loses is never true.
+        if floored:
+            low, high = max(low, Fraction(0)), max(high, Fraction(0))
+        if one.within is not None and self._pipeline.fields.sign is None:
+            low, high = (_between(end, one.within) for end in (low, high))
+        return low, high
 
     @cached_property
     def _common(self) -> dict[str, Any]:

@@ -1,0 +1,68 @@
+"""Sums of squares beside a value column, for variances; they cost no more than the column alone.
+
+With u the clipped value less the middle of its interval, -r ≤ u ≤ r, a record adds u to the column
+and q(u) = ⌈u²/step⌉ - top to its square, where top = ⌈r²/step⌉. ``step`` is 1 up to r² = `TOP`, and
+keeps ``top`` below that for wider intervals.
+
+*Lemma.* u²/(step·top) + q(u)²/top² ≤ 1. *Proof.* With v = ⌈u²/step⌉/top: 0 ≤ v ≤ 1, the first term
+is at most v, and the second is (1 - v)², so the sum is at most v + (1 - v)² = 1 - v(1 - v) ≤ 1,
+with equality at the middle (v = 0) and at the ends (v = 1). ∎
+
+So where the column has noise of variance s²·step·top and its square one of s²·top², a record's
+joint shift has a squared length of at most 1/s², what the column alone has at an end of its
+interval: a record that moves one of them far moves the other little. By the triangle inequality m
+records of a unit have at most m²/s², in one micro-batch or over several. An uncentred square would
+move as far as the column does at the same time, and both would have twice the variance.
+
+Squares are rounded up, by less than r²/`TOP`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..columns import I64
+
+TOP = 1 << 24
+
+
+class Square(NamedTuple):
+    """The square of a value column.
+
+    Attributes:
+        name: of the column.
+        column: its place among the value columns.
+        step: squared grid steps in one step of the square.
+        top: the square of the interval's half, in these steps; it is subtracted from each.
+    """
+
+    name: str
+    column: int
+    step: int
+    top: int
+
+    def of(self, centred: I64) -> I64:
+        """q(u) of each u."""
+        return -(-(centred * centred) // self.step) - self.top
+
+    @property
+    def sizes2(self) -> tuple[int, int]:
+        """Squared sizes of column and square whose joint shift is at most 1."""
+        return self.step * self.top, self.top**2
+
+
+def square_of(name: str, column: int, reach: int) -> Square:
+    """The square of a column that one record moves by at most ``reach`` grid steps.
+
+    >>> square_of("x", 0, 5)
+    Square(name='x', column=0, step=1, top=25)
+    """
+    step = -(-(reach**2) // TOP)
+    return Square(name, column, step, -(-(reach**2) // step))
+
+
+def square_steps(low: int, high: int) -> tuple[int, int, int]:
+    """(middle, step, top) of an interval, in grid steps, as releases have them."""
+    middle = (low + high) // 2
+    made = square_of("", 0, max(high - middle, middle - low, 1))
+    return middle, made.step, made.top
