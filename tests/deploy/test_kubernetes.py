@@ -41,6 +41,8 @@ SECURED = {
         "tls": {"caSecret": "kafka-ca", "clientSecret": "hush-client"},
     },
     "noiseKey": {"existingSecret": "hush-noise-key", "key": "k", "external": {"enabled": True}},
+    "signingKey": {"existingSecret": "hush-signing", "key": "s", "external": {"enabled": True}},
+    "ratchet": {"enabled": True},
     "topics": {"sasl": {"username": "hush-admin", "existingSecret": "hush-admin"}},
     "metrics": {"podMonitor": {"enabled": True, "labels": {"team": "data"}}},
     "networkPolicy": {
@@ -70,9 +72,10 @@ def rendered(folder: Path, values: dict[str, Any]) -> str:
 
 
 def parts(text: str) -> dict[str, dict[str, Any]]:
-    """Resources by kind; there is one of each."""
+    """Resources by kind; there is one of each, but for secrets that are made elsewhere."""
     found = [part for part in yaml.safe_load_all(text) if part]
-    assert len({part["kind"] for part in found}) == len(found)
+    single = [part["kind"] for part in found if part["kind"] != "ExternalSecret"]
+    assert len(set(single)) == len(single)
     return {part["kind"]: part for part in found}
 
 
@@ -97,7 +100,11 @@ def confined(pod: dict[str, Any]) -> dict[str, Any]:
     mounted = {mount["name"] for mount in container["volumeMounts"]}
     assert mounted - {"tables"} == {volume["name"] for volume in pod["volumes"]}
     modes = {v["name"]: v["secret"].get("defaultMode") for v in pod["volumes"] if "secret" in v}
-    assert modes["noise-key"] == 0o440
+    assert {mode for name, mode in modes.items() if name.endswith("-key")} == {0o440}
+    for mount in container["volumeMounts"]:
+        assert mount.get("readOnly", False) == (mount["name"] not in ("tables", "tmp"))
+    for waiting in pod.get("initContainers", ()):
+        assert waiting["securityContext"] == container["securityContext"]
     return container  # type: ignore[no-any-return]
 
 
@@ -175,21 +182,71 @@ def test_a_secured_deployment(tmp_path: Path) -> None:
     assert environment(job)["HUSH_KAFKA__SASL_USERNAME"] == "hush-admin"
     used = {v["secret"]["secretName"] for v in found["Job"]["spec"]["template"]["spec"]["volumes"]
             if "secret" in v}  # fmt: skip
-    assert used == {"hush-admin", "hush-noise-key", "kafka-ca", "hush-client"}
+    assert used == {"hush-admin", "hush-noise-key", "hush-signing", "kafka-ca", "hush-client"}
     assert found["ConfigMap"]["data"]["hush.toml"] == SECURED["config"]["toml"]  # type: ignore[index]
     jobs = {e["path"]: e["relabelings"][0]["replacement"]
             for e in found["PodMonitor"]["spec"]["podMetricsEndpoints"]}  # fmt: skip
     assert jobs == {"/metrics": "hush-public", "/internal/metrics": "hush-operator"}
-    made = found["ExternalSecret"]["spec"]
-    assert made["target"]["name"] == "hush-noise-key" and made["data"][0]["secretKey"] == "k"
+    external = [part["spec"] for part in yaml.safe_load_all(text)
+                if part and part["kind"] == "ExternalSecret"]  # fmt: skip
+    made = {one["target"]["name"]: one["data"][0] for one in external}
+    assert {name: one["secretKey"] for name, one in made.items()} == {
+        "hush-noise-key": "k", "hush-signing": "s"
+    }  # fmt: skip
+    properties = {one["remoteRef"]["property"] for one in made.values()}
+    assert len(properties) == 2  # of one entry of the store: the keys must differ
     egress = found["NetworkPolicy"]["spec"]["egress"]
     assert egress[1]["ports"] == [{"port": 9093}] and egress[1]["to"] and len(egress) == 3
+
+
+@needs_helm
+def test_a_signed_deployment_reads_its_key_from_a_secret(tmp_path: Path) -> None:
+    found = agreed(rendered(tmp_path, {"signingKey": {"existingSecret": "ours", "key": "hex"}}))
+    for part in (found["StatefulSet"], found["Job"]):
+        pod = part["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        place = Path(environment(container)["HUSH_SIGNING_KEY_FILE"])
+        (volume,) = (m["name"] for m in container["volumeMounts"]
+                     if m["mountPath"] == str(place.parent))  # fmt: skip
+        (secret,) = (v["secret"] for v in pod["volumes"] if v["name"] == volume)
+        assert secret["secretName"] == "ours"
+        assert secret["items"] == [{"key": "hex", "path": place.name}]
+    plain = rendered(tmp_path, {})
+    assert "SIGNING" not in plain and "signing" not in plain  # of one that began without a key
+
+
+@needs_helm
+def test_each_worker_waits_for_a_ratchet_in_its_own_volume(tmp_path: Path) -> None:
+    found = agreed(rendered(tmp_path, {"ratchet": {"enabled": True}}))
+    pod = found["StatefulSet"]["spec"]["template"]["spec"]
+    (worker,), (waiting,) = pod["containers"], pod["initContainers"]
+    secret = load(ROOT / "deploy" / "compose" / "hush.toml", environ=environment(worker)).secret
+    (tables,) = waiting["volumeMounts"]
+    assert tables in worker["volumeMounts"]
+    assert tables["name"] == "tables"  # which `agreed` knows as a claim: of each worker, to stay
+    for file in (secret.ratchet_file, secret.escrow_file):
+        assert file.startswith(f"{tables['mountPath']}/ratchet/")
+    # The script itself, in a folder in place of the volume.
+    shell, flag, script = waiting["command"]
+    words = [shell, flag, script.replace("/data/", f"{tmp_path}/").replace("sleep 5", "sleep 0.1")]
+    running = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    assert running.stdout is not None
+    assert "deploy/README.md" in running.stdout.readline() and running.poll() is None
+    file = tmp_path / Path(secret.ratchet_file).relative_to("/data")
+    assert file.parent.stat().st_mode & 0o777 == 0o700
+    file.write_text("x")
+    assert running.wait(20) == 0
+    running.stdout.close()
+    job = found["Job"]["spec"]["template"]["spec"]  # which needs the public name alone
+    assert "initContainers" not in job
+    assert "HUSH_SECRET__RATCHET_FILE" not in environment(job["containers"][0])
 
 
 @needs_helm
 @pytest.mark.parametrize(
     ("values", "told"),
     [
+        ({"signingKey": {"external": {"enabled": True}}}, "signingKey.existingSecret is needed"),
         ({"kafka": {"securityProtocol": "SASL_SSL"}}, "kafka.sasl.mechanism is needed"),
         ({"kafka": {"securityProtocol": "TLS"}}, "securityProtocol"),
         ({"image": {"tag": "latest"}}, "tag"),

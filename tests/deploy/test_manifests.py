@@ -179,15 +179,33 @@ def test_workers_of_compose_can_be_scaled_and_read_their_key_from_a_file() -> No
     first, last = map(int, port.split(":")[1].split("-"))
     assert last - first >= 9  # a fixed port could be taken only once
     assert "container_name" not in worker and "hostname" not in worker
-    assert worker["volumes"] == ["/data"]  # without a name: a volume for each worker
+    assert worker["volumes"][0] == "/data"  # without a name: a volume for each worker
     assert float(worker["stop_grace_period"].rstrip("s")) > LEAVE_SECONDS
     for name in ("worker", "topics"):
         service = compose["services"][name]
-        assert "HUSH_NOISE_KEY" not in service["environment"]
-        (secret,) = service["secrets"]
-        assert service["environment"]["HUSH_NOISE_KEY_FILE"] == f"/run/secrets/{secret}"
-        assert set(compose["secrets"][secret]) == {"file"}
+        assert service["secrets"] == ["noise_key", "signing_key"]
+        for secret in service["secrets"]:
+            variable = f"HUSH_{secret.upper()}"
+            assert variable not in service["environment"]
+            assert service["environment"][f"{variable}_FILE"] == f"/run/secrets/{secret}"
+            assert set(compose["secrets"][secret]) == {"file"}
         assert service["group_add"]  # a key that only its owner reads is not the image's user's
+
+
+def test_workers_of_compose_share_a_ratchet_that_they_can_write_and_that_stays() -> None:
+    compose = _yaml(ROOT / "docker-compose.yml")
+    worker = compose["services"]["worker"]
+    places = dict(v.split(":") for v in worker["volumes"] if ":" in v)  # none is read-only
+    (volume,) = (name for name, place in places.items() if place == "/ratchet")
+    assert volume in compose["volumes"]  # a name: what `docker compose down` leaves there
+    config = load(DEPLOY / "compose" / "hush.toml", environ=worker["environment"])
+    for file in (config.secret.ratchet_file, config.secret.escrow_file):
+        assert Path(file).parent == Path("/ratchet")  # of a folder: the file is replaced
+    # A new volume takes the owner of the image's folder; without one it would be root's.
+    image = (DEPLOY / "Dockerfile").read_text("utf-8")
+    assert re.search(r"install -d -m 0700 -o 10001 -g 10001 .*/ratchet", image)
+    assert "/ratchet" not in re.findall(r"^VOLUME (.*)$", image, re.MULTILINE)
+    assert not any("ratchet" in v for v in compose["services"]["topics"].get("volumes", ()))
 
 
 def test_the_sample_deployment_is_valid_with_the_environment_of_compose() -> None:
@@ -240,4 +258,8 @@ def test_the_unit_for_systemd_starts_a_worker_and_restarts_it_where_that_helps()
     assert given["processes"] == 1  # `--processes` does not pass the watchdog on
     assert given["member"] == "%H-%i" and given["path"] == "/etc/hushstream/hush.toml"
     assert given["settings"] == ("engine.data_dir=/var/lib/hushstream",)
+    environ = dict(v.split("=", 1) for name, _, v in lines if name == "Environment")
+    secret = load(DEPLOY / "compose" / "hush.toml", environ=environ).secret
+    files = {Path(secret.ratchet_file).parent, Path(secret.escrow_file).parent}
+    assert files == {Path("/var/lib") / unit["StateDirectory"]}  # all else is read-only
     assert {"NoNewPrivileges", "ProtectSystem", "LimitCORE", "SystemCallFilter"} <= unit.keys()

@@ -66,12 +66,18 @@ securityContext:
 - { name: HUSH_KAFKA__SSL_KEYFILE, value: /run/secrets/kafka-client/tls.key }
 {{- end }}
 - { name: HUSH_NOISE_KEY_FILE, value: /run/secrets/hush/noise_key }
+{{- if .root.Values.signingKey.existingSecret }}
+- { name: HUSH_SIGNING_KEY_FILE, value: /run/secrets/hush-signing/signing_key }
+{{- end }}
 {{- end }}
 
 {{- define "hush.mounts" -}}
 {{- $kafka := .Values.kafka -}}
 - { name: config, mountPath: /etc/hush, readOnly: true }
 - { name: noise-key, mountPath: /run/secrets/hush, readOnly: true }
+{{- if .Values.signingKey.existingSecret }}
+- { name: signing-key, mountPath: /run/secrets/hush-signing, readOnly: true }
+{{- end }}
 {{- if hasPrefix "SASL" $kafka.securityProtocol }}
 - { name: kafka-user, mountPath: /run/secrets/kafka-user, readOnly: true }
 {{- end }}
@@ -94,6 +100,13 @@ securityContext:
     secretName: {{ $values.noiseKey.existingSecret }}
     defaultMode: 288
     items: [{ key: {{ $values.noiseKey.key }}, path: noise_key }]
+{{- with $values.signingKey.existingSecret }}
+- name: signing-key
+  secret:
+    secretName: {{ . }}
+    defaultMode: 288
+    items: [{ key: {{ $values.signingKey.key }}, path: signing_key }]
+{{- end }}
 {{- if hasPrefix "SASL" $values.kafka.securityProtocol }}
 - name: kafka-user
   secret:
