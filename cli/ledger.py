@@ -25,7 +25,7 @@ from ..errors import ConfigError, LedgerError
 from ..formats.events.decode import utc
 from ..mechanisms.accounting.composition import Spent
 from ..reading.joint import Joint, UnitSum, joint
-from ..reading.live.promise import purses
+from ..reading.live.budget import purses
 from ..topics.config.load import Config
 from ..topics.config.model import Kafka
 from ..topics.config.secret import noise_key

@@ -33,6 +33,7 @@ class Panel(NamedTuple):
     special: tuple[str, ...] = ()
 
 
+CAP = "members, unit, period"  # of each cap: all members say the same
 RELEASES = (
     Panel(
         "Releases",
@@ -57,9 +58,11 @@ RELEASES = (
         "short",
         {
             "{{pipeline}} per {{unit}}": "max by (pipeline, unit) (hush_epsilon_spent)",
+            "{{pipeline}} added up": "max by (pipeline, unit) (hush_epsilon_sum)",
             "{{pipeline}} limit": "max by (pipeline, unit) (hush_epsilon_limit)",
         },
-        description="Of all epochs together, for a unit that is active in each of them.",
+        description="For a unit that is active in each epoch: of all epochs together, and their "
+        "plain sum. A limit is held against the first; of a shared budget it is of all members.",
         special=(LIMIT,),
     ),
     Panel(
@@ -89,6 +92,20 @@ RELEASES = (
         },
         "stat",
         "At a window's last trigger. Records cut off by the contribution bound are not included.",
+    ),
+    Panel(
+        "Cap for each unit: epsilon",
+        "short",
+        {"{{members}}, {{unit}}, {{period}}": f"max by ({CAP}) (hush_epsilon_cap)"},
+        "stat",
+        "Promised over a period, or for good, by all of these pipelines together. How many "
+        "records that leaves out is not public.",
+    ),
+    Panel(
+        "Cap for each unit: delta",
+        "sci",
+        {"{{members}}, {{unit}}, {{period}}": f"max by ({CAP}) (hush_delta_cap)"},
+        "stat",
     ),
     Panel(
         "Workers ready",

@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 
 from ...formats.events.reasons import REASONS
 from ...mechanisms.accounting.composition import MANY, Spent
+from ...topics.config.values import format_duration
 from ...topics.records import Trigger
 from ..clock.ledger import Ledger
 from ..deployment.model import Pipeline
@@ -76,8 +77,9 @@ class PublicMetrics:
         self._delta_limit = Gauge("hush_delta_limit", "Configured limit.", budget, **given)
         self._epoch = Gauge("hush_epsilon_epoch", "Per unit and epoch.", budget, **given)
         self._delta_epoch = Gauge("hush_delta_epoch", "Per unit and epoch.", budget, **given)
-        self._cap = Gauge("hush_epsilon_cap", "Of each unit over its period.", budget, **given)
-        self._delta_cap = Gauge("hush_delta_cap", "Likewise.", budget, **given)
+        cap = [*budget, "period", "members"]  # the period is "for good" where there is no end
+        self._cap = Gauge("hush_epsilon_cap", "Of each unit over its period.", cap, **given)
+        self._delta_cap = Gauge("hush_delta_cap", "Likewise.", cap, **given)
         self._end = Gauge(
             "hush_final_release_timestamp_seconds",
             "Scheduled time of the last trigger of a retired pipeline.",
@@ -106,9 +108,11 @@ class PublicMetrics:
             self._epsilon_limit.labels(**unit).set(float(terms.limit_epsilon))
         if terms.limit_delta is not None:
             self._delta_limit.labels(**unit).set(float(terms.limit_delta))
-        if pipeline.lifetime is not None:
-            self._cap.labels(**unit).set(float(pipeline.lifetime.epsilon))
-            self._delta_cap.labels(**unit).set(float(pipeline.lifetime.delta))
+        if (lifetime := pipeline.lifetime) is not None:
+            period = "for good" if lifetime.period is None else format_duration(lifetime.period)
+            cap = unit | {"period": period, "members": " + ".join(lifetime.members)}
+            self._cap.labels(**cap).set(float(lifetime.epsilon))
+            self._delta_cap.labels(**cap).set(float(lifetime.delta))
         error = pipeline.mechanism.error(pipeline.mechanism.horizon)
         for output, stddev in zip(pipeline.mechanism.outputs, error.tolist(), strict=True):
             labels = {"pipeline": pipeline.name, "level": output.name}

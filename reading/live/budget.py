@@ -2,13 +2,58 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any, NamedTuple
 
 from ...agents.clock.ledger import Ledger, cost_of, number
+from ...mechanisms.accounting import add
 from ...mechanisms.accounting.composition import Spent
+from ...topics.config.values import format_duration
 from .declared import MILLI, Declared
 
 MOST = 400  # epochs that are listed; the totals are of all
+
+
+class SharedSum(NamedTuple):
+    """A budget that several pipelines share.
+
+    Attributes:
+        name: of the budget.
+        members: names of the pipelines, which have been declared.
+        epsilon: of one epoch of all of them together.
+        delta: of one epoch.
+        spent: in all epochs that any member has charged.
+    """
+
+    name: str
+    members: tuple[str, ...]
+    epsilon: Fraction
+    delta: Fraction
+    spent: Spent
+
+
+def purses(ledger: Ledger, sums: Mapping[str, Spent]) -> list[SharedSum]:
+    """Add up what a unit pays for all pipelines that share a budget, by budget.
+
+    Args:
+        ledger: which says who shares.
+        sums: what was charged, by pipeline.
+    """
+    told: dict[str, dict[str, Any]] = {}
+    for body in ledger.pipelines.values():
+        if (shared := body.get("config", {}).get("budget", {}).get("shared")) is not None:
+            told[shared["name"]] = shared
+    found = []
+    for name, shared in told.items():
+        members = tuple(member for member in shared["members"] if member in sums)
+        epochs = len({epoch for member, epoch in ledger.charges if member in members})
+        parts = add(sums[member].joint for member in members)
+        squares = sum((sums[member].squares for member in members), Fraction(0))
+        epsilon, delta = number(shared["epsilon"]), number(shared["delta"])
+        whole = Spent(epochs, epochs * epsilon, epochs * delta, parts, squares)
+        found.append(SharedSum(name, members, epsilon, delta, whole))
+    return found
 
 
 def spent(ledger: Ledger, pipeline: Declared, limit: float | None) -> dict[str, Any]:
@@ -17,30 +62,35 @@ def spent(ledger: Ledger, pipeline: Declared, limit: float | None) -> dict[str, 
     Args:
         ledger: as far as it was read.
         pipeline: one of its pipelines.
-        limit: on the sum of ε, from the newest manifest; None: there is none, or none is known.
+        limit: on ε of all epochs together, from the newest manifest, and of a shared budget on that
+            of all members; None: there is none, or none is known.
 
     Returns:
         A JSON object: ``epsilon`` and ``delta`` of one epoch, ``total`` of all charged ones
         together and the ``sum`` of their ε, ``left`` of the limit, and ``epochs``, newest first,
         each with its dates in milliseconds since 1970, its ε, and the ``total`` and what was
-        ``left`` after it.
+        ``left`` after it. ``shared``, the budget that it is a part of, has ``epsilon``, ``total``
+        and the like of all ``members`` together, and then ``left`` is what is left of that. ``cap``
+        is as `cap` makes it.
 
     Raises:
         LedgerError: a charge holds something else where a number should be.
     """
-    total, listed = Spent(), []
+    total, listed, shared = Spent(), [], _shared(ledger, pipeline)
     for (name, epoch), record in ledger.charges.items():  # in the order in which they were charged
         if name == pipeline.name:
             one = cost_of(record.body)
             total = total.plus(one)
             listed.append((epoch, one, total))
-    shown = [_span(pipeline, n) | _sum(one, so_far, limit) for n, one, so_far in listed[-MOST:]]
+    own = limit if shared is None else None  # a member of a budget has no limit of its own
+    shown = [_span(pipeline, n) | _sum(one, so_far, own) for n, one, so_far in listed[-MOST:]]
     refused = [
         _span(pipeline, epoch) | {"refused": True}
         for name, epoch in sorted(ledger.refused)
         if name == pipeline.name
     ]
     budget = pipeline.config["budget"]
+    whole = float(total.composed()) if shared is None else shared["total"]
     return {
         "epsilon": float(number(budget["epsilon"])),
         "delta": float(number(budget["delta"])),
@@ -48,10 +98,52 @@ def spent(ledger: Ledger, pipeline: Declared, limit: float | None) -> dict[str, 
         "sum": float(total.epsilon),
         "total_delta": float(total.delta),
         "limit": limit,
-        "left": None if limit is None else max(limit - float(total.composed()), 0.0),
+        "left": None if limit is None else max(limit - whole, 0.0),
+        "shared": shared,
+        "cap": cap(pipeline),
         "charged": total.epochs,
         "refused": len(refused),
         "epochs": sorted(shown + refused, key=lambda one: -int(one["epoch"]))[:MOST],
+    }
+
+
+def cap(pipeline: Declared) -> dict[str, Any] | None:
+    """Tell what one unit loses at most over many epochs, as it was promised; None: nothing was.
+
+    Returns:
+        ``epsilon``, ``delta``, ``period`` (None: for good), and ``pipelines`` that share it.
+
+    Raises:
+        LedgerError: the declaration holds something else where a number should be.
+    """
+    budget = pipeline.config["budget"]
+    shared = budget.get("shared") or {}
+    terms = shared.get("per_unit") or budget.get("per_unit")
+    if terms is None:
+        return None
+    return {
+        "epsilon": float(number(terms["epsilon"])),
+        "delta": float(number(terms["delta"])),
+        "period": None if terms["period"] is None else format_duration(terms["period"]),
+        "pipelines": list(shared["members"]) if shared.get("per_unit") else [pipeline.name],
+    }
+
+
+def _shared(ledger: Ledger, pipeline: Declared) -> dict[str, Any] | None:
+    """Sum up the shared budget of a pipeline, over all its members; None: it has its own."""
+    shared = pipeline.config["budget"].get("shared")
+    if shared is None:
+        return None
+    sums = {name: ledger.spent(name) for name in ledger.pipelines}
+    one = next(one for one in purses(ledger, sums) if one.name == shared["name"])
+    return {
+        "name": one.name,
+        "members": list(one.members),
+        "epsilon": float(one.epsilon),
+        "delta": float(one.delta),
+        "charged": one.spent.epochs,
+        "total": float(one.spent.composed()),
+        "sum": float(one.spent.epsilon),
     }
 
 

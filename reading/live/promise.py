@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from ...agents.clock.ledger import Ledger, number, totals
+from ...agents.clock.ledger import Ledger, totals
 from ...formats.events.decode import utc
-from ...mechanisms.accounting import add
-from ...mechanisms.accounting.composition import Spent
 from ...topics.config.values import format_duration
 from ..joint import joint
-from .budget import local, spent
+from .budget import cap, local, purses, spent
 from .declared import MILLI, Declared, declared
 
 SCHEMA = "hush.promise/1"
@@ -23,47 +21,6 @@ class Limits(NamedTuple):
 
     epsilon: float | None = None
     delta: float | None = None
-
-
-class SharedSum(NamedTuple):
-    """A budget that several pipelines share.
-
-    Attributes:
-        name: of the budget.
-        members: names of the pipelines, which have been declared.
-        epsilon: of one epoch of all of them together.
-        delta: of one epoch.
-        spent: in all epochs that any member has charged.
-    """
-
-    name: str
-    members: tuple[str, ...]
-    epsilon: Fraction
-    delta: Fraction
-    spent: Spent
-
-
-def purses(ledger: Ledger, sums: Mapping[str, Spent]) -> list[SharedSum]:
-    """Add up what a unit pays for all pipelines that share a budget, by budget.
-
-    Args:
-        ledger: which says who shares.
-        sums: what was charged, by pipeline.
-    """
-    told: dict[str, dict[str, Any]] = {}
-    for body in ledger.pipelines.values():
-        if (shared := body.get("config", {}).get("budget", {}).get("shared")) is not None:
-            told[shared["name"]] = shared
-    found = []
-    for name, shared in told.items():
-        members = tuple(member for member in shared["members"] if member in sums)
-        epochs = len({epoch for member, epoch in ledger.charges if member in members})
-        parts = add(sums[member].joint for member in members)
-        squares = sum((sums[member].squares for member in members), Fraction(0))
-        epsilon, delta = number(shared["epsilon"]), number(shared["delta"])
-        whole = Spent(epochs, epochs * epsilon, epochs * delta, parts, squares)
-        found.append(SharedSum(name, members, epsilon, delta, whole))
-    return found
 
 
 def facts(ledger: Ledger, limits: Mapping[str, Limits]) -> dict[str, Any]:
@@ -131,7 +88,7 @@ def _pipeline(ledger: Ledger, one: Declared, limits: Limits) -> dict[str, Any]:
         "spent": {"epsilon": sums["total"], "delta": sums["total_delta"], "sum": sums["sum"]},
         "limit": {"epsilon": limits.epsilon, "delta": limits.delta},
         "left": sums["left"],
-        "per_unit": _per_unit(ledger, one.name),
+        "per_unit": cap(one),
         "follows": (ledger.pipelines[one.name].get("follows") or {}).get("pipeline"),
         "ends": None if end is None else utc(end["until"]),
         "incomplete_epochs": [list(body["epochs"][one.name]) for body in losses],
@@ -151,20 +108,6 @@ def _charge(ledger: Ledger, pipeline: str) -> Mapping[str, Any]:
     """Body of a pipeline's charge, all of which have the same terms; {} before the first."""
     own = (r.body for (name, _), r in ledger.charges.items() if name == pipeline)
     return next(own, {})
-
-
-def _per_unit(ledger: Ledger, pipeline: str) -> dict[str, Any] | None:
-    """Cap on what one unit loses over many epochs; None: there is none."""
-    body = _charge(ledger, pipeline)
-    if "per_unit_epsilon" not in body:
-        return None
-    budget = body["config"]["budget"]
-    shared = budget.get("shared") or {}
-    period = (shared.get("per_unit") or budget["per_unit"])["period"]
-    return _cost(number(body["per_unit_epsilon"]), number(body["per_unit_delta"])) | {
-        "period": None if period is None else format_duration(period),
-        "pipelines": list(shared["members"]) if shared.get("per_unit") else [pipeline],
-    }
 
 
 def _released(one: Declared) -> list[str]:

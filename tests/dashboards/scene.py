@@ -50,7 +50,12 @@ unit_name = "rider"
 window = { length = "4m" }
 triggers = { every = "1m" }
 lateness = "2s"
-budget = { epsilon = 0.25, delta = 1e-6, limit_epsilon = 2.0, limit_delta = 1e-5 }
+[pipeline.budget]
+epsilon = 0.25
+delta = 1e-6
+limit_epsilon = 2.0
+limit_delta = 1e-5
+per_unit = { epsilon = 1.0, delta = 1e-5, period = "1h" }
 """
 
 

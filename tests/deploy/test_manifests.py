@@ -103,7 +103,7 @@ def test_shipped_dashboards_are_the_generated_ones(name: str, tmp_path: Path) ->
     board = json.loads(shipped)
     ids = [panel["id"] for panel in board["panels"]]
     places = [(p["gridPos"]["x"], p["gridPos"]["y"]) for p in board["panels"]]
-    panels = {"releases.json": 8, "operator.json": 15}[name]
+    panels = {"releases.json": 10, "operator.json": 15}[name]
     assert len(set(ids)) == len(set(places)) == len(ids) == panels
     source = _yaml(DEPLOY / "grafana/provisioning/datasources/prometheus.yaml")["datasources"][0]
     variable = board["templating"]["list"][0]

@@ -18,7 +18,7 @@ function connection(good, words) {
 function overview(summary) {
   const rows = summary.pipelines.map((told) => {
     const budget = told.budget;
-    const left = budget.limit === null ? `ε=${about(budget.total)} spent` : `ε=${about(budget.left)} of ${about(budget.limit)} left`;
+    const left = budget.limit === null ? `ε=${about((budget.shared ?? budget).total)} spent` : `ε=${about(budget.left)} of ${about(budget.limit)} left`;
     return [
       make("a", { href: `#${panels.get(told.name).id}` }, told.name), told.mechanism,
       told.health.last === null ? "none yet" : when(told.health.last), left, badge(told.health.state),

@@ -251,19 +251,36 @@ export class Panel {
 
   spend(budget) {
     const open = this.budget.querySelector("details")?.open ?? false;
-    const one = `ε=${about(budget.epsilon)}, δ=${about(budget.delta)} per ${this.told.unit} and epoch`;
+    const one = `${budget.shared ? "This share: " : ""}ε=${about(budget.epsilon)}, δ=${about(budget.delta)} per ${this.told.unit} and epoch`;
     const less = budget.total < budget.sum ? ` (their sum: ε=${about(budget.sum)})` : "";
     const all = `${count(budget.charged, "epoch")} charged, ε=${about(budget.total)} in all${less}`;
     const known = budget.limit !== null;
-    const left = known ? ` of at most ${about(budget.limit)}; ε=${about(budget.left)} left` : "; no limit is set";
+    const whole = budget.shared ?? budget;
+    const left = known ? `, of at most ${about(budget.limit)}; ε=${about(budget.left)} left` : "; no limit is set";
     const local = this.told.local ? " Values never leave the device: this is the cost of what a user reports." : "";
     const rows = budget.epochs.map((epoch) => [span(epoch.start, epoch.end), epoch.refused ? "refused" : about(epoch.epsilon), epoch.refused ? "" : about(epoch.total), epoch.refused || epoch.left === null ? "–" : about(epoch.left)]);
     const title = `Budget of ${this.name} by epoch`;
+    const used = whole.total / budget.limit;
     this.budget.replaceChildren(make("h3", {}, "Budget"),
-      ...(known ? [share(budget.total / budget.limit, `${about((budget.total / budget.limit) * 100)} % of the limit is spent`)] : []),
-      make("p", { class: "note" }, `${one}. ${all}${left}.${budget.refused ? ` ${count(budget.refused, "epoch")} refused.` : ""}${local}`),
+      ...(known ? [share(used, `${about(used * 100)} % of the limit is spent`)] : []),
+      make("p", { class: "note" }, `${one}. ${all}${budget.shared ? "" : left}.${budget.refused ? ` ${count(budget.refused, "epoch")} refused.` : ""}${local}`),
+      ...(budget.shared ? [make("p", { class: "note together" }, `${together(budget.shared)}${left}.`)] : []),
+      ...(budget.cap ? [make("p", { class: "note cap" }, capped(budget.cap, this.told.unit))] : []),
       make("details", { open }, make("summary", {}, "By epoch"), table(title, ["epoch", "charged ε", "in all", "left"], rows)));
   }
+}
+
+/** What pipelines that share a budget have spent. */
+function together(shared) {
+  const less = shared.total < shared.sum ? ` (their sum: ε=${about(shared.sum)})` : "";
+  return `Shared budget ${shared.name}, of ${shared.members.join(" and ")} together: ε=${about(shared.epsilon)}, δ=${about(shared.delta)} per epoch. ${count(shared.charged, "epoch")} charged, ε=${about(shared.total)} in all${less}`;
+}
+
+/** What is promised to each unit over many epochs; how many records that leaves out is not public. */
+function capped(cap, unit) {
+  const time = cap.period === null ? "ever" : `in a period of ${cap.period}`;
+  const whose = cap.pipelines.length > 1 ? `, by ${cap.pipelines.join(" and ")} together` : "";
+  return `Cap for each ${unit}: no ${unit} ${time} loses more than ε=${about(cap.epsilon)}, δ=${about(cap.delta)}${whose}; what would exceed it is left out.`;
 }
 
 /** What is known of the records that the contribution bound cut, which no interval covers. */

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from hushstream.agents.clock.ledger import Ledger
-from hushstream.reading.live.budget import spent
+from hushstream.agents.deployment.compile import compile_config
+from hushstream.agents.deployment.statement import charge_body
+from hushstream.reading.live.budget import cap, spent
+from hushstream.reading.live.declared import declared
+from hushstream.topics.config.load import loads
 
+from ...agents.deployment.test_sharing import text as shared
 from .test_declared import compiled, seen
 
 HOUR = 3_600_000  # milliseconds
@@ -68,3 +74,39 @@ def test_the_total_is_of_all_epochs_together_and_their_sum_stands_beside_it() ->
 def test_a_pipeline_without_charges_has_spent_nothing() -> None:
     body = spent(ledger(), PIPELINE, 2.0)
     assert (body["total"], body["left"], body["epochs"]) == (0, 2.0, [])
+
+
+def sharing(more: str = "") -> Ledger:
+    """Two pipelines of one budget: the first has charged four epochs, the second three of them."""
+    config = loads(shared("a = 1, b = 1", ("a", "b"), more=more), environ={})
+    made = Ledger()
+    made.take(made.next("genesis", 0, {"deployment": "d"}).encode())
+    for number, p in enumerate(compile_config(config).pipelines):
+        body = {"pipeline": p.name, "number": number, "config": p.config}
+        made.take(made.next("pipeline", 0, body).encode())
+        for epoch in range(4 - number):
+            made.take(made.next("charge", 0, charge_body(p, epoch, "1", "key")).encode())
+    return made
+
+
+def test_what_is_left_of_a_shared_budget_is_left_of_all_members_together() -> None:
+    made = sharing()
+    for name, epochs in (("a", 4), ("b", 3)):
+        body = spent(made, declared(made)[name], 5.0)
+        whole = body["shared"]
+        assert (whole["name"], whole["members"]) == ("people", ["a", "b"])
+        assert (whole["epsilon"], whole["delta"]) == (1.0, 1e-6)
+        assert (whole["charged"], whole["sum"], body["charged"]) == (4, 4.0, epochs)
+        assert body["total"] < whole["total"] < 4 and body["left"] == 5 - whole["total"]
+        assert [one["left"] for one in body["epochs"]] == [None] * epochs
+        assert body["cap"] is None
+    assert spent(ledger(0), PIPELINE, 5.0)["shared"] is None
+
+
+@pytest.mark.parametrize(("period", "told"), [(', period = "30d"', "30d"), ("", None)])
+def test_a_cap_is_told_as_it_was_promised_and_nothing_of_what_it_dropped(period, told) -> None:
+    made = sharing(f"per_unit = {{ epsilon = 8, delta = 1e-4{period} }}\n")
+    for one in declared(made).values():
+        assert spent(made, one, None)["cap"] == cap(one) == {
+            "epsilon": 8.0, "delta": 1e-4, "period": told, "pipelines": ["a", "b"]
+        }  # fmt: skip

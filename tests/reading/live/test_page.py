@@ -17,6 +17,8 @@ import pytest
 from hushstream import read_releases
 from hushstream.deploy.broker import Broker
 from hushstream.reading.live.board import Board, Watched
+from hushstream.reading.live.budget import spent
+from hushstream.reading.live.declared import declared
 from hushstream.reading.live.history import History
 from hushstream.reading.live.server import PageServer, serve
 from hushstream.topics.config.model import Kafka
@@ -26,6 +28,7 @@ from ... import chromium
 from ..test_assembly import Released
 from .showcase import Made, create, send, showcase
 from .test_board import estimates, tell
+from .test_budget import sharing
 from .test_declared import compiled, seen
 from .test_history import released
 from .test_tail import until
@@ -302,6 +305,38 @@ def test_a_key_is_text_and_never_markup(shown: Shown) -> None:
         assert "100,001 released keys" in texts(browser, ".note")[0]
         assert browser.eval("window.hacked") is None
         assert browser.eval("document.querySelectorAll('main script, main img').length") == 0
+        assert browser.errors == []
+    finally:
+        browser.close()
+        board.end()
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize("width", [360, 1100])
+def test_a_shared_budget_and_a_cap_are_told_as_promised(width: int) -> None:
+    made = sharing('per_unit = { epsilon = 8, delta = 1e-4, period = "30d" }\n')
+    board = Board(Kafka(bootstrap="127.0.0.1:1"), "d")
+    board._ledger = made
+    board._panels = {name: Watched(one) for name, one in declared(made).items()}
+    server = serve(board, "127.0.0.1", 0)
+    browser = chromium.Browser()
+    try:
+        browser.size(width)
+        browser.open(server.url)
+        browser.until("document.querySelectorAll('.budget .cap').length === 2")
+        whole = spent(made, board._panels["a"].pipeline, None)["shared"]
+        for told in texts(browser, ".budget .together"):
+            assert told.startswith("Shared budget people, of a and b together: ε=1, δ=1e−6")
+            assert "4 epochs charged" in told and "(their sum: ε=4)" in told
+            assert f"ε={whole['total']:.2f} in all" in told
+        spends = texts(browser, "#overview td:nth-child(4)")
+        assert spends == [f"ε={whole['total']:.2f} spent"] * 2
+        assert set(texts(browser, ".budget .cap")) == {
+            "Cap for each unit: no unit in a period of 30d loses more than ε=8, δ=0.0001, by a and "
+            "b together; what would exceed it is left out."
+        }
+        assert browser.eval("document.documentElement.scrollWidth") <= width
         assert browser.errors == []
     finally:
         browser.close()

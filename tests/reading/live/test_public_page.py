@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -14,7 +15,8 @@ from hushstream.agents.clock.ledger import FORMAT, SIGNED, Ledger
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.model import Pipeline
 from hushstream.agents.deployment.statement import charge_body
-from hushstream.reading.live.promise import Limits, facts, purses
+from hushstream.reading.live.budget import purses
+from hushstream.reading.live.promise import Limits, facts
 from hushstream.reading.live.public_page import page
 from hushstream.topics.config.load import loads
 
@@ -151,15 +153,10 @@ def test_budgets_that_are_shared_stand_on_their_own() -> None:
 def test_a_cap_for_each_unit_is_stated(period: int | None, shared: bool, words: str) -> None:
     p = compiled("histogram-plain")
     cap = {"epsilon": "8", "delta": "1/100000000", "period": period}
-    budget = {"shared": {"per_unit": cap, "members": {"a": 1, "b": 1}}} if shared else {
-        "per_unit": cap}  # fmt: skip
-    made = ledger([p], 0)
-    body = charge_body(p, 0, "1", "key") | {
-        "per_unit_epsilon": "8", "per_unit_delta": "1/100000000",
-        "config": p.config | {"budget": p.config["budget"] | budget},
-    }  # fmt: skip
-    made.take(made.next("charge", NOON, body).encode())
-    told = facts(made, {})
+    share = {"name": "people", "epsilon": "1", "delta": "0", "per_unit": cap}
+    budget = {"shared": share | {"members": {"a": 1, "b": 1}}} if shared else {"per_unit": cap}
+    own = p.config | {"budget": p.config["budget"] | budget}
+    told = facts(ledger([replace(p, config=own)], 1), {})
     (one,) = told["pipelines"]
     assert (one["per_unit"]["epsilon"], one["per_unit"]["delta"]) == (8.0, 1e-8)
     assert words in " ".join(Words(page(told)).said.split())
