@@ -17,7 +17,7 @@ from ...errors import ConfigError
 from ...planning.ways import show_ways
 from ...topics.config.load import Config, loads, read_text
 from ...topics.sql.columns import QuerySource, plain_number
-from ...topics.sql.query import compile_query
+from ...topics.sql.query import Query, read_query
 from ...topics.sql.written import table
 from ..options import CONFIG, emit, readable
 from .plan import describe, described
@@ -65,10 +65,10 @@ class _Clip(click.ParamType):
 @click.argument("query")
 @click.option("-c", "--config", "path", default=CONFIG, show_default=True, help="Configuration.")
 @click.option("--name", help="Name of the pipeline; default: made from the key.")
-@click.option("--epsilon", type=_Number(), default="1", show_default=True,
-              help="ε per privacy unit and epoch.")  # fmt: skip
-@click.option("--delta", type=_Number(), default="0.000001", show_default=True,
-              help="δ per privacy unit and epoch.")  # fmt: skip
+@click.option("--epsilon", type=_Number(),
+              help="ε per privacy unit and epoch; default: the query's, or 1.")  # fmt: skip
+@click.option("--delta", type=_Number(),
+              help="δ per privacy unit and epoch; default: the query's, or 0.000001.")  # fmt: skip
 @click.option("--window", help="Length of the window, where the query has no TUMBLE.")
 @click.option("--every", help="Interval between triggers; default: the window's length.")
 @click.option("--clip", type=_Clip(), multiple=True, metavar="FIELD=LOW:HIGH[:GRID]",
@@ -76,14 +76,15 @@ class _Clip(click.ParamType):
 @click.option("--sample", type=click.Path(path_type=Path), metavar="FILE",
               help="Propose settings from trials on FILE: PUBLIC OR SYNTHETIC data.")  # fmt: skip
 @click.option("--write", type=click.Choice(["settings", "query"]),
-              help="Append the pipeline to the file, as settings or as its query.")  # fmt: skip
+              help="Append the pipeline to the file, as settings (as CREATE does) or as its query.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 def sql(
     query: str,
     path: str,
     name: str | None,
-    epsilon: Decimal,
-    delta: Decimal,
+    epsilon: Decimal | None,
+    delta: Decimal | None,
     window: str | None,
     every: str | None,
     clip: tuple[tuple[str, dict[str, Any]], ...],
@@ -93,7 +94,8 @@ def sql(
 ) -> None:
     """Show the pipeline that QUERY becomes, and what it would release and cost.
 
-    QUERY is one SELECT over an input of the configuration, such as
+    QUERY is one SELECT over an input of the configuration; CREATE MATERIALIZED VIEW name AS before
+    it names the pipeline and appends it to the file. For example
 
     \b
       SELECT product, COUNT(*) AS orders FROM orders
@@ -104,13 +106,17 @@ def sql(
     before = loads(text, name=path, folder=file.parent)
     bounds = dict(clip)
     sources = [QuerySource(i.name, i.topic, i.unit, i.time.field) for i in before.input]
-    meant = compile_query(query, sources, bounds)
+    read = read_query(query, sources, bounds)
+    meant = read.settings
+    if read.view is not None:
+        name, write = name or read.view, write or "settings"
     settings = _completed(before, meant, name, window, every)
-    budget = {"epsilon": plain_number(epsilon), "delta": plain_number(delta)}
-    settings["budget"] = {key: value for key, value in budget.items() if value}
+    settings["budget"] = _budget(read, epsilon, delta)
     forms = {"settings": _ordered(settings), "query": _asked(settings, meant, query, bounds)}
     after = f"{text.rstrip()}\n\n{table(forms[write or 'settings'])}"
     config = _checked(after, path, file.parent, str(settings["name"]))
+    for note in read.notes:
+        say(f"note: {note}", err=True)
     if as_json:
         (p,) = compile_config(config).pipelines
         emit({"pipeline": forms["settings"], "plan": describe(p)})
@@ -122,6 +128,17 @@ def sql(
         say(f"{path}: pipeline {settings['name']} is appended; next: hush topics", err=True)
 
 
+def _budget(read: Query, epsilon: Decimal | None, delta: Decimal | None) -> dict[str, Any]:
+    """The budget that the query states, completed by options and defaults."""
+    budget = dict(read.settings.get("budget", {}))
+    defaults = {"epsilon": Decimal(1), "delta": Decimal("0.000001")}
+    for key, given in (("epsilon", epsilon), ("delta", delta)):
+        if given is not None and key in budget:
+            raise click.UsageError(f"--{key}: the query says {key} = {budget[key]} already")
+        budget.setdefault(key, plain_number(defaults[key] if given is None else given))
+    return {key: value for key, value in budget.items() if value}
+
+
 def _completed(
     before: Config, meant: dict[str, Any], name: str | None, window: str | None, every: str | None
 ) -> dict[str, Any]:
@@ -129,7 +146,7 @@ def _completed(
     settings = dict(meant)
     if window is not None:
         if "window" in meant:
-            raise click.UsageError("--window: the query has TUMBLE already")
+            raise click.UsageError("--window: the query has a window already")
         settings["window"] = {"length": window}
     if "window" not in settings:
         raise ConfigError(

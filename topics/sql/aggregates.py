@@ -2,81 +2,154 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import difflib
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
 from sqlglot import exp
 
 from .columns import QuerySource, bare, number_of, path_of, plain_number
-from .refusal import QueryError, instead_of, refused
+from .dialect import NAMED
+from .refusal import QueryError, instead_of, refused, shown
 
 
 class Aggregated(NamedTuple):
-    """An aggregate as a setting, and whether it counts units instead of records."""
+    """An aggregate as a setting.
+
+    Attributes:
+        setting: of the pipeline's ``aggregate``.
+        units: whether it counts units instead of records.
+        per_group: most records of a unit in a group, where the query bounds a count.
+        bounded: whether the query bounds a sum by arguments of its own.
+    """
 
     setting: dict[str, Any]
     units: bool = False
+    per_group: int | None = None
+    bounded: bool = False
 
 
-def aggregate_of(
-    node: exp.Expr,
-    alias: str | None,
-    source: QuerySource,
-    table: Sequence[str],
-    clip: Mapping[str, Mapping[str, Any]],
-) -> Aggregated:
+class Scope(NamedTuple):
+    """Names and bounds that an aggregate of a query may refer to.
+
+    Attributes:
+        source: the input.
+        table: names of the table.
+        clip: bounds of fields that the query itself does not bound.
+    """
+
+    source: QuerySource
+    table: Sequence[str]
+    clip: Mapping[str, Mapping[str, Any]]
+
+
+def aggregate_of(node: exp.Expr, alias: str | None, scope: Scope) -> Aggregated:
     """The aggregate that an expression of a SELECT states, with its alias if it has one.
 
-    ``table`` has the names of the table, ``clip`` the bounds of fields that the query itself does
-    not bound. Raises `QueryError` if the expression is no aggregate that can be released.
+    Raises `QueryError` if the expression is no aggregate that can be released.
     """
     named = {"name": alias} if alias else {}
     node = bare(node)
-    if isinstance(node, exp.Count):
-        return _count(node, named, source, table)
-    if isinstance(node, exp.Sum | exp.Avg) and instead_of(node) is None:
-        kind = "sum" if isinstance(node, exp.Sum) else "mean"
-        return Aggregated({"kind": kind, **_clipped(node, table, clip), **named})
-    if isinstance(node, exp.ApproxDistinct):
-        raise refused(node, f"write COUNT(DISTINCT {', '.join(source.unit)})")
+    call = node.name.upper() if isinstance(node, exp.Anonymous) else ""
+    read = CALLS.get(call) if call else AGGREGATES.get(type(node))
+    if read is not None:
+        found = read(node, scope)
+        return found._replace(setting={**found.setting, **named})
     if (words := instead_of(node)) is not None:
         raise refused(node, words)
-    if list(node.find_all(exp.AggFunc)):
+    if list(node.find_all(*AGGREGATES, exp.AggFunc)):
         instead = "compute it from released values: write one pipeline with the aggregates alone"
         raise refused(node, instead)
-    raise refused(node, "is neither an aggregate nor a column of GROUP BY")
+    near = difflib.get_close_matches(call, [*_NAMES, *CALLS], 1, 0.6) if call else []
+    hint = f"; did you mean {near[0]}?" if near else ": write COUNT(*), SUM, AVG, or group by it"
+    raise refused(node, f"is neither an aggregate nor a column of GROUP BY{hint}")
 
 
-def _count(
-    node: exp.Count, named: dict[str, Any], source: QuerySource, table: Sequence[str]
-) -> Aggregated:
-    given = node.this
+def _count(node: exp.Expr, scope: Scope) -> Aggregated:
+    given, source = node.this, scope.source
     if node.expressions:
         raise refused(node, "write COUNT(*), or a pipeline for each field")
     if isinstance(given, exp.Star) or number_of(given) is not None:
-        return Aggregated({"kind": "count", **named})
+        return Aggregated({"kind": "count"}, per_group=_per_group(node))
     if isinstance(given, exp.Distinct):
-        paths = tuple(path_of(one, table) for one in given.expressions)
+        paths = tuple(path_of(one, scope.table) for one in given.expressions)
         if sorted(map(str, paths)) == sorted(source.unit):
-            return Aggregated({"kind": "count", **named}, units=True)
+            return Aggregated({"kind": "count"}, units=True)
         unit = ", ".join(source.unit)
         raise refused(
             node,
             f"only privacy units can be counted once: write COUNT(DISTINCT {unit}). For another "
             "field, group by it: the released keys are the values that enough units have",
         )
-    path = path_of(given, table)
+    path = path_of(given, scope.table)
     if path is None:
         raise refused(node, "write COUNT(*) or COUNT(DISTINCT unit)")
     raise refused(node, f"write COUNT(*) with WHERE {path} IS NOT NULL")
+
+
+def _units(node: exp.Expr, scope: Scope) -> Aggregated:
+    raise refused(node, f"write COUNT(DISTINCT {', '.join(scope.source.unit)})")
+
+
+def _sum(node: exp.Expr, scope: Scope) -> Aggregated:
+    if (words := instead_of(node.this)) is not None:
+        raise refused(node, words)
+    kind = "sum" if isinstance(node, exp.Sum) else "mean"
+    setting = {"kind": kind, **_clipped(node, scope.table, scope.clip)}
+    return Aggregated(setting, bounded=_ends(node) is not None)
+
+
+Reader = Callable[[Any, Scope], Aggregated]
+
+AGGREGATES: dict[type[exp.Expr], Reader] = {
+    exp.Count: _count,
+    exp.Sum: _sum,
+    exp.Avg: _sum,
+    exp.ApproxDistinct: _units,
+}
+"""The aggregates that the parser knows, and what reads each. A new one is a line here."""
+
+CALLS: dict[str, Reader] = {}
+"""The same for calls that the parser has no type for, by name in capitals."""
+
+_NAMES = ("COUNT", "SUM", "AVG", "COUNT_DISTINCT")
+
+
+def _ends(node: exp.Expr) -> tuple[Decimal, Decimal] | None:
+    """The two numbers of ``contribution_bounds_per_group``, or of CLAMPED BETWEEN."""
+    named = dict(node.meta.get(NAMED, {}))
+    given = named.pop("contribution_bounds_per_group", None)
+    given = named.pop("clamped", given)
+    if given is None:
+        given = named.pop("contribution_bounds_per_row", None)
+    for name in named:
+        raise QueryError(
+            f"{shown(node)}: {name} is not known; write contribution_bounds_per_group => (0, 100)"
+        )
+    if given is None:
+        return None
+    low, high = (number_of(one) for one in given.expressions) if (
+        isinstance(given, exp.Tuple) and len(given.expressions) == 2) else (None, None)  # fmt: skip
+    if low is None or high is None:
+        raise refused(node, "contribution_bounds_per_group needs two numbers: (0, 100)")
+    return low, high
+
+
+def _per_group(node: exp.Expr) -> int | None:
+    ends = _ends(node)
+    if ends is None:
+        return None
+    if ends[0] > 1 or ends[1] < 1 or ends[1] != int(ends[1]):
+        raise refused(node, "bounds of a count are records of a unit in a group: (0, 5)")
+    return int(ends[1])
 
 
 def _clipped(
     node: exp.Expr, table: Sequence[str], clip: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
     """The field of a sum with its bounds."""
-    inner, grid = bare(node.this), None
+    inner, grid = _uncast(node.this), None
     if isinstance(inner, exp.Distinct):
         raise refused(node, "DISTINCT has no meaning in a sum: every record counts")
     if isinstance(inner, exp.Round):
@@ -86,6 +159,11 @@ def _clipped(
             raise refused(inner, "needs a number of decimals")
         grid, inner = plain_number(Decimal(1).scaleb(-int(digits))), bare(inner.this)
     path, low, high = _bounds(inner, table)
+    stated = _ends(node)
+    if stated is not None:
+        if (low, high) != (None, None):
+            raise refused(node, "is bounded twice: leave out CLIP, or the bounds of the group")
+        low, high = stated
     if path is None:
         instead = "sums need bounds: write SUM(CLIP(field, low, high)), or LEAST and GREATEST"
         raise refused(node, instead)
@@ -104,10 +182,32 @@ def _clipped(
     return found if grid is None else found | {"grid": grid}
 
 
+_NUMBERS = ("DOUBLE", "FLOAT", "DECIMAL", "NUMERIC", "BIGNUMERIC", "REAL", "BIGDECIMAL")
+
+
+def _uncast(node: exp.Expr) -> exp.Expr:
+    """A number without a cast that keeps its value."""
+    node = bare(node)
+    while isinstance(node, exp.Cast | exp.TryCast) and _keeps(node.to):
+        node = bare(node.this)
+    if isinstance(node, exp.Coalesce):
+        raise refused(
+            node,
+            "a record without the number counts in no sum: leave out COALESCE, and write WHERE "
+            "... IS NOT NULL, or let the producer write 0",
+        )
+    return node
+
+
+def _keeps(kind: exp.DataType) -> bool:
+    return not kind.expressions and kind.sql().upper().startswith(_NUMBERS)
+
+
 def _bounds(
     node: exp.Expr, table: Sequence[str]
 ) -> tuple[str | None, Decimal | None, Decimal | None]:
     """The field within CLIP, LEAST or GREATEST, with the ends that they state."""
+    node = _uncast(node)
     if isinstance(node, exp.Anonymous) and node.name.upper() in ("CLIP", "CLAMP"):
         if len(node.expressions) != 3:
             raise refused(node, "must be CLIP(field, low, high)")
@@ -115,10 +215,10 @@ def _bounds(
         ends = number_of(low), number_of(high)
         if None in ends:
             raise refused(node, "needs two numbers as bounds")
-        return (path_of(bare(first), table), *ends)
+        return (path_of(_uncast(first), table), *ends)
     if not isinstance(node, exp.Least | exp.Greatest):
         return path_of(node, table), None, None
-    sides = [bare(node.this), *map(bare, node.expressions)]
+    sides = [_uncast(node.this), *map(_uncast, node.expressions)]
     numbers = [n for side in sides if (n := number_of(side)) is not None]
     others = [side for side in sides if number_of(side) is None]
     if len(sides) != 2 or len(numbers) != 1:

@@ -26,11 +26,14 @@ _ALLOWED = (
 )
 
 
-def conditions_of(where: exp.Expr | None, table: Sequence[str]) -> list[Table]:
+def conditions_of(
+    where: exp.Expr | None, table: Sequence[str], time: str | None = None
+) -> list[Table]:
     """The list of conditions that a WHERE states; NOT is moved to the comparisons.
 
     A comparison with a missing field is neither true nor false in SQL, and NOT of it is neither, so
-    a condition and its denial both leave such a record out.
+    a condition and its denial both leave such a record out. ``time`` is the path of the event
+    time, which windows and triggers decide about.
 
     Raises:
         QueryError: a construct has no such form.
@@ -43,6 +46,12 @@ def conditions_of(where: exp.Expr | None, table: Sequence[str]) -> list[Table]:
             "a query within a query is not possible: compare with values that are known before, "
             "such as IN ('a', 'b'), or let the producer write the answer into a field",
         )
+    for node in where.find_all(exp.Predicate, exp.Between):
+        sides = (path_of(one, table) for one in node.find_all(exp.Column))
+        if time is not None and time in sides:
+            raise refused(
+                node, f"windows and triggers say which times count: leave out {time} in WHERE"
+            )
     found = _condition(where.this, False, table)
     return found["all"] if set(found) == {"all"} else [found]
 
@@ -82,6 +91,9 @@ def _sides(node: exp.Expr, table: Sequence[str]) -> tuple[str, exp.Expr, bool]:
     path = path_of(left, table)
     if path is not None and path_of(right, table) is None:
         return path, right, False
+    if isinstance(right, exp.Column) and right.this.args.get("quoted"):
+        text = right.name.replace("'", "''")
+        raise refused(node, f"texts stand in single quotes: write '{text}'")
     path = path_of(right, table)
     if path is None or path_of(left, table) is not None:
         raise refused(node, _ALLOWED)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-import sqlglot
 from sqlglot import exp
 
 from ...mechanisms.registry import DISTINCT
-from .aggregates import Aggregated, aggregate_of, checked
-from .columns import QuerySource, aliases, bare, derived_of, number_of, path_of, window_of
+from .aggregates import AGGREGATES, CALLS, Aggregated, Scope, aggregate_of, checked
+from .columns import QuerySource, aliases, bare, number_of, path_of
+from .derived import derived_of
 from .filters import conditions_of
-from .refusal import CLAUSES, QueryError, instead_of, refused, unreadable
+from .flat import flattened
+from .parsed import Parsed, expression_of, parsed
+from .promised import Promise
+from .refusal import CLAUSES, QueryError, instead_of, refused
+from .windows import Tumbling, check_time, duration_of, names_window, window_of
 
-MOST = 20_000  # characters of a query
 _OF_TABLE = {"this", "db", "catalog", "alias"}
-_USED = {"expressions", "from_", "where", "group", "kind", "hint", "operation_modifiers"}
 
 
 def compile_query(
@@ -24,7 +27,35 @@ def compile_query(
     sources: Sequence[QuerySource],
     clip: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
-    """Compile a query to settings: ``input``, ``key``, ``aggregate``, and what else it states.
+    """Compile a query to settings; see `read_query`, which also tells what else it says.
+
+    >>> visits = QuerySource("visits", "visits", ("user",), "t")
+    >>> compile_query("SELECT page, COUNT(*) FROM visits GROUP BY page", [visits])
+    {'input': 'visits', 'key': ['page'], 'aggregate': [{'kind': 'count'}]}
+    """
+    return read_query(text, sources, clip).settings
+
+
+class Query(NamedTuple):
+    """A query as a pipeline.
+
+    Attributes:
+        settings: of the pipeline, as a TOML file would state them.
+        view: name of the view that the query creates, as the name of a pipeline; None: none.
+        notes: what was read and changes nothing, or less than in the system that it is from.
+    """
+
+    settings: dict[str, Any]
+    view: str | None
+    notes: tuple[str, ...]
+
+
+def read_query(
+    text: str,
+    sources: Sequence[QuerySource],
+    clip: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Query:
+    """Read a query: ``input``, ``key``, ``aggregate``, and what else it states.
 
     Args:
         text: one SELECT over one input.
@@ -32,49 +63,25 @@ def compile_query(
         clip: bounds of summed fields that the query itself does not bound.
 
     Returns:
-        Settings as a TOML file would state them. ``derive``, ``where``, ``window`` and
-        ``mechanism`` are among them where the query says so.
+        Among its settings are ``derive``, ``where``, ``window``, ``mechanism`` and ``budget`` where
+        the query says so.
 
     Raises:
         QueryError: the text is no such query, or a construct has no private meaning; the message
             names it, and what to do instead.
-
-    >>> visits = QuerySource("visits", "visits", ("user",), "t")
-    >>> compile_query("SELECT page, COUNT(*) FROM visits GROUP BY page", [visits])
-    {'input': 'visits', 'key': ['page'], 'aggregate': [{'kind': 'count'}]}
     """
-    select = _parsed(text)
+    read = parsed(text, [part for one in sources for part in (one.name, one.topic)])
+    select = flattened(read.select)
     source, table = _source(select, sources)
-    return _Query(select, source, table, clip or {}).settings()
+    found = _Query(select, read, Scope(source, table, clip or {}))
+    settings = found.settings()
+    view = read.said.view
+    return Query(settings, None if view is None else _pipeline_name(view), tuple(found.notes))
 
 
-def _parsed(text: str) -> exp.Select:
-    if len(text) > MOST:
-        raise QueryError(f"a query of {len(text):,} characters is longer than {MOST:,}")
-    try:
-        found = [one for one in sqlglot.parse(text) if one is not None]
-    except (sqlglot.errors.SqlglotError, RecursionError) as error:
-        words = unreadable(text) or f"cannot be read as SQL: {_first_line(error)}"
-        raise QueryError(words) from None
-    if len(found) != 1:
-        raise QueryError("must be one SELECT")
-    if not isinstance(found[0], exp.Select):
-        several = isinstance(found[0], exp.SetOperation)
-        more = ": write a pipeline for each, or join the topics first" if several else ""
-        raise refused(found[0], f"must be one SELECT over one input{more}")
-    for name, value in found[0].args.items():
-        if value and name not in _USED:
-            raise QueryError(CLAUSES.get(name, f"{name.strip('_').upper()} is not possible here"))
-    return found[0]
-
-
-def _first_line(error: Exception) -> str:
-    """The text of the parser, without the colours of terminals that it marks a place with."""
-    details = getattr(error, "errors", None)
-    if details:
-        first = details[0]
-        return f"{first['description']} (line {first['line']}, column {first['col']})"
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+def _pipeline_name(view: str) -> str:
+    plain = "".join(c if c.isascii() and c.isalnum() else "-" for c in view.lower())
+    return plain.strip("-") or "view"
 
 
 def _source(
@@ -87,8 +94,9 @@ def _source(
         raise QueryError(f"FROM is missing; inputs: {known}")
     given = clause.this
     if not isinstance(given, exp.Table):
-        instead = "a query within a query is not possible: name the input, and put all conditions"
-        raise refused(given, f"{instead} into one WHERE")
+        raise refused(
+            given, "FROM must name an input: FROM " + (sources[0].name if sources else "")
+        )
     for part, value in given.args.items():
         if value and part not in _OF_TABLE:
             raise QueryError(CLAUSES.get(part, f"{part.strip('_').upper()} is not possible here"))
@@ -97,26 +105,30 @@ def _source(
     name = ".".join(part.name for part in given.parts)
     found = [one for one in sources if one.name == name]
     found = found or [one for one in sources if one.topic == name]
+    last = name.rpartition(".")[2]  # `project.dataset.table`, or catalog, schema and table
+    found = found or [one for one in sources if last in (one.name, one.topic)]
     if not found:
-        raise QueryError(f"FROM {name}: there is no such input or topic; inputs: {known}")
-    return found[0], tuple(filter(None, (given.alias, name)))
+        names = [part for one in sources for part in (one.name, one.topic)]
+        near = difflib.get_close_matches(last, names, 1, 0.6)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise QueryError(f"FROM {name}: there is no such input or topic; {hint}inputs: {known}")
+    return found[0], tuple(dict.fromkeys(filter(None, (given.alias, name, last))))
 
 
 class _Query:
     """A SELECT over an input."""
 
-    def __init__(
-        self,
-        select: exp.Select,
-        source: QuerySource,
-        table: tuple[str, ...],
-        clip: Mapping[str, Mapping[str, Any]],
-    ) -> None:
-        self._select, self._source, self._table, self._clip = select, source, table, clip
+    def __init__(self, select: exp.Select, read: Parsed, scope: Scope) -> None:
+        self._select, self._said, self._scope = select, read.said, scope
+        self._source, self._table = scope.source, scope.table
         self._aliases = aliases(select)
-        self._length: str | None = None
+        self._promise = Promise(read.said.options, scope.source)
+        self._window = self._stated()
         self._derive: dict[str, dict[str, Any]] = {}
         self._grouped: dict[exp.Expr, str] = {}  # expression of GROUP BY -> column of the key
+        self._paths: dict[str | None, str] = {}  # field of GROUP BY -> column of the key
+        self._bounded = False  # whether a sum is bounded as in BigQuery
+        self.notes: list[str] = []
 
     def settings(self) -> dict[str, Any]:
         """The pipeline's settings."""
@@ -131,27 +143,68 @@ class _Query:
         found: dict[str, Any] = {"input": self._source.name, "key": list(self._grouped.values())}
         if self._derive:
             found["derive"] = self._derive
-        if where := conditions_of(self._select.args.get("where"), self._table):
+        if where := conditions_of(self._select.args.get("where"), self._table, self._source.time):
             found["where"] = where
         found["aggregate"] = [one.setting for one in aggregates] or "keys"
-        if self._length:
-            found["window"] = {"length": self._length}
+        if self._window:
+            found["window"] = self._window.settings()
+        self._bounded = any(one.bounded for one in aggregates)
+        self._promise.per_group = max((one.per_group or 0 for one in aggregates), default=0) or None
+        promised = self._promise.settings()
         if any(one.units for one in aggregates):
-            found["mechanism"] = dict(DISTINCT)
-        return found
+            promised["mechanism"] = promised.get("mechanism", {}) | DISTINCT
+        self._note()
+        return found | promised
+
+    def _note(self) -> None:
+        """Tell what was read and changes nothing."""
+        if self._select.args.get("order") is not None:
+            self.notes.append("ORDER BY: releases have no order; sort them, which costs nothing")
+        if self._said.emit:
+            self.notes.append("EMIT: triggers decide when there is a release; set triggers.every")
+        if self._bounded:
+            self.notes.append(
+                "bounds of a sum or a mean are of the value of each record; in BigQuery they are "
+                "of all records of a unit in a group together"
+            )
+
+    def _stated(self) -> Tumbling | None:
+        """The window of a clause or a table function."""
+        said = self._said
+        if said.window is None:
+            return None
+        if said.time is not None:
+            time = expression_of(said.time)
+            check_time(time, time, self._source, self._table)
+        return Tumbling(duration_of(expression_of(said.window)))
 
     def _grouping(self) -> list[exp.Expr]:
         """Expressions of GROUP BY; numbers and aliases stand for columns of SELECT."""
         group = self._select.args.get("group")
         if group is None:
-            return []
+            return self._plain() if self._select.args.get("distinct") is not None else []
         for name, value in group.args.items():
-            if value and name != "expressions":
+            if value and name not in ("expressions", "all"):
                 raise QueryError(
                     f"GROUP BY {name.upper()} is not possible: name the columns of one key, and "
                     "write a pipeline for each key"
                 )
+        if group.args.get("all"):
+            return self._plain()
         return [self._resolved(one) for one in group.expressions]
+
+    def _plain(self) -> list[exp.Expr]:
+        """Columns of SELECT that are no aggregates."""
+        items = (
+            one.this if isinstance(one, exp.Alias) else one for one in self._select.expressions
+        )
+        return [one for one in items if not self._counts(one) and not isinstance(one, exp.Star)]
+
+    @staticmethod
+    def _counts(node: exp.Expr) -> bool:
+        if any(node.find_all(*AGGREGATES, exp.AggFunc)):
+            return True
+        return any(one.name.upper() in CALLS for one in node.find_all(exp.Anonymous))
 
     def _resolved(self, node: exp.Expr) -> exp.Expr:
         place = number_of(node)
@@ -166,18 +219,25 @@ class _Query:
 
     def _group(self, node: exp.Expr) -> None:
         """Take one expression of GROUP BY: a window, a field, or a derived column."""
-        length = window_of(node, self._source, self._table)
-        if length is not None:
-            if self._length is not None:
-                raise refused(node, "there is one window already")
-            self._length = length
+        window = window_of(node, self._source, self._table)
+        if window is None and self._window is not None and names_window(node, self._table):
+            return
+        if window is not None:
+            if self._window not in (None, window):
+                raise refused(node, "there is one window already: leave one of them out")
+            self._window = window
             return
         path = path_of(node, self._table)
         if path is not None:
             self._take(node, path)
+            self._paths[path] = path
+            if path in self._source.unit:
+                self.notes.append(f"{path} is the privacy unit: a key of one unit is not released")
             return
         if (words := instead_of(node)) is not None:
             raise refused(node, words)
+        if self._counts(node):
+            raise refused(node, "is an aggregate: group by the columns of the key alone")
         derived = derived_of(node, self._source, self._table)
         named = [alias for alias, one in self._aliases.items() if bare(one) == node]
         name = named[0] if named else derived.name
@@ -194,20 +254,32 @@ class _Query:
         for item in self._select.expressions:
             alias = item.alias if isinstance(item, exp.Alias) else None
             node = bare(item.this if alias is not None else item)
-            if node in self._grouped:
-                if alias is not None and self._grouped[node] != alias:
-                    name = self._grouped[node]
-                    raise refused(item, f"a column of the key keeps its name: leave out AS; {name}")
+            name = self._grouped.get(node) or self._paths.get(path_of(node, self._table))
+            if name is not None:
+                if alias is not None and name != alias:
+                    self.notes.append(f"AS {alias}: a column of the key keeps its name, {name}")
                 continue
-            found.append(self._aggregate(node, alias))
+            if not self._of_window(node):
+                found.append(self._aggregate(node, alias))
         checked(found)
         return found
+
+    def _of_window(self, node: exp.Expr) -> bool:
+        """Whether a column of SELECT names the window, as every release does by itself."""
+        if self._window is None:
+            return False
+        if names_window(node, self._table):
+            return True
+        return window_of(node, self._source, self._table) == self._window
 
     def _aggregate(self, node: exp.Expr, alias: str | None) -> Aggregated:
         if isinstance(node, exp.Star):
             raise QueryError("SELECT *: name the columns of GROUP BY and the aggregates")
-        if isinstance(node, exp.Anonymous) and node.name.upper().startswith("TUMBLE"):
-            raise refused(node, "every release names its window: leave it out of SELECT")
+        if names_window(node, self._table) and isinstance(node, exp.Anonymous):
+            raise refused(node, "names a window that is not in GROUP BY: group by it too")
         if path_of(node, self._table) is not None:
-            raise refused(node, "is not in GROUP BY, and single records are never released")
-        return aggregate_of(node, alias, self._source, self._table, self._clip)
+            raise refused(
+                node,
+                "is not in GROUP BY, and single records are never released: add it to GROUP BY",
+            )
+        return aggregate_of(node, alias, self._scope)

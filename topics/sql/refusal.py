@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from sqlglot import exp
+from sqlglot import ErrorLevel, exp
 
 from ...errors import ConfigError
 
@@ -17,7 +17,7 @@ class QueryError(ConfigError):
 
 def shown(node: exp.Expr) -> str:
     """The SQL of a part of a query, short enough for a message."""
-    text = node.sql()
+    text = node.sql(comments=False, unsupported_level=ErrorLevel.IGNORE)
     return text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 3] + "..."
 
 
@@ -27,8 +27,6 @@ def refused(node: exp.Expr, instead: str) -> QueryError:
 
 
 CLAUSES = {
-    "with_": "WITH has no meaning here: write the query of one pipeline over one input, with the "
-    "conditions of both in its WHERE",
     "joins": "JOIN is not possible: a pipeline reads one input. Join the topics first, for "
     "example with Kafka Streams, so that one record holds all fields",
     "laterals": "LATERAL is not possible: a pipeline reads the fields of one record",
@@ -38,8 +36,8 @@ CLAUSES = {
     "limit": "LIMIT has no meaning in a stream: take the largest of the releases, which costs "
     "nothing",
     "offset": "OFFSET has no meaning in a stream: leave out released rows, which costs nothing",
-    "distinct": "SELECT DISTINCT: group by the columns instead; without an aggregate the keys "
-    "alone are released",
+    "distinct": "DISTINCT ON shows single records: write SELECT DISTINCT column, which "
+    "releases the keys alone",
     "qualify": "QUALIFY would decide by exact values: filter the releases, which costs nothing",
     "windows": "WINDOW is not possible: windows are TUMBLE(time, INTERVAL '1' DAY)",
     "sample": "TABLESAMPLE is not possible: a smaller epsilon says less, and counts every record",
@@ -132,16 +130,12 @@ def instead_of(node: exp.Expr) -> str | None:
     return None
 
 
-_TUMBLE = "TUMBLE(time, INTERVAL '1' DAY)"
 _UNREADABLE = {
     r"\bSELECT\s+TOP\s+\d": CLAUSES["limit"].replace("LIMIT", "TOP", 1),
-    r"\bSESSION\s*\(": "SESSION is not possible: windows tumble: write "
-    f"{_TUMBLE}, and sum released windows, which costs nothing",
-    r"\bEMIT\s+(CHANGES|FINAL)\b": "EMIT is not possible: triggers decide when there is a release; "
-    "set triggers.every, or --every",
-    r"\bTABLE\s*\(\s*(TUMBLE|HOP|CUMULATE|SESSION)\b": "TABLE(...) is not possible: write FROM "
-    f"with the name of the input, and GROUP BY {_TUMBLE}",
-    r"\bWINDOW\s+(TUMBLING|HOPPING|SESSION)\b": f"WINDOW is not possible: write GROUP BY {_TUMBLE}",
+    r"\bSESSION\s*\(": "SESSION is not possible: windows tumble: write TUMBLE(time, INTERVAL "
+    "'1' DAY), and sum released windows, which costs nothing",
+    r"\bMATCH_RECOGNIZE\b": "MATCH_RECOGNIZE compares single records: find the pattern with Flink "
+    "first, and count what it found",
 }
 
 

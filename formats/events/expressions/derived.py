@@ -136,8 +136,11 @@ PARTS: dict[str, Callable[[NDArray[np.datetime64]], list[int] | list[str]]] = {
     "month": lambda t: [n + 1 for n in _since(t, "M", "Y")],
     "day": lambda t: [n + 1 for n in _since(t, "D", "M")],
     "weekday": lambda t: ((_days(t) + 3) % 7 + 1).tolist(),  # 1970-01-01 was a Thursday
+    "dayofweek": lambda t: ((_days(t) + 4) % 7 + 1).tolist(),
+    "dow": lambda t: ((_days(t) + 4) % 7).tolist(),
     "hour": lambda t: _since(t, "h", "D"),
     "minute": lambda t: _since(t, "m", "h"),
     "date": lambda t: np.datetime_as_string(t, unit="D").tolist(),
 }
-"""The parts of a time: weekdays count from Monday, 1, a date is a text such as 2026-11-22."""
+"""The parts of a time: ``weekday`` counts from Monday, 1, ``dayofweek`` from Sunday, 1, ``dow``
+from Sunday, 0; a date is a text such as 2026-11-22."""

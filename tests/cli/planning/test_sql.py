@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from hushstream.agents.deployment.compile import compile_config
 from hushstream.cli.group import hush
 from hushstream.errors import ConfigError
+from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.topics.config.canonical import config_hash
 from hushstream.topics.config.load import load
 
@@ -57,6 +59,31 @@ def test_both_forms_that_are_written_are_charged_alike(path: Path) -> None:
     other = load(path, environ={})
     assert QUERY in path.read_text()
     assert config_hash(one, one.pipeline[0]) == config_hash(other, other.pipeline[0])
+
+
+def test_a_view_is_a_pipeline_of_its_name_that_is_written(path: Path) -> None:
+    told = typed(path, f"CREATE MATERIALIZED VIEW daily_orders AS {QUERY};", *CLIP)
+    assert 'name = "daily-orders"' in told
+    assert [p.name for p in load(path, environ={}).pipeline] == ["daily-orders"]
+
+
+def test_the_budget_and_the_bound_of_a_query_of_bigquery_are_the_pipelines(path: Path) -> None:
+    query = (
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=2, delta=1e-7, privacy_unit_column=user, "
+        "max_groups_contributed=3) product, COUNT(*, contribution_bounds_per_group => (0, 2)) "
+        "FROM orders GROUP BY product"
+    )
+    typed(path, query, "--window", "1d", "--name", "p", "--write", "query")
+    (pipeline,) = load(path, environ={}).pipeline
+    assert (pipeline.budget.epsilon, float(pipeline.budget.delta)) == (2, 1e-7)
+    bound = pipeline.mechanism.parameters
+    assert (bound.bound, bound.per_key, bound.budget) == ("per-key", 2, 6)
+    (built,) = compile_config(load(path, environ={})).pipelines
+    assert isinstance(built.mechanism, Histogram)
+    assert built.mechanism.bound.sensitivity2() == 3 * 2**2  # √3 groups times 2 records, squared
+    words = ["sql", query, "--epsilon", "1", "--window", "1d", "-c", str(path)]
+    said = CliRunner().invoke(hush, words)
+    assert "the query says epsilon = 2 already" in said.output
 
 
 def test_a_second_pipeline_gets_a_name_of_its_own(path: Path) -> None:
@@ -112,7 +139,7 @@ def test_mistakes_say_what_to_do(path: Path, words: tuple[str, ...], message: st
         (("--clip", "price"), "write FIELD=LOW:HIGH"),
         (("--clip", "price=0:x"), "'x' is not a number"),
         (("--epsilon", "nan"), "'nan' is not finite"),
-        ((*CLIP, "--window", "2d"), "the query has TUMBLE already"),
+        ((*CLIP, "--window", "2d"), "the query has a window already"),
     ],
 )
 def test_wrong_options_are_refused(path: Path, words: tuple[str, ...], message: str) -> None:

@@ -16,7 +16,8 @@ from hushstream.errors import ConfigError
 from hushstream.topics.config.canonical import canonical, config_hash
 from hushstream.topics.config.load import loads
 from hushstream.topics.sql.columns import QuerySource
-from hushstream.topics.sql.query import MOST, compile_query
+from hushstream.topics.sql.parsed import MOST
+from hushstream.topics.sql.query import compile_query
 from hushstream.topics.sql.refusal import QueryError
 from hushstream.topics.sql.written import table
 from hypothesis import given, settings
@@ -133,11 +134,12 @@ REFUSED = [
     ("SELECT product, COUNT(*) FROM orders GROUP BY 1 HAVING COUNT(*) > 3", "min_users"),
     ("SELECT product FROM orders JOIN b USING (x) GROUP BY 1", "Join the topics first"),
     ("SELECT product FROM orders, b GROUP BY 1", "Join the topics first"),
-    ("SELECT product FROM (SELECT 1) GROUP BY 1", "query within a query"),
-    ("SELECT product FROM orders GROUP BY 1 ORDER BY 1", "sort the releases"),
+    ("SELECT product FROM (SELECT MAX(a) AS product FROM orders) GROUP BY 1", "query within a"),
+    ("SELECT a FROM (SELECT product FROM orders) GROUP BY 1", "the query within gives product"),
     ("SELECT product FROM orders GROUP BY 1 LIMIT 3", "largest of the releases"),
-    ("SELECT DISTINCT product FROM orders", "group by the columns instead"),
-    ("WITH a AS (SELECT 1) SELECT product FROM orders GROUP BY 1", "write the query of one"),
+    ("SELECT DISTINCT ON (a) product FROM orders", "write SELECT DISTINCT column"),
+    ("WITH a AS (SELECT MAX(b) FROM orders) SELECT b FROM a GROUP BY 1", "query within a query"),
+    ("WITH RECURSIVE a AS (SELECT 1) SELECT b FROM a GROUP BY 1", "reads each record once"),
     ("SELECT a FROM orders GROUP BY 1 UNION SELECT b FROM orders GROUP BY 1", "one SELECT"),
     ("SELECT product FROM orders GROUP BY 1; SELECT 1", "one SELECT"),
     ("DELETE FROM orders", "one SELECT"),
@@ -147,7 +149,6 @@ REFUSED = [
     ("SELECT * FROM orders GROUP BY product", "name the columns"),
     ("SELECT COUNT(*) FROM orders", "GROUP BY is missing"),
     ("SELECT product, price FROM orders GROUP BY product", "price: is not in GROUP BY"),
-    ("SELECT product AS p FROM orders GROUP BY product", "keeps its name"),
     (
         "SELECT product, MAX(price) FROM orders GROUP BY 1",
         "MAX rests on one record, which no noise can hide: count in bands",
@@ -191,19 +192,19 @@ REFUSED = [
     ("SELECT product FROM orders WHERE name = NULL GROUP BY 1", "write IS NULL"),
     ("SELECT product FROM orders WHERE name > 'a' GROUP BY 1", "only numbers have an order"),
     ("SELECT LOWER(product) FROM orders GROUP BY 1", "is no column of a key"),
-    ("SELECT EXTRACT(DOW FROM created) FROM orders GROUP BY 1", "EXTRACT(ISODOW"),
     ("SELECT YEAR(other) FROM orders GROUP BY 1", "event time of input orders is created"),
     ("SELECT product FROM orders GROUP BY CUBE (product)", "a pipeline for each grouping"),
     ("SELECT product FROM orders GROUP BY ROLLUP (product)", "a pipeline for each grouping"),
     ("SELECT product FROM orders GROUP BY GROUPING SETS ((product))", "for each grouping"),
-    ("SELECT product FROM orders GROUP BY ALL", "name the columns of one key"),
-    ("SELECT DATE_TRUNC('day', created) FROM orders GROUP BY 1", "for a window write TUMBLE("),
+    ("SELECT DATE_TRUNC('day', created) FROM orders GROUP BY 1", "GROUP BY is missing"),
+    (f"SELECT p FROM orders GROUP BY p, DATE_TRUNC('hour', created), {DAY}", "window already"),
+    ("SELECT p FROM orders GROUP BY p, DATE_TRUNC('week', other)", "is created"),
+    ("SELECT p FROM orders GROUP BY p, DATE_TRUNC('year', created)", "windows have one length"),
     ("SELECT p FROM orders GROUP BY p, SESSION(created, INTERVAL '1' HOUR)", "windows tumble"),
     ("SELECT TOP 3 p FROM orders GROUP BY p", "TOP has no meaning in a stream: take the largest"),
-    ("SELECT p FROM orders GROUP BY p EMIT CHANGES", "set triggers.every"),
     (
         "SELECT p FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(t), INTERVAL '1' DAY)) GROUP BY p",
-        "write FROM with the name of the input",
+        "the event time of input orders is created",
     ),
     ("SELECT p FROM orders GROUP BY p OFFSET 3", "leave out released rows"),
     ("SELECT p FROM orders PIVOT (SUM(x) FOR y IN (1)) GROUP BY p", "PIVOT is not possible"),
@@ -216,7 +217,6 @@ REFUSED = [
     ("SELECT p FROM orders GROUP BY p, TUMBLE(t, INTERVAL '1' DAY)", "is created"),
     ("SELECT p FROM orders GROUP BY p, TUMBLE(created, INTERVAL '1' MONTH)", "one length"),
     ("SELECT p FROM orders GROUP BY p, TUMBLE(created, INTERVAL '0' DAY)", "positive number"),
-    (f"SELECT p FROM orders GROUP BY p, {DAY}, {DAY}", "one window already"),
     ("SELECT p FROM orders GROUP BY p, 7", "a column of SELECT from 1 to 1"),
     ("SELECT p FROM orders GROUP BY p, FLOOR(x), FLOOR(x)", "x_band already"),
     (f"SELECT p{' ' * MOST} FROM orders GROUP BY p", "is longer than"),

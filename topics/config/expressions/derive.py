@@ -20,7 +20,8 @@ class Derive:
 
     Attributes:
         time: part of the event time: `year`, `quarter`, `month`, `day`, `weekday` (from Monday,
-            1), `hour`, `minute`, or `date`, a text.
+            1), `dayofweek` (from Sunday, 1), `dow` (from Sunday, 0), `hour`, `minute`, or `date`,
+            a text.
         zone: time zone of that part.
         field: path of a number.
         bucket: width of bands: the key is the multiple of it at the lower end.

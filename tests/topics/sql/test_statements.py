@@ -1,0 +1,64 @@
+"""Statements as people write them for BigQuery, Flink, ksqlDB, Spark and Postgres: each runs, or is
+refused in words that contain the next step.
+
+Covers: topics/sql/dialect.py, topics/sql/spoken.py, topics/sql/parsed.py, topics/sql/flat.py
+Covers: topics/sql/windows.py, topics/sql/derived.py, topics/sql/promised.py
+"""
+
+from __future__ import annotations
+
+import tomllib
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hushstream.topics.sql.columns import QuerySource
+from hushstream.topics.sql.query import read_query
+from hushstream.topics.sql.refusal import QueryError
+
+ORDERS = QuerySource("orders", "shop-orders", ("user",), "created")
+
+STATEMENTS = tomllib.loads(
+    Path(__file__).with_name("statements.toml").read_text("utf-8"), parse_float=Decimal
+)["statement"]
+
+
+@pytest.mark.parametrize("case", STATEMENTS, ids=lambda case: case["sql"])
+def test_a_statement_runs_or_says_the_next_step(case: dict[str, Any]) -> None:
+    if "refused" in case:
+        with pytest.raises(QueryError) as caught:
+            read_query(case["sql"], [ORDERS])
+        assert str(caught.value).endswith(case["refused"]), str(caught.value)
+        return
+    found = read_query(case["sql"], [ORDERS])
+    settings = {"view": found.view, **found.settings} if found.view else found.settings
+    assert settings == {"input": "orders", **case["becomes"]}
+
+
+@pytest.mark.parametrize(
+    ("statement", "note"),
+    [
+        ("SELECT product FROM orders GROUP BY product ORDER BY 1", "sort them"),
+        ("SELECT product FROM orders GROUP BY product EMIT CHANGES", "set triggers.every"),
+        ("SELECT product AS p FROM orders GROUP BY product", "keeps its name, product"),
+        ("SELECT user FROM orders GROUP BY user", "is the privacy unit"),
+        (
+            "SELECT product, SUM(price, contribution_bounds_per_group => (0, 9)) FROM orders "
+            "GROUP BY product",
+            "of the value of each record",
+        ),
+    ],
+)
+def test_what_changes_nothing_is_told(statement: str, note: str) -> None:
+    (told,) = read_query(statement, [ORDERS]).notes
+    assert note in told
+
+
+def test_places_are_those_of_the_query_as_it_was_written() -> None:
+    statement = (
+        "SELECT WITH DIFFERENTIAL_PRIVACY\n  OPTIONS(epsilon=1)\n  product, COUNT(*)\n"
+        "FROM orders\nWEHRE price > 3 GROUP BY product"
+    )
+    with pytest.raises(QueryError, match=r"'WEHRE' \(line 5, column 1\); did you mean WHERE"):
+        read_query(statement, [ORDERS])

@@ -1,0 +1,232 @@
+"""Clauses that single systems have, taken out of a query before it is parsed.
+
+BigQuery's ``WITH DIFFERENTIAL_PRIVACY OPTIONS (...)``, ksqlDB's ``WINDOW TUMBLING (...)`` and
+``EMIT CHANGES``, Flink's windows as tables, and ``CREATE ... AS`` before a query. What stood there
+becomes spaces, so that the parser names the places of the query as it was written. Where a name is
+in backticks, double quotes enclose texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlglot.tokenizer_core import Token
+
+from .refusal import QueryError
+
+_TABLE = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
+SMOOTH = "windows tumble, and releases of them can be added up, which costs nothing: write"
+
+
+@dataclass
+class Spoken:
+    """A query without clauses of single systems, and what they said.
+
+    Attributes:
+        text: the query; what was taken out is spaces.
+        view: name of the view, table or stream that it was to create.
+        options: of the clause on differential privacy, by lower-case name, as SQL.
+        window: SQL of the window's length, from a clause or a table function.
+        time: SQL of the column that the window is of; None: the event time, unsaid.
+        emit: whether it said when results are emitted.
+    """
+
+    text: str
+    view: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
+    window: str | None = None
+    time: str | None = None
+    emit: bool = False
+
+
+class _Reader:
+    """The tokens of a query, in which some are taken out."""
+
+    def __init__(self, text: str, tokens: Sequence[Token]) -> None:
+        self._text, self._tokens = text, tokens
+        self._words = [token.text.upper() for token in tokens]
+        self._edits: list[tuple[int, int, str]] = []
+        self._backticks = "`" in text
+        self.said = Spoken(text)
+
+    def read(self) -> Spoken:
+        self._create()
+        place = 0
+        while place < len(self._tokens):
+            place = self._at(place)
+        self.said.text = self._edited()
+        return self.said
+
+    def _at(self, place: int) -> int:
+        """Read what begins at a token; return where to go on."""
+        if self._backticks and self._text[self._tokens[place].start] == '"':
+            inner = self._tokens[place].text.replace("'", "''")
+            self._edit(place, place, f"'{inner}'")  # texts of BigQuery and Spark
+            return place + 1
+        word, after = self._words[place], self._word(place + 1)
+        if word == "WITH" and after in ("DIFFERENTIAL_PRIVACY", "ANONYMIZATION"):
+            return self._privacy(place)
+        if word == "WINDOW" and after in ("TUMBLING", "HOPPING", "SESSION"):
+            return self._window(place)
+        if word == "WINDOW" and after == "(":  # Spark's function, of the same length
+            self._edit(place, place, "TUMBLE")
+        elif word == "EMIT" and after in ("CHANGES", "FINAL"):
+            self._edit(place, place + 1)
+            self.said.emit = True
+        elif word == "CLAMPED" and after == "BETWEEN" and self._word(place + 3) == "AND":
+            return self._clamped(place)
+        elif word in _TABLE and after == "(" and self._word(place - 1) in ("FROM", "("):
+            return self._table(place)
+        return place + 1
+
+    def _create(self) -> None:
+        """Take out ``CREATE MATERIALIZED VIEW name ... AS``, or ``INSERT INTO name``."""
+        words = self._words
+        if words[:1] not in (["CREATE"], ["INSERT"]) or not set(words[1:8]) & _MADE:
+            return
+        begins = [n for n, word in enumerate(words) if word == "SELECT"]
+        begins += [n for n, word in enumerate(words) if word == "WITH" and words[n - 1] == "AS"]
+        if not begins:
+            raise QueryError("a SELECT is missing: CREATE MATERIALIZED VIEW name AS SELECT ...")
+        begin = min(begins)
+        names = [n for n, w in enumerate(words[:begin]) if w not in _HEAD]
+        if (words[0] == "CREATE" and "AS" not in words[:begin]) or not names:
+            raise QueryError("write CREATE MATERIALIZED VIEW name AS SELECT ...")
+        last = names[0]
+        while self._word(last + 1) == ".":
+            last += 2
+        self.said.view = self._tokens[last].text.split(".")[-1]
+        self._edit(0, begin - 1 - (self._word(begin - 1) == "("))
+
+    def _privacy(self, place: int) -> int:
+        end = place + 1
+        if self._word(place + 2) == "OPTIONS" and self._word(place + 3) == "(":
+            end = self._close(place + 3)
+            for part in self._parts(place + 4, end):
+                name = self._words[part[0]].lower()
+                if len(part) < 3 or self._words[part[1]] not in ("=", "=>"):
+                    raise QueryError(f"OPTIONS: {name} needs a value: write {name} = ...")
+                self.said.options[name] = self._sql(part[2], part[-1])
+        self._edit(place, end)
+        return end + 1
+
+    def _window(self, place: int) -> int:
+        kind, end = self._word(place + 1), place + 1
+        if kind != "TUMBLING":
+            instead = f"{SMOOTH} WINDOW TUMBLING (SIZE 1 HOUR)"
+            raise QueryError(f"WINDOW {kind} is not possible: {instead}")
+        if self._word(place + 2) == "(":
+            end = self._close(place + 2)
+            for part in self._parts(place + 3, end):
+                if self._words[part[0]] == "SIZE":
+                    self._length("INTERVAL " + self._sql(part[0] + 1, part[-1]))
+        if self.said.window is None:
+            raise QueryError("WINDOW TUMBLING needs a length: write WINDOW TUMBLING (SIZE 1 HOUR)")
+        self._edit(place, end)
+        return end + 1
+
+    def _table(self, place: int) -> int:
+        """Take a window that is a table: in its stead stands the table that it is of."""
+        kind, end = self._words[place], self._close(place + 1)
+        parts = [self._stripped(part) for part in self._parts(place + 2, end)]
+        wrapped = self._word(place - 1) == "(" and self._word(place - 2) == "TABLE"
+        if not wrapped and self._word(place - 1) != "FROM":
+            return place + 1
+        if kind != "TUMBLE":
+            raise QueryError(f"{kind} is not possible: {SMOOTH} TUMBLE in its place")
+        if len(parts) < 3:
+            shown = "TABLE(TUMBLE(TABLE orders, DESCRIPTOR(time), INTERVAL '1' DAY))"
+            raise QueryError(f"TUMBLE needs table, time and length: {shown}")
+        table, time, length = (self._sql(part[0], part[-1]) for part in parts[:3])
+        self.said.time = time
+        self._length(length)
+        first, last = (place - 2, end + 1) if wrapped else (place, end)
+        self._edit(first, last, table)
+        return last + 1
+
+    def _stripped(self, part: list[int]) -> list[int]:
+        """A table, time or length without ``TABLE``, ``DESCRIPTOR (...)`` and its name."""
+        if len(part) > 1 and self._words[part[1]] == "=>":
+            part = part[2:]
+        if self._words[part[0]] == "DESCRIPTOR":
+            part = part[2:-1]
+        return part[1:] if self._words[part[0]] == "TABLE" else part
+
+    def _clamped(self, place: int) -> int:
+        low, high = self._sql(place + 2, place + 2), self._sql(place + 4, place + 4)
+        last = place + 4
+        if high == "-":
+            high, last = self._sql(place + 4, place + 5), place + 5
+        self._edit(place, last, f", clamped => ({low}, {high})")
+        return last + 1
+
+    def _length(self, sql: str) -> None:
+        if self.said.window is not None:
+            raise QueryError("there are two windows: leave one of them out")
+        self.said.window = sql
+
+    def _word(self, place: int) -> str:
+        return self._words[place] if 0 <= place < len(self._words) else ""
+
+    def _close(self, place: int) -> int:
+        """The token that closes the bracket at a token."""
+        depth = 0
+        for at in range(place, len(self._words)):
+            depth += {"(": 1, ")": -1}.get(self._words[at], 0)
+            if not depth:
+                return at
+        shown = self._words[place - 1]
+        raise QueryError(f"{shown} ( has no end: write ) where it ends")
+
+    def _parts(self, begin: int, end: int) -> Iterator[list[int]]:
+        """The tokens between commas of a list in brackets; ``end`` is the closing one."""
+        part: list[int] = []
+        depth = 0
+        for at in range(begin, end):
+            depth += {"(": 1, ")": -1}.get(self._words[at], 0)
+            if self._words[at] == "," and not depth:
+                if part:
+                    yield part
+                part = []
+            else:
+                part.append(at)
+        if part:
+            yield part
+
+    def _sql(self, first: int, last: int) -> str:
+        return self._text[self._tokens[first].start : self._tokens[last].end + 1]
+
+    def _edit(self, first: int, last: int, instead: str = "") -> None:
+        self._edits.append((self._tokens[first].start, self._tokens[last].end + 1, instead))
+
+    def _edited(self) -> str:
+        out, at = [], 0
+        for begin, end, instead in sorted(self._edits):
+            blank = "".join(c if c == "\n" else " " for c in self._text[begin:end])
+            out += [self._text[at:begin], instead + blank[len(instead) :]]
+            at = end
+        return "".join([*out, self._text[at:]])
+
+
+_HEAD = {
+    "CREATE", "OR", "REPLACE", "TEMP", "TEMPORARY", "EXTERNAL", "MATERIALIZED", "VIEW", "TABLE",
+    "STREAM", "CONTINUOUS", "LIVE", "STREAMING", "IF", "NOT", "EXISTS", "INSERT", "INTO",
+    "OVERWRITE", "(",
+}  # fmt: skip
+
+_MADE = {"VIEW", "TABLE", "STREAM", "INTO", "OVERWRITE"}
+
+
+def spoken(text: str, tokens: Sequence[Any]) -> Spoken:
+    """Take the clauses of single systems out of a query.
+
+    Args:
+        text: the query.
+        tokens: its tokens.
+
+    Raises:
+        QueryError: such a clause has no meaning here.
+    """
+    return _Reader(text, tokens).read()

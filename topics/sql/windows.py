@@ -1,0 +1,189 @@
+"""Windows of a query: TUMBLE, times cut to whole units, and the columns that name a window."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from sqlglot import exp
+
+from .columns import ROW_TIME, QuerySource, bare, path_of
+from .refusal import refused
+from .spoken import SMOOTH
+
+_UNITS = {
+    "millisecond": "ms", "second": "s", "minute": "m", "hour": "h", "day": "d", "week": "w",
+    "sec": "s", "min": "m", "hr": "h", "s": "s", "m": "m", "h": "h", "d": "d", "w": "w",
+}  # fmt: skip
+_CUT = ("DATE_TRUNC", "TIMESTAMP_TRUNC", "DATETIME_TRUNC")
+_BINS = ("TIME_BUCKET", "DATE_BIN", "TIME_SLICE")
+_OTHER = ("HOP", "CUMULATE", "SESSION", "HOPPING", "SLIDING")
+_NAMES = {
+    "WINDOW_START", "WINDOW_END", "WINDOW_TIME", "WINDOWSTART", "WINDOWEND", "WSTART", "WEND",
+    "WINDOW", "WINDOW.START", "WINDOW.END",
+}  # fmt: skip
+_MONDAY, _SUNDAY = "1970-01-05T00:00:00Z", "1970-01-04T00:00:00Z"
+_WEEKS = {
+    "week": _MONDAY, "isoweek": _MONDAY, "week(monday)": _MONDAY, "week(sunday)": _SUNDAY,
+}  # fmt: skip
+_WRAPPED = {
+    "TIMESTAMP_MILLIS", "TIMESTAMP_SECONDS", "TIMESTAMP_MICROS", "TO_TIMESTAMP",
+    "TO_TIMESTAMP_LTZ", "FROM_UNIXTIME", "TIMESTAMP", "DATETIME",
+}  # fmt: skip
+
+
+class Tumbling(NamedTuple):
+    """A window: its length, and where one begins if that is not midnight of 1970-01-01."""
+
+    length: str
+    origin: str | None = None
+
+    def settings(self) -> dict[str, Any]:
+        return {"length": self.length} | ({"origin": self.origin} if self.origin else {})
+
+
+def duration_of(node: exp.Expr) -> str:
+    """The duration of an INTERVAL, as settings state it; raises `QueryError` if it is none."""
+    if isinstance(node, exp.Literal) and node.is_string:  # '10 minutes', of Spark
+        node = exp.Interval(this=node)
+    if not isinstance(node, exp.Interval):
+        raise refused(node, "must be an INTERVAL such as INTERVAL '1' DAY")
+    amount, unit = str(node.this.name if node.this else ""), node.args.get("unit")
+    found = re.fullmatch(r"\s*(\d+)\s*([A-Za-z]*)\s*", amount)
+    word = (unit.name if unit is not None else found.group(2) if found else "").lower()
+    short = _UNITS.get(word.removesuffix("s") or word)
+    if found is None or short is None or int(found.group(1)) == 0:
+        raise refused(
+            node,
+            "must be a positive number of SECOND, MINUTE, HOUR, DAY, WEEK: windows have one length",
+        )
+    count = int(found.group(1))
+    if short == "ms":
+        if count % 1000:
+            raise refused(node, "must be whole seconds")
+        return f"{count // 1000}s"
+    return f"{count}{short}"
+
+
+def names_window(node: exp.Expr, table: Sequence[str]) -> bool:
+    """Whether a column names the window of a row, which every release does by itself."""
+    node = bare(node)
+    if isinstance(node, exp.Anonymous):
+        return node.name.upper().startswith(("TUMBLE", "WINDOW_"))
+    path = path_of(node, table)
+    return path is not None and path.upper() in _NAMES
+
+
+def window_of(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Tumbling | None:
+    """The window that an expression of GROUP BY states; None if it states none.
+
+    Raises `QueryError` for another kind of window, or one that is not of the event time.
+    """
+    node = bare(node)
+    while isinstance(node, exp.Cast | exp.TryCast):
+        node = bare(node.this)
+    if isinstance(node, exp.Floor) and node.args.get("to") is not None:
+        check_time(node, node.this, source, table)
+        return _cut(node, node.args["to"].name, day_first=False)
+    if not isinstance(node, exp.Anonymous):
+        return None
+    name, given = node.name.upper(), node.expressions
+    if name in _OTHER:
+        raise refused(node, f"{SMOOTH} TUMBLE(time, INTERVAL '1' DAY)")
+    if name.startswith("TUMBLE"):
+        return _tumbling(node, given, source, table)
+    if name in _CUT:
+        return _truncated(node, given, source, table)
+    if name in _BINS:
+        if len(given) < 2:
+            raise refused(node, f"needs a length and a time: {name}(INTERVAL '1 hour', time)")
+        time, length = (given[1], given[0]) if path_of(given[0], table) is None else given[:2]
+        if len(given) > 2:
+            raise refused(node, "leave out the origin: windows begin at whole multiples of 1970")
+        check_time(node, time, source, table)
+        return Tumbling(duration_of(length))
+    return None
+
+
+def _tumbling(
+    node: exp.Anonymous, given: Sequence[exp.Expr], source: QuerySource, table: Sequence[str]
+) -> Tumbling:
+    if len(given) > 2 and node.name.upper() == "TUMBLE":
+        raise refused(node, f"slides or is moved: {SMOOTH} TUMBLE(time, INTERVAL '1' DAY)")
+    if len(given) != 2:
+        raise refused(node, "must be TUMBLE(time, INTERVAL '1' DAY)")
+    check_time(node, given[0], source, table)
+    return Tumbling(duration_of(given[1]))
+
+
+def _truncated(
+    node: exp.Anonymous, given: Sequence[exp.Expr], source: QuerySource, table: Sequence[str]
+) -> Tumbling:
+    """A time cut to whole units: the unit is a text and comes first, or a word and last."""
+    if len(given) not in (2, 3):
+        raise refused(node, f"must be {node.name.upper()}('day', time)")
+    if len(given) == 3:
+        raise refused(node, "leave out the zone: windows begin at UTC; or group by DATE(time) with "
+                            "AT TIME ZONE, and --window")  # fmt: skip
+    first = isinstance(given[0], exp.Literal)
+    unit, time = given if first else (given[1], given[0])
+    check_time(node, time, source, table)
+    week = isinstance(unit, exp.Week)
+    word = f"week({unit.this.name})" if week else unit.name
+    return _cut(node, word, day_first=not first)
+
+
+def _cut(node: exp.Expr, unit: str, *, day_first: bool) -> Tumbling:
+    """``day_first``: whether a plain week begins on Sunday, as in BigQuery."""
+    word = unit.lower().removesuffix("s")
+    if word in _WEEKS:
+        return Tumbling("7d", _SUNDAY if day_first and word == "week" else _WEEKS[word])
+    short = _UNITS.get(word)
+    if short is None or short == "ms":
+        instead = (
+            "windows have one length: cut to SECOND, MINUTE, HOUR, DAY or WEEK, and add up the "
+            "releases of a month, which costs nothing; or group by EXTRACT(MONTH FROM time)"
+        )
+        raise refused(node, instead)
+    return Tumbling(f"1{short}")
+
+
+def check_time(node: exp.Expr, given: exp.Expr, source: QuerySource, table: Sequence[str]) -> None:
+    """Refuse (`QueryError`) a time that is not the input's event time."""
+    path = path_of(unwrapped(given), table)
+    if source.time is None:
+        if path is None or path.upper() != ROW_TIME:
+            instead = f"input {source.name} has the time of its records: write {ROW_TIME}"
+            raise refused(node, instead)
+    elif path != source.time:
+        raise refused(
+            node, f"the event time of input {source.name} is {source.time}: write {source.time}"
+        )
+
+
+def unwrapped(node: exp.Expr) -> exp.Expr:
+    """A time without what makes a timestamp of it: how it is written is declared of the input."""
+    node = bare(node)
+    while True:
+        if isinstance(node, exp.Cast | exp.TryCast) and node.to.this in _TIMES:
+            node = bare(node.this)
+        elif type(node) in _MADE or (
+            isinstance(node, exp.Anonymous) and node.name.upper() in _WRAPPED
+        ):
+            inner = node.expressions if isinstance(node, exp.Anonymous) else [node.this]
+            node = bare(inner[0])
+            if isinstance(node, exp.Div):
+                node = bare(node.this)
+        else:
+            return node
+
+
+_TIMES = {
+    exp.DataType.Type.TIMESTAMP, exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMPLTZ,
+    exp.DataType.Type.DATETIME, exp.DataType.Type.TIMESTAMPNTZ,
+}  # fmt: skip
+_MADE = (
+    exp.UnixToTime, exp.Timestamp, exp.Datetime, exp.StrToTime, exp.TsOrDsToTimestamp,
+    exp.UnixToStr,
+)  # fmt: skip
