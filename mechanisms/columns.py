@@ -105,7 +105,7 @@ class Releases(NamedTuple):
     """Everything that becomes public at one trigger."""
 
     key: Keys  # (m,) public from now on
-    value: I64  # (m, c') on the public output grid
+    value: I64  # (m, c'+2e) on the public output grid; last both ends of e outputs that have them
     variance: F64  # (m, c') of the noise, in squared output-grid units: from public things alone
     status: NDArray[np.int32]  # (m,) what bound reads back: first release, or round
     public: dict[str, I64]  # tree, threshold, clipping bound: once, in the manifest

@@ -79,12 +79,15 @@ class Output(NamedTuple):
         least: when the exact number cannot be below 0: `SIGNED`, `INSERTING` or `ALWAYS`.
         most: the exact number lies between 0 and this, and an estimate beyond is released as the
             nearer of the two; None where that is not so.
+        ends: whether its interval is released with it (`Releases.value`), instead of following from
+            its variance.
     """
 
     name: str
     grid: Fraction = Fraction(1)
     least: str = SIGNED
     most: Fraction | None = None
+    ends: bool = False
 
 
 class Stated(NamedTuple):
@@ -338,6 +341,7 @@ class Setting:
         squares: names of value columns whose squares are summed as well.
         shards: aggregate shards. Each draws under nonces of its own, so whatever all of them
             release of the same content is released with so many independent noises.
+        confidence: of released intervals, for a mechanism that makes its own.
     """
 
     epsilon: Fraction
@@ -350,3 +354,4 @@ class Setting:
     count: bool = True
     shards: int = 1
     squares: tuple[str, ...] = ()
+    confidence: Fraction = Fraction(95, 100)

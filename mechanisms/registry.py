@@ -15,13 +15,13 @@ from types import MappingProxyType
 from typing import Any
 
 from ..errors import ContractError, ParameterError
-from . import histogram, pak, phdstream, privhp, ranges, topl, tops
+from . import histogram, pak, phdstream, privhp, quantile, ranges, topl, tops
 from .contract import REQUIRED, Mechanism, Setting
 from .entry import Entry
 from .planner import Planner
 
 GROUP = "hushstream.mechanisms"
-BUILT_IN = tuple(one.ENTRY for one in (histogram, pak, phdstream, privhp, topl, tops))
+BUILT_IN = tuple(one.ENTRY for one in (histogram, pak, phdstream, privhp, quantile, topl, tops))
 
 DEFAULT = histogram.ENTRY.name
 """The mechanism of a pipeline that names none."""

@@ -38,6 +38,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("formats/schemas", "formats/values"),
     ("formats",),
     ("mechanisms/registry.py",),
+    ("mechanisms/quantile",),  # of the histogram: bounds, selection, spending
     (
         "mechanisms/histogram",
         "mechanisms/pak",

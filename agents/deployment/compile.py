@@ -273,6 +273,7 @@ def setting_of(
         count=COUNT in parts,
         shards=shards,
         squares=tuple(c.field for c in columns if square_of(c.field) in parts),
+        confidence=p.release.confidence_level,
     )
 
 

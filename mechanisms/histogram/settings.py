@@ -325,7 +325,14 @@ def threshold_of(
 ) -> tuple[int, ...]:
     """Least counts per trigger, in 1/STEPS records, for which unit-only keys appear with ≤ δ."""
     process = mechanism.quantities[0].lanes[0]
-    exposure = selection.Exposure(sensitivity2(mechanism.bound), mechanism.bound.most_per_key())
+    return least_counts(parameters, delta, mechanism.bound, process)
+
+
+def least_counts(
+    parameters: HistogramParameters, delta: Fraction, bound: Bound, process: Process
+) -> tuple[int, ...]:
+    """The same for any bound and any noise of the count."""
+    exposure = selection.Exposure(sensitivity2(bound), bound.most_per_key())
     return _least(parameters, delta, exposure, process)
 
 

@@ -207,14 +207,21 @@ class Writer:
 
     def _values(self, values: list[int], variances: list[float]) -> dict[str, Any]:
         m, every = self._pipeline.mechanism, {}
-        for output, value, variance in zip(m.outputs, values, variances, strict=True):
+        first, own = values[: len(m.outputs)], iter(values[len(m.outputs) :])
+        ends: dict[str, tuple[Fraction, Fraction]] = {}
+        for output, value, variance in zip(m.outputs, first, variances, strict=True):
             stddev = significant(math.sqrt(variance) * float(output.grid))
             within = None if output.most is None else (Fraction(0), output.most)
             exact = value * output.grid
             inside = exact if within is None else _between(exact, within)
             every[output.name] = Estimate(inside, stddev, within)
+            if output.ends:
+                ends[output.name] = next(own) * output.grid, next(own) * output.grid
         if not m.in_parts:
-            return {name: self._value(one, name in self._floored) for name, one in every.items()}
+            return {
+                name: self._value(one, name in self._floored, ends.get(name))
+                for name, one in every.items()
+            }
         finished = {
             a.label: a.finish([every[part] for part in a.parts]) for a in self._pipeline.aggregates
         }
@@ -232,10 +239,13 @@ class Writer:
         when = {SIGNED: False, INSERTING: inserting, ALWAYS: True}
         return frozenset(output.name for output in m.outputs if when[output.least])
 
-    def _value(self, one: Estimate, floored: bool) -> dict[str, Any]:
+    def _value(
+        self, one: Estimate, floored: bool, own: tuple[Fraction, Fraction] | None = None
+    ) -> dict[str, Any]:
+        """A value with its interval: ``own`` ends, or those of normal noise."""
         value = plain(one.value)
         if one.square is None:
-            low, high = map(float, self._ends(one, floored))
+            low, high = map(float, own or self._ends(one, floored))
         else:
             low, high = (
                 math.sqrt(max(end, Fraction(0))) for end in self._ends(one.square, floored)

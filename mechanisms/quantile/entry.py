@@ -1,0 +1,17 @@
+"""The one place where the rest of the product finds `quantile`."""
+
+from __future__ import annotations
+
+from ..entry import Entry
+from .mechanism import Quantiles
+from .settings import QuantileParameters, build, objections
+
+ENTRY = Entry(
+    name="quantile",
+    summary="medians and other quantiles of a number per key, keys known or not",
+    parameters=QuantileParameters,
+    mechanisms=(Quantiles,),
+    grouped=True,
+    build=build,
+    objections=objections,
+)

@@ -1,0 +1,78 @@
+"""Quantiles from a noisy distribution function, and intervals around them.
+
+At the q-quantile x the number of records below, F(x), passes q·n. So the pivot D(e) = F(e) - q·n is
+estimated at every edge e of the bands, with noise whose variance v(e) is known exactly. An edge
+with D̂(e) + z·√v(e) < 0 lies below the quantile but for the one-sided error of z, one with
+D̂(e) - z·√v(e) > 0 above it (Woodruff 1952). The interval goes from the first edge that is not
+below to the last one that is not above, and is widened to whole bands, because nobody knows
+how records lie within one.
+
+D never decreases, its estimate does: the mean of its running maximum from the left and its running
+minimum from the right is taken instead, a monotone function no further from D than D̂ is anywhere.
+It is nearer, as neighbouring edges share noise in part only. How much nearer depends on the data;
+`NEARER` was chosen so that intervals at 95 % hold the quantile in 95 to 98 of 100 cases where
+values are spread smoothly, and in more where they are discrete (`benchmarks/quantiles.py`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..columns import F64, I64
+
+NEARER = 0.85
+"""Deviation of the monotone estimate of D, in those of D̂: measured, not proved."""
+
+
+class Inverted(NamedTuple):
+    """Quantiles of r keys, in grid steps."""
+
+    value: I64  # (r,)
+    low: I64  # (r,) ends of the interval
+    high: I64  # (r,)
+
+
+def rising(pivot: F64) -> F64:
+    """(r, e) the monotone function half way between the least one above and the largest below."""
+    above = np.maximum.accumulate(pivot, axis=1)
+    below = np.minimum.accumulate(pivot[:, ::-1], axis=1)[:, ::-1]
+    return (above + below) / 2
+
+
+def invert(pivot: F64, spread: F64, edges: I64) -> Inverted:
+    """Quantiles and their intervals.
+
+    Args:
+        pivot: (r, e) estimates of F - q·n at the edges.
+        spread: (e,) half widths of their intervals, by the noise of one edge alone.
+        edges: (e,) in grid steps.
+
+    Returns:
+        Values within [edges[0], edges[-1]]: beyond these nothing is known.
+    """
+    middle, spread = rising(pivot), NEARER * spread
+    value = _crossing(middle, edges)
+    reached = np.maximum.accumulate(middle + spread, axis=1) >= 0
+    passed = np.minimum.accumulate((middle - spread)[:, ::-1], axis=1)[:, ::-1] > 0
+    first = np.argmax(np.c_[reached, np.ones(len(pivot), np.bool_)], axis=1)
+    last = np.argmax(np.c_[passed, np.ones(len(pivot), np.bool_)], axis=1)
+    most = len(edges) - 1
+    low = edges[np.maximum(first - 1, 0)]
+    high = edges[np.minimum(last, most)]
+    return Inverted(value, np.minimum(low, value), np.maximum(high, value))
+
+
+def _crossing(pivot: F64, edges: I64) -> I64:
+    """(r,) where a rising function passes 0, linear between edges; the ends if it never does."""
+    most = len(edges) - 1
+    after = (pivot < 0).sum(axis=1)
+    right = np.clip(after, 1, most)
+    rows = np.arange(len(pivot))
+    start, end = pivot[rows, right - 1], pivot[rows, right]
+    inside = (after > 0) & (after <= most)
+    part = np.where(inside, -start / np.where(inside, end - start, 1.0), after > most)
+    width = (edges[right] - edges[right - 1]).astype(np.float64)
+    out: I64 = edges[right - 1] + np.rint(part * width).astype(np.int64)
+    return out

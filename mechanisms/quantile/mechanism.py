@@ -1,0 +1,304 @@
+"""Quantiles of one number per key of an unbounded stream, at every trigger of a window.
+
+A record adds 1 to one node of each level of a tree over public bands (`bands`, `tree`); the root is
+the key's count, which also decides when an unknown key becomes public (`parts.key_selection`). Each
+node of each level is released as prefix sums over the triggers, B(Cx + z) with noise of its own
+(`factorization.prefix_noise`). Estimates of the bands, their distribution function, its inversion
+and the intervals are post-processing (`inversion`).
+
+Guarantee. Neighbours: two streams of which one lacks all records of one unit, in all triggers and
+windows of an epoch. Let the unit have m_k accepted records in key k; the bound holds Σ m_k² ≤ Q on
+every path, and decides about a record by the unit's own earlier records alone. In key k and level l
+let d_v be the vector over triggers of what the unit adds to node v. Each record is in exactly one
+node of the level, so Σ_v Σ_t abs(d_v(t)) ≤ m_k. With c the largest column norm of C,
+‖C d_v‖ ≤ c·Σ_t abs(d_v(t)), hence
+
+    Σ_v ‖C d_v‖² ≤ c²·(Σ_v Σ_t abs(d_v(t)))² ≤ c²·m_k²,
+
+however the records spread over nodes, triggers and signs: a level costs as much as one count, not
+as many as it has nodes. C is lower triangular, so each release is a Gaussian one whose shift is
+predictable from the past, and all levels, keys and triggers together are μ-GDP with
+μ² = Q·c²·Σ_l 1/σ_l², up to the cost of the noise grid (`accounting.gaussian_cost`). All nodes of a
+public key are released, empty ones too; of a hidden key only whether its count crosses, which adds
+the δ of its selection. `Quantiles.cost` is that sum. ∎
+
+*No draw covers two contents.* The draws of a node are labelled with its key and number, their level
+and their coordinate; coordinate i covers (Cx)_i, complete at the trigger whose nonce the label
+holds (`Process.first`).
+
+*Where 64 bits end.* State holds numbers of records, which stay below 2^63. What is released is a
+function of counts with their noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import ContractError
+from ..columns import (
+    F64,
+    I64,
+    Batch,
+    Closed,
+    Encoded,
+    Part,
+    Releases,
+    Rows,
+    Units,
+    empty_units,
+)
+from ..contract import INSERTING, Cost, Mechanism, Noise, Output, Spending
+from ..factorization.prefix_noise import STEPS, Process
+from ..histogram.rows import rows_of
+from ..key_form import RECORD_KEYS, KeyForm
+from ..keys import Keys
+from ..parts.bounding import Bound
+from ..parts.key_selection import first_crossing
+from ..parts.stated_bound import stated_bound
+from ..ranges import Draws
+from ..sums import held
+from ..truth import Truth, WindowRecords
+from .bands import Bands
+from .inversion import invert
+from .report import plan, plan_rows
+from .tree import BandTree, levels_of
+from .truth import exact_answers
+
+OWN = ("count", "below", "above")
+"""Released beside the quantiles: records, those below ``low``, those above ``high``."""
+_MOST = 1 << 53  # a count from here on crosses any threshold with any noise
+
+
+@dataclass(frozen=True)
+class Quantiles(Mechanism):
+    """The mechanism; `hushstream.mechanisms.quantile.settings.build` makes one.
+
+    Attributes:
+        horizon: triggers per window.
+        bound: contribution bound of a unit over all keys and windows of an epoch.
+        bands: public bands of the number.
+        at: shares q of the released quantiles, increasing.
+        processes: noise of each level, bands first, the count last.
+        loss: cost per unit and epoch.
+        reach: standard deviations of noise on each side of an interval.
+        threshold: (T,) least count per trigger in 1/STEPS records; empty for a public key list.
+        public: the public key list, or None.
+        spending: cost by what a unit spends of its bound.
+    """
+
+    distribution: ClassVar[Literal["discrete_gaussian"]] = "discrete_gaussian"
+    definition: ClassVar[Literal["approximate"]] = "approximate"
+    neighbouring: ClassVar[Literal["add_remove"]] = "add_remove"
+    keys: ClassVar[KeyForm] = RECORD_KEYS
+    inputs: ClassVar[tuple[str, ...]] = ("value",)
+    columns: ClassVar[int] = 1  # the value in grid steps
+
+    horizon: int
+    bound: Bound
+    bands: Bands
+    at: tuple[Fraction, ...]
+    processes: tuple[Process, ...]
+    loss: Cost
+    reach: float
+    threshold: tuple[int, ...] = ()
+    public: frozenset[bytes] | None = field(default=None, repr=False)
+    spending: Spending | None = None
+
+    @property
+    def row_dtype(self) -> np.dtype[Any]:
+        return np.dtype([("bands", np.int64, (self.bands.number,)), ("first", np.int32)])
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        grid = self.bands.grid
+        natural = INSERTING if self.bands.edges[0] >= 0 else "signed"
+        found = (Output(named(q), grid, natural, ends=True) for q in self.at)
+        return (*found, *(Output(name, least=INSERTING) for name in OWN))
+
+    @property
+    def counter(self) -> Process:
+        """Noise of the count, which decides whether a key becomes public."""
+        return self.processes[-1]
+
+    def cost(self) -> Cost:
+        return self.loss
+
+    # Bound shard
+
+    def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
+        """Values in grid steps; what is no number is dropped."""
+        value = np.asarray(columns["value"], np.float64)
+        keep = ~np.isnan(value)
+        steps = self.bands.steps(np.where(keep, value, 0.0))
+        return Encoded(Keys.of([b""]), np.zeros(len(value), np.intp), steps[:, None], keep)
+
+    def init_units(self, u: int) -> Units:
+        return empty_units(u, 1, self.bound.left)
+
+    def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
+        """Bound the slice and count what was accepted, per key and band."""
+        if self.public is not None:
+            listed = np.fromiter(map(self.public.__contains__, batch.keys), np.bool_)
+            kept = np.flatnonzero(listed[batch.key])
+            batch = batch._replace(
+                key=batch.key[kept], unit=batch.unit[kept], value=batch.value[kept],
+                sign=batch.sign[kept],
+            )  # fmt: skip
+        done = self.bound.apply(units, batch, np.zeros(len(batch.keys), np.intp))
+        rows = np.flatnonzero(done.accepted)
+        band = self.bands.place(batch.value[rows, 0])
+        # A key without accepted records was never paid for, so it must not leave a trace.
+        cell, place = np.unique(batch.key[rows] * self.bands.number + band, return_inverse=True)
+        sums = np.zeros((len(cell), 2), np.int64)
+        np.add.at(sums[:, 0], place, batch.sign[rows].astype(np.int64))
+        lane = (cell % self.bands.number).astype(np.uint8)
+        keys = batch.keys.take(cell // self.bands.number)
+        return done.units, Part(keys, lane, sums, np.zeros(0, np.int64))
+
+    # Aggregate shard
+
+    def init_rows(self, key: Keys) -> Rows:
+        """State of keys without records: hidden, or due at every trigger if they are listed."""
+        due = np.full(len(key), 0 if self.public is None else -1, np.int32)
+        return Rows(key, np.zeros(len(key), self.row_dtype), due)
+
+    def release(self, closed: Closed, noise: Noise) -> tuple[Rows, Releases]:
+        """Add the micro-batch, select, predict, and release every public key of ``closed``."""
+        if not 1 <= closed.t <= self.horizon:
+            raise ContractError(f"trigger {closed.t} is beyond the horizon")
+        cell, due = closed.rows.cell.copy(), closed.rows.due.copy()
+        row = rows_of(closed.rows.key, closed.part.key)
+        np.add.at(cell["bands"], (row, closed.part.lane), closed.part.sums[:, 0])
+        changed = np.zeros(len(cell), np.bool_)
+        changed[row] = True
+        if self.public is None:
+            self._select(closed, cell, due, noise)
+        else:
+            cell["first"], due[:] = 1, -1
+        changed |= (due != closed.rows.due) | (cell["first"] != closed.rows.cell["first"])
+        back, shown = np.flatnonzero(changed), np.flatnonzero(cell["first"] > 0)
+        rows = Rows(closed.rows.key.take(back), cell[back], due[back])
+        keys = closed.rows.key.take(shown)
+        value, variance = self._values(cell["bands"][shown], keys, closed.t, noise)
+        public = {}
+        if self.public is None:
+            public["threshold"] = np.array([-(-self.threshold[closed.t - 1] // STEPS)], np.int64)
+        return rows, Releases(keys, value, variance, cell["first"][shown], public)
+
+    def _select(
+        self, closed: Closed, cell: NDArray[Any], due: NDArray[np.int32], noise: Noise
+    ) -> None:
+        """Test hidden keys now and at every later trigger, with the noise that will be used."""
+        hidden = np.flatnonzero(cell["first"] == 0)
+        bar = np.asarray(self.threshold, np.int64)[closed.t - 1 :]
+        for rows in self.counter.chunks(hidden):
+            count = np.clip(cell["bands"][rows].sum(axis=1), -_MOST, _MOST)
+            ahead = self.counter.ahead(noise, closed.rows.key.take(rows), closed.t)
+            hit = first_crossing(count * STEPS, ahead, bar)
+            hit[count < 1] = -1
+            cell["first"][rows[hit == 0]] = closed.t
+            due[rows] = np.where(hit < 0, 0, np.where(hit == 0, -1, closed.t + hit))
+
+    def _values(self, counts: I64, keys: Keys, t: int, noise: Noise) -> tuple[I64, F64]:
+        """Released columns of public keys, and after them the ends of the quantiles' intervals."""
+        tree = self.tree(t)
+        bands = tree.estimates(self._nodes(counts, keys, t, noise))
+        below = np.cumsum(bands, axis=1)  # from left to right: the same doubles everywhere
+        total, ends = below[:, -1], self.bands.ends
+        found = []
+        for q in map(float, self.at):
+            spread = self.reach * np.sqrt(tree.rank_variance(q))
+            found.append(invert(below[:, :-1] - q * total[:, None], spread, ends))
+        counted = np.stack([total, bands[:, 0], bands[:, -1]], axis=1)
+        columns = [one.value for one in found] + list(held(np.rint(counted).astype(np.int64)).T)
+        columns += [end for one in found for end in (one.low, one.high)]
+        spreads = [((one.high - one.low) / (2 * self.reach)) ** 2 for one in found]
+        known = (tree.total_variance, tree.band_variance, tree.band_variance)
+        spreads += [np.full(len(keys), one) for one in known]
+        return np.stack(columns, axis=1).astype(np.int64), np.stack(spreads, axis=1)
+
+    def _nodes(self, counts: I64, keys: Keys, t: int, noise: Noise) -> list[F64]:
+        """Noisy sums of every level, (r, nodes) each."""
+        out = []
+        for process, exact in zip(self.processes, levels_of(counts), strict=True):
+            labels = keys if exact.shape[1] == 1 else numbered(keys, exact.shape[1])
+            since = np.zeros(len(labels), np.int64)
+            steps = process.at(noise, labels, t, since).reshape(exact.shape)
+            # Noise is rounded down: half a step is added back.
+            out.append((exact + steps // STEPS) + (steps % STEPS + 0.5) / STEPS)
+        return out
+
+    def tree(self, t: int) -> BandTree:
+        """The tree with the noise of trigger t."""
+        start = np.zeros(1, np.int64)
+        return BandTree(tuple(float(one.variance_at(t, start)[0]) for one in self.processes))
+
+    # Statements
+
+    def error(self, t: int) -> F64:
+        """(c',) standard deviations; of a quantile the most: nothing known but its range."""
+        tree, most = self.tree(t), (self.bands.edges[-1] - self.bands.edges[0]) / 2
+        own = np.sqrt([tree.total_variance, tree.band_variance, tree.band_variance])
+        return np.concatenate([np.full(len(self.at), most), own])
+
+    def draws(self) -> tuple[Draws, ...]:
+        """List the draws of every level."""
+        return tuple(one.draws("count") for one in self.processes)
+
+    def bounds(self, unit: str) -> dict[str, Any]:
+        """The contribution bound."""
+        return stated_bound(self.bound, unit)
+
+    def key_threshold(self, t: int) -> Fraction | None:
+        """The threshold of trigger t; None with a public key list."""
+        return Fraction(self.threshold[t - 1], STEPS) if self.threshold else None
+
+    @cached_property
+    def _edges(self) -> str:
+        return ",".join(map(str, (self.bands.grid, *self.bands.edges)))
+
+    def digests(self) -> tuple[str, ...]:
+        """Digest of the factorisation, and the bands."""
+        return (self.counter.factor.digest(), self._edges)
+
+    def plan(self) -> dict[str, Any]:
+        """Bands, noise of ranks and counts by trigger, and the chances of keys to appear."""
+        return {"quantile": plan(self)}
+
+    def plan_rows(self, unit: str) -> list[tuple[str, str]]:
+        """The same in words."""
+        return plan_rows(plan(self), unit)
+
+    def truth(self, seen: WindowRecords, released: Sequence[bytes]) -> Truth:
+        """Exact quantiles and counts of every key, values cut to the range."""
+        return exact_answers(self.bands, {named(q): q for q in self.at}, OWN, seen)
+
+
+def named(q: Fraction) -> str:
+    """The name of a quantile.
+
+    >>> named(Fraction(1, 2)), named(Fraction("0.999"))
+    ('p50', 'p99_9')
+    """
+    return f"p{float(100 * q):g}".replace(".", "_")
+
+
+def numbered(keys: Keys, nodes: int) -> Keys:
+    """Each key as often as there are nodes, followed by a node's number in two bytes: injective."""
+    widths = np.repeat(np.diff(keys.offsets), nodes)
+    starts = np.repeat(keys.offsets[:-1], nodes)
+    offsets = np.zeros(len(widths) + 1, np.int64)
+    np.cumsum(widths + 2, out=offsets[1:])
+    data = np.empty(int(offsets[-1]), np.uint8)
+    place = np.arange(int(widths.sum())) - np.repeat(np.cumsum(widths) - widths, widths)
+    data[np.repeat(offsets[:-1], widths) + place] = keys.data[np.repeat(starts, widths) + place]
+    number = np.tile(np.arange(nodes), len(keys))
+    data[offsets[1:] - 2], data[offsets[1:] - 1] = number >> 8, number & 255
+    return Keys(data, offsets)

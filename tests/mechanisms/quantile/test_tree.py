@@ -1,0 +1,59 @@
+"""The closed form of the estimates and variances, against linear algebra."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hushstream.mechanisms.quantile.tree import BandTree, levels_of, summed
+from hypothesis import given
+from hypothesis import strategies as st
+
+positive = st.floats(0.5, 50)
+
+
+def matrix(levels: int) -> np.ndarray:
+    """(nodes, B) which band lies under which node, level by level."""
+    bands = 4 ** (levels - 1)
+    rows = [np.kron(np.eye(bands // 4**level), np.ones(4**level)) for level in range(levels)]
+    return np.concatenate(rows)
+
+
+def weights(variances: list[float]) -> np.ndarray:
+    bands = 4 ** (len(variances) - 1)
+    return np.concatenate([np.full(bands // 4**i, 1 / v) for i, v in enumerate(variances)])
+
+
+@given(st.lists(positive, min_size=2, max_size=4), st.integers(0, 2**32))
+def test_estimates_are_those_of_least_squares(variances: list[float], seed: int) -> None:
+    S, w, tree = matrix(len(variances)), weights(variances), BandTree(tuple(variances))
+    noisy = np.random.default_rng(seed).normal(0, 10, (3, len(S)))
+    ends = np.cumsum([4 ** (len(variances) - 1 - level) for level in range(len(variances))])[:-1]
+    found = tree.estimates(np.split(noisy, ends, axis=1))
+    inverse = np.linalg.inv(S.T @ (w[:, None] * S))
+    np.testing.assert_allclose(found, noisy * w @ S @ inverse, atol=1e-8)
+
+
+@given(st.lists(positive, min_size=3, max_size=4), st.sampled_from([0.1, 0.5, 0.99]))
+def test_variances_are_those_of_least_squares(variances: list[float], q: float) -> None:
+    S, w, tree = matrix(len(variances)), weights(variances), BandTree(tuple(variances))
+    covariance = np.linalg.inv(S.T @ (w[:, None] * S))
+    below = np.tril(np.ones((tree.bands, tree.bands)))[:-1] - q
+    np.testing.assert_allclose(
+        tree.rank_variance(q), np.einsum("ei,ij,ej->e", below, covariance, below), rtol=1e-8
+    )
+    assert tree.band_variance == pytest.approx(covariance[0, 0])
+    assert tree.total_variance == pytest.approx(covariance.sum())
+
+
+@given(st.lists(positive, min_size=2, max_size=4), st.integers(0, 2**32))
+def test_without_noise_the_bands_come_back(variances: list[float], seed: int) -> None:
+    tree = BandTree(tuple(variances))
+    exact = np.random.default_rng(seed).integers(-5, 1000, (2, tree.bands))
+    nodes = [level.astype(float) for level in levels_of(exact)]
+    assert [level.shape[1] for level in nodes] == [tree.bands // size for size in tree.sizes]
+    np.testing.assert_allclose(tree.estimates(nodes), exact, atol=1e-8)
+
+
+def test_four_neighbours_are_added() -> None:
+    assert summed(np.arange(8)[None]).tolist() == [[6, 22]]
+    assert summed(np.zeros((0, 16), np.int64)).shape == (0, 4)
