@@ -118,6 +118,8 @@ class Judge:
             clock: the clock log.
             raw: offset and event of the usable records of each raw partition, in order.
         """
+        if not self.rules.affordable():
+            raise Objection("pipelines that share a budget cost more than it has")
         self.feed = self.follow(clock, raw)
         while self.due or next(self.feed, False):
             while self.due:

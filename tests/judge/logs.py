@@ -30,12 +30,19 @@ class Pipeline(NamedTuple):
         listed: the public keys, of which the configuration has a digest only.
         partitioner: by which producers choose the partition, if they are said to.
         partitions: of the raw topic.
+        beside: configuration and public keys of the pipelines that it shares a budget with.
     """
 
     config: dict[str, Any]
     listed: Sequence[Sequence[Any]] | None = None
     partitioner: str = "none"
     partitions: int = 1
+    beside: Sequence[tuple[dict[str, Any], Sequence[Sequence[Any]] | None]] = ()
+
+    def rules(self, shards: int = 1) -> Rules:
+        """What follows from all this, where so many shards publish."""
+        beside = [Rules(config, listed, shards) for config, listed in self.beside]
+        return Rules(self.config, self.listed, shards, beside)
 
     def usable(self, partition: int, records: Iterable[Raw]) -> Iterator[tuple[int, Event]]:
         """Offset and event of every record that counts."""
@@ -95,7 +102,7 @@ def judged(
     published = list(published)
     every = (json.loads(value) for _, value in published)
     shards = next((body["shards"] for body in every if body["schema"] == "hush.manifest/2"), 1)
-    rules = Rules(pipeline.config, pipeline.listed, shards)
+    rules = pipeline.rules(shards)
     kind = RoundsJudge if rules.rounds else Judge
     judge = kind(rules, secret, Nonces(rules, published), order)
     return judge.run(clock, [pipeline.usable(n, records) for n, records in enumerate(raw)])

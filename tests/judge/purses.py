@@ -2,12 +2,13 @@
 
 The part f of its bounds that a unit may spend follows from the configuration alone: the largest
 multiple of 1/4096 for which f times the squared shifts, the pure part and the δ of an epoch stay
-within the cap, the pure part counted twice. With debiasing, an epoch in which anything of a unit
+within the cap, the pure part counted twice; pipelines that share the cap have the same f, for what
+their epochs cost together. With debiasing, an epoch in which anything of a unit
 is counted costs as much more of the bound as covers these counters.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -25,6 +26,12 @@ class Costs(NamedTuple):
     delta: Fraction
 
 
+def together(costs: Iterable[Costs]) -> Costs:
+    """Their sum."""
+    nothing = Fraction(0)
+    return Costs(*(sum(part, nothing) for part in zip(*costs, strict=True)))
+
+
 class Purses:
     """Of each unit and period what is left.
 
@@ -33,10 +40,16 @@ class Purses:
         epoch: microseconds of one.
         bound: what a unit may spend in an epoch.
         costs: of all of it, and of the counters of debiasing.
+        joint: of the whole bounds of all pipelines that share the cap.
     """
 
     def __init__(
-        self, cap: dict[str, Any] | None, epoch: int, bound: int, costs: Sequence[Costs]
+        self,
+        cap: dict[str, Any] | None,
+        epoch: int,
+        bound: int,
+        costs: Sequence[Costs],
+        joint: Costs,
     ) -> None:
         self.none = cap is None
         self.left: dict[tuple[int, Any], int] = {}
@@ -44,7 +57,7 @@ class Purses:
         if cap is None:
             return
         limit = Fraction(cap["epsilon"]), Fraction(cap["delta"])
-        self.most = int(part(costs[0], *limit) * bound)
+        self.most = int(part(joint, *limit) * bound)
         shares = [max(b / a for a, b in zip(costs[0], one, strict=True)) for one in costs[1:]]
         self.opening = math.ceil(sum(shares) * bound)
         self.epochs = cap["period"] and cap["period"] // epoch
@@ -74,19 +87,25 @@ class Purses:
 def part(costs: Costs, epsilon: Fraction, delta: Fraction) -> Fraction:
     """The largest f for which a unit that spends f bounds loses at most (ε, δ)."""
     low, high = 0, GRID
-    while _fits(costs, Fraction(high, GRID), epsilon, delta):
+    while fits(times(costs, high), epsilon, delta):
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        if _fits(costs, Fraction(middle, GRID), epsilon, delta):
+        if fits(times(costs, middle), epsilon, delta):
             low = middle
         else:
             high = middle
     return Fraction(low, GRID)
 
 
-def _fits(costs: Costs, times: Fraction, epsilon: Fraction, delta: Fraction) -> bool:
-    mu2, pure, lost = (times * one for one in costs)
+def times(costs: Costs, parts: int) -> Costs:
+    """What a unit spends that spends so many parts of its bound."""
+    return Costs(*(Fraction(parts, GRID) * one for one in costs))
+
+
+def fits(costs: Costs, epsilon: Fraction, delta: Fraction) -> bool:
+    """Whether all of this together is (ε, δ)."""
+    mu2, pure, lost = costs
     left = delta - lost
     if left <= 0:
         return False

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from .numbers import BITS, matrix, sampling, spent, thresholds, variances
-from .purses import Costs, Purses
+from .purses import Costs, Purses, fits, together
 from .records import columns, key_bytes
 
 MOST = 2**16 - 1  # records of one unit in one key and lane
@@ -15,12 +15,23 @@ COUNTERS = ("arrived/S", "arrived/V", "accepted/S", "accepted/V")
 
 
 class Rules:
-    """What the canonical configuration of a pipeline, as the ledger holds it, says."""
+    """What the canonical configuration of a pipeline, as the ledger holds it, says.
+
+    Args:
+        config: canonical.
+        listed: the public keys.
+        shards: that publish.
+        beside: the rules of the pipelines that it shares a budget with.
+    """
 
     def __init__(
-        self, config: dict[str, Any], listed: Iterable[Sequence[Any]] | None, shards: int = 1
+        self,
+        config: dict[str, Any],
+        listed: Iterable[Sequence[Any]] | None,
+        shards: int = 1,
+        beside: Iterable["Rules"] = (),
     ) -> None:
-        self.shards = shards
+        self.shards, self.beside = shards, tuple(beside)
         self.config, self.parameters = config, config["mechanism"]["parameters"]
         self.listed = None if listed is None else {key_bytes(key) for key in listed}
         every, given = config["triggers"]["every"], config["window"]
@@ -156,10 +167,8 @@ class Rules:
         touched: int,
         selecting: Fraction,
     ) -> None:
-        """What units may spend over many epochs, if there is a cap for each."""
+        """What it costs a unit to spend its bound, which counts where there is a cap for each."""
         budget, kept = self.config["budget"], 2 * self.parameters["debias"]
-        if budget.get("shared", {}).get("per_unit"):
-            raise NotImplementedError("the judge does not know the costs of other members")
         rest = sampling(Fraction(budget["epsilon"]), touched, len(needs))
         rest += len(needs) * Fraction(touched, 2**129)
         ratio = Fraction(1)
@@ -175,12 +184,26 @@ class Rules:
         )]  # fmt: skip
         if kept:
             costs.append(Costs(sum(a for a, _ in each[-2:]), sum(b for _, b in each[-2:]), rest))  # type: ignore[arg-type]
-        self.cap = budget.get("per_unit")
         self.costs = costs
+        self.epoch = together([Costs(*one, Fraction(0)) for one in each])
+        self.epoch = self.epoch._replace(delta=selecting + rest)
+
+    def affordable(self) -> bool:
+        """Whether all that share a budget cost no more than it has, as far as it is shared."""
+        if (shared := self.config["budget"].get("shared")) is None:
+            return True
+        joint = together([self.epoch, *(one.epoch for one in self.beside)])
+        return fits(joint, Fraction(shared["epsilon"]), Fraction(shared["delta"]))
 
     def purses(self) -> Purses:
-        """Full ones."""
-        return Purses(self.cap, self.per_epoch * self.length, self.budget, self.costs)
+        """Full ones; each pipeline has its own, for the same part of the bound where they share."""
+        budget, every = self.config["budget"], [self, *self.beside]
+        cap = (shared := budget.get("shared", {})).get("per_unit")
+        if cap and {one.config["name"] for one in every} != set(shared["members"]):
+            raise ValueError("a shared cap needs the rules of every pipeline that shares it")
+        joint = together(one.costs[0] for one in every) if cap else self.costs[0]
+        cap = cap or budget.get("per_unit")
+        return Purses(cap, self.per_epoch * self.length, self.budget, self.costs, joint)
 
     def start(self, window: int) -> int:
         """First microsecond of a window."""

@@ -13,7 +13,7 @@ from hushstream.topics.config.load import loads
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from .worlds import HORIZONS, INPUT, PIPELINE, verdict, world
+from .worlds import HORIZONS, INPUT, PIPELINE, SHARED, sharing, verdict, world
 
 HERE = Path(__file__).parent
 JUDGE = (
@@ -86,21 +86,28 @@ def mechanisms(draw: st.DrawFn, public: bool, keys_only: bool, rounds: bool) -> 
 
 
 @st.composite
-def deltas(draw: st.DrawFn, timed: bool) -> str:
-    """δ of an epoch, and sometimes a cap for each unit that one or two bounds use up."""
-    delta = draw(st.sampled_from(["1e-4", "0.01"]))
-    if draw(st.booleans()):
-        return delta
+def caps(draw: st.DrawFn, timed: bool) -> str:
+    """A cap for each unit that one or two bounds use up."""
     period = (
         f', period = "{draw(st.sampled_from([2, 4]))}d"' if timed and draw(st.booleans()) else ""
     )
     epsilon = draw(st.sampled_from([10, 15]))
-    return f"{delta}, per_unit = {{ epsilon = {epsilon}, delta = 0.1{period} }}"
+    return f"per_unit = {{ epsilon = {epsilon}, delta = 0.1{period} }}"
 
 
 @st.composite
-def pipelines(draw: st.DrawFn, name: str) -> str:
-    """One pipeline: keys listed or not, values or none, every kind of window."""
+def deltas(draw: st.DrawFn, timed: bool) -> str:
+    """δ of an epoch, and sometimes a cap for each unit."""
+    delta = draw(st.sampled_from(["1e-4", "0.01"]))
+    return delta if draw(st.booleans()) else f"{delta}, {draw(caps(timed))}"
+
+
+@st.composite
+def pipelines(draw: st.DrawFn, name: str, shared: tuple[int, bool] | None = None) -> str:
+    """One pipeline: keys listed or not, values or none, every kind of window.
+
+    ``shared`` is the horizon, and whether epochs are of two windows, where it shares a budget.
+    """
     public = draw(st.booleans())
     values = [
         [],
@@ -123,28 +130,38 @@ def pipelines(draw: st.DrawFn, name: str) -> str:
         key = '["page", "more"]'
         more.append(f"derive = {{ more = {draw(st.sampled_from(DERIVED))} }}")
     found = not public and bool(shown) and shown not in values[-3:]
-    horizon = draw(st.sampled_from(list(HORIZONS)))
-    if horizon != 3 and draw(st.booleans()):
+    horizon = draw(st.sampled_from(list(HORIZONS))) if shared is None else shared[0]
+    if horizon != 3 and (draw(st.booleans()) if shared is None else shared[1]):
         more.append('epoch = "2d"')
     more.append(f"feedback_delay = {draw(st.integers(0, 2))}")
     display = 'display = "non-negative", ' if draw(st.booleans()) else ""
     more.append(f'release = {{ {display}encoding = "{draw(st.sampled_from(FORMS))}" }}')
+    mechanism = draw(mechanisms(public, not shown, found))
+    if shared is not None:
+        return sharing(name, key, horizon, "\n".join(more), mechanism)
     return PIPELINE.format(
         name=name, key=key, window=HORIZONS[horizon], more="\n".join(more),
         epsilon=draw(st.sampled_from([1, 8])), delta=draw(deltas(horizon != 3)),
-        mechanism=draw(mechanisms(public, not shown, found)),
+        mechanism=mechanism,
     )  # fmt: skip
 
 
 @st.composite
 def configurations(draw: st.DrawFn) -> str:
-    """One or two pipelines of one input."""
+    """One or two pipelines of one input; two may share a budget."""
     partitioner = draw(st.sampled_from(["none", "none", "crc32", "murmur2"]))
     unit = '["shop", "user"]' if partitioner == "none" and draw(st.booleans()) else '"user"'
     text = INPUT.format(units=draw(st.integers(1, 2)), cells=draw(st.integers(1, 2)),
                         partitioner=partitioner, unit=unit)  # fmt: skip
-    for name in ("p", "q")[: draw(st.integers(1, 2))]:
-        text += draw(pipelines(name))
+    names = ("p", "q")[: draw(st.integers(1, 2))]
+    shared = None
+    if len(names) == 2 and draw(st.booleans()):
+        shared = draw(st.sampled_from(list(HORIZONS))), draw(st.booleans())
+        cap = draw(caps(shared[0] != 3)) if draw(st.booleans()) else ""
+        text += SHARED.format(members=f"p = {draw(st.integers(1, 3))}, q = 1", cap=cap,
+                              epsilon=draw(st.sampled_from([2, 8])), delta="0.02")  # fmt: skip
+    for name in names:
+        text += draw(pipelines(name, shared))
     return f'{text}\n[registry]\nurl = "http://localhost:1"\n'
 
 

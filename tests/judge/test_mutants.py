@@ -9,6 +9,7 @@ import inspect
 import sys
 import textwrap
 from collections.abc import Iterator
+from fractions import Fraction
 from random import Random
 from typing import Any, NamedTuple
 
@@ -16,8 +17,9 @@ import pytest
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.topics.config.load import loads
 
+from .rules import Rules
 from .test_histogram import COUNT, KEYS, MEAN, SUM
-from .worlds import HORIZONS, INPUT, PIPELINE, verdict, world
+from .worlds import HORIZONS, INPUT, PIPELINE, SHARED, public, sharing, verdict, world
 
 
 class Mutant(NamedTuple):
@@ -82,6 +84,12 @@ MUTANTS = [
            "batch.sign[rows].astype(np.int64)", "abs(batch.sign[rows].astype(np.int64))"),
     Mutant("a purse is not written", "_capped", "Opened(done.purse,", "Opened(opened.purse,"),
     Mutant("each epoch has a purse of its own", "period", "epoch // self.epochs", "epoch"),
+    Mutant("each member has a cap of its own", "_lifetime",
+           "together(map(_spending, group))", "together([_spending(p)])"),
+    Mutant("a member's cap counts itself twice, and no other", "with_caps",
+           "one for one in pipelines if one.name in members", "p for _ in members"),
+    Mutant("one member does not count", "together",
+           "one.whole for one in spendings", "one.whole for one in tuple(spendings)[1:]"),
 ]  # fmt: skip
 
 CAP = 'per_unit = { epsilon = 8, delta = 0.02, period = "2d" }'
@@ -101,7 +109,12 @@ TEXT = INPUT.format(units=2, cells=2, partitioner="none", unit='"user"') + "".jo
         ("rounds", [COUNT], 'sign = "gone"', ', selection = "rounds", budget = 5', "0.01"),
         ("capped", [COUNT], "", ", budget = 4", f"0.01, {CAP}"),
     )
-)
+) + "".join(
+    sharing(name, '["page"]', 4, f"aggregate = [{shown}]\n{more}", mechanism)
+    for name, shown, more, mechanism in (
+        ("all", COUNT, "", ", budget = 4"), ("some", SUM, KEYS, ", budget = 3"),
+    )
+) + SHARED.format(members="all = 3, some = 1", epsilon=8, delta="0.02", cap=CAP)
 
 
 def judged() -> list[str]:
@@ -121,6 +134,18 @@ FEW = [
     pytest.param(m, id=m.what.replace(" ", "-"), marks=[pytest.mark.thorough] * (n % 5 > 0))
     for n, m in enumerate(MUTANTS)
 ]
+
+
+def test_members_that_spend_more_together_than_they_have_are_found():
+    made = compile_config(loads(TEXT, environ={}), {"events": 2})
+    (source,) = made.inputs
+    each = [public(source, p).rules() for p in source.pipelines if p.purse is not None]
+    assert len(each) == 2 and all(one.affordable() for one in each)
+    for one in each:
+        budget = one.config["budget"]
+        more = {n: str(Fraction(budget["shared"][n]) * Fraction(99, 100)) for n in ("epsilon", "delta")}
+        rules = Rules(one.config | {"budget": budget | more}, one.listed, 1, one.beside)
+        assert not rules.affordable()
 
 
 @pytest.mark.spread(2)

@@ -135,19 +135,20 @@ def deployment(
             for log in logs
         ]
     ledger = [r.value or b"" for r in read_topic(bootstrap, f"{name}.ledger.v1")[0]]
+    bodies = [json.loads(value)["body"] for value in ledger]
     base = f"{name}.{json.loads(ledger[0])['body']['genesis']}"
     clock = [json.loads(r.value or b"") for r in read_topic(bootstrap, f"{base}.clock")[0]]
     found = {}
     for one in settings["pipeline"]:
         source, called = inputs[one["input"]], one["name"]
-        bodies = [json.loads(value)["body"] for value in ledger]
         charged = [b["config"] for b in bodies if b.get("pipeline") == called and "mu2" in b]
         if not charged or one.get("mechanism", {}).get("kind", "histogram") != "histogram":
             continue
         raw = read_topic(bootstrap, source["topic"])
         pipeline = Pipeline(
-            charged[0], listed(one, charged[0]), source.get("partitioner", "none"), len(raw)
-        )
+            charged[0], listed(one, charged[0]), source.get("partitioner", "none"), len(raw),
+            beside(charged[0], bodies, settings),
+        )  # fmt: skip
         order = None
         if pipeline.partitioner == "none" and len(raw) > 1:
             units = [r for log in read_topic(bootstrap, f"{base}.{called}.units") for r in log]
@@ -167,6 +168,16 @@ def deployment(
         rows = sum(len(release.rows) for release in releases)
         found[called] = Judgement(len(releases), rows, wrong)
     return found
+
+
+def beside(
+    config: dict[str, Any], bodies: Iterable[dict[str, Any]], settings: dict[str, Any]
+) -> list[tuple[dict[str, Any], list[list[Any]] | None]]:
+    """Configuration and public keys of the other pipelines of a shared budget, as declared."""
+    others = set(config["budget"].get("shared", {"members": ()})["members"]) - {config["name"]}
+    told = {b["pipeline"]: b["config"] for b in bodies if "pipeline" in b and "config" in b}
+    every = {one["name"]: one for one in settings["pipeline"]}
+    return [(told[name], listed(every[name], told[name])) for name in sorted(others)]
 
 
 def key_of(one: dict[str, Any], config: Path, secret: bytes, state: Path | None) -> Secret:

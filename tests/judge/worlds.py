@@ -29,13 +29,16 @@ from .records import home
 
 def public(made: Input, pipeline: Compiled) -> Pipeline:
     """What the judge is told of a pipeline: its canonical configuration as plain JSON."""
+    told = {p.name: (json.loads(encode(p.config)), _listed(p)) for p in made.pipelines}
+    config, listed = told.pop(pipeline.name)
+    shared = config["budget"].get("shared", {"members": ()})
+    beside = [one for name, one in told.items() if name in shared["members"]]
+    return Pipeline(config, listed, made.partitioner, made.partitions, beside)
+
+
+def _listed(pipeline: Compiled) -> list[Any] | None:
     keys = pipeline.public_keys
-    return Pipeline(
-        json.loads(encode(pipeline.config)),
-        None if keys is None else [json.loads(key) for key in keys],
-        made.partitioner,
-        made.partitions,
-    )
+    return None if keys is None else [json.loads(key) for key in keys]
 
 
 def numbered(made: Deployment) -> tuple[Deployment, Texts]:
@@ -145,6 +148,23 @@ HORIZONS = {
     6: 'window = { length = "1d", origin = "2019-03-01T00:00:00Z" }\ntriggers = { every = "4h" }',
     3: 'window = { horizon = 3, origin = "2019-03-01T00:00:00Z" }\ntriggers = { every = "8h" }',
 }
+
+SHARED = """
+[[budget]]
+name = "together"
+members = {{ {members} }}
+epsilon = {epsilon}
+delta = {delta}
+{cap}
+"""
+
+
+def sharing(name: str, key: str, horizon: int, more: str, mechanism: str) -> str:
+    """A pipeline without a budget of its own."""
+    text = PIPELINE.format(name=name, key=key, window=HORIZONS[horizon], more=more, epsilon=0,
+                           delta=0, mechanism=mechanism)  # fmt: skip
+    return "".join(one for one in text.splitlines(True) if not one.startswith("budget ="))
+
 
 Logs = list[list[RawRecord]]
 WRONG: list[dict[str, Any]] = [
