@@ -152,14 +152,21 @@ class Over:
         self._first: int | None = None
         self._final: dict[int, int] = {}  # window -> ordinal of its last trigger
         self._refused: dict[int, int] = {}  # window -> end of its refused epoch
+        self._before: dict[
+            int, int
+        ] = {}  # window -> ordinal of the last trigger before its refusal
+        self._fired = 0
         self._least = 0  # no shard has closed fewer triggers: what they ended is forgotten
 
     def apply(self, record: ClockRecord) -> None:
         """Take the next record of this pipeline."""
+        if isinstance(record, Trigger):
+            self._fired = record.ordinal
         if isinstance(record, Start):
             self._first = record.window
         elif isinstance(record, Skipped):
             self._refused[record.window] = record.end
+            self._before[record.window] = self._fired
         elif isinstance(record, Retired):
             self._refused[record.window] = NEVER
         elif isinstance(record, Trigger) and record.final:
@@ -171,11 +178,13 @@ class Over:
     def rebase(self, standing: PipelineStanding) -> None:
         """Forget what every shard has left behind: all have closed what ``standing`` had fired."""
         self._first, self._least = standing.floor, standing.ordinal
+        self._fired = max(self._fired, standing.ordinal)
         if standing.first is None:
             self._first = None
         below = standing.floor
         self._final = {w: n for w, n in self._final.items() if w >= below}
         self._refused = {w: end for w, end in self._refused.items() if end > below}
+        self._before = {w: n for w, n in self._before.items() if w in self._refused}
         if standing.end is not None:
             self._refused[standing.end] = NEVER
         for window in standing.closed:
@@ -203,6 +212,29 @@ class Over:
             if self._final.get(window, ordinal + 1) <= ordinal:
                 window += 1
             elif window in self._refused:
+                window = self._refused[window]
+            else:
+                return window
+
+    def met(self, ordinal: int, since: int | None = None) -> int | None:
+        """Find the first window of which records may still come in a log that is behind the clock.
+
+        Unlike `floor`, this depends on the log alone, and not on how much of the clock log was
+        read: a refused window counts once a trigger after its refusal has been closed.
+
+        Args:
+            ordinal, since: as for `floor`.
+
+        Returns:
+            None while nothing is known.
+        """
+        if self._first is None or ordinal <= self._least:
+            return since
+        window = self._first if since is None else max(since, self._first)
+        while True:
+            if self._final.get(window, ordinal + 1) <= ordinal:
+                window += 1
+            elif self._before.get(window, ordinal) < ordinal:
                 window = self._refused[window]
             else:
                 return window

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...topics.records import Marker
-from ..clock.timeline import Over
+from ..clock.timeline import NEVER, Over
 from ..state.store import StateReader
 from .step import Step
 
@@ -27,15 +27,22 @@ class Expiry:
     *committed* releases count: a step may fail and be repeated, and had it deleted a row already,
     the row's unit would get a second bound.
 
+    Where units have a purse for many windows, records of a refused one are paid for as well, as far
+    as the log has them. How much of it was refused by then must not depend on how far ahead the
+    clock log was read; so such a window is over once none of its records can come any more.
+
     Args:
         delete: deletes rows of windows below a floor; given reader, floor, step and limit.
+        purse_of: the first window of those that a unit has one purse for, of a window; None: there
+            is no purse, and a refused window is over at once.
 
     Attributes:
         floor: every window below it is over; None: nothing is known yet.
     """
 
-    def __init__(self, delete: Delete) -> None:
+    def __init__(self, delete: Delete, purse_of: Callable[[int], int] | None = None) -> None:
         self._delete = delete
+        self._purse_of = purse_of
         self.reopen()
 
     def reopen(self) -> None:
@@ -69,6 +76,9 @@ class Expiry:
             return
         self._seen = closed, over.version
         floor = over.floor(closed, self.floor)
+        if floor is not None and self._purse_of is not None and floor < NEVER:
+            # Where all that shares a purse is over, nothing depends on it any more.
+            floor = max(self._purse_of(floor), over.met(closed, self.floor) or 0)
         if floor is not None:
             self.advance(floor)
 

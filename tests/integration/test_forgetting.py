@@ -66,7 +66,7 @@ name = "days"
 input = "events"
 key = ["page"]
 public_keys = [["a"], ["b"], ["c"], ["d"]]
-window = {{ length = "1d", origin = "2019-03-01T00:00:00Z" }}
+window = {{ length = "2d", origin = "2019-03-01T00:00:00Z" }}
 triggers = {{ every = "1h" }}
 schedule = "external"
 budget = {{ epsilon = 1.0, delta = 1e-6 }}

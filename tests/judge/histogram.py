@@ -83,7 +83,7 @@ class Judge:
         rules: what the configuration says.
         secret: the noise key.
         nonces: of each shard, as manifests publish them.
-        order: where records are re-partitioned by unit, of an epoch and unit the raw partitions
+        order: where records are re-partitioned by unit, of a span and unit the raw partitions
             from which its records came, one after the other, as the units log has them.
     """
 
@@ -101,7 +101,7 @@ class Judge:
         self.closed: set[int] = set()
         self.due: deque[Clock] = deque()  # triggers whose releases have not been made yet
         self.feed: Iterator[bool] = iter(())
-        self.queues: dict[Any, deque[Placed]] = defaultdict(deque)  # per epoch and unit
+        self.queues: dict[Any, deque[Placed]] = defaultdict(deque)  # per span and unit
         self.needed: dict[Place, Counter[Any]] = defaultdict(Counter)
         self.units: dict[Any, Unit] = {}
         self.purses = rules.purses()
@@ -163,7 +163,7 @@ class Judge:
         if self.end is not None and window >= self.end:
             return
         placed = Placed(origin, event, window, self.done.get(window, 0) + 1)
-        unit = (window // rules.per_epoch, event.unit)
+        unit = (rules.span(window), event.unit)
         self.queues[unit].append(placed)
         self.needed[window, placed.batch][unit] += 1
 
@@ -206,7 +206,7 @@ class Judge:
                 number -= (one.window, one.batch) == place
                 if (one.window, one.batch) != place:
                     self.needed[one.window, one.batch][unit] -= 1
-                self.take(unit, one)
+                self.take((one.window // self.rules.per_epoch, one.event.unit), one)
 
     def next(self, unit: Any) -> Placed:
         """The unit's next record; where it was re-partitioned, the units log says from where."""

@@ -185,6 +185,7 @@ class Rules:
         if kept:
             costs.append(Costs(sum(a for a, _ in each[-2:]), sum(b for _, b in each[-2:]), rest))  # type: ignore[arg-type]
         self.costs = costs
+        self.cap = budget.get("shared", budget).get("per_unit")
         self.epoch = together([Costs(*one, Fraction(0)) for one in each])
         self.epoch = self.epoch._replace(delta=selecting + rest)
 
@@ -197,13 +198,21 @@ class Rules:
 
     def purses(self) -> Purses:
         """Full ones; each pipeline has its own, for the same part of the bound where they share."""
-        budget, every = self.config["budget"], [self, *self.beside]
-        cap = (shared := budget.get("shared", {})).get("per_unit")
-        if cap and {one.config["name"] for one in every} != set(shared["members"]):
-            raise ValueError("a shared cap needs the rules of every pipeline that shares it")
-        joint = together(one.costs[0] for one in every) if cap else self.costs[0]
-        cap = cap or budget.get("per_unit")
-        return Purses(cap, self.per_epoch * self.length, self.budget, self.costs, joint)
+        shared, every = self.config["budget"].get("shared", {}), [self, *self.beside]
+        joint = self.costs[0]
+        if shared.get("per_unit"):
+            if {one.config["name"] for one in every} != set(shared["members"]):
+                raise ValueError("a shared cap needs the rules of every pipeline that shares it")
+            joint = together(one.costs[0] for one in every)
+        return Purses(self.cap, self.per_epoch * self.length, self.budget, self.costs, joint)
+
+    def span(self, window: int) -> int:
+        """The windows that a unit spends one thing in, in the order of its records."""
+        epoch = window // self.per_epoch
+        if self.cap is None:
+            return epoch
+        period = self.cap["period"] and self.cap["period"] // (self.per_epoch * self.length)
+        return epoch // period if period else 0
 
     def start(self, window: int) -> int:
         """First microsecond of a window."""

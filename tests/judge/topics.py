@@ -9,7 +9,7 @@ import json
 import secrets
 import tomllib
 from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +23,6 @@ from .histogram import Objection, Order
 from .logs import Pipeline, charges, judged, objections, until_published
 from .noise import Secret, derived
 from .records import digest, key_bytes
-from .rules import Rules
 from .seals import Record as Sealed
 from .seals import of_ledger, of_releases
 
@@ -152,7 +151,7 @@ def deployment(
         order = None
         if pipeline.partitioner == "none" and len(raw) > 1:
             units = [r for log in read_topic(bootstrap, f"{base}.{called}.units") for r in log]
-            order = units_order(units, Rules(pipeline.config, pipeline.listed).per_epoch, secret)
+            order = units_order(units, pipeline.rules().span, secret)
         logs = [[(r.offset, r.timestamp, r.value) for r in log] for log in raw]
         wrong = list(charges(ledger, [e for e in clock if e.get("pipeline") == called]))
         wrong += of_ledger(ledger)
@@ -199,18 +198,18 @@ def topic_of(one: dict[str, Any], settings: dict[str, Any]) -> str:
     return named
 
 
-def units_order(frames: Iterable[Record], per_epoch: int, secret: bytes) -> Order:
-    """From which raw partition each unit's records of an epoch came, in the order of its log."""
+def units_order(frames: Iterable[Record], span: Callable[[int], int], secret: bytes) -> Order:
+    """From which raw partition each unit's records of a span came, in the order of its log."""
     origins: dict[tuple[int, bytes], deque[int]] = defaultdict(deque)
     for frame in frames:
         batch = pa.ipc.open_stream(frame.value).read_next_batch()
         about = batch.schema.metadata
         if about[b"kind"] == b"events":
-            epoch, origin = int(about[b"window"]) // per_epoch, int(about[b"origin"])
+            place, origin = span(int(about[b"window"])), int(about[b"origin"])
             for unit in batch.column("unit").to_pylist():
-                origins[epoch, unit].append(origin)
+                origins[place, unit].append(origin)
     key = derived(secret, "hashing")
-    return lambda epoch, unit: origins[epoch, digest(unit, key)]
+    return lambda place, unit: origins[place, digest(unit, key)]
 
 
 def listed(settings: dict[str, Any], config: dict[str, Any]) -> list[list[Any]] | None:

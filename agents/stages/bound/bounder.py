@@ -101,6 +101,15 @@ class Bounder:
         """The number under which units of an epoch have their rows: a capped unit's, its period."""
         return epoch if self._cap is None else self._cap.period(epoch)
 
+    def purse_of(self, window: int) -> int:
+        """The first window of the period of ``window``; 0 where a cap has no end."""
+        assert self._cap is not None
+        epochs = self._cap.epochs
+        if epochs is None:
+            return 0
+        first = self._cap.period(self.pipeline.windows.epoch(window)) * epochs
+        return first * self.pipeline.windows.per_epoch
+
     def _capped(self, rows: Keys, batch: Batch, epoch: int, floor: int | None) -> tuple[Keys, Part]:
         """New rows of capped units, and what was accepted of them: paid for before it counts."""
         assert self._cap is not None and self._purses is not None

@@ -64,7 +64,8 @@ class BoundStage:
         self._clock = clock
         self._feedback = feedback.get(pipeline.name)
         self._bounder = Bounder(pipeline, names, partition, lookup(feedback))
-        self._expiry = Expiry(self._bounder.forget)
+        capped = pipeline.lifetime is not None
+        self._expiry = Expiry(self._bounder.forget, self._bounder.purse_of if capped else None)
         self.position = 0
 
     def open(self, reader: StateReader, marker: Marker) -> None:

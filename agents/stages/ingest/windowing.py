@@ -44,9 +44,9 @@ def by_window(
 ) -> Iterator[NDArray[np.intp]]:
     """Yield rows of one window at a time, such that every unit meets its records in log order.
 
-    Windows that share an epoch share a unit's bound. The records that use it up must depend on
-    the log alone, and not on where a step ended. So a unit that goes back and forth between
-    windows is taken in rounds.
+    Windows that share an epoch share a unit's bound, and all windows its purse, where it has one.
+    The records that use these up must depend on the log alone, and not on where a step ended. So
+    a unit that goes back and forth between windows is taken in rounds.
 
     Args:
         windows: (n,) window of each record.
@@ -55,7 +55,7 @@ def by_window(
     """
     rows = np.flatnonzero(wanted)
     place = windows[rows]
-    if pipeline.windows.per_epoch > 1 and len(rows):
+    if (pipeline.windows.per_epoch > 1 or pipeline.lifetime is not None) and len(rows):
         place = place + _rounds(place, units[rows]) * (np.ptp(place) + 1)
     for one in np.unique(place):
         yield rows[place == one]

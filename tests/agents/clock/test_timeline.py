@@ -120,3 +120,20 @@ def test_windows_beyond_the_end_are_over_wherever_a_shard_stands():
     resumed = Over()  # begun at a snapshot, which alone knows of the end
     resumed.rebase(Timeline(4, first=0, ordinal=4, floor=1, end=1).standing())
     assert resumed.floor(4) == NEVER
+
+
+def test_records_of_a_refused_window_may_come_until_a_later_trigger_is_closed():
+    over = Over()
+    for record in (
+        Start("p", 0, 0),
+        trigger(P, 4, [0], window=0, index=4),
+        Skipped("p", 1, 1, 0),
+        trigger(P, 5, [0], window=2, index=1),
+    ):
+        over.apply(record)
+    assert over.floor(4) == 2  # nothing of it will be released
+    assert [over.met(n) for n in (3, 4, 5)] == [0, 1, 2]
+    assert over.met(4, since=2) == 2
+    begun = Over()  # at a snapshot, which does not tell whether window 1 was refused after 4
+    begun.rebase(Timeline(4, first=0, ordinal=4, floor=2).standing())
+    assert (begun.met(4), begun.met(4, since=1), begun.met(5)) == (None, 1, 2)

@@ -20,7 +20,7 @@ from hushstream.topics.frames import (
     encode_barrier,
     encode_events,
 )
-from hushstream.topics.records import Marker
+from hushstream.topics.records import ClockRecord, Marker, Skipped, Start
 
 from ....support import NAMES, deployment, trigger
 
@@ -96,3 +96,48 @@ def test_a_shard_that_knows_fewer_partitions_stops_before_it_closes_without_them
     two = stage.BoundStage(made, 0, NAMES, 2, ClockLog({"p": 4}), {}, "events")
     found = two.step(MemoryStore(), Marker("g", 0), [LogFrame(0, wide)], 1)
     assert found is not None and found.marker.upstream == {"p": [1, 0]} and not found.out
+
+
+CAPPED = 'delta = 1e-4, per_unit = { epsilon = 12, delta = 2e-4, period = "4d" } }'
+
+
+def refused_then_used(early: bool) -> tuple[dict[bytes, bytes], Counter[tuple[int, bytes]]]:
+    """Rows and sums of two steps, where the clock refuses the first window.
+
+    Args:
+        early: whether that is read before the frames of that window, or after them.
+    """
+    made = deployment(cells=1, mechanism=", adaptive_weight = 0", swap={"delta = 1e-4 }": CAPPED})
+    clock = ClockLog({"p": 4})
+    bound = stage.BoundStage(made.pipelines[0], 0, NAMES, 1, clock, {})
+    reader, marker = MemoryStore(), Marker("g", 0)
+    bound.open(reader, marker)
+    told: list[ClockRecord] = [Start("p", 0, 0), Skipped("p", 0, 0, 1)]
+    clock.append(0, told[0])
+    total: Counter[tuple[int, bytes]] = Counter()
+    for window in range(3):
+        if window == (0 if early else 1):
+            clock.append(1, told[1])
+        frame = LogFrame(window, events_of(window))
+        step = bound.step(reader, marker, [frame], window + 1)
+        assert step is not None
+        marker = step.marker
+        reader.write(step.rows, step.units.columns())
+        total += sums([decode(out.value) for out in step.out])  # type: ignore[misc]
+    return dict(reader.scan(b"u", b"v")), total
+
+
+def events_of(window: int) -> bytes:
+    """Each of three units in each of four keys."""
+    unit = np.zeros((12, 16), np.uint8)
+    unit[:, 0] = np.arange(12) % 3
+    one = EventSlice(window, 1, unit, PAGES, np.arange(12) // 3, np.empty((12, 0), np.int64),
+                     np.ones(12, np.int8))  # fmt: skip
+    (frame,) = encode_events(0, one)
+    return frame
+
+
+def test_what_a_purse_pays_does_not_depend_on_how_much_of_the_clock_was_read():
+    """A worker that is behind the clock, one that is not, and a replay must refuse the same."""
+    early, late = refused_then_used(True), refused_then_used(False)
+    assert early[0] and early == late

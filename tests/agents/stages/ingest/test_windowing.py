@@ -11,7 +11,7 @@ from hushstream.agents.clock.clock import Clock
 from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.clock.timeline import Timeline
 from hushstream.agents.deployment.model import Pipeline
-from hushstream.agents.stages.ingest.windowing import placed
+from hushstream.agents.stages.ingest.windowing import by_window, placed
 from hushstream.errors import ConfigError
 from hushstream.formats.events.decode import RawRecord
 from hushstream.offline.engine import OfflineEngine
@@ -207,3 +207,22 @@ def test_a_file_in_order_of_time_gives_the_same_counts_by_arrival(schedule):
         for window_, report in enumerate(reports["p"].windows):
             assert report["window"] == window_ and report["linf"] < 6 * 8
     assert found[0] == found[1] and len(found[0]) == 8
+
+
+CAP = "delta = 1e-4, per_unit = { epsilon = 12, delta = 2e-4 } }"
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1)), max_size=20))
+def test_a_unit_pays_out_of_its_purse_in_the_order_of_the_log(records: list[tuple[int, int]]):
+    """Else where a step ended, which other units' records decide, would say what was refused."""
+    p = deployment(swap={"delta = 1e-4 }": CAP}).pipelines[0]
+    windows = np.array([window for window, _ in records], np.int64)
+    units = np.zeros((len(records), 16), np.uint8)
+    units[:, 0] = [unit for _, unit in records]
+    wanted = np.ones(len(records), bool)
+    taken = [rows.tolist() for rows in by_window(p, windows, units, wanted)]
+    assert all(len({records[n][0] for n in rows}) == 1 for rows in taken)
+    order = [n for rows in taken for n in rows]
+    for unit in range(2):
+        mine = [n for n, (_, whose) in enumerate(records) if whose == unit]
+        assert [n for n in order if records[n][1] == unit] == mine
