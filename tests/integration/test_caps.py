@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from hushstream.agents.deployment.compile import compile_config
+from hushstream.agents.deployment.model import Pipeline
 from hushstream.deploy.broker import Broker
 from hushstream.offline.replay import replay
+from hushstream.topics.config.load import loads
 
 from ..judge.topics import deployment as judgement
 from .local import Local, local
@@ -119,3 +122,46 @@ def test_a_period_begins_with_full_purses(empty_broker: Broker, tmp_path, partit
     with local(tmp_path, empty_broker.bootstrap, text, {"events": 1}) as run:
         play(run, {0: "x", 1: "x", 3: "w", 4: "w"})  # tables of before, and none
         check(run, 3, 4)
+
+
+SHARED = """
+[[budget]]
+name = "people"
+members = {{ pages = 1, more = 3 }}
+epsilon = 8.0
+delta = 1e-4
+per_unit = {{ epsilon = 12, delta = 2e-4 }}
+"""
+
+
+def test_pipelines_that_share_a_cap_drop_what_both_together_cannot_pay_for(
+    empty_broker: Broker, tmp_path
+):
+    head, _, one = TOML.partition("[[pipeline]]")
+    one = "".join(line for line in one.splitlines(True) if not line.startswith("budget ="))
+    both = f"[[pipeline]]{one}[[pipeline]]{one.replace('pages', 'more')}"
+    text = (head + both + SHARED).format(partitioner="none", period="")
+    with local(tmp_path, empty_broker.bootstrap, text, {"events": 1}) as run:
+        alone = TOML.format(partitioner="none", period="")
+        caps = [p.lifetime.cap.most for t in (text, alone) for p in compiled(t) if p.lifetime]
+        assert caps[0] == caps[1] == caps[2] == 8 and EPOCHS * 2 > 8
+        run.start("w")
+        run.wait_ready(["w"])
+        for epoch in range(EPOCHS):
+            run.publish("events", sent(epoch))
+            run.trigger(ORIGIN + (epoch + 1) * DAY)
+            run.wait_released(run.wait_triggers(2 * (epoch + 1)), 300)
+        assert run.stop("w") == 0
+        for names in ((), ("pages",), ("more",)):  # one alone has what both have left it
+            outcome = replay(run.config(), names)
+            assert outcome.agrees and outcome.compared, outcome.problems
+        for judged in judgement(run.bootstrap, run.toml, run.secret).values():
+            assert judged.triggers == EPOCHS and not judged.objections, judged
+        for name in ("pages", "more"):
+            rows = [body for body in run.releases(name) if body.get("key") == {"page": "a"}]
+            counts = [row["values"]["count"]["value"] for row in rows]
+            assert min(counts[:4]) > USERS - 100 > 100 > counts[4]
+
+
+def compiled(text: str) -> tuple[Pipeline, ...]:
+    return compile_config(loads(text, environ={})).pipelines
