@@ -8,8 +8,7 @@ reads JSON, `rows` writes values, `rounds` has the other way to find keys, `logs
 
 It covers counts, sums, means, variances and keys alone; keys unknown or public; every bound,
 adaptive weights, `min_users`, deletions, debiasing; windows of event time and of arrival; epochs of
-several windows; the factorisations terminal, final, toeplitz, tree and honaker. It does not cover
-the factorisation `blt`, dead letters, and most texts of manifests.
+several windows; all factorisations but `blt`. It covers no dead letters and few texts of manifests.
 """
 
 import hashlib
