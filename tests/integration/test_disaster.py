@@ -82,6 +82,7 @@ def serve(run: Local, index: int, users: int = 40) -> None:
     run.wait_released(run.wait_triggers(index))
 
 
+@pytest.mark.thorough
 def test_a_cluster_that_was_restored_from_its_disk_is_refused_with_evidence(disk, unique, tmp_path):
     """The same trigger would be released once more, with other contents."""
     name, witness = unique("i"), tmp_path / "witness" / "seen"

@@ -143,6 +143,7 @@ def released(p: Pipeline, run: Local, topic: str) -> list[Any]:
     return [one for log in logs for one in log.records]
 
 
+@pytest.mark.thorough
 def test_every_mechanism_is_released_replayed_and_read_without_its_registry(
     empty_broker: Broker, tmp_path: Path, registry: SchemaRegistry
 ) -> None:
@@ -272,6 +273,7 @@ def check_deserialisers(run: Local, client: SchemaRegistryClient) -> None:
         assert found > len(plain) > 0
 
 
+@pytest.mark.thorough
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     "encoding",

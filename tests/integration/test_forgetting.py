@@ -168,6 +168,7 @@ def forgetful(folder: Path, broker: Broker) -> Iterator[Forgetful]:
         made.close()
 
 
+@pytest.mark.thorough
 def test_keys_go_as_releases_go_on_and_a_new_machine_gets_the_present_state(
     empty_broker: Broker, tmp_path: Path
 ) -> None:

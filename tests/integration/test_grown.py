@@ -124,6 +124,7 @@ def near(counts: dict[str, float], wanted: dict[str, int]) -> None:
         assert abs(counts.get(page, 0.0) - count) < 60, (page, counts)
 
 
+@pytest.mark.thorough
 def test_added_partitions_count_from_the_next_trigger_on(growing: Growing) -> None:
     run = growing.run
     worker = run.start("w")

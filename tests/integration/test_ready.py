@@ -22,6 +22,7 @@ LONG = [pytest.param(how, 30, 10, marks=pytest.mark.thorough) for how in HOW]
 
 
 @pytest.mark.thorough
+@pytest.mark.thorough
 @pytest.mark.parametrize("how, away, after", [("dead", 8, 3), *LONG])
 def test_no_worker_is_ready_for_long_without_a_broker(tmp_path, how, away, after):
     """A task that waits for an answer of a broker gives up after half a minute."""

@@ -280,6 +280,7 @@ def test_check_names_every_right_that_a_worker_lacks(place: Place) -> None:
     assert "and more on" in last and "user 'auditor', who acts as worker" in last
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["group", "transactional-id"])
 def test_a_worker_without_group_or_transactional_ids_says_so_and_ends(
     place: Place, kind: str

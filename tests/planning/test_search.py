@@ -230,6 +230,7 @@ def test_what_is_hopeless_is_called_so_and_what_helps_is_found(answer: Answer) -
     assert f"{whole}: the file holds 6,000 of them" in answer.assumed
 
 
+@pytest.mark.thorough
 def test_a_way_can_be_pasted(answer: Answer) -> None:
     way = answer.ways[1]
     lines = written("histogram", way)

@@ -110,6 +110,7 @@ def decimals(text: str) -> int:
     return len(text.split("±")[0].partition(".")[2])
 
 
+@pytest.mark.thorough
 def test_keys_are_those_that_readers_get(shown: Shown) -> None:
     browser, panel = shown.fresh(), shown.title("histogram")
     rows = sorted(newest(shown, "histogram"), key=lambda row: -row["count"])
