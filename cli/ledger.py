@@ -96,7 +96,7 @@ def shared(read: Ledger, sums: Mapping[str, Spent]) -> list[str]:
 
     Args:
         read: the ledger, which says who shares.
-        sums: what was charged, by pipeline.
+        sums: amounts charged, by pipeline.
     """
     return [
         f"budget {one.name} of {' and '.join(one.members)}: {one.spent.epochs} epochs at "
@@ -121,7 +121,7 @@ def over_generations(chain: Sequence[str], sums: Mapping[str, Spent], read: Ledg
 
     Args:
         chain: names, the first generation first.
-        sums: what was charged, by pipeline.
+        sums: amounts charged, by pipeline.
         read: the ledger, which says where each of them ended.
     """
     body = read.pipelines[chain[-1]]["config"]

@@ -48,8 +48,7 @@ def read_config(path: str, bootstrap: str | None, settings: tuple[str, ...]) -> 
     """Read the configuration with overrides from flags.
 
     Args:
-        path: of the configuration.
-        bootstrap: address of Kafka; None: that of the configuration.
+        bootstrap: address of Kafka; None: the configuration's.
         settings: overrides, each ``SETTING=VALUE``.
 
     Raises:

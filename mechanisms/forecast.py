@@ -49,8 +49,7 @@ def choose(
     The first candidate, as it is given, must be possible.
 
     Args:
-        planner: of the mechanism.
-        question: what is asked, with a sample.
+        question: question with a sample.
         work: records that may be run through the mechanism, all candidates together; windows and
             triggers of a run count besides, see `cost_of`.
         tick: called after each run.

@@ -58,7 +58,7 @@ class Memory:
         scan: load every row at every trigger instead of due ones (same result, slower).
         renewals: triggers at which the nonce of the noise changes; all rows are loaded there.
         window: place of the window in its epoch.
-        unit_tables: of each bound shard; windows of an epoch share them.
+        unit_tables: unit tables, one for each bound shard; windows of an epoch share them.
     """
 
     mechanism: Mechanism

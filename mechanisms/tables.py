@@ -23,7 +23,6 @@ class UnitTable:
     """Units of one bound shard; pairs live in a log that is compacted when half is stale.
 
     Args:
-        mechanism: whose units they are.
         size: number of units 0…size-1; None: units may have any integers.
     """
 

@@ -92,11 +92,10 @@ class ReleaseCheck:
     uncommitted data sees must be identical. Records arrive one by one, and only digests are kept.
 
     Args:
-        pipeline: whose releases.
-        triggers: of this pipeline, from the clock log.
+        triggers: this pipeline's triggers, from the clock log.
         windows: numbers of windows to compare; all of them if None.
         first: the first window that can be compared; None: the first of all.
-        sealing: how releases are signed, without the secret key; None: they are not.
+        sealing: verifier of releases, without the secret key; None: they are not signed.
         without: numbers of windows that cannot be compared.
     """
 
@@ -282,9 +281,7 @@ def compare_dead_letters(
 
     Args:
         topic: its name, for problems.
-        outs: recomputed records.
         log: records of the topic.
-        outcome: takes the result.
         begins: first offset that was recomputed, by raw topic and partition.
     """
     # They bear the time at which they were written, which no replay can know.

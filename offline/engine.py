@@ -106,9 +106,7 @@ class OfflineEngine:
     """All shards of a deployment in one thread.
 
     Args:
-        deployment: compiled pipelines.
         names: names of topics, with the genesis id of the logs.
-        secret: the root key.
         raw: raw logs per (topic, partition); ``ends`` their end offsets if known.
         entries: the clock log, or its source, which is read as shards need it.
         given: internal logs that are read instead of produced (re-partitioned units).
@@ -118,7 +116,7 @@ class OfflineEngine:
         trim: drop records that have been read, for logs that do not fit into memory.
         opening: the source of nonces; the default is for simulations.
         begun: place of a snapshot in the clock log, and what stands there; None: it is whole.
-        schemas: what ids of schemas stand for; None: no input has any.
+        schemas: schemas by id; None: no input has any.
         own: noise keys of pipelines that have others than the root key.
 
     Attributes:

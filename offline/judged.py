@@ -170,8 +170,6 @@ def figures(rows: Bodies, name: str, answers: Mapping[bytes, float]) -> dict[str
     """Errors of one value over the rows that have it.
 
     Args:
-        rows: released ones by key.
-        name: of the value.
         answers: exact ones; a key without one has none of it.
 
     Returns:

@@ -81,7 +81,7 @@ def replay(
     """Recompute and compare the releases of a deployment.
 
     Args:
-        config: with the noise key and the cluster's address.
+        config: configuration, with the noise key and the cluster's address.
         pipelines: names; all of them if empty.
         windows: numbers of windows to compare; all of them if None.
         report: called with the current step, the progress in it and its total (0: unknown).

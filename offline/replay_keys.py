@@ -20,13 +20,7 @@ Sealed = Mapping[str, Mapping[Charge, bytes]]
 
 
 class ReplayKeys:
-    """The noise keys of a deployment, as far as this machine or an auditor has them.
-
-    Args:
-        plan: a worker's setup.
-        deployment: the pipelines to recompute.
-        sealed: keys from escrow.
-    """
+    """The noise keys of a deployment, as far as this machine or an auditor has them."""
 
     def __init__(self, plan: WorkerSetup, deployment: Deployment, sealed: Sealed) -> None:
         self._ratchet = plan.ratchet

@@ -49,8 +49,6 @@ class StreamLog:
     """Committed records of a span, in order; the client is opened on first use.
 
     Args:
-        kafka: the connection.
-        span: partition and offsets.
         most: records to return at once, at most.
         whole: whether the span must be readable to its end; else it may end at an open transaction.
         committed: whether to skip records of aborted transactions.

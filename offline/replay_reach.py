@@ -40,9 +40,8 @@ class Reach:
     """The windows that can be recomputed, and the logs as they are recomputed from.
 
     Args:
-        deployment: the pipelines to recompute.
-        place: of the snapshot in the clock topic; 0 without one.
-        snapshot: what the clock log begins with; None if it is whole.
+        place: the snapshot's offset in the clock topic; 0 without one.
+        snapshot: snapshot at the beginning of the clock log; None if the log is whole.
         triggers: those of the log, in order.
     """
 

@@ -95,10 +95,7 @@ def sample(
     """The windows as workloads, whole epochs spread evenly over the file.
 
     Args:
-        records: of the file.
-        schedule: of windows and triggers.
-        found: its windows.
-        room: that they have; one epoch is taken whatever its size.
+        room: number of records to choose; one epoch is taken whatever its size.
         key: (n,) number of each record's key, where they differ from those of the file.
         keys: number of keys.
     """

@@ -141,7 +141,7 @@ def check_ledger(
     """Check the signature of each record of a ledger whose chain has been verified.
 
     Args:
-        ledger: by `Ledger.read`.
+        ledger: result of `Ledger.read`.
         pinned: the public key that it must be signed with, hexadecimal; empty: the one it names.
         told: called with the number of records, now and then.
         since: first record whose signature is not known to hold.
@@ -169,8 +169,7 @@ class ReleaseProof:
     """Proof in the making: takes all records of the release topics, each partition in its order.
 
     Args:
-        ledger: whose signatures hold.
-        sealing: of the deployment, by `check_ledger`.
+        sealing: result of `check_ledger`.
     """
 
     def __init__(self, ledger: Ledger, sealing: Sealing) -> None:
@@ -325,11 +324,11 @@ def prove(
     """Prove all that a deployment has published.
 
     Args:
-        read_ledger: reads the ledger and verifies its chain; called twice.
-        read: reads a partition of a release topic.
+        read_ledger: function that reads the ledger and verifies its chain; called twice.
+        read: function that reads a partition of a release topic.
         deployment: its name.
         pinned: the public key that everything must be signed with; empty: the genesis names it.
-        known: what was proved before.
+        known: facts proved before.
         told: called with what is being read, and the number of records so far.
     """
     proof = Proof(deployment)

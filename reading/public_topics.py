@@ -17,7 +17,6 @@ class PublicTopics:
     """Public topics of a deployment.
 
     Args:
-        kafka: the connection.
         deployment: its name.
 
     Raises:

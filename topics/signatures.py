@@ -57,7 +57,7 @@ def verified(public: str, statement: bytes, signature: str) -> bool:
 
     Args:
         public: 64 hexadecimal digits.
-        statement: as it should have been signed.
+        statement: the statement that should have been signed.
         signature: 128 hexadecimal digits; others are no signature.
     """
     try:
@@ -152,7 +152,7 @@ class Signed(NamedTuple):
         partition: of the topic.
         key: of the record.
         value: of the record.
-        timestamp: of the record, in milliseconds.
+        timestamp: the record's timestamp, in milliseconds.
         headers: all others.
     """
 
@@ -185,9 +185,7 @@ def chained(before: bytes, key: bytes, value: bytes, timestamp: int, headers: He
 
     Args:
         before: end of the chain so far; `START` before the first row.
-        key: of the row's record.
-        value: of the record.
-        timestamp: of the record, in milliseconds.
+        timestamp: the record's timestamp, in milliseconds.
         headers: all of the record.
     """
     named = [one for name, told in headers for one in (name.encode(), told)]

@@ -92,7 +92,7 @@ class InForce:
     """Requests from a place of their topic on, folded as the clock's owner folds them.
 
     Args:
-        topic: of the requests; what comes from now on is followed.
+        topic: topic of the requests, followed from its present end on.
 
     Raises:
         EngineError: the end of the topic cannot be had.

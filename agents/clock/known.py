@@ -72,7 +72,7 @@ class KnownLogs:
     """Ledger and clock log, as far as the clock's owner has read or written them.
 
     Args:
-        progress: of the owner; it moves with each list that was read.
+        progress: the owner's progress, which moves with each list that was read.
 
     Attributes:
         clock: where the clock log has brought all pipelines; `read` makes it.
@@ -181,7 +181,7 @@ class AskedTriggers:
         """Read all requests that are in force.
 
         Args:
-            clock: takes them, now and with each `read`.
+            clock: where to put the records, now and with each `read`.
             last: the newest snapshot, which says what was read before it.
         """
         self._clock, self._wall = clock, wall

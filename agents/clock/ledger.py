@@ -69,10 +69,6 @@ class Ledger:
     def read(cls, values: Iterable[bytes], key: SigningKey | None = None) -> Ledger:
         """Verify and index raw records.
 
-        Args:
-            values: of the records.
-            key: see the attribute.
-
         Raises:
             LedgerError: the chain is broken; the message names the place.
         """
@@ -281,9 +277,8 @@ class Ledger:
         """Make the record that would come next; `take` its encoding once it is committed.
 
         Args:
-            kind: of the record.
             time: microseconds since 1970.
-            body: as ``kind`` demands.
+            body: the fields that ``kind`` demands.
 
         Raises:
             LedgerError: the deployment signs its records, and there is no key here.
@@ -325,8 +320,7 @@ class Ledger:
         """Count how many epochs, none of which the pipeline has charged, stay within its limits.
 
         Args:
-            pipeline: to be charged.
-            epochs: in the order of their charges; the count is of the first ones.
+            epochs: epochs in the order of their charges; the first ones are counted.
         """
         left = pipeline.terms.room(self.standing(pipeline), len(epochs))
         opened = self._opened(pipeline) if pipeline.purse is not None else ()
@@ -349,8 +343,6 @@ def earliest_end(pipeline: Pipeline, ledger: Ledger, now: int) -> int:
     do not follow the clock, so for it the charges alone decide.
 
     Args:
-        pipeline: to be retired.
-        ledger: with its charges.
         now: microseconds since 1970.
     """
     windows = pipeline.windows
@@ -363,8 +355,6 @@ def retirement(pipeline: Pipeline, ledger: Ledger, now: int) -> dict[str, Any] |
     """Make the body of the record that ends a pipeline; None if it has one, or needs none.
 
     Args:
-        pipeline: as configured.
-        ledger: as it was read.
         now: microseconds since 1970.
 
     Raises:
@@ -388,8 +378,7 @@ def following(pipeline: Pipeline, ledger: Ledger, now: int) -> dict[str, Any]:
     """Make what the declaration of a pipeline says of the one that it follows; {} if of none.
 
     Args:
-        pipeline: to be declared.
-        ledger: as it was read, with the end of the other one.
+        ledger: the ledger, with the end of the other one.
         now: microseconds since 1970.
 
     Raises:
@@ -445,7 +434,6 @@ def totals(ledger: Ledger, pipelines: Iterable[str]) -> dict[str, Spent]:
     """Add up what each pipeline has charged.
 
     Args:
-        ledger: with the charges.
         pipelines: names of the pipelines.
 
     Raises:

@@ -66,7 +66,6 @@ def growths(deployment: Deployment, ledger: Ledger, names: Names) -> list[Growth
 
     Args:
         deployment: compiled, with the partitions that there are.
-        ledger: with the partitions that count.
 
     Raises:
         EngineError: one of them cannot grow.
@@ -121,7 +120,6 @@ def verify_signing(ledger: Ledger, key: SigningKey | None) -> None:
     """Check that the signing key is the one whose public part the genesis names, if it names one.
 
     Args:
-        ledger: with its genesis.
         key: None: there is none here.
 
     Raises:

@@ -251,7 +251,7 @@ class Snapshots:
             now: microseconds.
             paid: number of ledger records, and the hash of the last one.
             requests: those in force, and the place before which they were read.
-            markers: of these shards, read after everything before was committed.
+            markers: markers of these shards, read after everything before was committed.
         """
         before = self.last.needed if self.last is not None else 0
         free = [at for at, one in self._seen if passed(at, one, deployment, markers)]

@@ -156,7 +156,7 @@ class Pace:
     A beat without new records writes nothing, and asks the broker all the same.
 
     Args:
-        seconds: from one beat to the next, while there is something to do.
+        seconds: time between two beats while there is something to do.
 
     Attributes:
         least: seconds of any rest.
@@ -259,7 +259,7 @@ class Settling:
         trigger that was due before, and for a later one the part of it that the outage took.
 
         Args:
-            lateness: of its pipeline, which is part of that time.
+            lateness: the pipeline's lateness, a part of that time.
         """
         self._returned = min(self._returned, now)  # a clock that was set since the outage
         whole = self._returned + lateness

@@ -55,7 +55,7 @@ class Witness:
     """A witness file; inside the trust boundary, on storage that is not the brokers'.
 
     Args:
-        path: of the file; its folder exists.
+        path: path of the file, in an existing folder.
         secret: the noise key, under which records are sealed.
     """
 
@@ -97,7 +97,6 @@ class Witness:
 
         Args:
             value: bytes of the trigger's record.
-            ledger: as committed before.
 
         Raises:
             EngineError: it cannot be written, so the trigger must not be committed.

@@ -40,8 +40,8 @@ def compile_config(
     """Compile every input and pipeline.
 
     Args:
-        partitions: of each raw topic; 1 where the topic is not known.
-        numbers: of each pipeline in the ledger; None: the order in the file decides.
+        partitions: number of partitions of each raw topic; 1 where the topic is not known.
+        numbers: each pipeline's number in the ledger; None: the order in the file.
 
     Raises:
         ConfigError: a mechanism refuses its parameters; the message names the pipeline.

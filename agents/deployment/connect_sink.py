@@ -69,7 +69,7 @@ def sink_properties(p: Pipeline, url: str, table: str, integers: Collection[str]
     """Write the properties of a JDBC sink that keeps a table like the latest topic.
 
     Args:
-        url: of the database, as JDBC writes it.
+        url: the database's JDBC URL.
         integers: key columns that hold whole numbers.
 
     Raises:

@@ -89,8 +89,7 @@ def verify_pinned(asked: Deployment, pinned: Deployment) -> None:
     """Check that a registry has the numbers that the ledger pinned.
 
     Args:
-        asked: with the numbers that the registry names now.
-        pinned: with those of the ledger.
+        asked: forms with the ids that the registry names now.
 
     Raises:
         EngineError: a number is another one.

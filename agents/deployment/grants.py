@@ -82,7 +82,7 @@ def strimzi_topic(spec: TopicSpec, replicas: int, cluster: str) -> str:
     """A ``KafkaTopic`` manifest.
 
     Args:
-        replicas: of each partition; -1 is the cluster's default.
+        replicas: replicas of each partition; -1 is the cluster's default.
         cluster: name of the ``Kafka`` resource.
     """
     body: dict[str, Any] = {"topicName": spec.name, "partitions": spec.partitions}

@@ -61,7 +61,7 @@ def growth(
     """Tell by how much an input has grown; None if it has not.
 
     Args:
-        counted: by declared pipeline that reads the topic, partitions of its topics that count.
+        counted: counted partitions, by declared pipeline that reads the topic.
         fixed: those of these pipelines whose units are kept by the raw partition.
 
     Raises:
@@ -92,7 +92,7 @@ def refused(
     """Say what is wrong with the body of a growth's record; None if nothing is.
 
     Args:
-        layouts: by declared pipeline that reads the topic, partitions that count before it.
+        layouts: partitions counted before it, by declared pipeline that reads the topic.
         fixed: those of these pipelines whose units are kept by the raw partition.
     """
     topic, before, after = body["topic"], body["from"], body["to"]
@@ -130,6 +130,6 @@ def with_joined(deployment: Deployment, since: Mapping[str, tuple[int, ...]]) ->
     """Tell each pipeline after which of its triggers each raw partition counts.
 
     Args:
-        since: by pipeline; () where all have counted from the beginning.
+        since: first triggers by pipeline; () where all have counted from the beginning.
     """
     return deployment.each(lambda p: replace(p, joined=since.get(p.name, ())))

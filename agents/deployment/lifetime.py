@@ -21,10 +21,6 @@ from .model import Lifetime, Pipeline
 def with_caps(config: Config, pipelines: Sequence[Pipeline]) -> tuple[Pipeline, ...]:
     """Give pipelines the caps that their budgets have; a shared one is of all its members.
 
-    Args:
-        config: as it was read.
-        pipelines: of one input, compiled.
-
     Raises:
         ConfigError: a mechanism cannot have one, the period is not of whole epochs, or not a
             single record could be accepted.

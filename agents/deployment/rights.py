@@ -42,7 +42,7 @@ def rights(role: Role, deployment: Deployment, names: Names) -> list[Right]:
     """List what a role needs; it needs nothing else of Kafka.
 
     Args:
-        names: of the deployment; its genesis is `UNKNOWN` before `hush topics` has made one.
+        names: names of topics; the genesis is `UNKNOWN` before `hush topics` has made one.
     """
     made = _MAKERS[role](deployment, names)
     if role == "producer":

@@ -48,7 +48,6 @@ def share_out(
     checked with the costs of the built mechanisms; a share is made smaller until it fits.
 
     Args:
-        config: as it was read.
         build: makes the mechanism of a pipeline as configured.
 
     Returns:

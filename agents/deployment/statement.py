@@ -55,7 +55,7 @@ def key_threshold(mechanism: Mechanism, index: int) -> int | float | None:
     """State the threshold of a key's noisy count at a trigger.
 
     Args:
-        index: of the trigger in its window, from 1.
+        index: number of the trigger in its window, from 1.
 
     Returns:
         None where keys are not selected.
@@ -68,7 +68,7 @@ def privacy(pipeline: Pipeline, trigger: Trigger) -> dict[str, Any]:
     """State the guarantee, its cost, and the budget that the pipeline has spent so far.
 
     Args:
-        trigger: of the release; it names the charge, and the epochs charged by then.
+        trigger: trigger of the release; names the charge and the epochs charged by then.
     """
     cost = pipeline.mechanism.cost()
     epochs = trigger.epochs or None

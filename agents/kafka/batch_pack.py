@@ -46,7 +46,6 @@ def _pack(
     """Write records of one time and without headers behind the header of a batch.
 
     Args:
-        gone: which records have no value.
         out: the batch; it has room for ``most`` bytes, and for the first record.
         most: bytes of a batch; only its first record may be larger.
 

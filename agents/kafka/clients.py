@@ -326,8 +326,8 @@ def aio_refusal(
     """Make an error of a right that aiokafka was refused; None for any other error.
 
     Args:
-        role: in which this client acts; empty: not known.
-        operation: that was tried; None: the one that such an error usually stands for.
+        role: the client's role; empty: not known.
+        operation: operation tried; None: the one that such an error usually stands for.
     """
     known = AIO_DENIED.get(type(error))
     if known is None:
@@ -346,7 +346,7 @@ async def answers(sent: Sequence[asyncio.Future[Any]]) -> list[Any]:
     It also takes a number that the broker knows already for success, with an offset that is wrong.
 
     Args:
-        sent: what the producer returned, for each record or batch; all of the transaction.
+        sent: the producer's results for all records or batches of the transaction.
 
     Raises:
         KafkaError: one was refused: the transaction must not be committed.

@@ -45,7 +45,7 @@ class Cluster:
 
     Args:
         patience: seconds to wait for the cluster, and for metadata to spread.
-        role: in which this client acts, for errors of refused rights; empty: not known.
+        role: the client's role, for errors of refused rights; empty: not known.
         options: further options of librdkafka, which win.
 
     Attributes:
@@ -128,7 +128,7 @@ class Cluster:
         """Ask for the number of partitions of a topic; 0: there is none of that name.
 
         Args:
-            operation: what this user wants to do, for the error.
+            operation: operation asked for, named in the error.
 
         Raises:
             RightError: this user has no right on a topic of that name, whether it exists or not.

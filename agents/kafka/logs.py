@@ -161,8 +161,8 @@ def check(kafka: Kafka, what: str, error: KafkaError, topic: str, role: str = ""
     """Raise what a client that reads assigned partitions says, unless it passes by itself.
 
     Args:
-        error: as the client says it; not the end of a partition.
-        role: in which this client acts; empty: not known.
+        error: error of the client; not the end of a partition.
+        role: the client's role; empty: not known.
 
     Raises:
         EngineError: it does not pass; a `RightError` if the right to read is missing.

@@ -30,8 +30,8 @@ async def seek_marker(
     """Look for a committed marker beside a position of a changelog partition.
 
     Args:
-        position: of a table, not beyond the end: its marker is the last one below it, or, where the
-            table had it from a step of its own, the first one at or above it.
+        position: a table's position, not beyond the end. Its marker is the last one below it or,
+            after a step of its own, the first one at or above it.
     """
     client, tp = consumer(kafka), TopicPartition(changelog, partition)
     await client.start()

@@ -117,7 +117,7 @@ class Asking:
         """Answer at once; any thread may ask.
 
         Args:
-            topic, partition: where the id occurs: each partition may ask for so many unknown ids.
+            topic, partition: place of the id; the number of unknown ids is limited by partition.
         """
         place, now = (topic, partition), time.monotonic()
         with self._lock:

@@ -31,7 +31,7 @@ def changed_statuses(
     """Yield records of keys whose public status has changed.
 
     Args:
-        releases: with the status of each released key.
+        releases: releases with the status of each key.
         rows: changes of the step; takes the new statuses.
     """
     prefix = statuses_of(trigger.window)

@@ -89,7 +89,6 @@ class Stage(Protocol):
         """Use as many records as make one transaction; None if nothing is to be committed.
 
         Args:
-            reader: committed rows.
             marker: the last committed one.
             records: records at or above ``position``, in offset order.
             fetched: offset before which ``records`` is complete.

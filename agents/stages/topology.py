@@ -106,11 +106,11 @@ class StageFactory:
     """Makes the stages of one process; they share its clock log and its feedback.
 
     Args:
-        opening: where the nonces of the noise come from, at every opening of a shard.
+        opening: source of nonces, asked at every opening of a shard.
         step_records: raw records of one ingest step; None: the default.
         schemas: answers what a schema's id stands for; None: no input needs that.
         own: noise keys of pipelines that have others than the root key.
-        sealing: how releases are signed; None: they are not.
+        sealing: signer of releases; None: they are not signed.
 
     Attributes:
         feedback: by pipeline; the reader of the selected topics feeds it.

@@ -34,7 +34,6 @@ class ChangedUnits:
         """Read rows with the changes of this step; an empty one stands for none.
 
         Args:
-            reader: committed rows.
             keys: distinct ones.
         """
         if len(self) == 0:

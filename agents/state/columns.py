@@ -99,7 +99,7 @@ def put_in(values: Keys, rows: NDArray[np.intp], found: Keys) -> Keys:
 
     Args:
         values: (n,) of them.
-        rows: which ones are empty, in increasing order.
+        rows: increasing numbers of the empty rows.
         found: the new values, in the order of ``rows``.
 
     Returns:

@@ -59,7 +59,6 @@ class KnownUnits:
         """Take rows that are on disk from now on; an empty one was deleted.
 
         Args:
-            rows: of units.
             beside: bytes of this table's share that something else takes.
         """
         if 2 * self._young.memory + beside > self._room.share:

@@ -185,8 +185,8 @@ def index_entries(key: bytes, value: bytes | None) -> dict[bytes, bytes | None]:
     one, which is skipped when its trigger comes.
 
     Args:
-        key: of any row; only key rows have entries.
-        value: of the row; None: it was deleted.
+        key: key of any row; only key rows have entries.
+        value: value of the row; None: it was deleted.
     """
     if key[:1] != ROW or value is None:
         return {}

@@ -21,7 +21,7 @@ def restored(records: Sequence[Any]) -> tuple[Changes, RowColumns]:
     """List the newest row of each key; local rows are made again.
 
     Args:
-        records: of a changelog, in order; a `RawBatch` takes no object per row of a unit.
+        records: records of a changelog, in order; a `RawBatch` takes no object for each unit's row.
 
     Returns:
         Rows; of a batch, those of units are in the columns, and nowhere else.

@@ -61,8 +61,7 @@ class RocksStore:
 
     Args:
         path: the folder; made if it does not exist.
-        cache: of blocks, shared by all tables of a process.
-        write_buffer_bytes: of this table.
+        cache: block cache, shared by all tables of a process.
         hold: rows kept in memory; 0: each write goes to disk at once.
         room: memory for rows of units that are on disk; None keeps those that went there last.
 
@@ -324,10 +323,6 @@ def _options(cache: Cache | None, write_buffer_bytes: int) -> Options:
 
 def read_rows(path: Path, keys: Sequence[bytes]) -> list[bytes | None]:
     """Read rows of a folder that another process may have open, without writing or locking.
-
-    Args:
-        path: the folder.
-        keys: of the rows.
 
     Returns:
         Rows in the order of ``keys``; None where a row is missing.

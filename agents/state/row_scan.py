@@ -72,12 +72,10 @@ def put(
 
     Args:
         slots: a power of two of them, at most three quarters full.
-        arena: of the rows.
         space: the same as bytes.
         count: rows in use.
         used: words of the arena in use.
         keys: (n, w) those to write.
-        values, ends: their values.
         hashed, met: (n,) space to work in.
 
     Returns:
@@ -118,7 +116,7 @@ def look(
     Args:
         slots, arena, keys, hashed, met: as for `put`.
         begins: (n,), taken: the byte of the arena where each value begins; -1 for none.
-        ends: (n+1,), taken: where the values end, one after the other.
+        ends: (n+1,), taken: ends of the values, one after the other.
     """
     wide, total = keys.shape[1], np.int64(0)
     _hashes(slots, arena, keys, hashed, met)

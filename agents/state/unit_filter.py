@@ -87,7 +87,6 @@ class UnitFilter:
         """Note keys before their rows go to disk.
 
         Args:
-            keys: of units.
             most: bytes of memory.
         """
         for rows, layers, digests in self._by_epoch(keys):

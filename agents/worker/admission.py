@@ -99,7 +99,7 @@ def prepare(
         patience: seconds to wait for a cluster, or a partition, that does not answer.
         told: called with each finding in order, also where a later one stops the worker.
         waiting: called, again and again, while something does not answer.
-        role: whose rights the cluster must grant; a replay only reads.
+        role: role whose rights the cluster must grant; a replay only reads.
 
     Raises:
         ConfigError, LedgerError, EngineError: something does not fit; the message says what to do.

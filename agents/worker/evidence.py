@@ -242,7 +242,7 @@ class LastRead:
         """Check that each log still has what was read of it since the last check.
 
         Args:
-            client: to which the logs are assigned; it is moved.
+            client: client with the logs assigned; its position is moved.
 
         Raises:
             RewoundError: another record is there.

@@ -87,9 +87,7 @@ def check_ratchet(
 
     Args:
         ratchet: read before the ledger.
-        ledger: of the deployment.
-        deployment: compiled.
-        lines: where each pipeline stands.
+        lines: each pipeline's timeline.
 
     Raises:
         RewoundError: the ratchet has passed records that the ledger lacks.
@@ -112,11 +110,7 @@ class Forgetting:
     """Moves the ratchet of this machine on, as far as the deployment has published.
 
     Args:
-        kafka: the connection.
-        names: of all topics.
         pipelines: all of the deployment.
-        ratchet: of this machine.
-        clock: the clock log, followed.
     """
 
     def __init__(
@@ -185,8 +179,6 @@ def first_open(pipeline: Pipeline, clock: ClockLog, closed: int) -> int | None:
     """Find the first epoch that is not over, where every shard has published so many triggers.
 
     Args:
-        pipeline: whose epoch.
-        clock: the clock log.
         closed: number of triggers.
 
     Returns:
@@ -202,7 +194,6 @@ def over(charge: Charge, floors: Mapping[str, int | None]) -> bool:
     """Whether a key may go; that of a pipeline that is not configured here is kept.
 
     Args:
-        charge: of the epoch.
         floors: first epochs of which something may still be released.
     """
     floor = floors.get(charge.pipeline)

@@ -48,9 +48,8 @@ class LogFollower:
     """Follows the clock and the selected topics, which every worker reads whole.
 
     Args:
-        clock: fed with the clock topic.
-        feedback: by pipeline; fed with the selected topics.
-        fingerprints: of this worker's noise keys, by pipeline.
+        feedback: feedback by pipeline, fed with the selected topics.
+        fingerprints: fingerprints of this worker's noise keys, by pipeline.
         wake: called after each list that was read.
         on_failure: called with what made the follower stop, unless the broker was away.
         wall: learns the times of the clock log.

@@ -33,8 +33,7 @@ class OwnedClock:
     """The clock's owner from its opening to its close, while this worker has the partition.
 
     Args:
-        public: is told of each record that was committed.
-        operator: counts transactions that failed.
+        public: public metrics, updated with each committed record.
         settling: holds back triggers after an outage; one for all of the process's life.
         read: returns whether the shards here have used something of what is known to wait for them.
 

@@ -253,7 +253,7 @@ def warm(deployment: Deployment, data_dir: Path) -> None:
     """Compile every loop that the inputs of a deployment need, or load it from numba's cache.
 
     Args:
-        data_dir: of the worker; holds the cache where the package's own folder is read-only.
+        data_dir: the worker's folder; holds the cache where the package's own folder is read-only.
     """
     begun = time.monotonic()
     with marked(*cache_folders(data_dir)):
@@ -266,7 +266,8 @@ def cache_folders(data_dir: Path) -> tuple[Path, list[Path]]:
     """Choose where compiled code is kept: beside the modules, if that can be written.
 
     Args:
-        data_dir: of the worker; else its cache is in there, in a folder for its owner alone.
+        data_dir: the worker's folder; holds the cache, in a folder for its owner alone, if not the
+            package's.
 
     Returns:
         A folder for marks, and those with the files.

@@ -55,7 +55,7 @@ class Upkeep:
 
     Args:
         shards: those that are open here; changes as partitions come and go.
-        feedback: by pipeline; windows that all shards here have left behind are dropped.
+        feedback: feedback by pipeline; windows that all shards here have finished are dropped.
         follower: knows whether the cluster still has the history that was read.
         opening: held while shards open, which may need what would be dropped.
         room: shows the operator how much is left on the disk.

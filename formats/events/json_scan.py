@@ -325,12 +325,12 @@ def scan(
     """Scan all records.
 
     Args:
-        data: where the records stand.
         begin, end: (n,) where each stands; one that begins below 0 is none.
-        names: of the f needed fields, one after the other, as JSON writes them without quotes.
+        names: names of the f needed fields, one after the other, as JSON writes them without
+            quotes.
         ends: (f,) of the names.
         most: bytes of a record that is read.
-        kind, low, high: (n, f), taken: what each field holds, and from where to where.
+        kind, low, high: (n, f), taken: type, begin and end of each field.
         known: (n,), taken: whether a record is what this scanner knows to be valid.
     """
     for row in range(len(begin)):

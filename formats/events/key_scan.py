@@ -75,7 +75,7 @@ def numbers(
     """Number the distinct texts of wanted rows by their first appearance.
 
     Args:
-        data, offsets: of the texts.
+        data, offsets: the texts, one after the other, and where they begin.
         wanted: (n,) rows.
         seed: random, so that no producer can choose texts that collide in the table.
         table: (2^b,) of -1, more than twice as long as there are rows.

@@ -97,8 +97,6 @@ def keyed(
     """Rows of a pipeline with keys of their own; other keys than its public ones are dropped.
 
     Args:
-        p: the pipeline.
-        m: its mechanism.
         rows: (n,) those to use.
         keys, key: distinct keys, and (n,) that of each row.
         columns: (N,) inputs of the mechanism of all records, if it makes the values of these.

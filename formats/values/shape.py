@@ -77,8 +77,8 @@ def shape_of(value: object, name: str) -> ValueShape:
     """The shape of a public constant, such as a stated bound.
 
     Args:
-        value: what JSON can hold; a list has items of one shape. Anything else is a `TypeError`.
-        name: of the record, if it is one; records within are named after their field.
+        value: a JSON value; items of a list have one shape. Anything else is a `TypeError`.
+        name: name of the record, if it is one; records within are named after their field.
 
     >>> shape_of({"budget": 2}, "Bounds") == record("Bounds", [("budget", WHOLE)])
     True

@@ -3,26 +3,23 @@
 It states costs as rationals, rounded to the safe side. It never sees data or noise.
 """
 
-from .costs import (
+from ._conversions import (
     Real,
-    add,
-    gaussian_cost,
-    gaussian_variance,
     gdp_delta,
     gdp_epsilon,
     gdp_mu,
     group_approximate,
-    group_gdp,
-    group_pure,
-    group_zcdp,
+    zcdp_epsilon,
+    zcdp_rho,
+)
+from .costs import (
+    add,
+    gaussian_cost,
+    gaussian_variance,
     normal_quantile,
-    pure_cost,
     sum_tail,
     total,
     tree_levels,
-    zcdp_delta,
-    zcdp_epsilon,
-    zcdp_rho,
 )
 
 __all__ = [
@@ -34,15 +31,10 @@ __all__ = [
     "gdp_epsilon",
     "gdp_mu",
     "group_approximate",
-    "group_gdp",
-    "group_pure",
-    "group_zcdp",
     "normal_quantile",
-    "pure_cost",
     "sum_tail",
     "total",
     "tree_levels",
-    "zcdp_delta",
     "zcdp_epsilon",
     "zcdp_rho",
 ]

@@ -1,7 +1,4 @@
-"""Conversions between (ε, δ), Gaussian, zero-concentrated and group privacy, rounded safely.
-
-`hushstream.mechanisms.accounting.costs` is the public face of this module.
-"""
+"""Conversions between (ε, δ), Gaussian, zero-concentrated and group privacy, rounded safely."""
 
 from __future__ import annotations
 
@@ -97,15 +94,6 @@ def zcdp_epsilon(rho: Real, delta: Real) -> Fraction:
     return normal.round_up(r + 2 * normal.sqrt_up(r * normal.log_up(1 / limit)))
 
 
-def zcdp_delta(epsilon: Real, rho: Real) -> Fraction:
-    """δ = exp(-(ε-ρ)²/4ρ), rounded up; 1 if ε ≤ ρ (the inverse of `zcdp_epsilon`)."""
-    eps, r = epsilon_of(epsilon), positive("rho", rho)
-    exponent = (eps - r) ** 2 / (4 * r)
-    if eps <= r:
-        return Fraction(1)
-    return normal.round_up(normal.exp_bounds(-min(exponent, Fraction(10**6))).high)
-
-
 @lru_cache(maxsize=1024)
 def zcdp_rho(epsilon: Real, delta: Real) -> Fraction:
     """The greatest ρ (40 bits, rounded down) with ρ + 2√(ρ ln(1/δ)) ≤ ε.
@@ -118,21 +106,6 @@ def zcdp_rho(epsilon: Real, delta: Real) -> Fraction:
     """
     eps, limit = positive("epsilon", epsilon_of(epsilon)), probability("delta", delta)
     return normal.greatest(lambda rho: zcdp_epsilon(rho, limit) <= eps)
-
-
-def group_pure(epsilon: Real, size: int) -> Fraction:
-    """kε: the pure guarantee for units of k events."""
-    return epsilon_of(epsilon) * at_least("size", size, 1)
-
-
-def group_zcdp(rho: Real, size: int) -> Fraction:
-    """k²ρ: the zCDP guarantee for units of k events (Bun & Steinke 2016, Proposition 1.9)."""
-    return exact("rho", rho) * at_least("size", size, 1) ** 2
-
-
-def group_gdp(mu: Real, size: int) -> Fraction:
-    """kμ: the GDP guarantee for units of k events (Dong, Roth & Su 2019, Theorem 2.14)."""
-    return exact("mu", mu) * at_least("size", size, 1)
 
 
 def group_approximate(epsilon: Real, delta: Real, size: int) -> tuple[Fraction, Fraction]:

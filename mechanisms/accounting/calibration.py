@@ -43,8 +43,6 @@ def fit(setting: Setting, needs: Sequence[Need], touched: int, selecting: Fracti
     """Least variances for which the whole is (ε, δ)-private per unit and epoch.
 
     Args:
-        setting: setting that holds the budget.
-        needs: the processes.
         touched: bound of the number of noise coordinates that one unit can shift, per process.
         selecting: the part of δ that key selection spends.
 
@@ -89,12 +87,7 @@ def inexact_draws(epsilon: Fraction, draws: int) -> Fraction:
 
 
 def too_small(delta: Fraction, inexact: Fraction) -> str:
-    """Objections to a δ that does not cover key selection and draws.
-
-    Args:
-        delta: the budget's.
-        inexact: the part that draws need.
-    """
+    """Objections to a δ that does not cover key selection and draws."""
     if delta == 0:
         return (
             "does not pay for Gaussian noise: set budget.delta above 0, usually below "

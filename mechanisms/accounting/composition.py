@@ -72,7 +72,7 @@ class Spent(NamedTuple):
         """ε of all these charges together at their summed δ, rounded up; never above ``epsilon``.
 
         Args:
-            delta: of the whole, in place of that sum.
+            delta: δ of the whole, in place of that sum.
 
         Raises:
             ParameterError: δ is less than the sum, which the sum of ε needs.
@@ -110,10 +110,7 @@ def room(
     """Count how many further epochs stay within limits.
 
     Args:
-        spent: what was charged.
-        one: the charge of an epoch.
-        limit_epsilon, limit_delta: of the whole; None: there is none.
-        most: the count stops there.
+        limit_epsilon, limit_delta: limits on the whole; None: there is none.
     """
     low, high = 0, most
     while low < high:

@@ -64,40 +64,11 @@ from ._conversions import (
     gdp_delta,
     gdp_epsilon,
     gdp_mu,
-    group_approximate,
-    group_gdp,
-    group_pure,
-    group_zcdp,
     positive,
     probability,
     tails,
-    zcdp_delta,
     zcdp_epsilon,
-    zcdp_rho,
 )
-
-__all__ = [
-    "Real",
-    "add",
-    "fits",
-    "gaussian_cost",
-    "gaussian_variance",
-    "gdp_delta",
-    "gdp_epsilon",
-    "gdp_mu",
-    "group_approximate",
-    "group_gdp",
-    "group_pure",
-    "group_zcdp",
-    "normal_quantile",
-    "pure_cost",
-    "sum_tail",
-    "total",
-    "tree_levels",
-    "zcdp_delta",
-    "zcdp_epsilon",
-    "zcdp_rho",
-]
 
 
 def tree_levels(horizon: int) -> int:
@@ -107,11 +78,6 @@ def tree_levels(horizon: int) -> int:
     [1, 2, 3, 4, 7, 11]
     """
     return at_least("horizon", horizon, 1).bit_length()
-
-
-def pure_cost(epsilon: Real) -> Cost:
-    """The cost of an ε-differentially private mechanism."""
-    return Cost(Fraction(0), epsilon_of(epsilon), Fraction(0))
 
 
 def gaussian_cost(sensitivity2: Real, variance: Real, touched: int) -> Cost:
@@ -210,7 +176,6 @@ def fits(joint: Cost, squares: Fraction, epsilon: Fraction, delta: Fraction) -> 
     Args:
         joint: the sum of the entries, as `add` makes it.
         squares: the sum of the squares of their pure parts.
-        epsilon, delta: to be claimed.
     """
     left, gaussian = delta - joint.delta, epsilon - joint.epsilon
     if delta >= 1 or left < 0 or (left == 0 and joint.mu2 > 0):

@@ -55,7 +55,7 @@ def portion(joint: Cost, epsilon: Fraction, delta: Fraction) -> Fraction:
 
     Args:
         joint: the costs of all pipelines together, of a unit that spends its bound once.
-        epsilon, delta: what a unit may lose in a period.
+        epsilon, delta: the most that a unit may lose in a period.
 
     Returns:
         f, at most `MOST`; 0 if nothing fits.
@@ -85,7 +85,6 @@ def purse(spending: Spending, left: int, part: Fraction) -> int:
     """The most that a unit may spend over a period, in the unit of its bound.
 
     Args:
-        spending: of the mechanism.
         left: the bound of one epoch.
         part: f of the theorem.
 

@@ -46,7 +46,6 @@ def floors(factor: Factorization, triggers: I64, z: I64, steps: int = 1) -> I64:
     [[4, 2], [-1, 0]]
 
     Args:
-        factor: the factorisation.
         triggers: (k,) within 1…T.
         z: (r, w) noise in units of 2^-bits: the leading w coordinates, at least as many as the
             triggers depend on.
@@ -81,11 +80,6 @@ def floors(factor: Factorization, triggers: I64, z: I64, steps: int = 1) -> I64:
             list(long.values()), block, (1 << factor.bits) // steps
         )
     return out
-
-
-def nearest(factor: Factorization, triggers: I64, z: I64) -> I64:
-    """(r, k) integers nearest to (Bz)_t, halves rounded up, exactly; see `floors`."""
-    return (floors(factor, triggers, z, 2) + 1) >> 1
 
 
 def _block(cost: int) -> int:

@@ -67,7 +67,6 @@ class Process:
         """(r,) noise at step t in 1/STEPS, rounded down.
 
         Args:
-            noise: its source.
             keys: (r,) labels.
             t: step; steps are triggers unless ``first`` says otherwise.
             since: (r,) coordinates that are complete by that step are left out, because the

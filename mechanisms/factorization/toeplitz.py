@@ -18,7 +18,6 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import ContractError
 from ..columns import F64, I64
 from ..validate import at_least
 from . import _exact
@@ -62,34 +61,6 @@ def blt_column(horizon: int) -> F64:
         column[k] = _exact.running_sum(power)
         power = power * decay
     return _unit(column)
-
-
-def stream(parameters: Buffers, noise: F64) -> F64:
-    """B z for a BLT with c_0 = 1, in O(T·d) operations and d numbers of memory per stream.
-
-    Since Cw = z with w_t = z_t - Σ_i weight_i s_i, s_i ← decay_i s_i + w_t, the released noise is
-    the running sum of w.
-
-    Args:
-        parameters: d buffers.
-        noise: (streams, T).
-
-    Returns:
-        (streams, T).
-
-    Raises:
-        ContractError: ``noise`` is not a matrix.
-    """
-    if noise.ndim != 2:
-        raise ContractError("noise must be a matrix of streams and triggers")
-    memory = np.zeros((len(noise), len(parameters.decay)))
-    total, out = np.zeros(len(noise)), np.empty(noise.shape)
-    for t in range(noise.shape[1]):
-        white = noise[:, t] - memory @ parameters.weight
-        memory = memory * parameters.decay + white[:, None]
-        total = total + white
-        out[:, t] = total
-    return out
 
 
 def encoder(column: F64, bits: int) -> I64:

@@ -95,7 +95,6 @@ class Debias:
         Args:
             first: (r, 4) released counters at the end of the key's S interval.
             now: (4,) released counters at this trigger.
-            t: this trigger.
         """
         scale = np.zeros((len(first), 2))
         scale[:, 0] = self._ratio(first[:, 0], first[:, 2], t)

@@ -137,8 +137,7 @@ def forecast(
     """The expected figures of every window.
 
     Args:
-        parameters: with the threshold rule, not rounds.
-        setting: as configured.
+        parameters: parameters with the threshold rule, not rounds.
         epochs: windows of an epoch number their units alike.
 
     Raises:

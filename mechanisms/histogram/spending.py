@@ -39,10 +39,8 @@ def spending(
     """State what a unit pays for its bound.
 
     Args:
-        bound: of one unit and epoch.
-        needs, fitted, touched, selecting: of the calibration.
-        beside: how many needs, the last ones, do not follow from what is accepted.
-        ratio: how much faster than s the squared shifts may grow; None: as the bound allows.
+        beside: number of needs, the last ones, that do not follow from what is accepted.
+        ratio: factor by which squared shifts may grow faster than s; None: as the bound allows.
     """
     if ratio is None:
         ratio = Fraction(1)

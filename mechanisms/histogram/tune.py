@@ -82,8 +82,7 @@ def propose(
     The sample must have the size of a window: thresholds and noise do not shrink with it.
 
     Args:
-        parameters: as configured.
-        setting: as configured; a public key list stands for keys 0, 1, … of the sample.
+        setting: the configured setting; a public key list stands for keys 0, 1, … of the sample.
         epochs: public or synthetic; windows of an epoch number their units alike.
         noises: noise of the i-th window played.
         goal: error at the "last" trigger of a window, or the "mean" over its triggers.

@@ -61,7 +61,7 @@ class Table:
 
         Args:
             high: (m,) the leading 64 bits of each draw.
-            low: gives the other 64 bits of the draws at some positions, on a tie.
+            low: function that gives the other 64 bits of the draws at some positions, on a tie.
 
         Returns:
             (m,) values.

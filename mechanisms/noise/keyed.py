@@ -102,7 +102,6 @@ def statistical_distance(kind: str, parameter: Fraction) -> Fraction:
 
     Args:
         kind: ``gauss`` with a variance or ``laplace`` with a scale.
-        parameter: the variance or scale.
 
     Raises:
         ParameterError: an unknown kind, or a parameter out of range.

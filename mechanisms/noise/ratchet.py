@@ -42,8 +42,7 @@ def epoch_key(key: bytes, charge: Charge) -> bytes:
     """The noise key of an epoch, from the key of the step that its charge is.
 
     Args:
-        key: of step ``charge.number``; it does not follow from what this returns.
-        charge: of the epoch.
+        key: key of step ``charge.number``, which does not follow from the result.
     """
     words = (b"hushstream", b"epoch", charge.pipeline.encode(), str(charge.epoch).encode())
     return hmac.digest(key, encode(words), "sha256")  # begins with a count, unlike `_NEXT`

@@ -21,7 +21,7 @@ def aimed(question: Question, known: PakParameters) -> Iterator[Any]:
     which is known no better than the shape of the law: neither is best everywhere.
 
     Args:
-        question: what is asked, with a sample.
+        question: question with a sample.
         known: settings with the sample's ``expected`` and ``excess``.
 
     Raises:

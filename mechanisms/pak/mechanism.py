@@ -192,10 +192,8 @@ class Pak(SlotStream):
         """Prefix sums to be released, and before them the one that was released last.
 
         Args:
-            noise: of the open stretch, in its steps.
-            pieces: of the stream.
+            noise: noise of the open stretch, in its steps.
             base: released before the stretch.
-            begin: step of the stretch.
             exact: sums of the stretch, up to ``begin`` and to the steps after it.
         """
         counter, tau = pieces.counters[-1], pieces.thetas[-1]

@@ -144,7 +144,6 @@ def optimise(problem: ThresholdProblem, warmups: Sequence[int] = ()) -> Choice:
     """The choice of least predicted error.
 
     Args:
-        problem: what is known.
         warmups: numbers of warm-up records to choose from; none tries shares of n.
 
     Raises:

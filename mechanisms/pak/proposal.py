@@ -68,8 +68,6 @@ def propose(
     hides.
 
     Args:
-        parameters: as configured.
-        setting: as configured.
         records: n, where it is better known than by ``expected``.
         scale: s in grid steps, where it is better known than by ``excess``.
 

@@ -67,7 +67,6 @@ def decide(
     """Take records in order, and say which are accepted.
 
     Args:
-        start, pair: of the stored units.
         used: (p, lanes) records accepted; changed in place.
         left: (u,) what remains of each bound; changed in place.
         unit, key: (n,) of the records.
@@ -76,11 +75,10 @@ def decide(
             each costs 1.
         weights, caps: (lanes,) of a quadratic bound.
         per_key: most records of a pair, of the other bound.
-        seed: of the table.
         table: zeros, a power of two of them, more than n.
         code, row, fresh, met: (n,) space for the pairs that come; ``fresh`` (n, lanes) is zeros.
-        accepted, first: (n,), taken: which records are accepted, and which are the first of their
-            pair in this window.
+        accepted, first: (n,), taken: whether a record is accepted, and whether it is the first of
+            its pair in this window.
 
     Returns:
         How many pairs came.
@@ -142,10 +140,10 @@ def merge(
     """Put the new pairs between the stored ones, in order; a pair without records is dropped.
 
     Args:
-        start, pair, used: of the stored units, after `decide`.
-        added: of `new_pairs`, in order.
-        table, code, fresh, seed: of `decide`.
-        begins: (u+1,), taken: where each unit's pairs begin.
+        start, pair, used: state of the stored units after `decide`.
+        added: result of `new_pairs`, in order.
+        table, code, fresh, seed: as for `decide`.
+        begins: (u+1,), taken: first pair of each unit.
         pairs, counts: taken; they have room for all.
     """
     out, new = 0, 0

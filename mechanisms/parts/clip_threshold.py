@@ -73,7 +73,7 @@ def noise_penalty(
         thresholds: candidates on the integer grid.
         slots: m0, the public number of warm-up slots.
         fanout, height: b and h.
-        epsilon: of one record, for the hierarchy.
+        epsilon: ε of one record, for the hierarchy.
         excess: c, how far a value above the threshold is thought to lie above it, in grid steps.
 
     Raises:

@@ -1,11 +1,11 @@
-"""Consistent estimates of a b-ary forest of noisy sums, exactly, all at once or as they are needed.
+"""Consistent estimates of a b-ary forest of noisy sums, exactly, as they are needed.
 
 A chunk has b^L blocks. Level 1 holds the blocks, level l the sums of b^(l-1) blocks, level L the b
 topmost nodes; each node has noise of its own, all alike. The least-squares estimate of the blocks
 is known from two sweeps (Hay, Rastogi, Miklau, Suciu, *Boosting the Accuracy of Differentially
-Private Histograms Through Consistency*, VLDB 2010, Theorem 3), here `offline`.
+Private Histograms Through Consistency*, VLDB 2010, Theorem 3).
 
-*Online.* The estimate is linear and leaves consistent sums unchanged, so it is the true blocks plus
+The estimate is linear and leaves consistent sums unchanged, so it is the true blocks plus
 the estimate made from the noise alone, which does not depend on data. With
 ``a_l = 1 + b + … + b^(l-1)`` the sweeps have a closed form in integers:
 
@@ -56,39 +56,6 @@ def covariance_weights(fanout: int, levels: int) -> list[Fraction]:
     return [Fraction(1), *(Fraction(-1, high * low) for low, high in itertools.pairwise(a))]
 
 
-def offline(levels: Sequence[Sequence[int | Fraction]], fanout: int) -> list[list[Fraction]]:
-    """Consistent estimates of all nodes from noisy ones, by an upward and a downward sweep.
-
-    Args:
-        levels: noisy values, blocks first, each next level ``fanout`` times shorter.
-        fanout: b ≥ 2.
-
-    Raises:
-        ContractError: the lengths do not fit.
-    """
-    for low, high in itertools.pairwise(levels):
-        if len(low) != fanout * len(high):
-            raise ContractError("levels do not form a tree")
-    up = [[Fraction(x) for x in levels[0]]]
-    for level, noisy in enumerate(levels[1:], start=2):
-        whole, part = fanout**level - 1, fanout ** (level - 1) - 1
-        below = _sums(up[-1], fanout)
-        up.append([
-            (Fraction(whole - part, whole) * x + Fraction(part, whole) * s)
-            for x, s in zip(noisy, below, strict=True)
-        ])  # fmt: skip
-    for level in range(len(up) - 1, 0, -1):
-        gap = [
-            (x - s) / fanout for x, s in zip(up[level], _sums(up[level - 1], fanout), strict=True)
-        ]
-        up[level - 1] = [x + gap[i // fanout] for i, x in enumerate(up[level - 1])]
-    return up
-
-
-def _sums(values: Sequence[Fraction], fanout: int) -> list[Fraction]:
-    return [sum(values[i : i + fanout], Fraction(0)) for i in range(0, len(values), fanout)]
-
-
 @dataclass(frozen=True)
 class Forest:
     """The noise of a whole chunk, ready for exact sums of its consistent estimates.
@@ -125,7 +92,8 @@ class Forest:
 
 
 def forest(levels: Sequence[I64], fanout: int) -> Forest:
-    """Prepare the noise of a chunk: levels as in `offline`, in O(nodes) integer additions."""
+    """Prepare the noise of a chunk: noisy values, blocks first, each
+    next level ``fanout`` times shorter, in O(nodes) integer additions."""
     bound = len(levels) * len(levels[0]) * max(int(np.abs(level).max()) for level in levels)
     noise = [level.astype(object) if bound >= _LARGE else level for level in levels]
     below = [noise[0]]
@@ -149,7 +117,6 @@ def span_variance(
     """Variance, per unit of node variance, of Σ z over blocks first..end-1 plus extra terms.
 
     Args:
-        fanout, levels: the shape of the chunk.
         first, end: blocks of weight 1.
         extra: further weights of single blocks, added to those.
     """

@@ -73,10 +73,9 @@ def thresholds(
 
     Args:
         beta: failure probability of each trigger.
-        exposure: what one unit can do.
         quantile: (t, β) to x with P(W_t ≥ x) ≤ β, t from 1.
         min_units: μ, 1 for none.
-        steps: of the grid on which counts and noise are compared.
+        steps: steps of the grid on which counts and noise are compared.
 
     Raises:
         ParameterError: a probability does not lie in (0, 1).

@@ -59,10 +59,8 @@ class Cap:
         """Let a mechanism absorb a slice of one epoch.
 
         Args:
-            mechanism: whose bound is capped.
             purse: (u,) what each unit has left in the period.
             units: state of the same units in the epoch of the slice.
-            batch: the slice.
         """
         price = self.opening * _blank(mechanism, units)
         if self.opening:

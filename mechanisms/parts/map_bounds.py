@@ -48,9 +48,7 @@ def proposed(law: I64, units: int, epsilon: Fraction, triggers: int) -> BoundFor
 
     Args:
         law: (k,) how many of some units send 0, 1, 2, … records in an epoch.
-        units: that send anything, roughly and publicly.
-        epsilon: of the epoch.
-        triggers: of a window.
+        units: public guess of how many units send anything.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -79,7 +77,7 @@ def predicted(
     """Predict what a bound does to a map of a law, by the same arithmetic as `proposed`.
 
     Args:
-        law, units, epsilon, triggers: as there.
+        law, units, epsilon, triggers: as for `proposed`.
         bound: most records of a unit that the map counts.
         cap: most records of a unit that the private number counts; None = there is no such number.
 

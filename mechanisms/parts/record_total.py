@@ -79,8 +79,6 @@ class PrivateTotal:
         """Let the map's bound accept records, and count all that arrived; any cut agrees.
 
         Args:
-            accept: the map's bound.
-            units: with both remainders.
             batch: the slice; its deletions count nowhere.
 
         Returns:
@@ -128,8 +126,6 @@ class PrivateTotal:
             value: (m, c) released counts, the first column non-negative, in 1/grid records.
             variance: (m, c) of each.
             grid: steps of a record.
-            records: the released number.
-            triggers: draws that it carries.
 
         Returns:
             Corrected values and variances, and the two numbers in whole records. The factor lies

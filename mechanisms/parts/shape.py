@@ -55,7 +55,7 @@ class Covariance:
     """Covariances of the noise of block totals, per unit of node variance.
 
     Args:
-        fanout, levels: of the chunks, which follow each other without end.
+        fanout, levels: shape of the chunks, which follow each other without end.
     """
 
     def __init__(self, fanout: int, levels: int) -> None:
@@ -158,8 +158,6 @@ def choose_shape(
     """The shape of least expected error, of the least fanout and levels among equals.
 
     Args:
-        slots: of the stream.
-        epsilon: of one record.
         load: records expected per slot.
         fanout, height, skip: children per node, levels in all, levels without noise of their own;
             0, 0 and -1 have them chosen.

@@ -143,8 +143,6 @@ def plan(closed: Closed, rows: NDArray[np.intp], first: int, lifetime: int, hori
     """Events that count at this trigger, and the rows of those that wait.
 
     Args:
-        closed: the frozen trigger.
-        rows: its waiting rows.
         first: hold-back: the first trigger that counts.
         lifetime: triggers after which an insertion is deleted; 0 = never.
         horizon: the last trigger; nothing waits for a later one.

@@ -244,7 +244,6 @@ def estimates(
         inherited: (s,) Ca + Cn of the split nodes, grid steps.
         estimate: (s,) their non-negative estimates.
         own: (c,) Cn + Cd of their existing children, records.
-        child: which children exist.
     """
     if child is None:
         table = own.reshape(len(estimate), -1)
@@ -300,7 +299,6 @@ def share_error(inherited: I64, spread: F64, shares: I64, child: Child) -> F64:
         inherited: (s,) Ca + Cn of the split nodes, grid steps.
         spread: (s,) mean squared error of it, records squared.
         shares: (c,) what their existing children get of it, grid steps.
-        child: which children exist.
     """
     families = (
         np.full(len(spread), len(shares) // len(spread)) if child is None else child.sum(axis=1)

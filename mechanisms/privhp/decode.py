@@ -88,10 +88,9 @@ def decode(sketch: Sketch, sums: I64, parents: Parents, variance: float) -> I64:
     """(2p,) counts of both children of each parent; they add up to it and are not negative.
 
     Args:
-        sketch: shape and hash functions.
         sums: (j·w,) noisy sums.
         parents: refined nodes of the level above.
-        variance: of one sum around the part that the refined nodes explain.
+        variance: variance of one sum around the part that the refined nodes explain.
     """
     hashed = [sketch.hash(parents.children(), row) for row in range(sketch.rows)]
     half = parents.records / 2.0

@@ -127,10 +127,8 @@ def grow(
 
     Args:
         shape: names the sums.
-        table: exact sums plus noise.
-        pruning: which nodes are refined.
-        reading: how counts are estimated.
-        live: tells which nodes meet a public region; the others are empty by definition.
+        live: function that says which nodes meet a public region; the others are empty by
+            definition.
     """
     if reading.kind == "joint":
         table = pooled(shape, table, reading.variance)

@@ -35,9 +35,9 @@ def aim(question: Question, slots: Slots, variance: Callable[[int], float]) -> A
     """The threshold that a sample asks for.
 
     Args:
-        question: what is asked, with a sample of values.
+        question: question with a sample of values.
         slots: the public frame.
-        variance: of the noise of the first so many slots after the warm-up, for θ = 1.
+        variance: noise variance of the first so many slots after the warm-up, for θ = 1.
     """
     values = np.sort(sample_values(question, slots))
     thetas = np.asarray(slots.thresholds, np.float64)

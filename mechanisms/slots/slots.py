@@ -247,11 +247,6 @@ def split(keys: Keys) -> tuple[I64, I64]:
     return codes // BUCKETS, codes % BUCKETS
 
 
-def join(slot: I64, bucket: I64) -> Keys:
-    """Keys of (slot, bucket) pairs, ordered as the pairs are."""
-    return Keys.of_codes((slot * BUCKETS + bucket).astype(np.uint64))
-
-
 def slot_keys(first: int, end: int) -> Keys:
     """Public keys of the slots first..end-1: eight bytes, big-endian."""
     return Keys.of_codes(np.arange(first, end, dtype=np.uint64))

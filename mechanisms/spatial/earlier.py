@@ -117,7 +117,7 @@ def divided(
         domain: public geometry of both maps.
         newer: its leaves; their counts stay what they are.
         earlier: leaves of the map before it.
-        variance: of the noise of a leaf of ``newer``, records squared.
+        variance: noise variance of a leaf of ``newer``, records squared.
         otherwise: finer leaves (such as those of `smooth.smoothed`) by which to divide as far as
             the maps do not agree; None = evenly.
 

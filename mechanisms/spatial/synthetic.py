@@ -126,7 +126,6 @@ def range_counts(domain: Domain, codes: U64, counts: I64 | F64, low: F64, high: 
     Args:
         domain: public geometry.
         codes, counts: (m,) released leaves and their counts, in any unit.
-        low, high: corners of the boxes.
 
     Returns:
         (q,) estimates in the unit of ``counts``.

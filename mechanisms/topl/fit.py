@@ -128,7 +128,6 @@ def fit(counts: I64, channel: Window, smooth: bool = True, rounds: int = 10_000)
 
     Args:
         counts: (outputs,) how often each output was reported.
-        channel: the channel that produced them.
         smooth: whether to filter.
         rounds: most rounds; it stops earlier when a round gains less than 0.001 nats.
 
@@ -198,7 +197,7 @@ def choose_threshold(density: F64, variance: float, reports: float) -> int:
     Args:
         density: (d,) distribution over buckets of the range.
         variance: V, the worst variance of a report about a value in [-1, 1].
-        reports: how many reports a mean will rest on.
+        reports: number of reports that a mean will rest on.
 
     Returns:
         A step from 1 to d; d (the whole range) without any report.

@@ -334,7 +334,6 @@ def bins(public: Mapping[str, Any], reach: tuple[float, float]) -> list[list[flo
 
     Args:
         public: public columns of a release.
-        reach: range of the values.
     """
     shares = public.get("distribution", [])
     if not (whole := sum(shares)):

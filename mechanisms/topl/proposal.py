@@ -84,8 +84,6 @@ def propose(
     """The choice of least expected error of a window's mean; the configuration if it is close.
 
     Args:
-        parameters: as configured.
-        setting: as configured.
         records: reports of a window, where they are better known than by ``expected``.
         scale: s in the value's own unit; B/24 where it is not known.
         tick: called once for each choice.

@@ -32,7 +32,7 @@ class TopsProposal(NamedTuple):
     """Values in grid steps.
 
     Attributes:
-        records: of a window, as stated or configured.
+        records: records of a window, where they are better known than by ``expected``.
         excess: c, the guessed scale of the tail.
         parameters: proposed.
         skip: s, levels without noise; ``width`` = fanout^s slots share one noisy total.
@@ -73,9 +73,8 @@ def propose(
     """The public choices for the stated stream, and the errors to expect with them.
 
     Args:
-        parameters: as configured; a skip or height that is set stays.
-        setting: as configured.
-        records: of a window, where they are better known than by ``expected``.
+        parameters: configured parameters; a skip or height that is set stays.
+        records: records of a window, where they are better known than by ``expected``.
         scale: c in grid steps, where it is better known than by ``excess``.
 
     Raises:

@@ -78,7 +78,6 @@ class Watched:
         """Collect what is known of the pipeline's health.
 
         Args:
-            refused: epochs that the ledger refused.
             until: end of a retired one, microseconds since 1970; None: it goes on.
         """
         last = self.history.last

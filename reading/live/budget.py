@@ -60,9 +60,8 @@ def spent(ledger: Ledger, pipeline: Declared, limit: float | None) -> dict[str, 
     """Sum up a pipeline's charges.
 
     Args:
-        ledger: as far as it was read.
-        pipeline: one of its pipelines.
-        limit: on ε of all epochs together, from the newest manifest, and of a shared budget on that
+        ledger: the part of the ledger that was read.
+        limit: limit on ε of all epochs together, from the newest manifest, and of a shared budget on that
             of all members; None: there is none, or none is known.
 
     Returns:

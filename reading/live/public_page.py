@@ -23,7 +23,7 @@ def page(told: Mapping[str, Any]) -> str:
     """Write the page.
 
     Args:
-        told: by `promise.facts`.
+        told: result of `promise.facts`.
     """
     name = escape(str(told["deployment"]))
     parts = [_head(told), *(_section(one) for one in told["pipelines"])]

@@ -28,8 +28,7 @@ class Tail(threading.Thread):
     """A follower of one topic. It starts again after errors that the client does not recover from.
 
     Args:
-        kafka: the connection.
-        topic: to follow; it may come into being later.
+        topic: topic to follow, which may be created later.
         begun: called before the first record, and whenever records come from the start again.
         take: called with records in the order of each partition.
         span: length of time before the newest record that is read, microseconds; None: everything.

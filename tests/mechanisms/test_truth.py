@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.slots.slots import join
+from hushstream.mechanisms.slots.slots import BUCKETS
 from hushstream.mechanisms.truth import Truth, WindowRecords
 
 from .test_contract import CASES
@@ -44,7 +44,8 @@ def test_the_first_slot_of_pak_stands_for_its_warmup(name: str, whole: bool) -> 
     made = mechanism(name)
     last, grid = made.slots.warmup_slots - 1, float(made.slots.grid)
     slot = np.array([0, last, last + 1], np.int64)
-    records = seen(join(slot, np.array([0, 1, 1], np.int64)), [2, 3, 5], [1, 1, 1])
+    codes = slot * BUCKETS + np.array([0, 1, 1])
+    records = seen(Keys.of_codes(codes.astype(np.uint64)), [2, 3, 5], [1, 1, 1])
     truth = made.truth(records, [code(last), code(last + 1)])
     first = (2 + 3 if whole else 3) * grid
     assert truth.values["sum"] == {code(last): first, code(last + 1): 5 * grid}

@@ -39,7 +39,6 @@ class Escrow:
     """A file of sealed keys, to which keys are added.
 
     Args:
-        path: of the file.
         key_file: the auditor's public key, PEM.
 
     Raises:
@@ -55,7 +54,6 @@ class Escrow:
 
         Args:
             ratchet: its name.
-            keys: of charges.
 
         Raises:
             OSError: the file cannot be written.
@@ -80,7 +78,6 @@ def open_escrow(path: Path, key_file: Path) -> dict[str, dict[Charge, bytes]]:
     """Open all sealed keys of a file, by the ratchet's name.
 
     Args:
-        path: of the file.
         key_file: the auditor's private key (X25519, PEM, without a password).
 
     Raises:

@@ -55,7 +55,6 @@ def load(
     paths.
 
     Args:
-        path: the TOML file.
         environ: environment; by default that of this process.
         flags: dotted settings and their values; ``None`` means not given.
 

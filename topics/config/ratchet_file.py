@@ -57,8 +57,7 @@ class RatchetFile:
     """The ratchet of one machine: in its file, and in the memory of one process.
 
     Args:
-        path: of the file, which exists.
-        escrow: takes the key of each charge that is passed; None: there is none.
+        escrow: escrow that takes the key of each charge passed; None: there is none.
 
     Raises:
         ConfigError: there is no ratchet, others may read it, or it is damaged.

@@ -121,8 +121,7 @@ def read_key(path: Path, what: str = "noise key") -> bytes:
     """Return the key in a file that only its owner, and at most a group, can read.
 
     Args:
-        path: of the file.
-        what: which key it is, for messages.
+        what: name of the key, for messages.
 
     Raises:
         ConfigError: the file is missing, readable by everyone, writable by others, or does not hold
@@ -133,11 +132,6 @@ def read_key(path: Path, what: str = "noise key") -> bytes:
 
 def read_private(path: Path, what: str, maker: str) -> bytes:
     """Return what a file holds that only its owner, and at most a group, can read.
-
-    Args:
-        path: of the file.
-        what: it holds, in words.
-        maker: the command that makes one.
 
     Raises:
         ConfigError: the file is missing, or readable by everyone, or writable by others.

@@ -90,7 +90,6 @@ def lacking(
     has lost records had not closed, up to the newest that records may have been sent for.
 
     Args:
-        losses: of one raw topic.
         now: microseconds since 1970.
     """
     horizons = {p.name: p.mechanism.horizon for p in deployment.pipelines}
@@ -132,10 +131,8 @@ def accept(
     The clock's owner is fenced, and reads the ledger again before it goes on.
 
     Args:
-        losses: of one raw topic.
         now: microseconds since 1970.
-        floors: where reading of each raw topic goes on so far.
-        signing: of a signed deployment.
+        floors: offset at which reading of each raw topic continues.
 
     Raises:
         EngineError: another process writes to the ledger at the same time.

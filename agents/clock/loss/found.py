@@ -57,7 +57,7 @@ def find_lost(
     """Hold the beginning of each raw partition against the marker of its shard.
 
     Args:
-        resumed: where reading goes on after losses that were accepted.
+        resumed: offsets at which reading continues after accepted losses.
     """
     found = []
     for source in deployment.inputs:

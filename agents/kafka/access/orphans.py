@@ -60,7 +60,7 @@ def delete_orphans(
 
     Args:
         deployment: its name; topics of others are never touched.
-        genesis: reads the id in its ledger; empty: there is none.
+        genesis: reads the genesis id of a ledger; empty: there is none.
 
     Raises:
         RightError: this user may not delete topics, or not write under the deployment's ids.

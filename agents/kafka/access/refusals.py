@@ -47,7 +47,7 @@ def refusal(
     """Make an error of a refused right; None for any other error.
 
     Args:
-        role: in which this client acts; empty: not known.
+        role: the client's role; empty: not known.
     """
     kind = None if error is None else DENIED.get(error.code())
     return None if kind is None else RightError([(operation, kind, name)], user_of(kafka), role)
@@ -118,7 +118,7 @@ class Permits:
     """Rights of a user, as the cluster tells them.
 
     Args:
-        role: in which this client acts; empty: not known.
+        role: the client's role; empty: not known.
     """
 
     def __init__(self, admin: AdminClient, kafka: Kafka, role: str) -> None:
@@ -146,7 +146,7 @@ class Permits:
         """Raise an error of ours if a client's error is that of a refused right.
 
         Args:
-            name: of the topic, or whatever the error is about.
+            name: name of the topic, or of what else was refused.
 
         Raises:
             RightError: it is one.

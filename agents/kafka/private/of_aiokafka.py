@@ -288,9 +288,6 @@ def fill(batch: Any, records: Sequence[Content], begun: int) -> int:
     It goes straight to the batch's builder: most records are rows of a few bytes, for which
     wrapping would cost more than writing them.
 
-    Args:
-        batch: an empty one.
-
     Returns:
         Index of the first record that did not fit; ``len(records)`` if all did.
     """
@@ -319,9 +316,6 @@ class PackedBatch(BatchBuilder):
 
 def fill_columns(batch: Any, rows: RecordColumns, begun: int, most: int) -> int:
     """Write records into a batch until it is full, all at once.
-
-    Args:
-        batch: an empty one.
 
     Returns:
         Index of the first record that did not fit; ``len(rows.gone)`` if all did.

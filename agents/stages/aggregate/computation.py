@@ -60,7 +60,6 @@ class Computation:
 
         Args:
             sums: exact sums of its micro-batch, complete.
-            nonces: segments of the window.
 
         Returns:
             None if that is too much for one step: then call `chunk` until ``end`` is None.
@@ -116,9 +115,8 @@ class Computation:
         """Run the mechanism on closed state.
 
         Args:
-            chosen: by `whole` or `chunk`.
+            chosen: result of `whole` or `chunk`.
             nonces: segments of the window, that of this trigger included.
-            step: takes changed rows and feedback.
 
         Returns:
             Released columns; their values are on the mechanism's public grid.

@@ -20,7 +20,7 @@ class DueKeys:
     """Chooses the rows that a release reads at one aggregate shard.
 
     Args:
-        partition: of the cells topic, which decides the public keys that belong here.
+        partition: cells partition, which decides the public keys that belong here.
     """
 
     def __init__(self, pipeline: Pipeline, partition: int) -> None:
@@ -65,7 +65,7 @@ class DueKeys:
         The result is beyond ``most`` exactly if more keys than that are due.
 
         Args:
-            begun: a key; None: from the first key on.
+            begun: key to continue after; None: begin with the first one.
             most: keys that the caller wants.
         """
         if every:
@@ -78,7 +78,7 @@ class DueKeys:
         """List public keys of this shard that have no row yet, in canonical order.
 
         Args:
-            trigger: of the release; the list is empty but at the first one of a window.
+            trigger: number of the trigger; the list is empty except at a window's first one.
             begun: a key; only those above it. None: all.
         """
         if trigger.index != 1 or self._pipeline.public_keys is None:

@@ -92,7 +92,7 @@ def held(
 
     Args:
         done: the last key that was published; None before the first.
-        limit: of rows and keys that are gone.
+        limit: largest number of rows and keys that are gone.
         shown: prefix of the keys that the latest topic shows; None where no key is ever gone.
     """
     found = _next(reader, HELD, done, limit)

@@ -50,7 +50,7 @@ class KeyRows:
         """Put rows and their index entries into a step.
 
         Args:
-            step: takes the rows, and, as local changes, the entries.
+            step: step to which rows and, as local changes, entries are added.
         """
         if len(rows.key) == 0:
             return

@@ -54,7 +54,7 @@ def close(reader: StateReader, trigger: Trigger, nonce: bytes, rows: Changes) ->
     """Put the nonce of a trigger that is being closed into a step; return all segments.
 
     Args:
-        nonce: of this opening, 16 bytes.
+        nonce: 16 random bytes of this opening.
 
     Raises:
         EngineError: the nonces of earlier triggers are missing.

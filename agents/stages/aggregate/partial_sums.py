@@ -48,7 +48,7 @@ class PartialSums:
 
         Args:
             place: window and micro-batch.
-            part: as decoded; its totals are 0, since barriers bring them.
+            part: the decoded part; its totals are 0, since barriers bring them.
         """
         self._buffer[place].append(part)
         self._rows += len(part.key)
@@ -100,7 +100,7 @@ class PartialSums:
 
         Args:
             begun: the last key of the range before; None for the first range.
-            limit: of rows and bytes.
+            limit: largest number of rows and of bytes.
 
         Returns:
             The key; None if no more are left.

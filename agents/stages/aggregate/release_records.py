@@ -51,7 +51,7 @@ class Writer:
     """Records of one trigger of one pipeline at one aggregate shard.
 
     Args:
-        trigger: of the releases; every record carries its scheduled time, in milliseconds.
+        trigger: trigger of the releases; every record carries its scheduled time, in milliseconds.
         sealing: seals of releases; None: they are not signed.
     """
 
@@ -149,7 +149,7 @@ class Writer:
         """Continue the chains of rows by partition; {} where nothing is signed.
 
         Args:
-            chains: of the rows that were published before.
+            chains: chains of the rows published before.
             rows: the next ones, by `rows`.
         """
         made = dict(chains)
@@ -166,7 +166,7 @@ class Writer:
 
         Args:
             value: the bytes.
-            chains: of all rows of this shard and trigger.
+            chains: chains of all rows of this shard and trigger.
         """
         out, t = self.kept_manifest(value), self._trigger
         if self._sealing is None:
@@ -310,8 +310,8 @@ def release_id(trigger: Trigger, key: bytes) -> str:
     """Name a released row: the same row has the same name in every replay.
 
     Args:
-        trigger: of the release; its charge is in the name, so a row that was paid for twice would
-            have two.
+        trigger: trigger of the release; its charge is in the name, so a row that was paid for twice
+            would have two.
 
     Returns:
         32 hexadecimal digits.

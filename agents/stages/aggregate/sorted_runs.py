@@ -86,7 +86,8 @@ class SortedRuns:
 
         Args:
             begun: the last key of the range before; None for the first range.
-            limit: of rows, and of bytes of chunks: of each run a part of one more may be read.
+            limit: largest number of rows, and of bytes of chunks; one more part of each run may be
+                read.
 
         Returns:
             The last key; None if the range reaches the end of the micro-batch.

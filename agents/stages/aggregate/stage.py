@@ -51,7 +51,7 @@ class AggregateStage:
         upstreams: number of shards that send partial sums and barriers here.
         clock: the clock log, for windows that it has refused.
         opening: the source of nonces; called at every opening.
-        sealing: how releases are signed; None: they are not.
+        sealing: signer of releases; None: they are not signed.
 
     Attributes:
         position: the next frame to take; sums in memory put it ahead of the marker.

@@ -28,8 +28,7 @@ class Bounder:
     """Applies the bound of one pipeline at one shard; pure given its reader and statuses.
 
     Args:
-        pipeline: whose bound.
-        names: of the topics that partial sums go to.
+        names: names of the topics that partial sums go to.
         origin: number of this shard among those that send to the same cells topic.
         statuses: public status of keys, for mechanisms that adapt to it.
     """
@@ -57,10 +56,8 @@ class Bounder:
         """Bound a run of slices, in log order.
 
         Args:
-            reader: committed rows.
-            events: slices of this pipeline.
-            step: takes frames of partial sums, of all slices of a micro-batch together, changed
-                unit rows and counts.
+            step: step to which frames of partial sums (of all slices of a micro-batch together),
+                changed unit rows and counts are added.
             floor: every window below it is over; None: nothing is known.
         """
         sums: dict[tuple[int, int], list[Part]] = {}
@@ -144,9 +141,9 @@ class Bounder:
         """Tell every aggregate shard that a micro-batch is complete here.
 
         Args:
-            reader: committed rows.
             trigger: the one that ends the micro-batch.
-            step: takes a barrier for each cells partition, with the totals of this shard.
+            step: step to which a barrier for each cells partition is added, with this shard's
+                totals.
         """
         totals = np.zeros(self.pipeline.mechanism.totals, np.int64)
         row = bound_total(self.pipeline.number, trigger.window, trigger.index)
@@ -162,9 +159,8 @@ class Bounder:
         """Delete unit rows of epochs that are over, or of periods where units have a cap.
 
         Args:
-            reader: committed rows.
             floor: every window below this one is over.
-            step: takes the deletions; its ``more`` is set where rows may be left.
+            step: step to which deletions are added; sets ``more`` where rows may be left.
             limit: rows to delete at most.
 
         Returns:

@@ -37,7 +37,7 @@ class UnitCodec:
         """Read units from their stored rows.
 
         Args:
-            rows: in the order of the units; an empty one stands for a new unit.
+            rows: rows in the order of the units; an empty one stands for a new unit.
 
         Raises:
             EngineError: a row has a length that no unit's row has.
@@ -81,7 +81,7 @@ def distinct(digests: NDArray[np.uint8], prefix: bytes) -> tuple[Keys, NDArray[n
 
     Args:
         digests: (n, 16) keyed digests.
-        prefix: of their state keys: pipeline and epoch.
+        prefix: prefix of their state keys: pipeline and epoch.
 
     Returns:
         State keys of the u distinct digests, in an order that means nothing, and (n,) the place of

@@ -42,8 +42,7 @@ class PurseCodec:
         """Take rows apart.
 
         Args:
-            rows: as they are stored; an empty one stands for a new unit, whose purse is full.
-            epoch: whose rows are wanted.
+            rows: stored rows; an empty one stands for a new unit, whose purse is full.
             floor: every epoch below it is over, and is left out; None: nothing is known.
 
         Raises:
@@ -70,8 +69,8 @@ class PurseCodec:
         """Put rows together again.
 
         Args:
-            opened: what they hold; ``mine`` has a row for each unit.
-            epoch: of ``mine``.
+            opened: contents of the purses; ``mine`` has a row for each unit.
+            epoch: epoch of ``mine``.
             blank: the row of an epoch in which nothing of a unit is kept; it is left out.
         """
         from .unit_scan import joined

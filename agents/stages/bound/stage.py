@@ -33,12 +33,9 @@ class BoundStage:
     """The bound stage of one units partition; the bound is applied in the order of its log.
 
     Args:
-        pipeline: a re-partitioned one.
-        partition: of the units topic.
-        names: of all topics.
         upstreams: number of ingest shards that send events and barriers here.
         clock: the clock log, for windows that it has refused.
-        feedback: by pipeline; frames wait until the feedback that they need has been read.
+        feedback: feedback by pipeline; frames wait until what they need has been read.
         raw: the raw topic; a trigger that covers more of its partitions than there are upstreams
             is not for this process.
 
@@ -79,7 +76,6 @@ class BoundStage:
         """Absorb the next frames whose feedback this worker has read.
 
         Args:
-            reader: committed rows.
             marker: the last committed one.
             records: frames at or above ``position``, in offset order.
             fetched: offset before which ``records`` is complete.

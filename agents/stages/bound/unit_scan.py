@@ -87,11 +87,10 @@ def decode(
     """Read rows.
 
     Args:
-        data, ends: of the rows.
         blank: a new unit's row.
         head: bytes of what is left of the bound.
         width: bytes of a count.
-        start: from `counts`.
+        start: result of `counts`.
         left, pair, used: taken.
     """
     for n in range(len(left)):
@@ -145,10 +144,10 @@ def split(
     """Take rows with purses apart; False if one has a length that no row has.
 
     Args:
-        data, ends: of the rows; an empty one has a full purse.
+        data, ends: the rows, one after the other, and where they end; an empty one has a full
+            purse.
         head: bytes of a purse.
-        most: what a full one holds.
-        epoch: whose rows are wanted, modulo 2^32.
+        epoch: epoch of the wanted rows, modulo 2^32.
         floor: epochs below it are left out, modulo 2^32; -1: none is.
         purse: taken, what is left of each.
         mine, mine_ends: taken, the rows of that epoch.

@@ -54,7 +54,6 @@ def late_records(
 
     Args:
         pipeline: one with a ``late_topic``.
-        outcome: the reason in the headers.
     """
     for record in records:
         headers = failure_headers(place, record, outcome)
@@ -101,7 +100,7 @@ def copy(
     Args:
         record: the one to copy; if it is larger than `ROOM`, its hash stands for it. One that was
             not read has no copy: its headers say where it stands.
-        headers: of the failure; they follow the record's own.
+        headers: headers of the failure, which follow the record's own.
     """
     policy = pipeline.dlq_payload
     # Some clients read a header's name only up to its first NUL. Every copy is cut there, so that

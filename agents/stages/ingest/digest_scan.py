@@ -107,7 +107,7 @@ def digests(
     """Digest the encoded units of wanted rows, as `unit_digests.encode_unit` writes them.
 
     Args:
-        data, low, high: where the text of each unit stands.
+        data, low, high: buffer, and begin and end of each unit's text.
         form: (n,) 0 for a text, 1 for the text of an integer, 2 for a unit that is encoded.
         wanted: (n,) rows.
         begun: `keyed`.

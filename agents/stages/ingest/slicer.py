@@ -95,7 +95,7 @@ class Slicer:
         """Use the records and clock entries that the clock allows.
 
         Args:
-            timelines: as of ``marker.clock``; advanced in place with the entries handled.
+            timelines: timelines at ``marker.clock``; advanced in place with the entries handled.
             records: those at or above ``marker.applied``, in order.
             fetched: offset before which ``records`` is complete.
             entries: clock log from ``marker.clock`` on.

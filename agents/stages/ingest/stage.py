@@ -30,7 +30,7 @@ class IngestStage:
     """The ingest stage of one raw partition; it waits for the clock, and for feedback.
 
     Args:
-        feedback: by pipeline; entries wait until the feedback that they need has been read.
+        feedback: feedback by pipeline; entries wait until what they need has been read.
         most: raw records of one step; None: `EVENTS`, or as many frames as an input of frames has.
         schemas: answers what a schema's id stands for, where values carry one.
 

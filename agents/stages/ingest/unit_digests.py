@@ -26,7 +26,7 @@ class UnitDigests:
 
     Args:
         key: 32 secret bytes for the digests.
-        partitioner: that the input declares, for units of one field; "none" lets a unit be
+        partitioner: the input's partitioner, for units of one field; "none" lets a unit be
             anywhere.
     """
 

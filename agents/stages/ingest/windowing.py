@@ -22,7 +22,7 @@ def placed(
     never late or early, whatever its own time.
 
     Args:
-        timeline: where the pipeline stood when the records were covered.
+        timeline: the pipeline's timeline when the records were covered.
         time: (n,) event times, microseconds since 1970.
         beat: (n,) time of the first clock record that covers each record, microseconds since 1970.
 

@@ -44,8 +44,8 @@ def serve(
     are for anyone, under any name that leads to them.
 
     Args:
-        port: to listen at; 0: one that is free.
-        pages: by path; each is called in a thread of the server.
+        port: port to listen at; 0: any free one.
+        pages: pages by path, each called in a thread of the server.
         private: whether they are functions of raw data.
 
     Returns:
@@ -112,7 +112,7 @@ def serve_local(path: Path, pages: dict[str, Page]) -> LocalServer:
     """Serve pages at a socket in the file system, in a thread of their own.
 
     Args:
-        path: of the socket, in a folder that nobody else may enter.
+        path: path of the socket, in a folder that only this user may enter.
     """
     server = LocalServer(str(path), _handler(pages))
     Thread(target=server.serve_forever, name=f"web {path.name}", daemon=True).start()

@@ -45,7 +45,7 @@ class LossWatch:
 
     Args:
         share: an alarm is raised where more than this part is lost; 0: never.
-        path: of the file; its older half is dropped when it grows beyond a mebibyte.
+        path: path of the file; its older half is dropped when it exceeds a mebibyte.
         show: called with pipeline, cause and whether there is an alarm; for the operator's metrics.
     """
 

@@ -32,7 +32,7 @@ class TopicWatch:
     again for ever. Kafka's own list of topics says it at once.
 
     Args:
-        cluster: for a thread of its own.
+        cluster: cluster connection for a thread of its own.
 
     Attributes:
         progress: moves whenever the cluster has answered.
@@ -106,7 +106,7 @@ class Inflow:
 
     Args:
         seen: returns where a raw partition ends, as the clock log says; 0 for an internal one.
-        ends: where partitions end, as the broker said last; the follower keeps it.
+        ends: end offsets that the broker stated last; the follower keeps them.
         away: returns whether the broker is away, which is no fault of fetching.
     """
 

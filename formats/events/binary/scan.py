@@ -315,12 +315,12 @@ def scan(
     """Run a program over some records.
 
     Args:
-        data: where the records stand, and the program's texts.
+        data: buffer of the records and of the program's texts.
         begin, end: (n,) where each record stands, without its frame.
         rows: numbers of the records that this program is for.
         ordered: whether it is one for Avro, whose values come in order.
-        code, jumps, symbols, absent: of the program; the last is its ``begin``.
-        texts: where the program's texts begin.
+        code, jumps, symbols, absent: parts of the program; the last is its ``begin``.
+        texts: offset of the program's texts.
         kind, low, high, whole: (n, f), taken: what each field holds; for texts and truth values
             from where to where, for integers the number, for reals their bits.
         known: (n,), taken: whether a record is what the program knows to be valid.
@@ -351,8 +351,8 @@ def spell(
     """Write the integers of some fields as text, and note where.
 
     Args:
-        room: where to write, `WIDTH` bytes for each field of each record.
-        kind, low, high, whole, known: as `scan` left them; places are set.
+        room: output buffer, `WIDTH` bytes for each field of each record.
+        kind, low, high, whole, known: results of `scan`; places are set.
         fields: (k,) which.
         begin: the first place to write to.
     """

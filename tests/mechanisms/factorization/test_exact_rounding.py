@@ -76,7 +76,6 @@ def test_grid_points_are_decided_exactly(name: str, t: int) -> None:
     f = build(name, 60)
     found = grid.floors(f, np.array([t]), hostile(f, t))[:, 0].tolist()
     assert found == [3, 3, 2]
-    assert grid.nearest(f, np.array([t]), hostile(f, t))[:, 0].tolist() == [3, 3, 3]
 
 
 def test_plain_doubles_would_fail_at_grid_points() -> None:
@@ -118,12 +117,6 @@ def test_no_rows_and_no_triggers() -> None:
     f = build("terminal", 5)
     assert grid.floors(f, np.arange(1, 6), np.zeros((0, 5), np.int64)).shape == (0, 5)
     assert grid.floors(f, np.zeros(0, np.int64), np.zeros((2, 5), np.int64)).shape == (2, 0)
-
-
-def test_nearest_rounds_halves_up() -> None:
-    f = build("tree", 1)
-    z = np.array([[-6144], [-2048], [2047], [2048], [2049], [6144]])
-    assert grid.nearest(f, np.array([1]), z)[:, 0].tolist() == [-1, 0, 0, 1, 1, 2]
 
 
 def test_a_tie_beyond_all_precision_is_settled_in_rationals() -> None:

@@ -21,10 +21,8 @@ from hushstream.mechanisms.factorization import (
     LONGEST,
     NAMES,
     Factorization,
-    _exact,
     build,
     terminal,
-    toeplitz,
     tree,
 )
 from hypothesis import given, settings
@@ -196,28 +194,6 @@ def test_encoder_is_causal(name: str) -> None:
     f = build(name, 50)
     for j in range(1, 50):
         assert not f.C[: f.width[j - 1], j].any()
-
-
-@pytest.mark.parametrize("horizon", [1, 2, 10, 100, 300])
-def test_streamed_buffers_equal_the_matrix(horizon: int) -> None:
-    parameters = toeplitz.buffers(horizon)
-    column, power = np.ones(horizon), parameters.weight.copy()
-    for k in range(1, horizon):
-        column[k] = power.sum()
-        power = power * parameters.decay
-    B = np.asarray(toeplitz.banded(_exact.series_solve(column)))
-    noise = np.random.default_rng(7).standard_normal((5, horizon))
-    np.testing.assert_allclose(toeplitz.stream(parameters, noise), noise @ B.T, atol=1e-9)
-
-
-def test_stream_continues_where_it_stopped() -> None:
-    """A prefix of the noise gives a prefix of the stream: nothing looks ahead."""
-    parameters = toeplitz.buffers(40)
-    noise = np.random.default_rng(8).standard_normal((3, 40))
-    whole = toeplitz.stream(parameters, noise)
-    np.testing.assert_array_equal(toeplitz.stream(parameters, noise[:, :17]), whole[:, :17])
-    with pytest.raises(ContractError):
-        toeplitz.stream(parameters, noise[0])
 
 
 def test_long_horizons_keep_one_column() -> None:

@@ -11,12 +11,13 @@ from hushstream.errors import ContractError
 from hushstream.mechanisms.parts.consistency import (
     covariance_weights,
     forest,
-    offline,
     repunits,
     span_variance,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from ...oracles.consistency import offline
 
 SHAPES = st.sampled_from([(2, 1), (2, 2), (2, 4), (3, 3), (4, 2), (5, 2), (16, 1), (16, 2)])
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hushstream.errors import ParameterError
 from hushstream.mechanisms import accounting
-from hushstream.mechanisms.contract import Noise
+from hushstream.mechanisms.contract import Cost, Noise
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import STEADY, KeyedNoise, ZeroNoise
 from hushstream.mechanisms.phdstream.matrix_counter import MatrixCounter
@@ -170,7 +170,7 @@ def test_tree_noise_of_neighbouring_steps_is_shared() -> None:
 
 @pytest.mark.parametrize("counter", COUNTERS[:3], ids=lambda c: c.name)
 def test_pure_costs_add_up(counter: NodeCounter) -> None:
-    assert counter.cost(3) == accounting.pure_cost(3 * HALF)
+    assert counter.cost(3) == Cost(epsilon=3 * HALF)
 
 
 @pytest.mark.parametrize("events", [1, 4])

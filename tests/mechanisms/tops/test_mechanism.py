@@ -99,7 +99,7 @@ def test_zero_noise_and_no_skip_gives_the_clipped_values() -> None:
 
 def test_online_equals_the_consistent_noisy_tree() -> None:
     """What is released is the consistent estimate of the noisy tree, rounded to the grid."""
-    from hushstream.mechanisms.parts.consistency import offline
+    from ...oracles.consistency import offline
 
     mechanism = build(replace(SMALL, skip=0), SETTING)
     trace = stream(mechanism, list(range(20)), [7.0] * 20)
