@@ -61,8 +61,8 @@ def spent(ledger: Ledger, pipeline: Declared, limit: float | None) -> dict[str, 
 
     Args:
         ledger: the part of the ledger that was read.
-        limit: limit on ε of all epochs together, from the newest manifest, and of a shared budget on that
-            of all members; None: there is none, or none is known.
+        limit: limit on ε of all epochs together (and of all members of a shared budget), from the
+            newest manifest; None: there is none, or none is known.
 
     Returns:
         A JSON object: ``epsilon`` and ``delta`` of one epoch, ``total`` of all charged ones
