@@ -215,8 +215,9 @@ class Worker:
         return ended - begun
 
     def size(self) -> int:
-        """Bytes on disk."""
+        """Bytes on disk, without versions of rows that are not the last."""
         self.table.flush()
+        self.table.compact()
         self.table.close()
         return sum(file.stat().st_size for file in self.folder.rglob("*.sst"))
 

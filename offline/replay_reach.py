@@ -99,8 +99,11 @@ class Reach:
         if first == NEVER:
             raise EngineError(
                 f"pipeline {pipeline!r}: the clock log begins with a snapshot, and units have a "
-                "cap for good: what they spent before it is not known; to replay such a pipeline, "
-                "raise engine.keep_clock when it begins, or give the cap a period"
+                "cap for good: what each had spent by then follows from all records since the "
+                "pipeline began, and neither a snapshot nor any topic holds it; replay the others "
+                "by name. For a pipeline that can be replayed, set engine.keep_clock and the "
+                "retention of raw topics to its whole life before it begins, or give the cap a "
+                "period of at most keep_clock"
             )
         if first is not None and not found and not self._over(pipeline, first):
             raise EngineError(

@@ -8,8 +8,10 @@ from itertools import pairwise
 
 from ...formats.events.decode import utc
 from ...topics.config.load import Config
-from ...topics.config.pipeline import PipelineSettings
+from ...topics.config.pipeline import PerUnit, PipelineSettings
 from ...topics.config.schedule import Schedule
+from ...topics.config.sharing import owner
+from ...topics.config.values import format_duration
 from .compile import parameters_of
 
 LARGE_EPSILON = Fraction(20)
@@ -27,7 +29,10 @@ def cautions(config: Config, now: int) -> Iterator[str]:
     for p in config.pipeline:
         pause = config.engine.publish_delay
         found = (*_budget(p), *_domain(p), *_origin(p, now), *_pause(p, pause))
-        for words in (*found, *_alone(p, units[p.input])):
+        shared = owner(config, p.name)
+        cap = p.budget.per_unit if shared is None else shared.per_unit
+        found += (*_alone(p, units[p.input]), *_replayed(cap, config.engine.keep_clock))
+        for words in found:
             yield f"pipeline {p.name!r}: {words}"
 
 
@@ -60,6 +65,16 @@ def _alone(p: PipelineSettings, unit: Sequence[str]) -> Iterator[str]:
         yield (
             f"key holds {', '.join(unit)}, which names the privacy unit: each key rests on one "
             "unit, so that nothing but noise can be seen of it; leave it out of the key"
+        )
+
+
+def _replayed(cap: PerUnit | None, keep: int) -> Iterator[str]:
+    if cap is not None and (cap.period is None or cap.period > keep):
+        span = "for good" if cap.period is None else f"for {format_duration(cap.period)}"
+        yield (
+            f"per_unit holds {span}, and engine.keep_clock is {format_duration(keep)}: hush replay "
+            "needs all records since a purse was full; to replay later than that, set keep_clock, "
+            "and the retention of the raw topic, to the whole of it"
         )
 
 

@@ -29,6 +29,7 @@ from ...mechanisms.registry import planner_of
 from ...offline.engine import OfflineEngine
 from ...offline.files import stream_file
 from ...offline.judged import SimulationReport
+from ...offline.purses import Left
 from ...offline.report import PRIVATE
 from ...offline.report import show as show_simulated
 from ...offline.simulate import read_file
@@ -46,7 +47,7 @@ from ...topics.private_files import private_file, private_folder
 from ...topics.releases import decode_public
 from ..options import config_options, emit, json_option, read_config, readable
 from .diff import show_difference
-from .request import check, forecasts, plan_options, proposals, request
+from .request import check, forecasts, plan_options, proposals, purses, request
 
 UNKNOWN = (
     "No record was read: bounds, cost, noise and thresholds follow from the configuration alone. "
@@ -135,23 +136,32 @@ def plan(
     found = forecasts(config, deployment, asked, as_json)
     shown = () if as_json else found  # of records, where proposals assume how they are
     proposed = proposals(config, deployment, asked, as_json, shown)
+    dry = purses(config, deployment, asked)
     if as_json:
-        emit({"pipelines": [_planned(body, proposed, found) for body in bodies]})
+        emit({"pipelines": [_planned(body, proposed, found, dry) for body in bodies]})
         return
     for p in deployment.pipelines:
         if p.name in proposed:
             _show_proposal(console, p, proposed[p.name])
         if p.name in found:
             show_ways(console, p.name, *found[p.name])
+        if p.name in dry:
+            console.print(f"\n{p.name}: cap per {p.unit_name}", style="bold", highlight=False)
+            console.print(dry[p.name].in_words, highlight=False, markup=False)
     if asked.sample is None and asked.shape is None:
         console.print(f"\n{UNKNOWN}", highlight=False, markup=False)
 
 
 def _planned(
-    body: dict[str, Any], proposed: dict[str, Any], found: dict[str, tuple[str, Answer]]
+    body: dict[str, Any],
+    proposed: dict[str, Any],
+    found: dict[str, tuple[str, Answer]],
+    dry: dict[str, Left],
 ) -> dict[str, Any]:
     name = body["pipeline"]
     more = body | {"advice": proposed.get(name)}
+    if name in dry:
+        more["per_unit_forecast"] = dry[name].body
     return more | ({"forecast": body_of(*found[name])} if name in found else {})
 
 

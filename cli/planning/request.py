@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -13,11 +14,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ...agents.deployment.compile import parameters_of, setting_of, value_columns
 from ...agents.deployment.model import Deployment, Input, Pipeline
 from ...agents.worker.lines.screen import Screen
-from ...errors import ParameterError
+from ...errors import ConfigError, ParameterError
 from ...mechanisms.planner import Goal, Option, Planner, Question
 from ...mechanisms.registry import entries, find
 from ...mechanisms.stated_shape import Shape
 from ...mechanisms.workload import Sample
+from ...offline.files import stream_file
+from ...offline.purses import MOST, Left, left
 from ...planning.records import read_records
 from ...planning.sample import sample_of, shape_sample
 from ...planning.search import Answer, Search
@@ -243,6 +246,27 @@ def forecasts(
         for source, pipeline, mine in _pipelines(config, deployment, asked)
         if mine and find(pipeline.kind).planner is not None
     }  # fmt: skip
+
+
+def purses(config: Config, deployment: Deployment, asked: Request) -> dict[str, Left]:
+    """Forecast what caps for each unit leave of a sample, by pipeline that has one."""
+    if asked.sample is None or asked.tune:
+        return {}
+    wanted = {
+        p.name: source.name
+        for source, p, mine in _pipelines(config, deployment, asked)
+        if mine and p.lifetime is not None
+    }
+    if not wanted:
+        return {}
+    (source,) = set(wanted.values())
+    rows = list(islice(stream_file(asked.sample), MOST))
+    try:
+        found = left(config, rows, source)
+    except ConfigError as error:  # a window can be forecast from records without times
+        click.echo(f"the cap for each unit cannot be forecast: {error}", err=True)
+        return {}
+    return {name: one for name, one in found.items() if name in wanted}
 
 
 def _searched(config: Config, source: Input, p: Pipeline, path: Path, quiet: bool) -> Answer:

@@ -52,6 +52,16 @@ def test_an_origin_in_the_future_is_said_with_its_time() -> None:
     assert "window.origin lies in the future: windows count from 2099-01-01" in one
 
 
+def test_a_cap_that_outlives_the_clock_log_cannot_be_replayed_and_that_is_said() -> None:
+    for period, span in (("", "for good"), (', period = "8d"', "for 8d")):
+        cap = f"delta = 1e-4, per_unit = {{ epsilon = 12, delta = 2e-4{period} }} }}"
+        (one,) = said(("delta = 1e-4 }", cap))
+        assert f"per_unit holds {span}, and engine.keep_clock is 7d" in one
+        assert said(("delta = 1e-4 }", cap), ("[engine]", '[engine]\nkeep_clock = "8d"')) == (
+            [] if period else [one.replace("7d", "8d")]
+        )
+
+
 def test_the_unit_square_is_not_planned_without_a_word() -> None:
     (one,) = said(*SPATIAL)
     assert "mechanism.domain is not given, so the unit square" in one

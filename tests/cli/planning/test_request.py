@@ -126,6 +126,27 @@ def test_a_person_sees_the_warning_the_table_and_the_line(folder: Path) -> None:
     assert "trying settings of pages" in err and "trying" not in out
 
 
+def test_a_sample_says_what_a_cap_leaves_of_it(folder: Path) -> None:
+    """Two days of the same records, and a purse of a small part of a day's bound."""
+    head, *rows = (folder / "sample.csv").read_text().split("\n")
+    later = [f"{row.rpartition(',')[0]},{int(row.rpartition(',')[2]) + DAY}" for row in rows]
+    (folder / "sample.csv").write_text("\n".join([head, *rows, *later]))
+    cap = "pipeline.pages.budget.per_unit={ epsilon = 0.8, delta = 1e-4 }"
+    asked = ("plan", "--pipeline", "pages", "--sample", "sample.csv", "--set", cap)
+    code, out, err = typed(*asked, "--json")
+    assert code == 0, err
+    (body,) = (p for p in json.loads(out)["pipelines"] if p["pipeline"] == "pages")
+    found = body["per_unit_forecast"]
+    assert found["windows"] == 2 and found["records"] == 4000 and 0.4 < found["kept"] < 0.9
+    error = found["errors"]["count"]
+    assert error["capped"] > error["uncapped"]
+    code, out, err = typed(*asked)
+    said = " ".join(out.split())
+    assert code == 0 and f"{found['kept']:.1%} is kept of what is accepted" in said, out
+    plain = json.loads(typed("plan", "--pipeline", "pages", "--sample", "sample.csv", "--json")[1])
+    assert all("per_unit_forecast" not in one for one in plain["pipelines"])
+
+
 @pytest.mark.thorough
 def test_a_shape_takes_the_place_of_a_sample(folder: Path) -> None:
     shape = "users=300, records=2_000, keys=20, zipf=0.5, repeat=0.1"
