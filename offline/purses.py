@@ -1,4 +1,4 @@
-"""What purses leave of a file: the same records with the caps for each unit and without them."""
+"""Forecast of purses: the records of a file with the caps for each unit, and without them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SECRET = hashlib.sha256(b"plan").digest()  # the same figures each time
 
 
 class Left(NamedTuple):
-    """What a cap leaves of a file, where all purses are full at its beginning.
+    """Share of a file that a cap leaves, where all purses are full at its beginning.
 
     Attributes:
         windows: of the file.
