@@ -24,6 +24,7 @@ from ..agents.worker.lines.screen import Screen, say
 from ..errors import ConfigError, LedgerError
 from ..formats.events.decode import utc
 from ..mechanisms.accounting.composition import Spent
+from ..planning.ways import counted
 from ..reading.joint import Joint, UnitSum, joint
 from ..reading.live.budget import purses
 from ..topics.config.load import Config
@@ -82,8 +83,8 @@ def show(path: str, bootstrap: str | None, settings: tuple[str, ...], as_json: b
     units = {r.body.get("pipeline"): r.body.get("unit") for r in read.records if "unit" in r.body}
     for name, one in sums.items():
         console.print(
-            f"{name}: {one.epochs} epochs charged; a {units.get(name, 'unit')} active in all of "
-            f"them pays at most {composed(one)}"
+            f"{name}: {counted(one.epochs, 'epoch')} charged; a {units.get(name, 'unit')} active "
+            f"in all of them pays at most {composed(one)}"
         )
     for line in shared(read, sums):
         say(line)
@@ -99,8 +100,9 @@ def shared(read: Ledger, sums: Mapping[str, Spent]) -> list[str]:
         sums: amounts charged, by pipeline.
     """
     return [
-        f"budget {one.name} of {' and '.join(one.members)}: {one.spent.epochs} epochs at "
-        f"ε={float(one.epsilon):g}, δ={float(one.delta):g} for all of them; "
+        f"budget {one.name} of {' and '.join(one.members)}: "
+        f"{counted(one.spent.epochs, 'epoch')} at ε={float(one.epsilon):g}, "
+        f"δ={float(one.delta):g} for all of them; "
         f"together {composed(one.spent)}"
         for one in purses(read, sums)
     ]
@@ -196,13 +198,17 @@ def explain(path: str, bootstrap: str | None, settings: tuple[str, ...], pipelin
     config, read = _open(path, bootstrap, settings)
     charges = [r for (name, _), r in sorted(read.charges.items()) if name == pipeline]
     if pipeline not in read.pipelines:
-        raise ConfigError(f"pipeline {pipeline!r} is not in the ledger")
+        there = ", ".join(read.pipelines) or "none"
+        raise ConfigError(f"pipeline {pipeline!r} is not in the ledger, which has: {there}")
     if not charges:
         say(f"{pipeline}: nothing has been released or charged yet.")
         return
     body = charges[-1].body
     compiled = {p.name: p for p in compile_config(config).pipelines}.get(pipeline)
     say(_explanation(pipeline, body, read.spent(pipeline), compiled))
+    for line in shared(read, totals(read, read.pipelines)):
+        if compiled and compiled.purse and line.startswith(f"budget {compiled.purse.name} of "):
+            say(f"  {line}")
     for record in charges:
         epoch = record.body["epoch"]
         say(
@@ -221,14 +227,17 @@ def _explanation(
     pipeline: str, body: dict[str, Any], spent: Spent, compiled: Pipeline | None
 ) -> str:
     unit = body["unit"]
-    limit = compiled.limit_epsilon if compiled else None
+    limit = compiled.terms.limit_epsilon if compiled else None
+    held = "no limit is set" if limit is None else f"the limit is ε={float(limit):g}"
+    if compiled and compiled.purse:
+        held += f", of all of the budget {compiled.purse.name} together"
     return (
         f"{pipeline}: mechanism {body['mechanism']}; adding or removing all records of one {unit} "
         f"in one epoch changes what anyone sees by at most ε={_short(body['epsilon'])}, "
         f"δ={_short(body['delta'])}, for all triggers of all windows of that epoch together.\n"
-        f"  {spent.epochs} epochs were charged once each, whatever was retried: a {unit} present "
-        f"in all of them pays {composed(spent)}"
-        + (f", of the limit ε={float(limit):g}.\n" if limit is not None else "; no limit is set.\n")
+        f"  {counted(spent.epochs, 'epoch')} charged, once each, whatever was retried: a {unit} "
+        f"present in all of them pays {composed(spent)}"
+        + f"; {held}.\n"
         + _why_less(spent)
         + capped(body)
         + f"  exact cost of one epoch: μ²={_short(body['mu2'])} of Gaussian noise, "

@@ -11,6 +11,7 @@ from ..agents.clock.genesis import read_ledger
 from ..agents.deployment.compile import compile_config
 from ..agents.kafka.cluster import Cluster
 from ..agents.worker.lines.screen import say
+from ..errors import ConfigError
 from ..reading.live.promise import Limits, facts
 from ..reading.live.public_page import page as page_of
 from ..topics.config.load import Config
@@ -30,6 +31,8 @@ def page(path: str, bootstrap: str | None, settings: tuple[str, ...], out: Path)
 
     It needs no secret: all of it follows from the ledger, and the limits of the configuration.
     """
+    if not out.parent.is_dir():
+        raise ConfigError(f"--out: there is no folder {out.parent}")
     config = read_config(path, bootstrap, settings)
     cluster = Cluster(config.kafka, role="auditor")
     cluster.wait()

@@ -164,13 +164,14 @@ def number(one: Value | None) -> str:
 
 
 def cost(told: Manifest) -> str:
-    """Cost of a release, and the total that a unit active in every epoch has paid."""
+    """Cost of a release, and the plain sum for a unit active in every epoch so far."""
     paid = told.privacy
     text = f"a {paid.unit} pays ε={paid.epsilon:g} δ={paid.delta:g} per epoch"
     total, limit = paid.pipeline_epsilon_total, paid.pipeline_epsilon_limit
     if total is None:
         return text
-    return f"{text}, ε={total:g}{'' if limit is None else f' of at most {limit:g}'} in all so far"
+    least = "" if limit is None else f"; together, which is less, they may cost {limit:g}"
+    return f"{text}, added up ε={total:g} so far{least}"
 
 
 def cut_off(release: Released) -> str:

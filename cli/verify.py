@@ -59,7 +59,7 @@ def verify(
     if public_key and not is_public_key(public_key):
         raise ConfigError("--public-key: must be 64 hexadecimal digits, as `hush topics` prints it")
     kafka, name = _place(path, bootstrap, settings, deployment)
-    known = _read(checkpoint) if checkpoint is not None and checkpoint.exists() else None
+    known = _known(checkpoint)
     reader = PublicTopics(kafka, name)
     until = time.monotonic() + wait
     with _progress(hidden=as_json) as bar:
@@ -74,6 +74,8 @@ def verify(
     else:
         for line in _said(proof):
             say(line)
+        if proof.proved and not public_key:
+            say("Hold the public key against the one that the operator publishes: --public-key")
     if not proof.proved:
         raise click.exceptions.Exit(REFUSED)
     if checkpoint is not None:
@@ -84,13 +86,23 @@ def _place(
     path: str, bootstrap: str | None, settings: tuple[str, ...], deployment: str
 ) -> tuple[Kafka, str]:
     """The cluster, and the deployment's name; a reader may have no configuration."""
-    if bootstrap and deployment and not settings and path == CONFIG:
-        return Kafka(bootstrap=bootstrap), deployment
+    if not settings and path == CONFIG:
+        if bootstrap and deployment:
+            return Kafka(bootstrap=bootstrap), deployment
+        if not Path(path).exists():
+            raise ConfigError(
+                "name the cluster and the deployment (--bootstrap HOST:PORT --deployment NAME), or "
+                f"a configuration (--config): there is no {path} here"
+            )
     config = read_config(path, bootstrap, settings)
     return config.kafka, deployment or config.deployment.name
 
 
-def _read(path: Path) -> Checkpoint:
+def _known(path: Path | None) -> Checkpoint | None:
+    if path is None or not path.exists():
+        if path is not None and not path.parent.is_dir():
+            raise ConfigError(f"--checkpoint: there is no folder {path.parent}")
+        return None
     try:
         return msgspec.json.decode(path.read_bytes(), type=Checkpoint)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -135,7 +147,6 @@ def _said(proof: Proof) -> Iterator[str]:
         f"proved: each release was charged before it came; the ledger's chain of {proof.records:,} "
         f"records with {proof.charges:,} charges is unbroken, head {proof.head}"
     )
-    yield "Hold the public key against the one that the operator publishes: --public-key"
 
 
 COMMANDS: list[click.Command] = [verify]

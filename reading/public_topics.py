@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..agents.clock.genesis import read_ledger
+from ..agents.clock.genesis import NoLedgerError, read_ledger
 from ..agents.clock.ledger import Ledger
 from ..agents.kafka.cluster import Cluster
 from ..agents.kafka.logs import raw
 from ..errors import LedgerError
 from ..formats.events.decode import RawRecord
 from ..topics.config.model import Kafka
+from ..topics.names import ledger_topic
 
 
 class PublicTopics:
@@ -29,8 +30,18 @@ class PublicTopics:
         self._cluster.wait()
 
     def ledger(self) -> Ledger:
-        """Read the ledger and verify its chain."""
-        return read_ledger(self._cluster, self._deployment)
+        """Read the ledger and verify its chain.
+
+        Raises:
+            LedgerError: there is none, or it is broken.
+        """
+        try:
+            return read_ledger(self._cluster, self._deployment)
+        except NoLedgerError:
+            raise LedgerError(
+                f"there is no topic {ledger_topic(self._deployment)!r} here: is this the name of "
+                "the deployment (--deployment), and this its cluster (--bootstrap)?"
+            ) from None
 
     def records(self, topic: str, partition: int) -> Iterator[RawRecord]:
         """Read all committed records of a partition of a release topic."""

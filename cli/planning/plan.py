@@ -204,7 +204,13 @@ def described(p: Pipeline, body: dict[str, Any]) -> Table:
         "releases", f"{triggers}; {counted(body['windows_per_epoch'], 'window')} per epoch"
     )
     table.add_row("privacy unit", _unit(p, body))
-    table.add_row("cost", f"ε={body['epsilon']:g}, δ={body['delta']:g} per {p.unit_name} and epoch")
+    share = "" if p.purse is None else (
+        f": its share of the budget {p.purse.name}, ε={float(p.purse.one.epsilon):g}, "
+        f"δ={float(p.purse.one.delta):g} for {' and '.join(p.purse.members)} together"
+    )  # fmt: skip
+    table.add_row(
+        "cost", f"ε={body['epsilon']:g}, δ={body['delta']:g} per {p.unit_name} and epoch{share}"
+    )
     for part in cost_parts(p, body):
         table.add_row("  of which", part)
     if words := p.mechanism.stated(p.unit_name).in_words:
@@ -283,7 +289,9 @@ def _together(console: Console, inputs: Any, pipelines: tuple[Pipeline, ...]) ->
     for source in inputs:
         mine = [p for p in pipelines if p.config["input"]["name"] == source.name]
         if len(mine) > 1:
-            total = sum(float(p.epsilon) for p in mine)
+            # Members of a shared budget pay its charge once, and not the sum of their shares.
+            charges = {p.name if p.purse is None else p.purse.name: p.terms.one for p in mine}
+            total = float(sum(one.epsilon for one in charges.values()))
             for p in mine:
                 if p.follows is not None:
                     console.print(

@@ -44,3 +44,5 @@ def test_a_page_and_its_facts_are_written(made: Ledger) -> None:
 def test_it_needs_a_place_and_says_so(made: Ledger) -> None:
     code, _, err = typed("ledger", "page")
     assert code == 2 and "--out" in err
+    code, _, err = typed("ledger", "page", "--out", "absent/privacy.html")
+    assert code == 2 and "no folder absent" in err

@@ -50,3 +50,8 @@ def test_a_ratchet_is_made_once_and_shown_without_its_keys(tmp_path: Path) -> No
     assert checked.exit_code == 2 and "the ratchet is damaged" in checked.output
     for secret in (held.key, *held.kept.values()):
         assert secret.hex() not in said + told
+
+
+def test_a_ratchet_that_cannot_be_written_says_why(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"No such file or directory.*name a file in a folder"):
+        run("new", str(tmp_path / "absent" / "hush.ratchet"))

@@ -48,8 +48,10 @@ def test_it_says_in_words_what_is_proved(shown: list[World]) -> None:
         "none altered, missing, doubled or out of its order",
         "each release was charged before it came",
         "is unbroken, head",
+        "Hold the public key against the one that the operator publishes",
     ):
         assert words in out
+    assert "Hold the public key" not in typed(*WORDS, "--public-key", KEY.public)[1]
     code, out, _ = typed(*WORDS, "--public-key", KEY.public, "--json")
     assert code == 0 and json.loads(out)["proved"] is True
 
@@ -96,6 +98,14 @@ def test_a_checkpoint_is_written_once_proved_and_held_against_the_next_time(
     code, out, _ = typed(*WORDS, "--checkpoint", str(file))
     assert code == 3 and "another one than when this was proved" in out
     assert file.read_text() == before
+    code, out, err = typed(*WORDS, "--checkpoint", "absent/seen.json")
+    assert code == 2 and "no folder absent" in err and not out  # before anything is read
     file.write_text("{}")
     code, _, err = typed(*WORDS, "--checkpoint", str(file))
     assert code == 2 and "seen.json: not what" in err
+
+
+@pytest.mark.parametrize("words", [(), WORDS[1:3], WORDS[3:5]])
+def test_who_names_no_deployment_is_told_how(shown: list[World], words: tuple[str, ...]) -> None:
+    code, _, err = typed("verify", *words)
+    assert code == 2 and "--bootstrap HOST:PORT --deployment NAME" in err

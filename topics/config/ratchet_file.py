@@ -167,13 +167,18 @@ def create(path: Path) -> Ratchet:
     """Make a new ratchet with random bytes; never touch an existing file.
 
     Raises:
-        ConfigError: the file exists.
+        ConfigError: the file exists, or cannot be written.
     """
     made = Ratchet.new(secrets.token_bytes(KEY_BYTES))
     try:
         _write(path, made, 0o600)
     except FileExistsError:
         raise ConfigError(f"{path} already exists; a ratchet is never overwritten") from None
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: the ratchet cannot be written ({error.strerror}): name a file in a folder "
+            "that exists and that the worker may write to"
+        ) from None
     _sync(path.parent)
     return made
 

@@ -14,6 +14,7 @@ from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.model import Pipeline
 from hushstream.agents.deployment.statement import charge_body
+from hushstream.cli.ledger import _explanation
 from hushstream.errors import ConfigError
 from hushstream.mechanisms.accounting import add, total
 from hushstream.mechanisms.accounting.composition import Spent
@@ -170,3 +171,13 @@ def test_what_members_spend_together_is_checked_with_their_real_costs(monkeypatc
     dear = Fraction(2)
     with pytest.raises(ConfigError, match=r"no shares of \d+ fit"):
         made("a = 1, b = 1", names=("a", "b"))
+
+
+def test_explain_names_the_limit_of_the_shared_budget() -> None:
+    """A member has no limit of its own, which is not to say that there is none."""
+    p = made("a = 1, b = 1", names=("a", "b"), more="limit_epsilon = 20\n")[0]
+    said = _explanation("a", charge_body(p, 0, "1", "key"), Spent(), p)
+    assert "the limit is ε=20, of all of the budget people together" in said
+    free = made("a = 1, b = 1", names=("a", "b"))[0]
+    said = _explanation("a", charge_body(free, 0, "1", "key"), Spent(), free)
+    assert "no limit is set" in said

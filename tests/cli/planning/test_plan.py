@@ -12,6 +12,7 @@ from hushstream.agents.deployment.compile import compile_config
 from hushstream.cli.planning.plan import cost_parts, describe
 from hushstream.topics.config.load import loads
 
+from ...agents.deployment.test_sharing import text as shared
 from ...recorded.pipelines import COMMON, HEAD, SETTINGS, WINDOW
 from ..bench import ROWS, typed, write
 
@@ -41,6 +42,14 @@ def test_plan_says_what_a_unit_loses_at_most_and_how_long_that_lasts(folder):
     assert (body["per_unit_epsilon"], body["per_unit_delta"]) == (20, 0.001)
     (body,) = json.loads(typed("plan", "--json")[1])["pipelines"]
     assert "per_unit_bounds" not in body and "per_unit_epsilon" not in body
+
+
+def test_pipelines_that_share_a_budget_pay_it_once(folder):
+    (folder / "hush.toml").write_text(shared("a = 1, b = 1", ("a", "b")))
+    code, out, _ = typed("plan")
+    said = " ".join(out.replace("│", " ").split())
+    assert code == 0 and "its share of the budget people, ε=1, δ=1e-06 for a and b together" in said
+    assert "together they charge a unit at most ε=1 if it is active" in said
 
 
 def parts(case: str) -> list[str]:
