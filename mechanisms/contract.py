@@ -295,9 +295,14 @@ class Mechanism(Statement):
         return 0
 
     @property
+    def pairs(self) -> bool:
+        """Whether parts name pairs of key and value, of which new ones count (`pairs`)."""
+        return False
+
+    @property
     def counting(self) -> bool:
         """Whether the first sums of a part add up to its accepted records."""
-        return True
+        return not self.pairs
 
     def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
         """Turn columns of ``inputs`` into keys and values; with record keys, values alone count."""
@@ -339,6 +344,7 @@ class Setting:
         keys: the public key list in canonical order, or None if keys are unknown.
         count: whether the number of records itself is released.
         squares: names of value columns whose squares are summed as well.
+        distinct: whether the count is one of distinct values, which keys of records list last.
         shards: aggregate shards. Each draws under nonces of its own, so whatever all of them
             release of the same content is released with so many independent noises.
         confidence: of released intervals, for a mechanism that makes its own.
@@ -355,3 +361,4 @@ class Setting:
     shards: int = 1
     squares: tuple[str, ...] = ()
     confidence: Fraction = Fraction(95, 100)
+    distinct: bool = False

@@ -19,6 +19,7 @@ from .columns import I64, Batch, Closed, Part, Releases, empty_part, merge
 from .contract import Mechanism, Noise
 from .key_form import RecordKeys
 from .keys import Keys, concat
+from .pairs import homes, settled, split
 from .tables import RowTable, StatusTable, UnitTable
 from .workload import Workload
 
@@ -73,6 +74,7 @@ class Memory:
     unit_tables: list[UnitTable] = field(default_factory=list)
     row_tables: list[RowTable] = field(default_factory=list)
     parked: list[list[Part]] = field(default_factory=list)
+    sets: list[set[bytes]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.mechanism.routing == "single":
@@ -80,6 +82,7 @@ class Memory:
         if not self.unit_tables:
             self.unit_tables = [UnitTable(self.mechanism) for _ in range(self.bound_shards)]
         self.row_tables = [RowTable(self.mechanism) for _ in range(self.aggregate_shards)]
+        self.sets = [set() for _ in range(self.aggregate_shards)]
         self._statuses = StatusTable(self.delay)
         self._reset()
 
@@ -105,18 +108,26 @@ class Memory:
         keys = mine.keys.take(used)
         ids, unit = np.unique(mine.unit, return_inverse=True)
         none = np.zeros(len(keys), np.int32)
-        status = self._statuses.of(keys) if self.mechanism.feedback else none
+        status = self._status(keys) if self.mechanism.feedback else none
         batch = Batch(keys, key, unit, mine.value, mine.sign, status, self.window)
         table = self.unit_tables[shard]
         units, part = self.mechanism.absorb(table.load(ids), batch)
         table.store(ids, units)
         return part
 
+    def _status(self, keys: Keys) -> NDArray[np.int32]:
+        if not self.mechanism.pairs:
+            return self._statuses.of(keys)
+        parts = split(keys)
+        status: NDArray[np.int32] = self._statuses.of(parts.keys)[parts.key]
+        return status
+
     def _route(self, part: Part) -> None:
         if self.aggregate_shards == 1:
             self.parked[0].append(part)
             return
-        home = np.fromiter((_route_hash(k) for k in part.key), np.int64, len(part.key))
+        homes_ = homes(part) if self.mechanism.pairs else part.key
+        home = np.fromiter((_route_hash(k) for k in homes_), np.int64, len(part.key))
         home %= self.aggregate_shards
         for shard in range(self.aggregate_shards):
             rows = np.flatnonzero(home == shard)
@@ -136,6 +147,8 @@ class Memory:
 
     def _release(self, shard: int) -> Releases:
         part = merge(self.parked[shard])
+        if self.mechanism.pairs:
+            part = self._settled(part, self.sets[shard])
         table = self.row_tables[shard]
         rows = table.load(part, self.t, self.scan or self.t in self.renewals)
         renewals = tuple(t for t in self.renewals if t <= self.t)
@@ -143,6 +156,12 @@ class Memory:
         rows, releases = self.mechanism.release(closed, self.noise)
         table.store(rows)
         return releases
+
+    def _settled(self, part: Part, known: set[bytes]) -> Part:
+        """Sums by key of the pairs that are new to a shard."""
+        new = np.fromiter((name not in known for name in part.key), np.bool_, len(part.key))
+        known.update(part.key)
+        return settled(part, new)
 
 
 def _route_hash(key: bytes) -> int:

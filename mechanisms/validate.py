@@ -58,3 +58,11 @@ def without_unset(parameters: Any, later: Collection[str]) -> dict[str, Any]:
     """
     given = {one.name: (getattr(parameters, one.name), one.default) for one in fields(parameters)}
     return {n: value for n, (value, usual) in given.items() if n not in later or value != usual}
+
+
+def rational(name: str, value: float) -> Fraction:
+    """The decimal that a person wrote, exactly; 0.3 is 3/10."""
+    exact = Fraction(str(positive(name, value)))
+    if exact.denominator > 10**6:
+        raise ParameterError(name, value, "must have at most six decimals")
+    return exact

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ..agents.deployment.model import Pipeline
 from ..formats.events.decode import View
 from ..mechanisms.columns import F64, I64
+from ..mechanisms.pairs import split
 from ..mechanisms.truth import Truth
 from ..topics.config.aggregates import COUNT, AnyAggregate, Estimate, Stddev, Variance
 
@@ -32,6 +33,8 @@ def of_keys(p: Pipeline, view: View, mine: Bool, unit: I64) -> Truth:
 
     ``mine`` holds the (n,) records of the window, ``unit`` the (n,) number of each record's unit.
     """
+    if p.mechanism.pairs:
+        return _of_values(p, view, mine)
     key, sign = view.key[mine], view.sign[mine].astype(np.int64)
     size = len(view.keys)
     if counts_units(p):
@@ -67,6 +70,17 @@ def of_keys(p: Pipeline, view: View, mine: Bool, unit: I64) -> Truth:
         }
     held = dict(zip(names, number[live].tolist(), strict=True))
     return Truth(int(mine.sum()), held, values, every=True)
+
+
+def _of_values(p: Pipeline, view: View, mine: Bool) -> Truth:
+    """The number of distinct values of each key; keys of records list the value last."""
+    if not mine.any():
+        return Truth(0, {}, {p.aggregates[0].label: {}}, every=True)
+    parts = split(view.keys)
+    number = np.bincount(parts.key[np.unique(view.key[mine])], minlength=len(parts.keys))
+    held = {k: n for k, n in zip(parts.keys.tolist(), number.tolist(), strict=True) if n}
+    answers = {key: float(n) for key, n in held.items()}
+    return Truth(int(mine.sum()), held, {p.aggregates[0].label: answers}, every=True)
 
 
 def _answer(one: AnyAggregate, number: int, sums: Mapping[str, Fraction]) -> float:

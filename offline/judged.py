@@ -84,6 +84,8 @@ def _cut(
     if counts.get("seen") and "accepted" in counts:
         return 1 - counts["accepted"] / counts["seen"]
     bound = p.mechanism.bounds(p.unit_name)
+    if p.mechanism.pairs:
+        return None  # what a unit shows again is no loss
     if bound.get("kind") != "records":
         return None
     return 1 - kept_share(view, unit, window // p.windows.per_epoch, int(bound["budget"]))

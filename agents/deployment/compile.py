@@ -16,7 +16,7 @@ from ...mechanisms.contract import UNIT, Mechanism, Setting
 from ...mechanisms.noise import SAMPLER_VERSION
 from ...topics.config import model as config_model
 from ...topics.config import pipeline as config_pipeline
-from ...topics.config.aggregates import COUNT, square_of
+from ...topics.config.aggregates import COUNT, counted_in, square_of
 from ...topics.config.canonical import config_hash, privacy_settings
 from ...topics.config.expressions.conditions import every
 from ...topics.config.load import Config
@@ -163,8 +163,11 @@ def _fields(
     """The fields read of each record. A report of a value lacks the value itself."""
     read = tuple(columns) if mechanism.columns or not mechanism.inputs else ()
     paths = input_paths(p, mechanism, columns)
+    counted = counted_in(p.aggregate)
+    if counted is not None:  # the mechanism looks for public keys itself: a record's is longer
+        keys = None
     return PipelineFields(
-        p.key,
+        p.key if counted is None else (*p.key, counted),
         read,
         p.sign,
         paths,
@@ -272,6 +275,7 @@ def setting_of(
         keys=keys,
         count=COUNT in parts,
         shards=shards,
+        distinct=counted_in(p.aggregate) is not None,
         squares=tuple(c.field for c in columns if square_of(c.field) in parts),
         confidence=p.release.confidence_level,
     )

@@ -19,6 +19,7 @@ HELD       aggregate  key                                          a computed ro
 MANIFEST   aggregate  (none)                                       the held release's manifest
 NONCE      aggregate  window                                       nonces of its noise, by trigger
 SHOWN      aggregate  window, key                                  empty: in the latest topic
+PAIR       aggregate  window, name of a pair (`mechanisms.pairs`)  empty: a value is known
 SCHEMA     ingest     id in the registry                           offset, and the schema
 MARKER     all        (none)                                       what has been applied
 POSITION   all        (none)                                       next changelog offset: local
@@ -38,7 +39,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-UNIT, TOTAL, RUN, ROW, DUE, STATUS = b"u", b"t", b"f", b"r", b"d", b"s"
+UNIT, TOTAL, RUN, ROW, DUE, STATUS, PAIR = b"u", b"t", b"f", b"r", b"d", b"s", b"p"
 OPEN, HELD, MANIFEST, NONCE, SHOWN, SCHEMA = b"o", b"h", b"m", b"n", b"l", b"x"
 MARKER, POSITION = b"\x00marker", b"\x00position"
 
@@ -149,6 +150,11 @@ def nonces_of(window: int) -> bytes:
 def shown_of(window: int) -> bytes:
     """Prefix of the keys of a window that the latest topic shows."""
     return SHOWN + sortable(window)
+
+
+def pairs_of(window: int) -> bytes:
+    """Prefix of the pairs of key and value that a window has shown."""
+    return PAIR + sortable(window)
 
 
 def schema_row(number: int) -> bytes:

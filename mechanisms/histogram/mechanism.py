@@ -54,12 +54,14 @@ from ..factorization.prefix_noise import STEPS, Process
 from ..key_form import RECORD_KEYS, KeyForm
 from ..keys import Keys
 from ..noise import zero
+from ..pairs import split
 from ..parts.bounding import Bound
 from ..parts.key_selection import first_crossing
 from ..parts.stated_bound import stated_bound
 from ..ranges import Draws
 from ..sums import HELD, combined, held
 from .debias import COUNTERS, Debias, Raw, put_raw, take_raw
+from .distinct import absorb
 from .quantities import Column, Quantity
 from .report import plan, plan_rows
 from .rows import in_steps, rows_of, split_shared
@@ -87,6 +89,7 @@ class Histogram(Mechanism):
             the row `debias.SHARED` beside those of its keys.
         loss: its cost per unit and epoch.
         spending: cost by what a unit spends of its bound.
+        pairs: whether the count is one of distinct values, which keys of records list last.
     """
 
     distribution: ClassVar[Literal["discrete_gaussian"]] = "discrete_gaussian"
@@ -111,6 +114,7 @@ class Histogram(Mechanism):
     inputs: tuple[str, ...] = ()
     spending: Spending | None = None
     squares: tuple[Square, ...] = ()
+    pairs: bool = False
 
     @property
     def feedback(self) -> bool:
@@ -159,12 +163,16 @@ class Histogram(Mechanism):
     def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
         """Bound the slice and sum what was accepted, per key."""
         known = batch.status > 0 if self.feedback else np.zeros(len(batch.keys), np.bool_)
-        kept = np.flatnonzero(self._countable(batch, known)[batch.key])
+        parts = split(batch.keys) if self.pairs else None
+        countable = self._countable(batch.keys if parts is None else parts.keys, known)
+        kept = np.flatnonzero((countable if parts is None else countable[parts.key])[batch.key])
         batch = batch._replace(
             key=batch.key[kept], unit=batch.unit[kept], value=batch.value[kept],
             sign=batch.sign[kept],
         )  # fmt: skip
         lane = (known & (self.lanes > 1)).astype(np.intp)
+        if parts is not None:
+            return absorb(self.bound, units, batch, lane, parts)
         if self.debias is None:
             done = self.bound.apply(units, batch, lane)
             return done.units, self._part(batch, lane, np.flatnonzero(done.accepted))
@@ -178,14 +186,14 @@ class Histogram(Mechanism):
         ]
         return put_raw(Raw(done.units, after)), part._replace(totals=np.concatenate(totals))
 
-    def _countable(self, batch: Batch, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def _countable(self, keys: Keys, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """(k,) keys whose records may count at all; the others cost nothing."""
         if self.public is not None:
-            listed = map(self.public.__contains__, batch.keys)
-            return np.fromiter(listed, np.bool_, len(batch.keys))
+            listed = map(self.public.__contains__, keys)
+            return np.fromiter(listed, np.bool_, len(keys))
         if self.debias is not None:
-            return np.asarray(np.diff(batch.keys.offsets) > 0)  # the empty key names the shared row
-        return ~known if self.show == "keys" else np.ones(len(known), np.bool_)
+            return np.asarray(np.diff(keys.offsets) > 0)  # the empty key names the shared row
+        return ~known if self.show == "keys" else np.ones(len(keys), np.bool_)
 
     def _part(self, batch: Batch, lane: NDArray[np.intp], rows: NDArray[np.intp]) -> Part:
         # A key without accepted records was never paid for, so it must not leave a trace.

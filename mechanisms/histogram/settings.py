@@ -17,8 +17,9 @@ from ..factorization.prefix_noise import STEPS, Process, factor_of
 from ..parts import key_selection as selection
 from ..parts.bounding import MOST, Bound
 from ..ranges import RECORDS
-from ..validate import at_least, between, one_of, positive
+from ..validate import at_least, between, one_of, positive, rational
 from .debias import Debias
+from .distinct import displaced, factor2, refuse
 from .mechanism import Histogram
 from .quantities import Column, Quantity
 from .rounds import Rounds
@@ -101,14 +102,6 @@ class HistogramParameters:
             raise ParameterError("bound", self.bound, "needs per_key, the most records in one key")
 
 
-def rational(name: str, value: float) -> Fraction:
-    """The decimal that a person wrote, exactly; 0.3 is 3/10."""
-    exact = Fraction(str(positive(name, value)))
-    if exact.denominator > 10**6:
-        raise ParameterError(name, value, "must have at most six decimals")
-    return exact
-
-
 def build(parameters: HistogramParameters, setting: Setting) -> Histogram | Rounds:
     """A calibrated histogram.
 
@@ -139,6 +132,7 @@ def build(parameters: HistogramParameters, setting: Setting) -> Histogram | Roun
         debias=made.debias,
         spending=made.spending,
         squares=squares,
+        pairs=setting.distinct,
     )
     if not unknown:
         return mechanism
@@ -167,6 +161,8 @@ def _check(parameters: HistogramParameters, setting: Setting) -> None:
     if parameters.debias and (setting.keys is not None or parameters.aggregate == "keys"):
         raise ParameterError("debias", True, "needs unknown keys and released values")
     between("debias_cap", at_least("debias_cap", parameters.debias_cap, 1), 1, MOST)
+    if setting.distinct:
+        refuse(setting, parameters)
     if not (setting.count or setting.columns) and parameters.aggregate == "values":
         raise ParameterError("count", False, "leaves nothing to release")
 
@@ -270,11 +266,12 @@ def processes(
     for one in squares:
         sizes2[counted + one.column] = one.sizes2[0]
     unit = sensitivity2(bound) * factor.sensitivity2 * 4**factor.bits
+    unit *= factor2(bound, displaced(factor)) if setting.distinct else 1
     left = 1 - 2 * DEBIAS_SHARE if parameters.debias else Fraction(1)
     parts = [left * part for part in _split(parameters, len(columns), counted)]
     needs = [Need(unit * size2, part) for size2, part in zip(sizes2, parts, strict=True)]
     needs += [Need(unit * one.sizes2[1], parts[counted + one.column], True) for one in squares]
-    most = max(1, bound.left // min(bound.weights))
+    most = max(1, bound.left // min(bound.weights)) * (1 + setting.distinct)
     touched = most * setting.horizon
     if parameters.debias:
         ends = (parameters.debias_cap, min(most, parameters.debias_cap))
@@ -393,6 +390,7 @@ def _check_rounds(parameters: HistogramParameters, setting: Setting, records: Fr
         "bound": parameters.bound == "per-key",
         "debias": parameters.debias,
         "squares": bool(setting.squares),
+        "distinct": setting.distinct,
     }
     for name, fails in wrong.items():
         if fails:

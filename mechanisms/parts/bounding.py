@@ -92,8 +92,16 @@ class Bound:
         """(lanes,) most records of one unit in one key and lane, of a quadratic bound."""
         return np.asarray(self.caps or (MOST,) * len(self.weights), np.int64)
 
-    def apply(self, units: Units, batch: Batch, lane: NDArray[np.intp]) -> Accepted:
+    def apply(
+        self,
+        units: Units,
+        batch: Batch,
+        lane: NDArray[np.intp],
+        hashed: NDArray[np.uint32] | None = None,
+    ) -> Accepted:
         """Take the slice's records in order; ``lane`` (k,) is the lane of each key.
+
+        ``hashed`` (k,) tells keys apart in unit state; None: by their `hashes`.
 
         Returns new unit state, (n,) which records were accepted, and which of them are the first
         accepted of their (unit, key) pair in this window.
@@ -108,7 +116,8 @@ class Bound:
             raise ContractError("the stored pairs of a unit are not in order")
         used, left = np.array(units.used, np.uint16), np.array(units.left, np.int64)
         stored = Units(left, start, pair, used)
-        made = decided(self, stored, batch.unit, batch.key, hashes(batch), lane)
+        told = hashes(batch) if hashed is None else hashed.astype(np.uint64)
+        made = decided(self, stored, batch.unit, batch.key, told, lane)
         added = np.empty(len(made.code), np.uint64)
         added = np.sort(added[: bound_scan.new_pairs(made.code, made.row, made.met, added)])
         begins, most = np.empty(len(start), np.int64), len(pair) + len(added)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
+from .distinct import DistinctJudge
 from .histogram import Clock, Judge, Objection, Order, Release
 from .noise import Secret
 from .records import Event, home, read
@@ -103,7 +104,7 @@ def judged(
     every = (json.loads(value) for _, value in published)
     shards = next((body["shards"] for body in every if body["schema"] == "hush.manifest/2"), 1)
     rules = pipeline.rules(shards)
-    kind = RoundsJudge if rules.rounds else Judge
+    kind = RoundsJudge if rules.rounds else DistinctJudge if rules.distinct else Judge
     judge = kind(rules, secret, Nonces(rules, published), order)
     return judge.run(clock, [pipeline.usable(n, records) for n, records in enumerate(raw)])
 

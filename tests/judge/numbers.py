@@ -4,6 +4,7 @@ Every number here follows from the configuration alone. Rationals are exact; wha
 computed with a hundred digits and then rounded by the stated rule.
 """
 
+import itertools
 from collections.abc import Callable
 from decimal import ROUND_FLOOR, Context, Decimal, localcontext
 from fractions import Fraction
@@ -40,6 +41,22 @@ class Matrix:
             self.sensitivity2 = Fraction(max(columns), 4**BITS)
         self.draws = self.width[-1]
         self.row = lru_cache(None)(self._row)
+
+    @property
+    def further(self) -> Fraction:
+        """The largest squared distance of two columns of C, over the largest squared norm."""
+        if self.tree:
+            columns = [[int(j >> i == p) for i, p in self.nodes] for j in range(self.horizon)]
+        else:
+            columns = [
+                [row[j] if j < len(row) else 0 for row in self.C] for j in range(self.horizon)
+            ]
+        norm = max(sum(x * x for x in column) for column in columns)
+        apart = (
+            sum((x - y) ** 2 for x, y in zip(one, other, strict=True))
+            for one, other in itertools.combinations(columns, 2)
+        )
+        return Fraction(max(norm, *apart, 0), norm)
 
     def _row(self, t: int) -> tuple[list[int], int]:
         """Row t of B: numerators of its first ``width[t]`` entries, and their denominator."""

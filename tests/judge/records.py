@@ -27,10 +27,15 @@ def columns(config: dict[str, Any]) -> list[Column]:
     """The distinct fields that a pipeline sums, in order."""
     found: dict[str, Column] = {}
     for one in config["aggregate"]:
-        if one["kind"] != "count":
+        if one["kind"] not in ("count", "distinct"):
             limits = (Fraction(one[name]) for name in ("low", "high", "grid"))
             found.setdefault(one["field"], Column(one["field"], *limits))
     return list(found.values())
+
+
+def distinct(config: dict[str, Any]) -> str | None:
+    """The field whose distinct values are counted."""
+    return next((a["field"] for a in config["aggregate"] if a["kind"] == "distinct"), None)
 
 
 def key_bytes(parts: Sequence[Any]) -> bytes:
@@ -46,6 +51,7 @@ class Event(NamedTuple):
     key: bytes
     values: tuple[int, ...]  # clipped, in grid steps
     sign: int
+    pair: bytes = b""  # key and value, where distinct values are counted
 
 
 class Bad(Exception):
@@ -74,15 +80,19 @@ def read(config: dict[str, Any], timestamp: int, value: bytes | None) -> Event |
             else at(record, name, (str, int, bool))
             for name in config["key"]
         ]
-        key = key_bytes(parts)
-        if None in parts or "" in parts or len(key) > 1024:
+        key, pair = key_bytes(parts), b""
+        if (counted := distinct(config)) is not None:
+            parts.append(derived(derive[counted], record, time) if counted in derive
+                         else at(record, counted, (str, int, bool)))  # fmt: skip
+            pair = key_bytes(parts)
+        if None in parts or "" in parts or max(len(key), len(pair)) > 1024:
             raise Bad
         values = tuple(clipped(c, at(record, c.path, (int, float))) for c in columns(config))
         sign = sign_of(None if config["sign"] is None
                        else at(record, config["sign"], (str, int, bool)))  # fmt: skip
     except (Bad, ValueError, TypeError, OverflowError, RecursionError):
         return None
-    return Event(time, unit, key, values, sign)
+    return Event(time, unit, key, values, sign, pair)
 
 
 def refuse(text: str) -> None:

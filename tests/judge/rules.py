@@ -43,7 +43,7 @@ class Rules:
         kinds = {a["kind"] for a in config["aggregate"]}
         self.keys_only, self.shows_count = (
             not kinds,
-            bool(kinds & {"count", "mean", "variance", "stddev"}),
+            bool(kinds & {"count", "mean", "variance", "stddev", "distinct"}),
         )
         self.counted = listed is None or self.shows_count  # if only to find keys
         self.columns = columns(config)
@@ -51,6 +51,7 @@ class Rules:
         spread = {a["field"] for a in config["aggregate"] if a["kind"] in ("variance", "stddev")}
         self.squared = [n for n, c in enumerate(self.columns) if c.path in spread]
         self.middle = [(low + high) // 2 * self.counted for low, high in self.limits]
+        self.distinct = "distinct" in kinds
         self.rounds = self.parameters["selection"] == "rounds"
         self._bound()
         self._noise()
@@ -98,6 +99,7 @@ class Rules:
         each = (1 - share * self.counted) / max(1, len(self.columns))
         shares = [share] * self.counted + [each] * len(self.columns)
         unit, kept = self.matrix.sensitivity2 * 4**BITS, Fraction(100 - p["debias"], 100)
+        unit *= self._replaced() if self.distinct else 1
         if self.rounds:  # half of it selects, where a unit moves a count by one per record
             names, sizes2 = ["select", *names], [0, *sizes2]
             shares = [Fraction(1, 2), *[Fraction(1, 2 * len(reach) + 2)] * (1 + len(reach))]
@@ -109,7 +111,7 @@ class Rules:
             names.append(f"square:{self.columns[n].path}")
             needs.append((moved * top**2 * unit, needs[self.counted + n][1], Fraction(1)))
         records = max(1, self.budget // min(self.weights))
-        touched = records * self.horizon
+        touched = records * self.horizon * (1 + self.distinct)
         if p["debias"]:
             cap = p["debias_cap"]
             # Each shard publishes these counters, with a noise of its own.
@@ -153,6 +155,20 @@ class Rules:
         squares = (math.ceil(Fraction(centred[n] ** 2, step)) - top
                    for n, (step, top) in self.squares.items())  # fmt: skip
         return [*centred, *squares]
+
+    def _replaced(self) -> Fraction:
+        """How much further a unit moves first sightings than records, which others cannot replace.
+
+        A later sighting by others takes the place of the unit's, in the same lane or in the next.
+        """
+        further = self.matrix.further
+        if len(self.weights) == 1:
+            return further
+        w2 = Fraction(self.weights[V], self.weights[S])
+        one, two = float(1 + w2), float(further)
+        root = math.sqrt((one - two) ** 2 + 4 * float(w2) * two)
+        tau = Fraction(max(1, round((root + two - one) / 2 * 4096)), 4096)
+        return max(1 + w2 + tau, further + w2 * further / tau)
 
     @staticmethod
     def _square(reach: int) -> tuple[int, int]:

@@ -106,6 +106,42 @@ class Count:
 
 
 @dataclass(frozen=True)
+class Distinct:
+    """The number of distinct values of a field, within each window.
+
+    It stands alone in its pipeline. A unit's contribution bound counts the values that it shows in
+    a key; what it shows again costs nothing.
+
+    Attributes:
+        kind: `distinct`.
+        field: path of a text, an integer, true or false, or name of a derived column.
+        name: of the value in releases; default `distinct_` and the field.
+    """
+
+    kind: Literal["distinct"]
+    field: FieldPath
+    name: ValueName | None = None
+
+    @property
+    def label(self) -> str:
+        return self.name or label_of(self.kind, self.field)
+
+    @property
+    def columns(self) -> tuple[NumericField, ...]:
+        return ()
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return (COUNT,)
+
+    def objections(self) -> Iterator[Objection]:
+        return iter(())
+
+    def finish(self, parts: Sequence[Estimate]) -> Estimate | None:
+        return parts[0]
+
+
+@dataclass(frozen=True)
 class _OfField:
     """An aggregate of a numeric field, each value clipped first.
 
@@ -273,8 +309,14 @@ class Stddev(_OfField):
         return Estimate(Fraction(value), spread, square=square)
 
 
-Aggregate = Count | Sum | Mean | Variance | Stddev
+Aggregate = Count | Sum | Mean | Variance | Stddev | Distinct
 """All aggregates; a configuration selects one by its ``kind``."""
+
+
+def counted_in(aggregates: Sequence[AnyAggregate]) -> str | None:
+    """The field whose distinct values a pipeline counts; None if it counts records."""
+    found = [one.field for one in aggregates if isinstance(one, Distinct)]
+    return found[0] if found else None
 
 
 def sum_of(field: str) -> str:

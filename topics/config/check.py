@@ -16,6 +16,7 @@ from ...errors import ConfigError
 from ...mechanisms.registry import find
 from ..names import ledger_topic, reserved
 from . import sharing
+from .aggregates import Distinct, counted_in
 from .model import Config, Engine, InputSettings, Kafka, Time
 from .pipeline import BudgetSettings, PipelineSettings, SharedBudget
 from .read import Problem
@@ -306,7 +307,7 @@ def _expressions(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:
         for setting, message in condition.objections():
             yield f"where.{place}.{setting}".rstrip("."), message
     for name, derived in pipeline.derive.items():
-        if name not in pipeline.key:
+        if name not in (*pipeline.key, counted_in(pipeline.aggregate)):
             yield f"derive.{name}", "is no column of key, and has no effect elsewhere"
         for setting, message in derived.objections():
             yield f"derive.{name}.{setting}".rstrip("."), message
@@ -319,6 +320,26 @@ def _aggregates(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:
             yield f"aggregate.{place}", f'"{labels[place]}" exists already: set another name'
         for setting, message in aggregate.objections():
             yield f"aggregate.{place}.{setting}", message
+    if (field := counted_in(pipeline.aggregate)) is not None:
+        place = next(n for n, one in enumerate(pipeline.aggregate) if isinstance(one, Distinct))
+        yield from ((f"aggregate.{place}", why) for why in _sets(pipeline, field))
+
+
+def _sets(pipeline: PipelineSettings, field: str) -> Iterator[str]:
+    if len(pipeline.aggregate) > 1:
+        yield (
+            'kind = "distinct" stands alone: give other values a pipeline of their own, which '
+            "may share a [[budget]] with this one"
+        )
+    if pipeline.mechanism.kind != "histogram":
+        yield 'kind = "distinct" needs mechanism.kind = "histogram"'
+    if field in pipeline.key:
+        yield f"{field!r} is a column of key, so each key has one value of it"
+    if pipeline.sign is not None:
+        yield (
+            "whether others still show a deleted value would have to be known: leave out sign, "
+            "and drop deletions with where, to count the values of insertions"
+        )
 
 
 def _mechanism(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:

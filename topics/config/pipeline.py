@@ -28,11 +28,6 @@ from .values import (
     within,
 )
 
-_DISTINCT = (
-    'there is no kind = "distinct"; distinct units per key are { kind = "count" } with mechanism = '
-    '{ kind = "histogram", bound = "per-key", per_key = 1 }, in SQL COUNT(DISTINCT unit)'
-)
-
 Scalar = str | int | bool
 
 
@@ -65,9 +60,6 @@ def _read_aggregates(reader: Reader, raw: Any, path: Path) -> tuple[Aggregate, .
         return ()
     if not _is_list(raw) or not raw:
         raise reader.fail(path, 'must be "keys" or a list such as [{ kind = "count" }]')
-    for place, one in enumerate(raw):
-        if isinstance(one, dict) and one.get("kind") == "distinct":
-            raise reader.fail((*path, place), _DISTINCT)
     aggregates: tuple[Aggregate, ...] = reader.read(tuple[Aggregate, ...], raw, path)
     return aggregates
 
@@ -248,7 +240,7 @@ class PipelineSettings:
         public_keys: list of all keys, if it is public; without it, keys are found privately.
         public_keys_file: file with that list: JSON, or one key per line.
         aggregate: released values per key: a list of counts, sums, means, variances and
-            standard deviations, or `"keys"` for keys
+            standard deviations, one number of distinct values, or `"keys"` for keys
             alone.
         inputs: for mechanisms other than `histogram`, path of each number that they read; default:
             the number's name. `value` is the aggregate's field, `time` the event time.

@@ -14,10 +14,11 @@ from ....mechanisms.noise import KeyedNoise, Nonces, derive
 from ....topics.names import Names
 from ....topics.records import Trigger
 from ...deployment.model import Pipeline
-from ...state.store import KeyLimit, StateReader
+from ...state.store import Changes, KeyLimit, StateReader
 from ..feedback import changed_statuses
 from ..step import Step
 from .due_keys import DueKeys, united
+from .first_sightings import of_keys, sighted
 from .key_rows import KeyRows, due_entries, due_keys
 from .nonces import renewals
 from .partial_sums import PartialSums
@@ -36,6 +37,7 @@ class Chosen(NamedTuple):
     keys: Keys  # of the rows, in canonical order
     part: Part  # exact sums of the micro-batch for some of them
     end: bytes | None = None  # the last key of this chunk; None: everything has been read
+    known: Changes | None = None  # rows of pairs that these sums have counted
 
 
 class Computation:
@@ -67,13 +69,15 @@ class Computation:
         place, limit = (trigger.window, trigger.index), KeyLimit(CHUNK, CHUNK_BYTES)
         if not (sums.small(place, limit) or self._indivisible):
             return None
-        part = sums.whole(reader, place)
+        part, known = sums.whole(reader, place), Changes()
+        if self._mechanism.pairs:
+            part, known = sighted(reader, trigger.window, part)
         most = _EVERY if self._indivisible else limit
         every = _renewed(trigger, nonces)
         keys = self._due.keys(reader, trigger, part, most, every)
         if keys is None:
             return None
-        return Chosen(keys, part._replace(totals=sums.totals(trigger.ordinal)))
+        return Chosen(keys, part._replace(totals=sums.totals(trigger.ordinal)), known=known)
 
     def chunk(
         self,
@@ -94,6 +98,7 @@ class Computation:
         ends = [sums.end(place, begun, limit), limit.end(due), limit.end(seeds)]
         end = min((e for e in ends if e is not None), default=None)
         part = sums.chunk(reader, place, begun, end)
+        part = of_keys(part) if self._mechanism.pairs else part
         further = [k for k in (*due, *seeds) if end is None or k <= end]
         totals = sums.totals(trigger.ordinal)
         if begun is not None and len(totals):
@@ -103,6 +108,34 @@ class Computation:
             further.append(SHARED)
             totals = np.zeros_like(totals)
         return Chosen(united(part, further), part._replace(totals=totals), end)
+
+    def settle(
+        self,
+        reader: StateReader,
+        trigger: Trigger,
+        begun: bytes | None,
+        sums: PartialSums,
+        step: Step,
+    ) -> bytes | None:
+        """Count the new pairs of the next range of a large micro-batch.
+
+        Their sums by key become one more run of it, which `chunk` reads. A key's name lies before
+        those of its pairs, so no later range reads these sums.
+
+        Args:
+            begun: the last name of the range before; None for the first range.
+            step: takes the sums, and what is known from now on.
+
+        Returns:
+            The last name of this range; None if it was the last one.
+        """
+        place, limit = (trigger.window, trigger.index), KeyLimit(CHUNK, CHUNK_BYTES)
+        end = sums.end(place, begun, limit)
+        found = sighted(reader, trigger.window, sums.chunk(reader, place, begun, end))
+        step.rows.update(found.rows)
+        if len(found.part.key):
+            step.rows.update(sums.write(place, found.part))
+        return end
 
     def run(
         self,
@@ -121,6 +154,7 @@ class Computation:
         Returns:
             Released columns; their values are on the mechanism's public grid.
         """
+        step.rows.update(chosen.known or {})
         rows = self._rows.load(reader, trigger.window, chosen.keys, first=trigger.index == 1)
         rows, seeded = self._due.seeded(trigger, rows)
         self._rows.store(trigger.window, seeded, step)

@@ -53,6 +53,7 @@ class Pending(msgspec.Struct, frozen=True):
     trigger: Trigger | WiderTrigger
     computed: bool = False  # whether all of its rows are held; else they are still being computed
     done: bytes | None = None  # the last key that was computed, or published; None before the first
+    settling: bool = False  # whether new pairs are still being counted; `done` is then a name
     rows: int = 0  # held so far while they are being computed
     chains: dict[int, bytes] = {}  # of the rows published so far, by partition; for the signature
 

@@ -78,6 +78,10 @@ class PartialSums:
         for ordinal, totals in self._totals.items():
             rows[trigger_total(ordinal)] = totals.tobytes()
 
+    def write(self, place: Place, part: Part) -> Changes:
+        """Add merged sums to a micro-batch as a run of their own."""
+        return self._runs.add(place, part)
+
     def small(self, place: Place, most: KeyLimit) -> bool:
         """Whether all of a micro-batch is in memory, in at most ``most`` rows and bytes of keys."""
         held = self._buffer.get(place, ())

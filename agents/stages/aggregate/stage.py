@@ -22,13 +22,14 @@ from itertools import islice
 from ....errors import EngineError
 from ....mechanisms.keys import Keys
 from ....mechanisms.noise import Nonces
+from ....mechanisms.pairs import homes
 from ....topics.frames import Barrier, CellsFrame, decode
 from ....topics.names import Names
 from ....topics.records import Marker, Trigger
 from ....topics.signatures import Sealing
 from ...clock.log import ClockLog
 from ...deployment.model import Pipeline
-from ...state.layout import DUE, MANIFEST, NONCE, OPEN, ROW, SHOWN, STATUS, below, shown_of
+from ...state.layout import DUE, MANIFEST, NONCE, OPEN, PAIR, ROW, SHOWN, STATUS, below, shown_of
 from ...state.store import KeyLimit, StateReader
 from ..expiry import Expiry
 from ..feedback import finished
@@ -113,6 +114,7 @@ class AggregateStage:
         pending = Pending.load(reader)
         if pending is not None:
             proceed = self._publish if pending.computed else self._compute_chunk
+            proceed = self._settle if pending.settling else proceed
             return proceed(reader, marker, pending)
         for frame in frames:
             if frame.offset < self.position:
@@ -131,7 +133,8 @@ class AggregateStage:
     def _take(self, frame: object, marker: Marker) -> Trigger | None:
         """Take one frame; returns the trigger that it closes, if any."""
         if isinstance(frame, CellsFrame):
-            self._check(frame.part.key)
+            pairs = self._pipeline.mechanism.pairs
+            self._check(homes(frame.part) if pairs else frame.part.key)
             # A window may be refused while sums of it are still on their way.
             if not self._expiry.past(frame.window):
                 self._sums.add((frame.window, frame.batch), frame.part)
@@ -179,10 +182,17 @@ class AggregateStage:
         # the state with it: their frames will not be read again.
         if chosen is None:
             self._sums.spill(step.rows)
-            Pending(trigger).store(step.rows)
+            Pending(trigger, settling=self._pipeline.mechanism.pairs).store(step.rows)
             return step
         self._sums.spill(step.rows, leave=(trigger.window, trigger.index))
         self._compute(reader, Pending(trigger), chosen, nonces, step)
+        return step
+
+    def _settle(self, reader: StateReader, marker: Marker, pending: Pending) -> Step:
+        """Count the next new pairs of a large micro-batch, before anything is computed of it."""
+        step = Step(marker, more=True)
+        end = self._computation.settle(reader, pending.trigger, pending.done, self._sums, step)
+        Pending(pending.trigger, done=end, settling=end is not None).store(step.rows)
         return step
 
     def _compute_chunk(self, reader: StateReader, marker: Marker, pending: Pending) -> Step:
@@ -257,7 +267,7 @@ class AggregateStage:
         Some may never have been released: the budget did not pay for them.
         """
         found = self._sums.forget(floor, step.rows)
-        for tag in (ROW, STATUS, NONCE, SHOWN, DUE):
+        for tag in (ROW, STATUS, NONCE, SHOWN, DUE, PAIR):
             for key, _ in islice(reader.scan(*below(tag, floor)), max(limit - found, 0)):
                 (step.local if tag == DUE else step.rows).setdefault(key, None)
                 found += 1

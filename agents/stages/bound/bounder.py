@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ....mechanisms.columns import Batch, Part, merge
 from ....mechanisms.keys import Keys
+from ....mechanisms.pairs import homes, split
 from ....topics.frames import Barrier, EventSlice, encode_barrier, encode_cells, take_part
 from ....topics.names import Names
 from ....topics.records import Trigger
@@ -121,7 +122,11 @@ class Bounder:
         if not self.pipeline.mechanism.feedback or self._statuses is None:
             return np.zeros(len(one.keys), np.int32)
         as_of = one.batch - 1 - self.pipeline.delay
-        return self._statuses(self.pipeline.name, one.window, one.keys, as_of)
+        if not self.pipeline.mechanism.pairs:
+            return self._statuses(self.pipeline.name, one.window, one.keys, as_of)
+        parts = split(one.keys)
+        status = self._statuses(self.pipeline.name, one.window, parts.keys, as_of)
+        return np.asarray(status[parts.key])
 
     def _count(self, reader: StateReader, one: EventSlice, part: Part, changes: Changes) -> None:
         row = bound_total(self.pipeline.number, one.window, one.batch)
@@ -131,7 +136,8 @@ class Bounder:
 
     def _send(self, window: int, batch: int, part: Part, step: Step) -> None:
         part = part._replace(totals=np.zeros_like(part.totals))  # they ride on the barrier
-        home = route(part.key, self.pipeline.cells_partitions)
+        keys = homes(part) if self.pipeline.mechanism.pairs else part.key
+        home = route(keys, self.pipeline.cells_partitions)
         for partition in np.unique(home).tolist():
             mine = take_part(part, np.flatnonzero(home == partition))
             for frame in encode_cells(self._origin, window, batch, mine):
