@@ -70,6 +70,19 @@ class Capture:
         return Encoded(Keys.of([b""]), np.zeros(n, np.intp), none, np.ones(n, np.bool_))
 
 
+def no_values(pipeline: Pipeline) -> None:
+    """Refuse to forecast distinct values.
+
+    Raises:
+        ConfigError: the pipeline counts them.
+    """
+    if pipeline.mechanism.pairs:
+        raise ConfigError(
+            f"pipeline {pipeline.name!r} counts distinct values, for which there is no forecast: "
+            "`hush simulate` runs it on a public or synthetic file, and compares"
+        )
+
+
 def read_records(
     pipeline: Pipeline,
     source: Input,
@@ -83,6 +96,7 @@ def read_records(
     each chunk. Raises `ConfigError` if the file cannot be read, or holds nothing that the pipeline
     can use.
     """
+    no_values(pipeline)
     fields, reader = _reader(pipeline, columns)
     decoder = Decoder(source.in_json().fields, [fields], [reader])  # type: ignore[list-item]
     made = _Columns(reader if isinstance(reader, Capture) else None)

@@ -26,6 +26,7 @@ from ...formats.events.raw import RawRecord
 from ...mechanisms.columns import Batch, empty_units
 from ...mechanisms.contract import Mechanism
 from ...mechanisms.keys import Keys
+from ...mechanisms.pairs import split
 from ...mechanisms.parts.bounding import Bound
 from ...mechanisms.parts.lifetime import Cap
 from ...topics.config.load import Config
@@ -304,6 +305,7 @@ def _load(deployment: Deployment) -> None:
 
     scan(memoryview(bytes(61)))
     packed(RecordColumns.of({b"": None}), 0, 100)
+    split(Keys.of([b'["",""]']))
     _warm_units(deployment.pipelines[0].mechanism)
 
 

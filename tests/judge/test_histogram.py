@@ -18,13 +18,14 @@ from .worlds import HORIZONS, INPUT, PIPELINE, SHARED, sharing, verdict, world
 HERE = Path(__file__).parent
 JUDGE = (
     "histogram", "rounds", "rows", "rules", "purses", "numbers", "noise", "records", "logs",
-    "forms", "proto_classes", "ratchet",
+    "forms", "proto_classes", "ratchet", "distinct",
 )  # fmt: skip
 ALLOWED = {"cryptography", "confluent_kafka", "pyarrow", "fastavro", "google", "jsonschema"}
 FORMS = ("json", "avro", "protobuf", "json_schema")
 
 SUM = '{ kind = "sum", field = "spent", low = -5, high = 50, grid = "0.5" }'
 MEAN = '{ kind = "mean", field = "spent", low = -5, high = 50, grid = "0.5" }'
+DISTINCT = '{ kind = "distinct", field = "shop" }'
 VARIANCE = MEAN.replace("mean", "variance")
 STDDEV = MEAN.replace('"mean"', '"stddev", sample = true')
 COUNT = '{ kind = "count" }'
@@ -118,25 +119,27 @@ def pipelines(draw: st.DrawFn, name: str, shared: tuple[int, bool] | None = None
         [VARIANCE],
         [STDDEV, SUM],
         [SUM],
+        [DISTINCT],
     ]
     shown = draw(st.sampled_from(values[1:] if public else values))
     more = [KEYS] if public else []
     more.append(f"aggregate = [{', '.join(shown)}]" if shown else 'aggregate = "keys"')
-    more += ['sign = "gone"'] * (draw(st.integers(0, 3)) == 0)
+    counted = shown == [DISTINCT]
+    more += ['sign = "gone"'] * (draw(st.integers(0, 3)) == 0 and not counted)
     key = '["page"]'
     if draw(st.integers(0, 3)) == 0:
         more.append(f"where = [{draw(st.sampled_from(CONDITIONS))}]")
     if not public and draw(st.integers(0, 3)) == 0:
         key = '["page", "more"]'
         more.append(f"derive = {{ more = {draw(st.sampled_from(DERIVED))} }}")
-    found = not public and bool(shown) and shown not in values[-3:]
+    found = not public and bool(shown) and shown not in values[-4:]
     horizon = draw(st.sampled_from(list(HORIZONS))) if shared is None else shared[0]
     if horizon != 3 and (draw(st.booleans()) if shared is None else shared[1]):
         more.append('epoch = "2d"')
     more.append(f"feedback_delay = {draw(st.integers(0, 2))}")
     display = 'display = "non-negative", ' if draw(st.booleans()) else ""
     more.append(f'release = {{ {display}encoding = "{draw(st.sampled_from(FORMS))}" }}')
-    mechanism = draw(mechanisms(public, not shown, found))
+    mechanism = draw(mechanisms(public or counted, not shown, found))
     if shared is not None:
         return sharing(name, key, horizon, "\n".join(more), mechanism)
     return PIPELINE.format(

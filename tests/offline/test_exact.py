@@ -97,6 +97,25 @@ aggregate = [{{ kind = "variance", {fare} }}, {{ kind = "stddev", {fare}, sample
     assert np.isnan(truth.values["stddev_fare"][b'["b"]'])
 
 
+def test_distinct_values_are_those_of_the_records() -> None:
+    text = HEAD.format(partitioner="none") + COMMON.format(name="values", window=WINDOW)
+    text += """key = "zone"
+mechanism = { kind = "histogram" }
+aggregate = [{ kind = "distinct", field = "fare" }]
+"""
+    config = loads(text, environ={})
+    pipeline = compile_config(config).pipelines[0]
+    keys = Keys.of([b'["a",1]', b'["a",2]', b'["b",1]', b'["c",5]'])
+    view = View(
+        np.arange(6), keys, np.array([0, 1, 0, 2, 3, 1], np.intp), np.zeros((6, 0), np.int64),
+        np.ones(6, np.int8), {},
+    )  # fmt: skip
+    mine = np.array([True, True, True, True, False, False])
+    truth = of_keys(pipeline, view, mine, np.arange(6))
+    assert truth.values["distinct_fare"] == {b'["a"]': 2, b'["b"]': 1} == truth.held
+    assert not of_keys(pipeline, view, np.zeros(6, np.bool_), np.arange(6)).held
+
+
 def test_distinct_counts_are_compared_with_distinct_counts() -> None:
     pipeline, report, _ = run("histogram-users")
     assert counts_units(pipeline) and report.counted == "distinct units (user)"

@@ -21,11 +21,13 @@ from hushstream.topics.config import pipeline as config_pipeline
 from hushstream.topics.config.aggregates import (
     Aggregate,
     Count,
+    Distinct,
     Estimate,
     Mean,
     Stddev,
     Sum,
     Variance,
+    counted_in,
 )
 from hushstream.topics.sql.columns import QuerySource
 from hushstream.topics.sql.query import compile_query
@@ -44,7 +46,7 @@ def estimate(value: int, stddev: float = 1.0) -> Estimate:
 
 
 def test_each_kind_is_one_class() -> None:
-    assert get_args(Aggregate) == (Count, Sum, Mean, Variance, Stddev)
+    assert get_args(Aggregate) == (Count, Sum, Mean, Variance, Stddev, Distinct)
     assert [one.label for one in (Count(), SUM, MEAN)] == [
         "count", "sum_trip_fare", "mean_trip_fare",
     ]  # fmt: skip
@@ -216,10 +218,37 @@ def test_two_sums_of_one_field_under_two_names_are_both_released() -> None:
 def test_an_unknown_kind_lists_what_there_is() -> None:
     with pytest.raises(ConfigError, match='"median" must be one of "count", "sum", "mean"'):
         deployment(more='aggregate = [{ kind = "median" }]')
-    with pytest.raises(
-        ConfigError, match=r'no kind = "distinct"; distinct units per key are .*COUNT'
-    ):
-        deployment(more='aggregate = [{ kind = "distinct" }]')
+
+
+X = '{ kind = "distinct", field = "x" }'
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (f'aggregate = [{{ kind = "count" }}, {X}]', "stands alone: .* share a"),
+        (f'aggregate = [{X}]\nsign = "gone"', "leave out sign, and drop deletions with where"),
+        ('aggregate = [{ kind = "distinct", field = "page" }]', "'page' is a column of key"),
+        (f'aggregate = [{X}]\nmechanism = {{ kind = "histogram", min_users = 2 }}', "min_users"),
+        (f'aggregate = [{X}]\nmechanism = {{ kind = "histogram", debias = true }}', "distinct"),
+        (
+            f'aggregate = [{X}]\nmechanism = {{ kind = "histogram", selection = "rounds" }}',
+            "distinct",
+        ),
+    ],
+)
+def test_distinct_values_are_refused_where_they_have_no_meaning(more: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        deployment(more=more)
+
+
+def test_distinct_values_may_be_of_a_derived_column() -> None:
+    more = f"aggregate = [{X}]\nderive = {{ x = {{ field = 'n', bucket = 5 }} }}"
+    p = deployment(more=more).pipelines[0]
+    assert p.mechanism.pairs and p.key_names == ("page",)
+    assert p.fields.key == ("page", "x") and set(p.fields.derived) == {"x"}
+    assert counted_in(p.aggregates) == "x"
+    assert p.aggregates[0].label == "distinct_x"
 
 
 @pytest.mark.parametrize(
