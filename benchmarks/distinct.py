@@ -9,7 +9,8 @@ made known in a table of RocksDB as an aggregate shard does it, a micro-batch af
 
 - ``deviation_over_count``: of distinct values over that of counts, the largest of all cases;
   ``cases``: each of them.
-- ``bytes_per_pair``: of the closed table on disk; ``pairs``, ``seconds_per_million``.
+- ``bytes_per_pair``: of the table on disk, once RocksDB has compacted it;
+  ``pairs``, ``seconds_per_million``: how many, and what it took in CPU.
 - ``rival``: the ratio of deviations to those of one count by the Gaussian mechanism of OpenDP where
   it is installed (`pip install opendp`), at the same ε and δ, for one release with m = 1 a unit;
   None where it is not.
@@ -89,6 +90,7 @@ def table(pairs: int) -> dict[str, Any]:
             spent += time.process_time() - begun
             counted += int(found.part.sums.sum())
         assert counted == pairs
+        store.compact()
         store.close()
         size = sum(one.stat().st_size for one in path.rglob("*") if one.is_file())
     return {

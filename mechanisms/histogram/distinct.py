@@ -68,8 +68,9 @@ def refuse(setting: Setting, parameters: Any) -> None:
     if parameters.min_users > 1:
         rule = "counts units, of which a set of values knows nothing: leave it out"
         raise ParameterError("min_users", parameters.min_users, rule)
-    if parameters.debias or parameters.aggregate == "keys":
-        raise ParameterError("distinct", True, 'not with debias or aggregate = "keys"')
+    rounds = parameters.selection == "rounds"
+    if parameters.debias or rounds or parameters.aggregate == "keys":
+        raise ParameterError("distinct", True, 'not with debias, rounds or aggregate = "keys"')
 
 
 def displaced(factor: Factorization) -> Fraction:

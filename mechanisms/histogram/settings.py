@@ -390,7 +390,6 @@ def _check_rounds(parameters: HistogramParameters, setting: Setting, records: Fr
         "bound": parameters.bound == "per-key",
         "debias": parameters.debias,
         "squares": bool(setting.squares),
-        "distinct": setting.distinct,
     }
     for name, fails in wrong.items():
         if fails:

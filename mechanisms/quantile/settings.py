@@ -17,11 +17,10 @@ from ..histogram.settings import (
     HistogramParameters,
     bound_of,
     least_counts,
-    rational,
     sensitivity2,
 )
 from ..histogram.spending import spending
-from ..validate import at_least, between, positive
+from ..validate import at_least, between, positive, rational
 from .bands import HEIGHTS, Spacing, bands
 from .mechanism import Quantiles
 

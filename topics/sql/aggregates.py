@@ -20,6 +20,7 @@ class Aggregated(NamedTuple):
     Attributes:
         setting: of the pipeline's ``aggregate``.
         units: whether it counts units instead of records.
+        values: whether it counts distinct values.
         per_group: most records of a unit in a group, where the query bounds a count.
         bounded: whether the query bounds a sum by arguments of its own.
     """
@@ -28,6 +29,7 @@ class Aggregated(NamedTuple):
     units: bool = False
     per_group: int | None = None
     bounded: bool = False
+    values: bool = False
 
 
 class Scope(NamedTuple):
@@ -76,20 +78,33 @@ def _count(node: exp.Expr, scope: Scope) -> Aggregated:
         paths = tuple(path_of(one, scope.table) for one in given.expressions)
         if sorted(map(str, paths)) == sorted(source.unit):
             return Aggregated({"kind": "count"}, units=True)
-        unit = ", ".join(source.unit)
-        raise refused(
-            node,
-            f"only privacy units can be counted once: write COUNT(DISTINCT {unit}). For another "
-            "field, group by it: the released keys are the values that enough units have",
-        )
+        return _distinct(node, paths)
     path = path_of(given, scope.table)
     if path is None:
         raise refused(node, "write COUNT(*) or COUNT(DISTINCT unit)")
     raise refused(node, f"write COUNT(*) with WHERE {path} IS NOT NULL")
 
 
-def _units(node: exp.Expr, scope: Scope) -> Aggregated:
-    raise refused(node, f"write COUNT(DISTINCT {', '.join(scope.source.unit)})")
+def _distinct(node: exp.Expr, paths: Sequence[str | None]) -> Aggregated:
+    if len(paths) != 1 or paths[0] is None:
+        raise refused(node, "values of one field are counted once: write COUNT(DISTINCT field)")
+    return Aggregated({"kind": "distinct", "field": paths[0]}, values=True)
+
+
+def _approximate(node: exp.Expr, scope: Scope) -> Aggregated:
+    """APPROX_COUNT_DISTINCT: the exact number, with noise."""
+    path = path_of(node.this, scope.table)
+    if (path,) == tuple(scope.source.unit):
+        return Aggregated({"kind": "count"}, units=True)
+    return _distinct(node, [path])
+
+
+def _spread(node: exp.Expr, scope: Scope) -> Aggregated:
+    kind = "variance" if isinstance(node, exp.Variance | exp.VariancePop) else "stddev"
+    setting = {"kind": kind, **_clipped(node, scope.table, scope.clip)}
+    if not isinstance(node, exp.VariancePop | exp.StddevPop):
+        setting["sample"] = True
+    return Aggregated(setting, bounded=_ends(node) is not None)
 
 
 def _sum(node: exp.Expr, scope: Scope) -> Aggregated:
@@ -106,7 +121,12 @@ AGGREGATES: dict[type[exp.Expr], Reader] = {
     exp.Count: _count,
     exp.Sum: _sum,
     exp.Avg: _sum,
-    exp.ApproxDistinct: _units,
+    exp.ApproxDistinct: _approximate,
+    exp.Stddev: _spread,
+    exp.StddevPop: _spread,
+    exp.StddevSamp: _spread,
+    exp.Variance: _spread,
+    exp.VariancePop: _spread,
 }
 """The aggregates that the parser knows, and what reads each. A new one is a line here."""
 
@@ -170,7 +190,7 @@ def _clipped(
     if low is None or high is None:
         given = clip.get(path)
         if given is None:
-            word = "SUM" if isinstance(node, exp.Sum) else "AVG"
+            word = {exp.Avg: "AVG", exp.Sum: "SUM"}.get(type(node)) or node.sql_name()
             raise refused(
                 node,
                 f"needs bounds, or one record could be any amount: write {word}(CLIP({path}, 0, "
@@ -235,4 +255,9 @@ def checked(found: Sequence[Aggregated]) -> None:
         raise QueryError(
             "COUNT(DISTINCT ...) counts each unit once in a key, other aggregates count each "
             "record: write a pipeline for each"
+        )
+    if len(found) > 1 and any(one.values for one in found):
+        raise QueryError(
+            "COUNT(DISTINCT ...) of a field stands alone: write a pipeline for each aggregate; "
+            "they may share a [[budget]]"
         )

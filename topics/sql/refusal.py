@@ -54,7 +54,6 @@ _BANDS = (
     "recipes.md, Quantiles), or release the distribution by mechanism privhp"
 )
 _ONE = f"rests on one record, which no noise can hide: {_BANDS}"
-_SPREAD = f"rests on the largest records, which no noise can hide: {_BANDS}"
 _SINGLE = "shows values of single records, which are never released: group by the field and count"
 _GROUPINGS = "is not possible: write a pipeline for each grouping; each has an epsilon of its own"
 _WITHIN = "a query within a query is not possible: "
@@ -71,11 +70,6 @@ EXPRESSIONS: dict[type[exp.Expr], str] = {
     exp.Quantile: f"a quantile {_ONE}",
     exp.ApproxQuantile: f"a quantile {_ONE}",
     exp.Mode: "MODE rests on exact counts: group by the field, and take the largest released count",
-    exp.Stddev: f"a spread {_SPREAD}",
-    exp.StddevPop: f"a spread {_SPREAD}",
-    exp.StddevSamp: f"a spread {_SPREAD}",
-    exp.Variance: f"a spread {_SPREAD}",
-    exp.VariancePop: f"a spread {_SPREAD}",
     exp.Corr: "is not possible: release the distribution of both fields by mechanism privhp",
     exp.CovarPop: "is not possible: release the distribution of both fields by mechanism privhp",
     exp.CovarSamp: "is not possible: release the distribution of both fields by mechanism privhp",

@@ -83,6 +83,31 @@ def test_units_are_counted_once_by_a_bound_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
+    ("call", "setting"),
+    [
+        ("COUNT(DISTINCT device)", {"kind": "distinct", "field": "device"}),
+        ("APPROX_COUNT_DISTINCT(item.colour)", {"kind": "distinct", "field": "item.colour"}),
+        ("VAR_POP(CLIP(price, 0, 9))", {"kind": "variance"}),
+        ("VARIANCE(CLIP(price, 0, 9))", {"kind": "variance", "sample": True}),
+        ("VAR_SAMP(LEAST(GREATEST(price, 0), 9))", {"kind": "variance", "sample": True}),
+        ("STDDEV_POP(CLIP(price, 0, 9))", {"kind": "stddev"}),
+        ("STDDEV(CLIP(price, 0, 9))", {"kind": "stddev", "sample": True}),
+        ("STDDEV_SAMP(CLIP(price, 0, 9))", {"kind": "stddev", "sample": True}),
+    ],
+)
+def test_values_are_counted_once_and_spreads_are_clipped(call: str, setting: Any) -> None:
+    found = compiled(f"SELECT product, {call} AS x FROM orders GROUP BY product")
+    clipped = {"field": "price", "low": 0, "high": 9} if "price" in call else {}
+    assert found["aggregate"] == [{**setting, **clipped, "name": "x"}]
+    assert "mechanism" not in found
+
+
+def test_units_may_be_counted_approximately() -> None:
+    query = "SELECT product, APPROX_COUNT_DISTINCT(user) AS users FROM orders GROUP BY product"
+    assert compiled(query)["mechanism"] == {"kind": "histogram", "bound": "per-key", "per_key": 1}
+
+
+@pytest.mark.parametrize(
     ("part", "settings"),
     [
         ("DATE(created)", {"time": "date"}),
@@ -161,9 +186,11 @@ REFUSED = [
     ("SELECT product, LISTAGG(price) FROM orders GROUP BY 1", "values of single records"),
     ("SELECT product, CORR(price, age) FROM orders GROUP BY 1", "both fields by mechanism privhp"),
     ("SELECT product, COUNT_IF(a) FROM orders GROUP BY 1", "COUNT(*), with the condition in WHERE"),
+    ("SELECT product, STDDEV(price) FROM orders GROUP BY 1", "CLIP(price, 0, 100)"),
+    ("SELECT product, COUNT(DISTINCT a, b) FROM orders GROUP BY 1", "COUNT(DISTINCT field)"),
     (
-        "SELECT product, STDDEV(price) FROM orders GROUP BY 1",
-        "a spread rests on the largest records",
+        "SELECT product, COUNT(DISTINCT device), COUNT(*) FROM orders GROUP BY 1",
+        "stands alone: write a pipeline for each",
     ),
     ("SELECT product, SUM(price) FROM orders GROUP BY 1", "SUM(CLIP(price, 0, 100))"),
     ("SELECT product, AVG(GREATEST(price, 0)) FROM orders GROUP BY 1", "needs bounds"),
@@ -178,7 +205,6 @@ REFUSED = [
     ),
     ("SELECT product, RANK() OVER (ORDER BY a) FROM orders GROUP BY 1", "OVER compares single"),
     ("SELECT product, COUNT(price) FROM orders GROUP BY 1", "WHERE price IS NOT NULL"),
-    ("SELECT product, COUNT(DISTINCT device) FROM orders GROUP BY 1", "COUNT(DISTINCT user)"),
     (
         "SELECT product, COUNT(DISTINCT user), COUNT(*) FROM orders GROUP BY 1",
         "a pipeline for each",
@@ -212,7 +238,6 @@ REFUSED = [
     ("SELECT p FROM orders AS o(p, q) GROUP BY p", "leave out the list"),
     ("SELECT p FROM orders TABLESAMPLE (10 PERCENT) GROUP BY p", "counts every record"),
     ("SELECT p, COUNT(1, q) FROM orders GROUP BY p", "a pipeline for each field"),
-    ("SELECT p, APPROX_COUNT_DISTINCT(q) FROM orders GROUP BY p", "COUNT(DISTINCT user)"),
     ("SELECT p FROM orders GROUP BY p, HOP(created, INTERVAL '1' HOUR)", "windows tumble"),
     ("SELECT p FROM orders GROUP BY p, TUMBLE(t, INTERVAL '1' DAY)", "is created"),
     ("SELECT p FROM orders GROUP BY p, TUMBLE(created, INTERVAL '1' MONTH)", "one length"),
