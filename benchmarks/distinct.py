@@ -70,7 +70,7 @@ def batch(number: int, size: int) -> Part:
     """Merged pairs of one micro-batch, each of them new."""
     random = np.random.default_rng((SEED, number))
     key = random.integers(0, KEYS, size)
-    texts = [b'["key-%d","v-%d"]' % (k, number * size + n) for n, k in enumerate(key.tolist())]
+    texts = [b'["key-%d","v-%d"]' % (k, number * BATCH + n) for n, k in enumerate(key.tolist())]
     names = split(Keys.of(texts)).names
     lane = np.full(size, PAIR, np.uint8)
     return merge([Part(names, lane, np.ones((size, 1), np.int64), np.zeros(0, np.int64))])

@@ -190,7 +190,7 @@ def _clipped(
     if low is None or high is None:
         given = clip.get(path)
         if given is None:
-            word = {exp.Avg: "AVG", exp.Sum: "SUM"}.get(type(node)) or node.sql_name()
+            word = _WORDS[type(node)]
             raise refused(
                 node,
                 f"needs bounds, or one record could be any amount: write {word}(CLIP({path}, 0, "
@@ -202,6 +202,15 @@ def _clipped(
     return found if grid is None else found | {"grid": grid}
 
 
+_WORDS: dict[type[exp.Expr], str] = {
+    exp.Sum: "SUM",
+    exp.Avg: "AVG",
+    exp.Stddev: "STDDEV",
+    exp.StddevPop: "STDDEV_POP",
+    exp.StddevSamp: "STDDEV_SAMP",
+    exp.Variance: "VARIANCE",
+    exp.VariancePop: "VAR_POP",
+}
 _NUMBERS = ("DOUBLE", "FLOAT", "DECIMAL", "NUMERIC", "BIGNUMERIC", "REAL", "BIGDECIMAL")
 
 

@@ -229,12 +229,6 @@ X = '{ kind = "distinct", field = "x" }'
         (f'aggregate = [{{ kind = "count" }}, {X}]', "stands alone: .* share a"),
         (f'aggregate = [{X}]\nsign = "gone"', "leave out sign, and drop deletions with where"),
         ('aggregate = [{ kind = "distinct", field = "page" }]', "'page' is a column of key"),
-        (f'aggregate = [{X}]\nmechanism = {{ kind = "histogram", min_users = 2 }}', "min_users"),
-        (f'aggregate = [{X}]\nmechanism = {{ kind = "histogram", debias = true }}', "distinct"),
-        (
-            f'aggregate = [{X}]\nmechanism = {{ kind = "histogram", selection = "rounds" }}',
-            "distinct",
-        ),
     ],
 )
 def test_distinct_values_are_refused_where_they_have_no_meaning(more: str, message: str) -> None:
