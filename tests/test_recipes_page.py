@@ -71,8 +71,9 @@ def test_sums_slide_over_windows(found: dict[str, Any]) -> None:
         assert total == pytest.approx(600, abs=6 * spread + 60) and missing == 0
 
 
-def test_whoever_asks_for_distinct_is_told_the_recipe() -> None:
+def test_whoever_asks_for_distinct_units_is_told_the_recipe() -> None:
     (toml,) = (text for kind, text in FENCE.findall(PAGE) if kind == "toml")
-    asked = toml.replace('key = ["page"]', 'key = ["page"]\naggregate = [{ kind = "distinct" }]', 1)
-    with pytest.raises(ConfigError, match=r'bound = "per-key", per_key = 1.*COUNT\(DISTINCT unit'):
+    more = 'aggregate = [{ kind = "distinct", field = "user" }]'
+    asked = toml.replace('key = ["page"]', f'key = ["page"]\n{more}', 1)
+    with pytest.raises(ConfigError, match=r'bound = "per-key", per_key = 1'):
         loads(asked, environ={})

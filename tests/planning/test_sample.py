@@ -15,8 +15,9 @@ from hushstream.errors import ConfigError
 from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.mechanisms.histogram.play import Run, numbered, play
 from hushstream.mechanisms.noise import zero
+from hushstream.mechanisms.stated_shape import Shape
 from hushstream.offline.simulate import simulate
-from hushstream.planning.sample import WINDOWS, Sample, sample_of
+from hushstream.planning.sample import WINDOWS, Sample, sample_of, shape_sample
 from hushstream.topics.config.load import Config, loads
 
 from ..support import DAY, HOUR, INPUT, ORIGIN, PIPELINE, SECRET
@@ -157,3 +158,11 @@ def test_only_listed_keys_are_of_use(tmp_path: Path) -> None:
 def test_a_file_with_other_columns_is_told_which_it_has(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no record has the field 'page'.*there is what, who"):
         sampled(tmp_path, [{"who": 1, "what": 2}] * 5)
+
+
+def test_distinct_values_have_no_forecast_and_the_next_step_is_told(tmp_path: Path) -> None:
+    more = 'aggregate = [{ kind = "distinct", field = "device" }]'
+    with pytest.raises(ConfigError, match="no forecast: `hush simulate` runs it"):
+        sampled(tmp_path, [{"user": "u", "page": "a", "device": 1, "t": ORIGIN}], more)
+    with pytest.raises(ConfigError, match="no forecast: `hush simulate` runs it"):
+        shape_sample(compiled(more)[0], Shape(users=10, records=20, keys=3))

@@ -186,7 +186,8 @@ def _pipeline(config: Config, pipeline: PipelineSettings) -> _Found:
     found += ((f"budget.{name}", message) for name, message in _limits(pipeline.budget))
     found += _keys(pipeline)
     found += _expressions(pipeline)
-    found += _aggregates(pipeline)
+    units = [one.unit for one in config.input if one.name == pipeline.input]
+    found += _aggregates(pipeline, units)
     found += _mechanism(pipeline)
     if pipeline.forget_keys and pipeline.noise_key_file is not None:
         found.append(("forget_keys", "has the ratchet's keys: leave out noise_key_file"))
@@ -313,7 +314,9 @@ def _expressions(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:
             yield f"derive.{name}.{setting}".rstrip("."), message
 
 
-def _aggregates(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:
+def _aggregates(
+    pipeline: PipelineSettings, units: Sequence[tuple[str, ...]]
+) -> Iterator[tuple[str, str]]:
     labels = [aggregate.label for aggregate in pipeline.aggregate]
     for place, aggregate in enumerate(pipeline.aggregate):
         if labels[place] in labels[:place]:
@@ -322,7 +325,15 @@ def _aggregates(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:
             yield f"aggregate.{place}.{setting}", message
     if (field := counted_in(pipeline.aggregate)) is not None:
         place = next(n for n, one in enumerate(pipeline.aggregate) if isinstance(one, Distinct))
+        if (field,) in units:
+            yield f"aggregate.{place}", _UNITS
         yield from ((f"aggregate.{place}", why) for why in _sets(pipeline, field))
+
+
+_UNITS = (
+    'is of the privacy unit itself: distinct units per key are { kind = "count" } with mechanism = '
+    '{ kind = "histogram", bound = "per-key", per_key = 1 }, with less noise'
+)
 
 
 def _sets(pipeline: PipelineSettings, field: str) -> Iterator[str]:
