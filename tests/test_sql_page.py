@@ -25,8 +25,8 @@ def test_the_query_of_the_page_becomes_its_settings() -> None:
 
 
 def test_every_derived_column_of_the_page_is_read() -> None:
-    rows = re.findall(r"^\| `(\{ (?:time|field).*?\})` \|", PAGE, re.MULTILINE)
-    assert len(rows) == 4
+    rows = re.findall(r"^\| `(\{ (?:time|field|cases).*?\})` \|", PAGE, re.MULTILINE)
+    assert len(rows) == 5
     first = FENCE.findall(PAGE)[0][1]
     for row in rows:
         text = f"""{first}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import secrets
 import time
 from collections.abc import Iterator
@@ -204,6 +205,8 @@ def described(p: Pipeline, body: dict[str, Any]) -> Table:
         "releases", f"{triggers}; {counted(body['windows_per_epoch'], 'window')} per epoch"
     )
     table.add_row("privacy unit", _unit(p, body))
+    if p.public_keys is not None:
+        table.add_row("keys", _listed(p))
     share = "" if p.purse is None else (
         f": its share of the budget {p.purse.name}, ε={float(p.purse.one.epsilon):g}, "
         f"δ={float(p.purse.one.delta):g} for {' and '.join(p.purse.members)} together"
@@ -223,6 +226,20 @@ def described(p: Pipeline, body: dict[str, Any]) -> Table:
     for name, value in p.mechanism.plan_rows(p.unit_name):
         table.add_row(name, value)
     return table
+
+
+def _listed(p: Pipeline) -> str:
+    """Say which keys a public list has, and that they cost nothing."""
+    number = len(p.public_keys or ())
+    columns = [p.fields.derived.get(name) for name in p.key_names]
+    domains = [one.domain if one is not None else None for one in columns]
+    free = "nothing is selected, which costs nothing and hides no key"
+    if not p.key_names and p.public_keys:
+        return f"one total of all records: {free}"
+    if None not in domains and math.prod(len(d or ()) for d in domains) == number:
+        names = ", ".join(p.key_names)
+        return f"all {counted(number, 'key')} of {names}, public by nature: {free}"
+    return f"{counted(number, 'key')} of the public list: {free}"
 
 
 def cost_parts(p: Pipeline, body: dict[str, Any]) -> Iterator[str]:

@@ -24,8 +24,8 @@ from .plan import describe, described
 from .request import check, forecasts, request
 
 _ORDER = (
-    "name", "query", "input", "key", "derive", "where", "aggregate", "clip", "window", "triggers",
-    "mechanism", "budget",
+    "name", "query", "input", "key", "derive", "public_keys", "where", "aggregate", "clip",
+    "window", "triggers", "mechanism", "budget",
 )  # fmt: skip
 
 
@@ -159,7 +159,7 @@ def _completed(
 
 def _free_name(before: Config, meant: dict[str, Any]) -> str:
     """A name after the key that no pipeline has."""
-    words = "-".join(meant["key"])
+    words = "-".join(meant.get("key", ["all"]))
     plain = "".join(c if c.isascii() and c.isalnum() else "-" for c in words).strip("-")
     base = f"by-{plain or 'key'}"[:56]
     taken = {p.name for p in before.pipeline}

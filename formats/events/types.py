@@ -10,7 +10,7 @@ import msgspec
 
 from ...errors import ConfigError
 from .expressions.conditions import leaves
-from .expressions.derived import Band
+from .expressions.derived import Band, Cases
 from .fields import InputFields, PipelineFields
 
 MISSING, NULL, TEXT, INTEGER, REAL, TRUE, FALSE, OTHER = range(8)
@@ -47,10 +47,13 @@ def paths_of(fields: InputFields, pipelines: Sequence[PipelineFields]) -> dict[s
         for path in pipeline.key:
             if path not in pipeline.derived:
                 paths.setdefault(path, set()).update(ROLES["key"])
-        for band in pipeline.derived.values():
-            if isinstance(band, Band):
-                paths.setdefault(band.field, set()).update(ROLES["number"])
-        for leaf in leaves(pipeline.where):
+        asked = [pipeline.where]
+        for derived in pipeline.derived.values():
+            if isinstance(derived, Band):
+                paths.setdefault(derived.field, set()).update(ROLES["number"])
+            elif isinstance(derived, Cases):
+                asked += derived.conditions
+        for leaf in (leaf for condition in asked for leaf in leaves(condition)):
             paths.setdefault(leaf.field, set()).update(ROLES[leaf.role])
         for path in [c.field for c in pipeline.columns] + list((pipeline.inputs or {}).values()):
             paths.setdefault(path, set()).update(ROLES["number"])

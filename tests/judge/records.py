@@ -165,9 +165,14 @@ def derived(how: dict[str, Any], record: Any, time: int) -> Any:
     """A column of a key that is computed from the record; None where there is none."""
     if how["kind"] == "timepart":
         moment = datetime.fromtimestamp(time // 1_000_000, ZoneInfo(how["zone"]))
-        named = {"quarter": (moment.month + 2) // 3, "weekday": moment.isoweekday()}
+        named: dict[str, Any] = {"quarter": (moment.month + 2) // 3, "weekday": moment.isoweekday()}
+        named |= {"dow": moment.isoweekday() % 7, "dayofweek": moment.isoweekday() % 7 + 1}
         named["date"] = moment.date().isoformat()
-        return named.get(how["part"]) or getattr(moment, how["part"], None)
+        found = named.get(how["part"])
+        return getattr(moment, how["part"], None) if found is None else found
+    if how["kind"] == "cases":
+        asked = [fulfils(record, case) for case in how["cases"]]  # all: any may be unreadable
+        return json.loads(how["values"][(*asked, True).index(True)])
     number = at(record, how["field"], (int, float))
     if number is None:
         return None

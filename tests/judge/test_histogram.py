@@ -39,6 +39,14 @@ DERIVED = (
     '{ time = "hour", zone = "Asia/Kathmandu" }',
     '{ field = "spent", bucket = 25 }',
     '{ field = "spent", round = -1 }',
+    '{ time = "dow" }',
+    """{ cases = [{ where = [{ field = "spent", above = 20 }], then = "much" }, \
+    { where = [{ field = "page", equals = "p1" }], then = true }], otherwise = 1 }""",
+)
+NATURAL = (
+    ("[]", "{}"),
+    ('["more"]', f"{{ more = {DERIVED[-2]} }}"),
+    ('["more", "hour"]', f"{{ more = {DERIVED[-1]}, hour = {DERIVED[0]} }}"),
 )
 SIZES = ((30, 5), (120, 10), (400, 10), (600, 100))  # events and users
 FACTORS = ("auto", "final", "toeplitz", "tree", "honaker")
@@ -122,7 +130,8 @@ def pipelines(draw: st.DrawFn, name: str, shared: tuple[int, bool] | None = None
         [DISTINCT],
     ]
     shown = draw(st.sampled_from(values[1:] if public else values))
-    more = [KEYS] if public else []
+    natural = public and draw(st.booleans())
+    more = ['public_keys = "natural"' if natural else KEYS] if public else []
     more.append(f"aggregate = [{', '.join(shown)}]" if shown else 'aggregate = "keys"')
     counted = shown == [DISTINCT]
     more += ['sign = "gone"'] * (draw(st.integers(0, 3)) == 0 and not counted)
@@ -132,6 +141,9 @@ def pipelines(draw: st.DrawFn, name: str, shared: tuple[int, bool] | None = None
     if not public and draw(st.integers(0, 3)) == 0:
         key = '["page", "more"]'
         more.append(f"derive = {{ more = {draw(st.sampled_from(DERIVED))} }}")
+    if natural:
+        key, derive = draw(st.sampled_from(NATURAL))
+        more.append(f"derive = {derive}")
     found = not public and bool(shown) and shown not in values[-4:]
     horizon = draw(st.sampled_from(list(HORIZONS))) if shared is None else shared[0]
     if horizon != 3 and (draw(st.booleans()) if shared is None else shared[1]):

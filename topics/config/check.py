@@ -284,8 +284,13 @@ def _keys(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:
                 "1 / (number of units), or list the keys in public_keys"
             ),
         )
-    if by_key and not pipeline.key and not pipeline.inputs:
-        yield "", "needs key (columns to group by), or a mechanism with its own inputs"
+    total = pipeline.public_keys == ((),)
+    if by_key and not pipeline.key and not pipeline.inputs and not total:
+        yield (
+            "",
+            'needs key (columns to group by), public_keys = "natural" for a total of all records, '
+            "or a mechanism with its own inputs",
+        )
     if pipeline.public_keys is None:
         return
     if not pipeline.public_keys:

@@ -26,6 +26,7 @@ from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
 from ...errors import ConfigError
+from ..natural import fill_in_keys
 from ..sql.expand import expand
 from .check import contradictions
 from .lines import Path, line_index
@@ -97,6 +98,7 @@ def loads(
     where = (folder or FilePath()).resolve()
     problems += read_regions(data, where)
     problems += [Problem(place, message) for place, message in expand(data)]
+    problems += [Problem(place, message) for place, message in fill_in_keys(data)]
     problems += [Problem(place, message) for place, message in fill_in(data)]
     reader = Reader(tables_of_names())
     config = reader.try_read(Config, data, ())

@@ -237,7 +237,9 @@ class PipelineSettings:
         derive: derived columns of the key, by name.
         where: list of conditions, all of which a record must fulfil to count here; they are asked
             before the contribution bound.
-        public_keys: list of all keys, if it is public; without it, keys are found privately.
+        public_keys: list of all keys, if it is public; `"natural"` where the key's columns say it:
+            parts of the time, cases, or no column, for a total. Without it, keys are found
+            privately.
         public_keys_file: file with that list: JSON, or one key per line.
         aggregate: released values per key: a list of counts, sums, means, variances and
             standard deviations, one number of distinct values, or `"keys"` for keys

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from .columns import QuerySource, bare, number_of, path_of, plain_number
 from .dialect import NAMED
-from .refusal import QueryError, instead_of, refused, shown
+from .refusal import CASES, QueryError, instead_of, refused, shown
 
 
 class Aggregated(NamedTuple):
@@ -79,6 +79,8 @@ def _count(node: exp.Expr, scope: Scope) -> Aggregated:
         if sorted(map(str, paths)) == sorted(source.unit):
             return Aggregated({"kind": "count"}, units=True)
         return _distinct(node, paths)
+    if isinstance(bare(given), exp.Case | exp.If):
+        raise refused(node, f"a count of cases is not possible: {CASES}")
     path = path_of(given, scope.table)
     if path is None:
         raise refused(node, "write COUNT(*) or COUNT(DISTINCT unit)")
@@ -219,6 +221,8 @@ def _uncast(node: exp.Expr) -> exp.Expr:
     node = bare(node)
     while isinstance(node, exp.Cast | exp.TryCast) and _keeps(node.to):
         node = bare(node.this)
+    if isinstance(node, exp.Case | exp.If):
+        raise refused(node, f"a sum of cases is not possible: {CASES}")
     if isinstance(node, exp.Coalesce):
         raise refused(
             node,

@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from ...formats.events.expressions.derived import PARTS
 from .columns import QuerySource, bare, number_of, path_of, plain_number
+from .filters import conditions_of
 from .refusal import refused
 from .windows import check_time
 
@@ -38,7 +39,7 @@ _EXTRACTED = {
 _PART_CALLS = ("DATE_PART", "DATEPART")
 _BANDS = (
     "group by a field, by a part of the event time such as EXTRACT(HOUR FROM t), or by a band: "
-    "FLOOR(x / 10) * 10, ROUND(x, 1)"
+    "FLOOR(x / 10) * 10, ROUND(x, 1), or by CASE WHEN x > 10 THEN 'large' ELSE 'small' END"
 )
 
 
@@ -52,7 +53,12 @@ class Derivation(NamedTuple):
 def derived_of(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Derivation:
     """The derived column that an expression states; raises `QueryError` if it is none."""
     node = bare(node)
-    return _time_part(node, source, table) or _band(node, table) or _unknown(node)
+    return (
+        _time_part(node, source, table)
+        or _choice(node, source, table)
+        or _band(node, table)
+        or _unknown(node)
+    )
 
 
 def _unknown(node: exp.Expr) -> Derivation:
@@ -99,6 +105,48 @@ def _zoned(node: exp.Expr) -> tuple[str | None, exp.Expr]:
     if isinstance(inner, exp.AtTimeZone) and inner.args["zone"].name.upper() == "UTC":
         inner = bare(inner.this)  # how Postgres turns a time of UTC into that of a zone
     return node.args["zone"].name, inner
+
+
+def _choice(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Derivation | None:
+    """CASE over constants, or a comparison, which is true or false."""
+    if isinstance(node, exp.Case | exp.If):
+        ifs, other = _branches(node)
+        cases = [
+            {"where": conditions_of(when, table, source.time), "then": constant_of(then)}
+            for when, then in ifs
+        ]
+        if other is None or isinstance(other, exp.Null):
+            raise refused(node, "a record of no case would have no key: write ELSE 'other'")
+        return Derivation("case", {"cases": cases, "otherwise": constant_of(other)})
+    if isinstance(node, exp.Predicate | exp.Between | exp.Not | exp.And | exp.Or):
+        where = conditions_of(node, table, source.time)
+        return Derivation(
+            "fulfilled", {"cases": [{"where": where, "then": True}], "otherwise": False}
+        )
+    return None
+
+
+def _branches(node: exp.Case | exp.If) -> tuple[list[tuple[exp.Expr, exp.Expr]], exp.Expr | None]:
+    """Conditions and values of CASE or IF, and the value of ELSE."""
+    if isinstance(node, exp.If):
+        return [(node.this, node.args["true"])], node.args.get("false")
+    ifs = [(one.this, one.args["true"]) for one in node.args["ifs"]]
+    if node.this is not None:  # CASE x WHEN 1 THEN ...
+        ifs = [(exp.EQ(this=node.this, expression=when), then) for when, then in ifs]
+    return ifs, node.args.get("default")
+
+
+def constant_of(node: exp.Expr) -> str | int | bool:
+    """The constant that an expression is; raises `QueryError` if it is none."""
+    node = bare(node)
+    if isinstance(node, exp.Boolean):
+        return bool(node.this)
+    if isinstance(node, exp.Literal) and node.is_string:
+        return str(node.this)
+    number = number_of(node)
+    if number is None or number != int(number):
+        raise refused(node, "must be a text, a whole number or a truth value: 'large', 1, TRUE")
+    return int(number)
 
 
 def _band(node: exp.Expr, table: Sequence[str]) -> Derivation | None:

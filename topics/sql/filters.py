@@ -52,7 +52,7 @@ def conditions_of(
             raise refused(
                 node, f"windows and triggers say which times count: leave out {time} in WHERE"
             )
-    found = _condition(where.this, False, table)
+    found = _condition(where.this if isinstance(where, exp.Where) else where, False, table)
     return found["all"] if set(found) == {"all"} else [found]
 
 

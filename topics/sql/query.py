@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from sqlglot import exp
 
 from ...mechanisms.registry import DISTINCT
+from ..natural import NATURAL, natural_keys
 from .aggregates import AGGREGATES, CALLS, Aggregated, Scope, aggregate_of, checked
 from .columns import QuerySource, aliases, bare, number_of, path_of
 from .derived import derived_of
@@ -134,13 +135,11 @@ class _Query:
         """The pipeline's settings."""
         for expression in self._grouping():
             self._group(bare(expression))
-        if not self._grouped:
-            raise QueryError(
-                "GROUP BY is missing: name the columns of the key. For one total, group by a field "
-                "with one value, and list it in public_keys"
-            )
         aggregates = self._aggregates()
-        found: dict[str, Any] = {"input": self._source.name, "key": list(self._grouped.values())}
+        key = list(self._grouped.values())
+        if not key and not aggregates:
+            raise QueryError("GROUP BY is missing, and so is an aggregate: SELECT COUNT(*) ...")
+        found: dict[str, Any] = {"input": self._source.name} | ({"key": key} if key else {})
         if self._derive:
             found["derive"] = self._derive
         if where := conditions_of(self._select.args.get("where"), self._table, self._source.time):
@@ -152,7 +151,11 @@ class _Query:
         self._promise.per_group = max((one.per_group or 0 for one in aggregates), default=0) or None
         promised = self._promise.settings()
         if any(one.units for one in aggregates):
-            promised["mechanism"] = promised.get("mechanism", {}) | DISTINCT
+            once = {} if key else {"budget": 1}  # of one key, a unit's record counts once
+            promised["mechanism"] = promised.get("mechanism", {}) | DISTINCT | once
+        listed = natural_keys(key, self._derive)[1] is None and aggregates
+        if listed and "min_users" not in promised.get("mechanism", {}):
+            found["public_keys"] = NATURAL
         self._note()
         return found | promised
 

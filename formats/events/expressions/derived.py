@@ -1,14 +1,18 @@
-"""Columns of a key that are computed from a record: parts of its time, and bands of a number.
+"""Columns of a key that are computed from a record: parts of its time, bands of a number, cases.
 
-Each is a function of one record and of the configuration alone.
+Each is a function of one record and of the configuration alone. Where all the values that it can
+have follow from the configuration, they are its ``domain``: no record says which of them there are,
+so a key of such columns needs no private selection, and a list of it costs nothing.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
+from typing import ClassVar
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -16,6 +20,7 @@ from numpy.typing import NDArray
 
 from ....mechanisms.columns import I64
 from ..times import LATEST
+from .conditions import Condition, Fields
 
 QUARTER = 900_000_000  # microseconds; no zone changes its offset within a quarter of an hour
 MOST = 2.0**53  # bands from 0: beyond, doubles have gaps
@@ -40,6 +45,11 @@ class TimePart:
         local = _local(np.clip(time, 0, LATEST - 1), self.zone).astype("M8[us]")
         return PARTS[self.part](local)
 
+    @property
+    def domain(self) -> tuple[Value, ...] | None:
+        """All values of a part that comes round again; None for years and dates."""
+        return DOMAINS.get(self.part)
+
 
 @dataclass(frozen=True)
 class Band:
@@ -54,6 +64,7 @@ class Band:
     field: str
     width: Fraction
     nearest: bool = False
+    domain: ClassVar[None] = None
 
     def values(self, numbers: NDArray[np.float64]) -> list[int | str | None]:
         """(n,) multiples; None where there is none, or where doubles do not tell them apart.
@@ -77,7 +88,34 @@ class Band:
         return lambda step: _decimal(step * unit, decimals)
 
 
-Derived = TimePart | Band
+@dataclass(frozen=True)
+class Cases:
+    """One of some constants: that of the first condition that a record fulfils, or another.
+
+    Attributes:
+        conditions: in the order in which they are asked.
+        constants: JSON of a value for each condition, and of the one for all other records.
+    """
+
+    conditions: tuple[Condition, ...]
+    constants: tuple[str, ...]
+
+    def values(self, fields: Fields, size: int) -> list[Value]:
+        """(size,) values of so many records."""
+        chosen = np.full(size, len(self.conditions), np.intp)
+        for place in range(len(self.conditions) - 1, -1, -1):
+            chosen[self.conditions[place].fulfilled(fields)] = place
+        meant = [json.loads(one) for one in self.constants]
+        return [meant[place] for place in chosen.tolist()]
+
+    @property
+    def domain(self) -> tuple[Value, ...]:
+        """Every constant."""
+        return tuple(json.loads(one) for one in dict.fromkeys(self.constants))
+
+
+Value = int | str | bool
+Derived = TimePart | Band | Cases
 
 
 def decimals_of(number: Fraction) -> int:
@@ -144,3 +182,15 @@ PARTS: dict[str, Callable[[NDArray[np.datetime64]], list[int] | list[str]]] = {
 }
 """The parts of a time: ``weekday`` counts from Monday, 1, ``dayofweek`` from Sunday, 1, ``dow``
 from Sunday, 0; a date is a text such as 2026-11-22."""
+
+DOMAINS: dict[str, tuple[Value, ...]] = {
+    "quarter": tuple(range(1, 5)),
+    "month": tuple(range(1, 13)),
+    "day": tuple(range(1, 32)),
+    "weekday": tuple(range(1, 8)),
+    "dayofweek": tuple(range(1, 8)),
+    "dow": tuple(range(7)),
+    "hour": tuple(range(24)),
+    "minute": tuple(range(60)),
+}
+"""All values of the parts that come round again."""

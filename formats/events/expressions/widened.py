@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from ....mechanisms.columns import I64
 from ..scanned import Flags, Scanned
-from ..types import INTEGER, MISSING, TEXT
-from .derived import Derived, TimePart
+from ..types import FALSE, INTEGER, MISSING, TEXT, TRUE
+from .derived import Cases, Derived, TimePart, Value
 from .filtered import ScannedFields
+
+_KINDS: dict[type, int] = {int: INTEGER, str: TEXT, type(None): MISSING}
 
 
 class DerivedColumn(NamedTuple):
@@ -32,19 +35,30 @@ class DerivedColumn(NamedTuple):
 def computed(how: Derived, time: I64, fields: ScannedFields) -> DerivedColumn:
     """Compute a derived column from fields and (n,) event times; a missing value is no field."""
     if isinstance(how, TimePart):
-        values: Sequence[int | str | None] = how.values(time)
+        values: Sequence[Value | None] = how.values(time)
+    elif isinstance(how, Cases):
+        values = how.values(fields, len(time))
     else:
         values = how.values(fields.numbers(how.field))
-    place: dict[int | str | None, int] = {}
-    number = np.array([place.setdefault(value, len(place)) for value in values], np.int64)
-    texts = ["" if value is None else str(value) for value in place]
-    kinds = [
-        MISSING if value is None else INTEGER if isinstance(value, int) else TEXT for value in place
-    ]
+    place: dict[tuple[type, Value | None], int] = {}  # in Python True == 1
+    number = np.array(
+        [place.setdefault((type(value), value), len(place)) for value in values], np.int64
+    )
+    texts, kinds = [], []
+    for kind_, value in place:
+        texts.append(_text(value))
+        truth = TRUE if value else FALSE
+        kinds.append(truth if kind_ is bool else _KINDS[kind_])
     ends = np.cumsum([0, *map(len, texts)])
     kind = np.array(kinds, np.uint8)[number]
-    data = np.frombuffer("".join(texts).encode(), np.uint8)
+    data = np.frombuffer(b"".join(texts), np.uint8)
     return DerivedColumn(data, kind, ends[:-1][number], ends[1:][number])
+
+
+def _text(value: Value | None) -> bytes:
+    """A value as it stands in the JSON of a key, a text without its quotation marks."""
+    text = b"" if value is None else msgspec.json.encode(value)
+    return text[1:-1] if isinstance(value, str) else text
 
 
 class Widened:

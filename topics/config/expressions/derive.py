@@ -8,15 +8,40 @@ from fractions import Fraction
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
-from ....formats.events.expressions.derived import PARTS, Band, Derived, TimePart, decimals_of
+import msgspec
+
+from ....formats.events.expressions.derived import (
+    PARTS,
+    Band,
+    Cases,
+    Derived,
+    TimePart,
+    decimals_of,
+)
 from ..values import FieldPath, above, within
+from .conditions import Condition, every, pinned
+
+Constant = str | int | bool
+
+
+@dataclass(frozen=True)
+class Case:
+    """A value of the key, and the records that get it.
+
+    Attributes:
+        where: list of conditions, all of which a record must fulfil.
+        then: the value, a text, a whole number or a truth value.
+    """
+
+    where: tuple[Condition, ...]
+    then: Constant
 
 
 @dataclass(frozen=True)
 class Derive:
     """A column of the key that is computed from the record.
 
-    Give `time`, or `field` with `bucket` or `round`.
+    Give `time`, or `field` with `bucket` or `round`, or `cases` with `otherwise`.
 
     Attributes:
         time: part of the event time: `year`, `quarter`, `month`, `day`, `weekday` (from Monday,
@@ -26,6 +51,8 @@ class Derive:
         field: path of a number.
         bucket: width of bands: the key is the multiple of it at the lower end.
         round: decimals to which the number is rounded; -1 rounds to tens.
+        cases: list of conditions with a value each; the first that a record fulfils says its value.
+        otherwise: value of records that fulfil none of the cases.
     """
 
     time: str | None = None
@@ -33,16 +60,21 @@ class Derive:
     field: FieldPath | None = None
     bucket: Annotated[Fraction, above(0), within(0, 10**15)] | None = None
     round: int | None = None
+    cases: tuple[Case, ...] | None = None
+    otherwise: Constant | None = None
 
     def objections(self) -> Iterator[tuple[str, str]]:
         """Settings that are wrong or contradict each other."""
+        if self.cases is not None or self.otherwise is not None:
+            yield from self._chosen()
+            return
         if self.time is not None:
             yield from self._timed()
             return
         if self.zone is not None:
             yield "zone", "has an effect only with time"
         if self.field is None:
-            yield "", "needs time, or field with bucket or round"
+            yield "", "needs time, field with bucket or round, or cases with otherwise"
         elif (self.bucket is None) == (self.round is None):
             yield "", f"of field {self.field!r} needs either bucket or round"
         elif self.round is not None and not -9 <= self.round <= 9:
@@ -52,6 +84,23 @@ class Derive:
                 decimals_of(self.bucket)
             except ValueError as error:
                 yield "bucket", str(error)
+
+    def _chosen(self) -> Iterator[tuple[str, str]]:
+        """Objections to a choice between constants."""
+        for name in ("time", "zone", "field", "bucket", "round"):
+            if getattr(self, name) is not None:
+                yield name, "has no effect with cases"
+        if not self.cases or self.otherwise is None:
+            missing = "otherwise" if self.cases else "cases"
+            yield missing, "is missing: cases and otherwise go together"
+        for place, case in enumerate(self.cases or ()):
+            if not case.where:
+                yield f"cases.{place}.where", "is empty: it needs a condition"
+            for at, condition in enumerate(case.where):
+                for setting, message in condition.objections():
+                    yield f"cases.{place}.where.{at}.{setting}".rstrip("."), message
+        if "" in [case.then for case in self.cases or ()] + [self.otherwise]:
+            yield "cases", "have an empty text as a value, which is no key"
 
     def _timed(self) -> Iterator[tuple[str, str]]:
         """Objections to a part of the time."""
@@ -66,6 +115,13 @@ class Derive:
             yield "zone", f'"{self.zone}" is not a time zone'
 
     def meant(self) -> Derived:
+        if self.cases is not None:
+            conditions = [every(case.where) for case in self.cases]
+            constants = [case.then for case in self.cases] + [self.otherwise]
+            return Cases(
+                tuple(one for one in conditions if one is not None),
+                tuple(msgspec.json.encode(one).decode() for one in constants),
+            )
         if self.time is not None:
             return TimePart(self.time, self.zone or "UTC")
         if self.bucket is not None:
@@ -75,5 +131,8 @@ class Derive:
     def pinned(self) -> dict[str, Any]:
         """The column as the charged configuration states it, in its normal form."""
         derived = self.meant()
+        if isinstance(derived, Cases):
+            asked = [pinned(case.where) for case in self.cases or ()]
+            return {"kind": "cases", "cases": asked, "values": derived.constants}
         told = {one.name: getattr(derived, one.name) for one in fields(derived)}
         return {"kind": type(derived).__name__.lower(), **told}

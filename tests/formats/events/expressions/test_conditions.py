@@ -28,6 +28,7 @@ from hushstream.formats.events.expressions.conditions import (
 from hushstream.formats.events.expressions.derived import (
     PARTS,
     Band,
+    Cases,
     Derived,
     TimePart,
     decimals_of,
@@ -78,6 +79,10 @@ def condition(random: Random, depth: int = 0) -> Condition:
 def derived(random: Random) -> Derived:
     if random.random() < 0.5:
         return TimePart(random.choice(list(PARTS)), random.choice(ZONES))
+    if random.random() < 0.4:
+        conditions = tuple(condition(random) for _ in range(random.randrange(1, 4)))
+        values = ['"a"', "true", "1", "false", "0", '"true"', '"é"', "-3", r'"q\"q"', r'"\n"']
+        return Cases(conditions, tuple(random.choices(values, k=len(conditions) + 1)))
     width = Fraction(random.choice(["1", "10", "0.5", "0.1", "2.5", "0.25", "1000"]))
     return Band("n", width, random.choice([True, False]))
 
@@ -116,6 +121,9 @@ def told(where: Condition | None) -> dict[str, Any] | None:
 
 
 def described(one: Derived) -> dict[str, Any]:
+    if isinstance(one, Cases):
+        cases = [told(condition) for condition in one.conditions]
+        return {"kind": "cases", "cases": cases, "values": one.constants}
     plain = {n: str(v) if isinstance(v, Fraction) else v for n, v in vars(one).items()}
     return {"kind": type(one).__name__.lower(), **plain}
 

@@ -36,7 +36,7 @@ def test_a_width_is_charged_by_its_meaning() -> None:
 @pytest.mark.parametrize(
     ("derive", "message"),
     [
-        ("", "derive.d: needs time, or field with bucket or round"),
+        ("", "derive.d: needs time, field with bucket or round, or cases"),
         ('field = "a"', "needs either bucket or round"),
         ('field = "a", bucket = 1, round = 1', "needs either bucket or round"),
         ('field = "a", bucket = 0', "must be greater than 0"),
