@@ -39,7 +39,8 @@ _EXTRACTED = {
 _PART_CALLS = ("DATE_PART", "DATEPART")
 _BANDS = (
     "group by a field, by a part of the event time such as EXTRACT(HOUR FROM t), or by a band: "
-    "FLOOR(x / 10) * 10, ROUND(x, 1), or by CASE WHEN x > 10 THEN 'large' ELSE 'small' END"
+    "FLOOR(x / 10) * 10, ROUND(x, 1), or by CASE WHEN x > 10 THEN 'large' ELSE 'small' END; "
+    "or let the producer write the value into a field"
 )
 
 
@@ -69,6 +70,8 @@ def _unknown(node: exp.Expr) -> Derivation:
             node,
             (f"did you mean {near[0].upper()}? " if near else "") + f"parts of a time are {known}",
         )
+    if isinstance(node, exp.JSONExtract | exp.JSONExtractScalar | exp.JSONValue):
+        raise refused(node, "write the path with dots, payload.product, of an object of the record")
     if isinstance(node, exp.Anonymous) and node.name.upper() == "WEEKDAY":
         raise refused(node, "write EXTRACT(ISODOW FROM time), where 1 is Monday")
     raise refused(node, f"is no column of a key: {_BANDS}")

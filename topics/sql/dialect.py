@@ -40,6 +40,8 @@ _FUNCTIONS: dict[str, Any] = {
     **{name: f for name, f in parser.Parser.FUNCTIONS.items() if name not in _UNREAD},
     **dict.fromkeys(("COUNT", "ANON_COUNT"), _aggregate(exp.Count)),
     **dict.fromkeys(("SUM", "ANON_SUM"), _aggregate(exp.Sum)),
+    **dict.fromkeys(("VAR_POP", "ANON_VAR_POP"), _aggregate(exp.VariancePop)),
+    **dict.fromkeys(("STDDEV_POP", "ANON_STDDEV_POP"), _aggregate(exp.StddevPop)),
     **dict.fromkeys(("AVG", "MEAN", "AVERAGE", "ANON_AVG"), _aggregate(exp.Avg)),
 }
 

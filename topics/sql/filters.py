@@ -52,8 +52,20 @@ def conditions_of(
             raise refused(
                 node, f"windows and triggers say which times count: leave out {time} in WHERE"
             )
-    found = _condition(where.this if isinstance(where, exp.Where) else where, False, table)
+    asked = where.this if isinstance(where, exp.Where) else where
+    while isinstance(asked, exp.And) and (_trivial(asked.this) or _trivial(asked.expression)):
+        asked = asked.expression if _trivial(asked.this) else asked.this
+    if _trivial(asked):
+        return []
+    found = _condition(asked, False, table)
     return found["all"] if set(found) == {"all"} else [found]
+
+
+def _trivial(node: exp.Expr) -> bool:
+    """Whether a condition is true of every record: TRUE, or 1 = 1, as programs write it."""
+    if isinstance(node, exp.EQ) and isinstance(node.this, exp.Literal):
+        return bool(node.this == node.expression)
+    return bool(node == exp.true())
 
 
 def _condition(node: exp.Expr, denied: bool, table: Sequence[str]) -> Table:

@@ -92,8 +92,10 @@ def _select(found: Sequence[exp.Expr]) -> exp.Select:
         only = only.this
     if not isinstance(only, exp.Select):
         several = isinstance(only, exp.SetOperation)
-        more = ": write a pipeline for each, or join the topics first" if several else ""
-        raise refused(only, f"must be one SELECT over one input{more}")
+        more = (
+            "a pipeline for each, or join the topics first" if several else "SELECT ... FROM input"
+        )
+        raise refused(only, f"must be one SELECT over one input: write {more}")
     check_clauses(only)
     return only
 
@@ -146,7 +148,8 @@ class _Words:
         where = first["line"], first["col"]
         places = (n for n, one in enumerate(self._tokens) if (one.line, one.col) == where)
         place = next(places, len(self._tokens))
-        near = self.nearest(place + 1)
+        opening = place < len(self._tokens) and self._tokens[place].text.upper() == "WITH"
+        near = self.nearest(place + 1 + opening)
         return f"cannot be read as SQL{near or self._expected(str(first['description']), place)}"
 
     def nearest(self, end: int) -> str | None:

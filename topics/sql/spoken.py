@@ -91,7 +91,8 @@ class _Reader:
         if not begins:
             raise QueryError("a SELECT is missing: CREATE MATERIALIZED VIEW name AS SELECT ...")
         begin = min(begins)
-        names = [n for n, w in enumerate(words[:begin]) if w not in _HEAD]
+        made = max(n for n, word in enumerate(words[:8]) if word in _MADE)
+        names = [n for n, word in enumerate(words[:begin]) if n > made and word not in _HEAD]
         if (words[0] == "CREATE" and "AS" not in words[:begin]) or not names:
             raise QueryError("write CREATE MATERIALIZED VIEW name AS SELECT ...")
         last = names[0]
@@ -140,6 +141,9 @@ class _Reader:
             shown = "TABLE(TUMBLE(TABLE orders, DESCRIPTOR(time), INTERVAL '1' DAY))"
             raise QueryError(f"TUMBLE needs table, time and length: {shown}")
         table, time, length = (self._sql(part[0], part[-1]) for part in parts[:3])
+        if len(parts) > 3:
+            moved = self._sql(parts[3][0], parts[3][-1])
+            raise QueryError(f"TUMBLE with an offset of {moved} is not possible: leave it out")
         self.said.time = time
         self._length(length)
         first, last = (place - 2, end + 1) if wrapped else (place, end)
