@@ -25,7 +25,7 @@ Bool = NDArray[np.bool_]
 def counts_units(p: Pipeline) -> bool:
     """Whether a count of the pipeline is one of distinct units: each counts once in a key."""
     most = p.mechanism.bounds(p.unit_name).get("most_records_per_key")
-    return p.mechanism.in_parts and most == 1
+    return p.mechanism.in_parts and most == 1 and not p.mechanism.pairs
 
 
 def of_keys(p: Pipeline, view: View, mine: Bool, unit: I64) -> Truth:

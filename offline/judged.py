@@ -54,6 +54,8 @@ def judge(p: Pipeline, view: View, decoded: Decoded, engine: OfflineEngine) -> S
     report = SimulationReport(p.name, counts=counts_of(p, engine))
     if counts_units(p):
         report.counted = f"distinct units ({p.unit_name})"
+    elif p.mechanism.pairs:
+        report.counted = "distinct values"
     numbers: dict[Any, int] = {}
     unit = np.array(
         [numbers.setdefault(decoded.unit[row], len(numbers)) for row in view.rows.tolist()],

@@ -371,7 +371,7 @@ class Histogram(Mechanism):
 
     def bounds(self, unit: str) -> dict[str, Any]:
         """The contribution bound."""
-        return stated_bound(self.bound, unit)
+        return stated_bound(self.bound, unit, "distinct values" if self.pairs else "records")
 
     def key_threshold(self, t: int) -> Fraction | None:
         """The threshold of trigger t; None with a public key list."""

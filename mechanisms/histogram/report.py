@@ -75,6 +75,8 @@ def plan(mechanism: Planned) -> dict[str, Any]:
 def _bound(mechanism: Planned) -> dict[str, Any]:
     bound = mechanism.bound
     out: dict[str, Any] = {"kind": bound.kind, "most_records_per_key": bound.most_per_key()}
+    if getattr(mechanism, "pairs", False):
+        out["of"] = "distinct values"
     if bound.kind == "records":
         return out | {"budget": bound.left}
     out["budget"] = float(Fraction(bound.left, bound.weights[0]))
@@ -162,10 +164,10 @@ def _chance_row(body: dict[str, Any], unit: str) -> tuple[str, str]:
 
 
 def _bound_words(bound: dict[str, Any], unit: str) -> str:
-    most = f"at most {bound['most_records_per_key']:,} of one key"
+    most, what = f"at most {bound['most_records_per_key']:,} of one key", bound.get("of", "records")
     if bound["kind"] == "records":
-        return f"{bound['budget']:,} records of a {unit}, {most}"
-    text = f"Σ m² ≤ {bound['budget']:.6g} for the m records of a {unit} in each key, {most}"
+        return f"{bound['budget']:,} {what} of a {unit}, {most}"
+    text = f"Σ m² ≤ {bound['budget']:.6g} for the m {what} of a {unit} in each key, {most}"
     if "adaptive_weight" in bound:
         text += f"; in a public key m² counts {bound['adaptive_weight']:.3g}² as much"
     return text

@@ -27,16 +27,16 @@ def stated_records(most: int, unit: str) -> dict[str, Any]:
     return {"kind": "records", "budget": most, "in_words": words}
 
 
-def stated_bound(bound: Bound, unit: str) -> dict[str, Any]:
-    """A bound with a price or a cap per key."""
-    return (_quadratic if bound.kind == "quadratic" else _per_key)(bound, unit)
+def stated_bound(bound: Bound, unit: str, what: str = "records") -> dict[str, Any]:
+    """A bound on ``what`` a unit shows, with a price or a cap per key."""
+    return (_quadratic if bound.kind == "quadratic" else _per_key)(bound, unit, what)
 
 
-def _quadratic(bound: Bound, unit: str) -> dict[str, Any]:
+def _quadratic(bound: Bound, unit: str, what: str) -> dict[str, Any]:
     budget = plain(Fraction(bound.left, bound.weights[0]))
     words = (
-        f"m records of one {unit} with one key in one window cost m*m; "
-        f"all its records of an epoch cost at most {budget:g}"
+        f"m {what} of one {unit} with one key in one window cost m*m; "
+        f"all its {what} of an epoch cost at most {budget:g}"
     )
     out: dict[str, Any] = {"kind": "quadratic", "budget": budget}
     out["most_records_per_key"] = bound.most_per_key()
@@ -49,9 +49,9 @@ def _quadratic(bound: Bound, unit: str) -> dict[str, Any]:
     return out | {"in_words": words}
 
 
-def _per_key(bound: Bound, unit: str) -> dict[str, Any]:
+def _per_key(bound: Bound, unit: str, what: str) -> dict[str, Any]:
     most = bound.most_per_key()
-    words = f"at most {bound.left} records of one {unit} count in an epoch"
+    words = f"at most {bound.left} {what} of one {unit} count in an epoch"
     if most < bound.left:
         words += f", and at most {most} of them with one key in one window"
     out = {"kind": "records", "budget": bound.left, "most_records_per_key": most}

@@ -256,3 +256,12 @@ def test_without_noise_the_numbers_are_exact_on_any_number_of_shards() -> None:
 def test_settings_without_a_meaning_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(ParameterError, match=r"distinct|min_users"):
         made(**given)
+
+
+def test_statements_are_of_values() -> None:
+    made_of = made(public=True)
+    assert "m distinct values of one user with one key" in made_of.bounds("user")["in_words"]
+    assert "m distinct values of a user" in dict(made_of.plan_rows("user"))["contribution bound"]
+    plain = made(public=True, distinct=False)
+    assert "m records of one user" in plain.bounds("user")["in_words"]
+    assert "of" not in plain.plan()["histogram"]["bound"]
