@@ -10,12 +10,13 @@ import pytest
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.stages.aggregate import computation, partial_sums
 from hushstream.agents.stages.aggregate.first_sightings import of_keys, sighted
+from hushstream.agents.stages.aggregate.held_release import Pending
 from hushstream.agents.state.layout import PAIR, pairs_of
 from hushstream.agents.state.memory import MemoryStore
 from hushstream.mechanisms.columns import Part, merge
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.pairs import split
-from hushstream.offline.engine import OfflineEngine
+from hushstream.offline.engine import OfflineEngine, VirtualShard
 from hushstream.topics.config.load import loads
 from hushstream.topics.records import Trigger
 
@@ -106,3 +107,26 @@ def test_pairs_go_with_their_window() -> None:
     kept = [key for shard in engine._shards for key, _ in shard._store.scan(PAIR, PAIR + b"\xff")]
     first, second = (one.clock[n].window for n in final[:2])  # type: ignore[union-attr]
     assert kept and all(key.startswith(pairs_of(second)) for key in kept) and first != second
+
+
+def test_a_step_that_is_lost_is_repeated_with_the_same_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each step of a release in progress is computed, lost, and computed again after opening."""
+    monkeypatch.setattr(computation, "CHUNK", 7)
+    monkeypatch.setattr(partial_sums, "SPILL", 5)
+    lost, advance = [], VirtualShard.advance
+
+    def shaky(self: Any, limit: int, take: Any) -> bool:
+        pending = Pending.load(self._store)
+        if pending is not None:
+            lost.append(pending.settling)
+            records, fetched = self._log.since(max(self.stage.position, 0), limit)
+            self.stage.step(self._store, self._marker, records, fetched)
+            self.stage.open(self._store, self._marker)
+        return advance(self, limit, take)
+
+    monkeypatch.setattr(VirtualShard, "advance", shaky)
+    one = world(deployment := made("found"), Random(5), events=700, users=100)
+    found, rows = verdict(deployment, one.logs, one.clock)
+    assert found == [] and rows and {True, False} == set(lost)
