@@ -16,6 +16,7 @@ from sqlglot.tokenizer_core import Token
 
 from .refusal import QueryError
 
+_SHOWN = "write TABLE(TUMBLE(TABLE orders, DESCRIPTOR(time), INTERVAL '1' DAY))"
 _TABLE = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
 SMOOTH = "windows tumble, and releases of them can be added up, which costs nothing: write"
 
@@ -138,8 +139,7 @@ class _Reader:
         if kind != "TUMBLE":
             raise QueryError(f"{kind} is not possible: {SMOOTH} TUMBLE in its place")
         if len(parts) < 3:
-            shown = "TABLE(TUMBLE(TABLE orders, DESCRIPTOR(time), INTERVAL '1' DAY))"
-            raise QueryError(f"TUMBLE needs table, time and length: {shown}")
+            raise QueryError(f"TUMBLE needs table, time and length: {_SHOWN}")
         table, time, length = (self._sql(part[0], part[-1]) for part in parts[:3])
         if len(parts) > 3:
             moved = self._sql(parts[3][0], parts[3][-1])
@@ -152,11 +152,14 @@ class _Reader:
 
     def _stripped(self, part: list[int]) -> list[int]:
         """A table, time or length without ``TABLE``, ``DESCRIPTOR (...)`` and its name."""
-        if len(part) > 1 and self._words[part[1]] == "=>":
-            part = part[2:]
-        if self._words[part[0]] == "DESCRIPTOR":
-            part = part[2:-1]
-        return part[1:] if self._words[part[0]] == "TABLE" else part
+        left = part[2:] if len(part) > 1 and self._words[part[1]] == "=>" else part
+        if left and self._words[left[0]] == "DESCRIPTOR":
+            left = left[2:-1]
+        if left and self._words[left[0]] == "TABLE":
+            left = left[1:]
+        if not left:
+            raise QueryError(f"{self._sql(part[0], part[-1])} names nothing: {_SHOWN}")
+        return left
 
     def _clamped(self, place: int) -> int:
         low, high = self._sql(place + 2, place + 2), self._sql(place + 4, place + 4)

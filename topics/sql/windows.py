@@ -172,6 +172,8 @@ def unwrapped(node: exp.Expr) -> exp.Expr:
             isinstance(node, exp.Anonymous) and node.name.upper() in _WRAPPED
         ):
             inner = node.expressions if isinstance(node, exp.Anonymous) else [node.this]
+            if not inner or inner[0] is None:
+                raise refused(node, "needs the event time in its brackets")
             node = bare(inner[0])
             if isinstance(node, exp.Div):
                 node = bare(node.this)
