@@ -106,7 +106,7 @@ class Releases(NamedTuple):
 
     key: Keys  # (m,) public from now on
     value: I64  # (m, c'+2e) on the public output grid; last both ends of e outputs that have them
-    variance: F64  # (m, c') of the noise, in squared output-grid units: from public things alone
+    variance: F64  # (m, c'+2e) of the noise, in squared grid units, 0 of ends: from public things
     status: NDArray[np.int32]  # (m,) what bound reads back: first release, or round
     public: dict[str, I64]  # tree, threshold, clipping bound: once, in the manifest
     counted: Counted | None = None  # what a contribution bound cut, where that is released

@@ -222,6 +222,7 @@ class Quantiles(Mechanism):
         spreads = [((one.high - one.low) / (2 * self.reach)) ** 2 for one in found]
         known = (tree.total_variance, tree.band_variance, tree.band_variance)
         spreads += [np.full(len(keys), one) for one in known]
+        spreads += [np.zeros(len(keys))] * 2 * len(found)
         return np.stack(columns, axis=1).astype(np.int64), np.stack(spreads, axis=1)
 
     def _nodes(self, counts: I64, keys: Keys, t: int, noise: Noise) -> list[F64]:

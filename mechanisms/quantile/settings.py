@@ -151,6 +151,15 @@ def _split(parameters: QuantileParameters, unknown: bool) -> list[Fraction]:
 
 
 def objections(parameters: QuantileParameters, frame: Frame) -> Iterator[Objection]:
-    """Keys alone have no quantile."""
+    """Ranges and quantiles that cannot be used; and keys alone, which have no quantile."""
+    given = parameters
+    for check in (
+        lambda: bands(given.low, given.high, given.bands, given.spacing),
+        lambda: _shares(given.at),
+    ):
+        try:
+            check()
+        except ParameterError as error:
+            yield error.name, f"{error.value}: {error.rule}"
     if frame.keys_only:
         yield "kind", 'has quantiles of each key; aggregate = "keys" releases none: leave it out'

@@ -207,9 +207,9 @@ class Writer:
 
     def _values(self, values: list[int], variances: list[float]) -> dict[str, Any]:
         m, every = self._pipeline.mechanism, {}
-        first, own = values[: len(m.outputs)], iter(values[len(m.outputs) :])
-        ends: dict[str, tuple[Fraction, Fraction]] = {}
-        for output, value, variance in zip(m.outputs, first, variances, strict=True):
+        c, ends = len(m.outputs), dict[str, tuple[Fraction, Fraction]]()
+        own = iter(values[c:])
+        for output, value, variance in zip(m.outputs, values[:c], variances[:c], strict=True):
             stddev = significant(math.sqrt(variance) * float(output.grid))
             within = None if output.most is None else (Fraction(0), output.most)
             exact = value * output.grid

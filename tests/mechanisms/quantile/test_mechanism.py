@@ -59,13 +59,14 @@ def test_quantiles_have_names() -> None:
 
 def test_every_node_of_every_level_and_key_has_noise_of_its_own() -> None:
     """Nodes of two keys and all levels: pairwise unequal, and as spread as declared."""
-    many = Keys.of([b"%d" % i for i in range(400)])
-    nodes = MADE._nodes(np.zeros((400, 16), np.int64), many, 2, noise())
+    made = build(QuantileParameters(0, 1, bands=64), SETTING)
+    many = Keys.of(map(b"%d".__mod__, range(400)))
+    nodes = made._nodes(np.zeros((400, 64), np.int64), many, 2, noise())
     flat = np.concatenate([level / level.std() for level in nodes], axis=1)
     correlation = np.corrcoef(flat.T) - np.eye(flat.shape[1])
-    assert [level.shape[1] for level in nodes] == [16, 4, 1]
-    assert np.abs(correlation).max() < 0.25  # five deviations of 400 independent pairs
-    for level, variance in zip(nodes, MADE.tree(2).variances, strict=True):
+    assert [level.shape[1] for level in nodes] == [64, 16, 4, 1]
+    assert np.abs(correlation).max() < 0.28  # 5.6 deviations of 400 independent pairs
+    for level, variance in zip(nodes, made.tree(2).variances, strict=True):
         assert level.var() == pytest.approx(variance, rel=5 * (2 / level.size) ** 0.5)
         assert abs(level.mean()) < 5 * (variance / level.size) ** 0.5
 
@@ -94,6 +95,26 @@ def test_without_noise_quantiles_and_counts_are_exact() -> None:
 def test_a_hidden_key_tells_nothing() -> None:
     rows, out = released({(0, 3): 1, (1, 3): 10_000})
     assert out.key.tolist() == [KEYS[1]] and len(rows.key) == 2
+
+
+def test_a_key_without_records_never_appears() -> None:
+    """Neither with as many deletions as records, nor with more, whatever the noise."""
+    low = replace(MADE, threshold=(-(10**12),) * T)
+    for count, appears in ((1, True), (0, False), (-1, False), (-50, False)):
+        closed = Closed(low.init_rows(KEYS[:1]), part({(0, 3): count}), 1)
+        assert (len(low.release(closed, noise())[1].key) > 0) == appears
+
+
+def test_keys_are_chosen_by_the_count_that_is_released() -> None:
+    """Noise of the root decides: of 300 keys at the threshold those appear that it lifts."""
+    many = Keys.of(map(b"%03d".__mod__, range(300)))
+    steps = MADE.processes[-1].at(noise(), many, 1, np.zeros(300, np.int64))
+    count = MADE.threshold[0] // 256
+    sums = np.array([[count, 0]] * 300, np.int64)
+    arrived = Part(many, np.full(300, 3, np.uint8), sums, np.zeros(0, np.int64))
+    _, out = MADE.release(Closed(MADE.init_rows(many), arrived, 1), noise())
+    lifted = many[np.flatnonzero(count * 256 + steps >= MADE.threshold[0])]
+    assert out.key.tolist() == lifted.tolist() and 50 < len(lifted) < 250
 
 
 def test_state_of_a_key_takes_two_kilobytes() -> None:
