@@ -18,13 +18,15 @@ from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import STEADY, KeyedNoise
 from hushstream.mechanisms.pak.settings import PakParameters
 from hushstream.mechanisms.pak.settings import build as pak
-from hushstream.mechanisms.slots.slots import ROW, Slots, join
+from hushstream.mechanisms.slots.slots import ROW, Slots
 from hushstream.mechanisms.sums import HELD, LARGEST, hold
 from hushstream.mechanisms.tables import RowTable
 from hushstream.mechanisms.tops.settings import TopsParameters
 from hushstream.mechanisms.tops.settings import build as tops
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from ..oracles.slots import join
 
 TOP = (1 << 31) - 1
 FLOODS = st.sampled_from([0, 1, 3 << 31, (1 << 32) + 3, 1 << 32, 1 << 33, 1 << 45, 1 << 20])

@@ -50,8 +50,8 @@ CLAUSES = {
 
 
 _BANDS = (
-    "count in bands, GROUP BY FLOOR(x / 10) * 10, and take it from the released counts (docs/"
-    "recipes.md, Quantiles), or release the distribution by mechanism privhp"
+    "release quantiles per key by mechanism quantile, or count in bands, GROUP BY FLOOR(x / 10) * "
+    "10, and take it from the released counts (docs/recipes.md, Quantiles)"
 )
 _ONE = f"rests on one record, which no noise can hide: {_BANDS}"
 _SINGLE = "shows values of single records, which are never released: group by the field and count"

@@ -10,11 +10,12 @@ import pytest
 from hushstream.errors import ContractError, ParameterError
 from hushstream.mechanisms.columns import Batch, Closed, Part, Rows, merge
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.slots.slots import ROW, Slots, join, split, with_state
+from hushstream.mechanisms.slots.slots import ROW, Slots, split, with_state
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ...oracles.keys import is_canonical
+from ...oracles.slots import join
 
 SLOTS = Slots((1, 2, 4, 8, 16), horizon=6, warmup=2, per_trigger=3, origin=100, length=10, bound=3)
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True) | st.integers(-(10**6), 10**6)
