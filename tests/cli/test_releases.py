@@ -81,7 +81,7 @@ def test_tables_for_people_have_dates_and_one_line_of_cost_a_release(
     text, latest = place.typed(), place.typed("--latest")
     fits(text)
     fits(latest)
-    assert text.count("a user pays ε=4 δ=1e-06 per epoch, ε=") == 8
+    assert text.count("a user pays ε=4 δ=1e-06 per epoch, added up ε=") == 8
     assert "2019-03-01 to 2019-03-01 08:00: release 4 of 4, the last one, 2019-03-01 08:00" in text
     assert latest.count("a user pays") == 2
     assert "2019-03-01 08:00 to 2019-03-01 16:00: newest values, release 4 of 4" in latest
