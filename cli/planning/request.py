@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ...agents.deployment.compile import parameters_of, setting_of, value_columns
 from ...agents.deployment.model import Deployment, Input, Pipeline
-from ...agents.worker.lines.screen import Screen
+from ...agents.worker.lines.screen import Screen, say
 from ...errors import ConfigError, ParameterError
 from ...mechanisms.planner import Goal, Option, Planner, Question
 from ...mechanisms.registry import entries, find
@@ -264,7 +264,7 @@ def purses(config: Config, deployment: Deployment, asked: Request) -> dict[str, 
     try:
         found = left(config, rows, source)
     except ConfigError as error:  # a window can be forecast from records without times
-        click.echo(f"the cap for each unit cannot be forecast: {error}", err=True)
+        say(f"the cap for each unit cannot be forecast: {error}", err=True)
         return {}
     return {name: one for name, one in found.items() if name in wanted}
 

@@ -119,11 +119,11 @@ class Case:
             self.at(END + 6.0, machine.kill, 1.0)
 
     def hour(self) -> None:
-        """Workers and brokers are away; no trigger was due when they went, and one soon after."""
+        """Both are away for half a minute; no trigger was due when they went, one soon after."""
         for machine in self.machines:
-            self.at(BEGIN, machine.kill, 7.0 + 37.5 - BEGIN)
+            self.at(BEGIN, machine.kill, 7.0 + 39.0 - BEGIN)
         self.at(BEGIN, self.away)
-        self.at(7.0 + 37.0, self.come_back)
+        self.at(7.0 + 38.5, self.come_back)
 
     def away(self) -> None:
         """The brokers go away."""
