@@ -7,11 +7,11 @@ D̂(e) - z·√v(e) > 0 above it (Woodruff 1952). The interval goes from the fir
 below to the last one that is not above, and is widened to whole bands, because nobody knows
 how records lie within one.
 
-D never decreases, its estimate does: the mean of its running maximum from the left and its running
-minimum from the right is taken instead, a monotone function no further from D than D̂ is anywhere.
-It is nearer, as neighbouring edges share noise in part only. How much nearer depends on the data;
-`NEARER` was chosen so that intervals at 95 % hold the quantile in 95 to 98 of 100 cases where
-values are spread smoothly, and in more where they are discrete (`benchmarks/quantiles.py`).
+D never decreases, its estimate does: for the interval the mean of its running maximum from the left
+and its running minimum from the right is taken, a monotone function no further from D than D̂ is
+anywhere. It is nearer, as neighbouring edges share noise in part only. How much nearer depends on
+the data; `NEARER` was chosen so that intervals at 95 % hold the quantile in 95 to 98 of 100 cases
+where values are spread smoothly, and in more where they are discrete (`benchmarks/quantiles.py`).
 """
 
 from __future__ import annotations
@@ -41,11 +41,12 @@ def rising(pivot: F64) -> F64:
     return (above + below) / 2
 
 
-def invert(pivot: F64, spread: F64, edges: I64) -> Inverted:
+def invert(pivot: F64, rise: F64, spread: F64, edges: I64) -> Inverted:
     """Quantiles and their intervals.
 
     Args:
-        pivot: (r, e) estimates of F - q·n at the edges.
+        pivot: (r, e) unbiased estimates of F - q·n at the edges, for the intervals.
+        rise: (r, e) others that never decrease, for the values.
         spread: (e,) half widths of their intervals, by the noise of one edge alone.
         edges: (e,) in grid steps.
 
@@ -53,7 +54,7 @@ def invert(pivot: F64, spread: F64, edges: I64) -> Inverted:
         Values within [edges[0], edges[-1]]: beyond these nothing is known.
     """
     middle, spread = rising(pivot), NEARER * spread
-    value = _crossing(middle, edges)
+    value = _crossing(rise, edges)
     reached = np.maximum.accumulate(middle + spread, axis=1) >= 0
     passed = np.minimum.accumulate((middle - spread)[:, ::-1], axis=1)[:, ::-1] > 0
     first = np.argmax(np.c_[reached, np.ones(len(pivot), np.bool_)], axis=1)

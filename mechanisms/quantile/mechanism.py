@@ -212,10 +212,13 @@ class Quantiles(Mechanism):
         bands = tree.estimates(self._nodes(counts, keys, t, noise))
         below = np.cumsum(bands, axis=1)  # from left to right: the same doubles everywhere
         total, ends = below[:, -1], self.bands.ends
+        whole = np.maximum(total, 1.0)
+        risen = np.cumsum(tree.smoothed(bands, whole), axis=1)[:, :-1]
         found = []
         for q in map(float, self.at):
             spread = self.reach * np.sqrt(tree.rank_variance(q))
-            found.append(invert(below[:, :-1] - q * total[:, None], spread, ends))
+            pivot, rise = below[:, :-1] - q * total[:, None], risen - q * whole[:, None]
+            found.append(invert(pivot, rise, spread, ends))
         counted = np.stack([total, bands[:, 0], bands[:, -1]], axis=1)
         columns = [one.value for one in found] + list(held(np.rint(counted).astype(np.int64)).T)
         columns += [end for one in found for end in (one.low, one.high)]

@@ -24,9 +24,6 @@ from ..validate import at_least, between, positive, rational
 from .bands import HEIGHTS, Spacing, bands
 from .mechanism import Quantiles
 
-LEAVES = Fraction(3, 2)
-"""Share of the squared loss of the bands, in that of each other level of the tree: near the least
-error of ranks for 16, 64 and 256 bands."""
 MOST = 20  # quantiles
 _ALONE = (
     "is not released beside quantiles, which have count, below and above of their own: leave "
@@ -146,8 +143,7 @@ def _split(parameters: QuantileParameters, unknown: bool) -> list[Fraction]:
     share = usual if given is None else rational("count_share", given)
     between("count_share", share, 0.001, 0.999)
     levels = HEIGHTS[parameters.bands]
-    rest = (1 - share) / (LEAVES + levels - 1)
-    return [LEAVES * rest, *[rest] * (levels - 1), share]
+    return [(1 - share) / levels] * levels + [share]
 
 
 def objections(parameters: QuantileParameters, frame: Frame) -> Iterator[Objection]:

@@ -72,6 +72,34 @@ class BandTree:
             below = summed(below) if size < self.bands else below
         return out
 
+    def smoothed(self, bands: F64, total: F64) -> F64:
+        """(r, B) better estimates of the bands: none is negative, and they add up to ``total``.
+
+        From the root down: how the four children of a node differ from their mean is known with
+        equal noise in three directions, of variance s_l/a_l each, and is shrunk as far as it is
+        likely to be noise (James and Stein 1961, Baranchik's positive part: never worse in mean
+        squared error, whatever the data). Then the children move to the nearest numbers that are
+        not negative and add up to what their node was given.
+
+        Args:
+            bands: (r, B) of `estimates`.
+            total: (r,) positive.
+        """
+        out, whole, nodes = total[:, None], 0.0, [bands]
+        while nodes[-1].shape[1] > FANOUT:
+            nodes.append(summed(nodes[-1]))
+        variances = []
+        for size, variance in zip(self.sizes, self.variances, strict=True):
+            whole += size / variance
+            variances.append(size / whole)
+        for level, variance in zip(reversed(nodes), variances[-2::-1], strict=True):
+            four = level.reshape(len(level), level.shape[1] // FANOUT, FANOUT)
+            apart = four - _added(four)[..., None] / FANOUT
+            energy = _added(apart * apart)
+            kept = np.maximum(0.0, 1 - variance / np.maximum(energy, variance))
+            out = _nearest(apart * kept[..., None], out).reshape(level.shape)
+        return out
+
     @property
     def band_variance(self) -> float:
         """Variance of the estimate of one band."""
@@ -96,6 +124,29 @@ class BandTree:
                 before * (size * (1 - share)) ** 2 + after * (size * share) ** 2 + cut * cut
             )
         return out
+
+
+def _nearest(four: F64, total: F64) -> F64:
+    """(r, n, 4) the nearest that are not negative and add up to the total, (r, n).
+
+    Those that a common shift makes negative become zero, and the others are shifted again, until
+    none is negative: at most three times (Michelot 1986).
+    """
+    kept = np.ones(four.shape, np.bool_)
+    for _ in range(FANOUT):
+        whole = _added(np.where(kept, four, 0.0))
+        shift = (total - whole) / np.maximum(kept.sum(axis=2), 1)
+        moved = np.where(kept, four + shift[..., None], 0.0)
+        kept &= moved > 0
+        if (moved >= 0).all():
+            break
+    return np.maximum(moved, 0.0)
+
+
+def _added(four: F64) -> F64:
+    """(r, n) sums of four, from left to right."""
+    out: F64 = four[..., 0] + four[..., 1] + four[..., 2] + four[..., 3]
+    return out
 
 
 def summed(nodes: NDArray[Any]) -> NDArray[Any]:

@@ -16,7 +16,7 @@ EDGES = np.arange(0, 1100, 100)
 def test_without_noise_the_place_within_a_band_is_linear() -> None:
     counts = np.array([[0, 0, 10, 0, 30, 0, 0, 0, 0, 0, 0, 0]])
     pivot = np.cumsum(counts, axis=1)[:, :-1] - np.array([[0.5 * 40]])
-    found = invert(pivot.astype(float), np.zeros(11), EDGES)
+    found = invert(pivot.astype(float), pivot.astype(float), np.zeros(11), EDGES)
     # Ten of forty lie in 100…200: the median is a third of the way through 300…400.
     assert (found.value[0], found.low[0], found.high[0]) == (333, 300, 400)
 
@@ -25,7 +25,7 @@ def test_without_noise_the_place_within_a_band_is_linear() -> None:
 def test_a_quantile_beyond_the_range_is_its_end(counts: list[int], ends: tuple[int, int]) -> None:
     table = np.array([[counts[0], *[0] * 10, counts[1]]])
     pivot = np.cumsum(table, axis=1)[:, :-1] - 5.0
-    found = invert(pivot, np.full(11, 0.5), EDGES)
+    found = invert(pivot, pivot, np.full(11, 0.5), EDGES)
     assert (int(found.low[0]), int(found.high[0])) == ends and found.value[0] in ends
 
 
@@ -42,7 +42,8 @@ def test_what_rises_is_kept_and_what_falls_is_levelled(seed: int) -> None:
 @given(st.integers(0, 2**32))
 def test_intervals_hold_the_value_and_lie_in_the_range(seed: int) -> None:
     draw = np.random.default_rng(seed)
-    found = invert(draw.normal(0, 10, (20, 11)), np.abs(draw.normal(0, 10, 11)), EDGES)
+    rise = np.cumsum(np.abs(draw.normal(0, 10, (20, 11))), axis=1) - 40
+    found = invert(draw.normal(0, 10, (20, 11)), rise, np.abs(draw.normal(0, 10, 11)), EDGES)
     assert (found.low <= found.value).all() and (found.value <= found.high).all()
     assert (found.low >= 0).all() and (found.high <= 1000).all()
 
@@ -70,10 +71,13 @@ def test_intervals_cover_as_often_as_they_say(kind: str) -> None:
         for level, variance in zip(levels_of(counts), variances, strict=True)
     ]
     tree = BandTree(variances)
-    below = np.cumsum(tree.estimates(nodes), axis=1)
+    estimates = tree.estimates(nodes)
+    below = np.cumsum(estimates, axis=1)
+    risen = np.cumsum(tree.smoothed(estimates, below[:, -1]), axis=1)
     for q in (0.25, 0.5, 0.9):
         spread = 1.959964 * np.sqrt(tree.rank_variance(q))
-        found = invert(below[:, :-1] - q * below[:, -1:], spread, made.ends)
+        pivot, rise = below - q * below[:, -1:], risen - q * below[:, -1:]
+        found = invert(pivot[:, :-1], rise[:, :-1], spread, made.ends)
         truth = np.array([one[int(np.ceil(q * n)) - 1] for one in values])
         held = int(((found.low <= truth) & (truth <= found.high)).sum())
         assert held >= 372

@@ -85,9 +85,10 @@ def test_released_counts_are_as_noisy_as_they_say() -> None:
 
 
 def test_without_noise_quantiles_and_counts_are_exact() -> None:
-    value, _ = MADE._values(np.array([[3, *[0] * 4, 10, 0, 0, 10, *[0] * 6, 2]]), KEYS[:1], 1, zero)
+    counts = 10**6 * np.array([[3, *[0] * 4, 10, 0, 0, 10, *[0] * 6, 2]])  # far above the noise
+    value, _ = MADE._values(counts, KEYS[:1], 1, zero)
     median, ninth, count, below, above = value[0, :5].tolist()
-    assert (count, below, above) == (25, 3, 2)
+    assert (count, below, above) == (25 * 10**6, 3 * 10**6, 2 * 10**6)
     assert 400 <= median <= 500 and 700 <= ninth <= 800  # steps of 0.1
     assert value.shape == (1, 9)  # both ends of each quantile
 

@@ -32,7 +32,7 @@ def test_levels_cost_their_shares() -> None:
     made = build(QuantileParameters(**RANGE, count_share=0.28), SETTING)
     inverse = [1 / one.variance for one in made.processes]
     shares = [float(one / sum(inverse)) for one in inverse]
-    assert shares == pytest.approx([0.24, 0.16, 0.16, 0.16, 0.28], rel=1e-3)
+    assert shares == pytest.approx([0.18, 0.18, 0.18, 0.18, 0.28], rel=1e-3)
 
 
 def test_quantiles_are_sorted_and_exact() -> None:

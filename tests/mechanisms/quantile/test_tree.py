@@ -54,6 +54,48 @@ def test_without_noise_the_bands_come_back(variances: list[float], seed: int) ->
     np.testing.assert_allclose(tree.estimates(nodes), exact, atol=1e-8)
 
 
+def nearest(children: np.ndarray, total: float) -> np.ndarray:
+    """The same by bisection on the common shift."""
+    low, high = -total - np.abs(children).max() - 1, total + np.abs(children).max() + 1
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (
+            (middle, high) if np.maximum(children + middle, 0).sum() < total else (low, middle)
+        )
+    return np.asarray(np.maximum(children + low, 0))
+
+
+@given(st.lists(positive, min_size=2, max_size=4), st.floats(1, 200), st.integers(0, 2**32))
+def test_children_are_shrunk_and_shared_out_nearest(
+    variances: list[float], total: float, seed: int
+) -> None:
+    """Against the covariance of least squares and a search for the shift, node by node."""
+    S, w, tree = matrix(len(variances)), weights(variances), BandTree(tuple(variances))
+    bands = np.random.default_rng(seed).normal(1, 10, (1, tree.bands))
+    found = tree.smoothed(bands, np.array([total]))
+    assert (found >= 0).all() and found.sum() == pytest.approx(total)
+    inverse, wanted = np.linalg.inv(S.T @ (w[:, None] * S)), np.array([total])
+    for level in range(len(variances) - 2, -1, -1):
+        size = 4**level
+        apart = np.zeros(tree.bands)
+        apart[:size], apart[size : 2 * size] = 0.5**0.5, -(0.5**0.5)  # a contrast of two children
+        variance = apart @ inverse @ apart
+        children = bands.reshape(-1, 4, size).sum(axis=2)
+        children = children - children.mean(axis=1, keepdims=True)
+        shrink = 1 - variance / (children**2).sum(axis=1, keepdims=True)
+        children = children * np.maximum(shrink, 0)
+        wanted = np.concatenate(
+            [nearest(four, whole) for four, whole in zip(children, wanted, strict=True)]
+        )
+    np.testing.assert_allclose(found[0], wanted, atol=1e-6)
+
+
+def test_without_noise_bands_stay() -> None:
+    tree, bands = BandTree((1e-9,) * 4), np.arange(64, dtype=float)[None]
+    np.testing.assert_allclose(tree.smoothed(bands, bands.sum(axis=1)), bands, atol=1e-6)
+    assert tree.smoothed(np.zeros((0, 64)), np.zeros(0)).shape == (0, 64)
+
+
 def test_four_neighbours_are_added() -> None:
     assert summed(np.arange(8)[None]).tolist() == [[6, 22]]
     assert summed(np.zeros((0, 16), np.int64)).shape == (0, 4)
