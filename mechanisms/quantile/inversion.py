@@ -22,7 +22,7 @@ import numpy as np
 
 from ..columns import F64, I64
 
-NEARER = 0.83
+NEARER = 0.82
 """Deviation of the monotone estimate of D, in those of D̂: measured, not proved."""
 
 
