@@ -44,12 +44,15 @@ class Picture:
             time, "stream" one distribution of values.
         slot: length of a slot in microseconds, from the declared settings and the time between
             triggers; None where its rows are not of event time.
+        reach: both ends of the public range of the values, from the declared settings; None where
+            these state none.
         bins: lower end, upper end and share of each bucket of a released distribution, from public
             columns and the public range of the values.
     """
 
     form: Literal["keys", "cells", "slots", "stream"] = "keys"
     slot: Callable[[Mapping[str, Any], int], int | None] = lambda settings, every: None
+    reach: Callable[[Mapping[str, Any]], tuple[float, float] | None] = lambda settings: None
     bins: Callable[[Mapping[str, Any], tuple[float, float]], list[list[float]]] = (
         lambda public, reach: []
     )
@@ -68,6 +71,7 @@ class Entry(NamedTuple):
         framed: completes the parameters from the pipeline; raises `ParameterError`.
         objections: settings that were given and would not be used.
         planner: proposes settings for `hush plan`, and forecasts; None where there is none.
+        distinct: whether it can count distinct values (`Setting.distinct`).
         sibling: name of another mechanism that answers the same question, to be compared with.
         adopted: settings for this mechanism, from those of its sibling.
         picture: how its releases are shown.
@@ -82,6 +86,7 @@ class Entry(NamedTuple):
     framed: Callable[[Any, Frame], Any] = as_given
     objections: Callable[[Any, Frame], Iterable[Objection]] = no_objection
     planner: Planner | None = None
+    distinct: bool = False
     sibling: str | None = None
     adopted: Callable[[dict[str, Any]], dict[str, Any]] = dict
     picture: Picture = Picture()

@@ -157,6 +157,8 @@ def toml(kind: str, settings: dict[str, Any]) -> str:
 
     >>> toml("pak", {"warmup": 2, "counter": "tree"})
     'mechanism = { kind = "pak", warmup = 2, counter = "tree" }'
+    >>> toml("quantile", {"at": (0.5, 0.9)})
+    'mechanism = { kind = "quantile", at = [0.5, 0.9] }'
     """
     parts = [f"{name} = {_toml(value)}" for name, value in {"kind": kind, **settings}.items()]
     return f"mechanism = {{ {', '.join(parts)} }}"
@@ -165,6 +167,8 @@ def toml(kind: str, settings: dict[str, Any]) -> str:
 def _toml(value: Any) -> str:
     if isinstance(value, bool | str):
         return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml, value))}]"
     return repr(int(value)) if float(value).is_integer() else repr(value)
 
 

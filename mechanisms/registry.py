@@ -1,6 +1,6 @@
 """The registry of mechanisms, for configuration, commands, contract tests and benchmarks.
 
-Six come with the product. Another installed package adds its own through the entry point group
+Seven come with the product. Another installed package adds its own through the entry point group
 ``hushstream.mechanisms``; each entry point names an `Entry`. Every mechanism is checked against the
 contract before anything else may use it.
 """

@@ -39,4 +39,5 @@ ENTRY = Entry(
     framed=framed,
     objections=objections,
     planner=HistogramPlanner(),
+    distinct=True,
 )

@@ -57,6 +57,7 @@ from ..noise import zero
 from ..pairs import split
 from ..parts.bounding import Bound
 from ..parts.key_selection import first_crossing
+from ..parts.squares import Square
 from ..parts.stated_bound import stated_bound
 from ..ranges import Draws
 from ..sums import HELD, combined, held
@@ -65,7 +66,6 @@ from .distinct import absorb
 from .quantities import Column, Quantity
 from .report import plan, plan_rows
 from .rows import in_steps, rows_of, split_shared
-from .squares import Square
 
 S = 0  # lane of the records that find a key; lane 1, V, takes those of public keys
 MOST = 1 << 53  # a count from here on crosses any threshold with any noise

@@ -16,6 +16,7 @@ from ..factorization import Factorization
 from ..factorization.prefix_noise import STEPS, Process, factor_of
 from ..parts import key_selection as selection
 from ..parts.bounding import MOST, Bound
+from ..parts.squares import Square, square_of
 from ..ranges import RECORDS
 from ..validate import at_least, between, one_of, positive, rational
 from .debias import Debias
@@ -24,7 +25,6 @@ from .mechanism import Histogram
 from .quantities import Column, Quantity
 from .rounds import Rounds
 from .spending import spending
-from .squares import Square, square_of
 
 DEBIAS_SHARE = Fraction(1, 200)
 """Share of the Gaussian budget for each pair of debiasing counters, in all shards together."""

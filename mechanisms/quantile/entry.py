@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ..entry import Entry
+from ..entry import Entry, Picture
 from .mechanism import Quantiles
+from .planner import QuantilePlanner
 from .settings import QuantileParameters, build, objections
 
 ENTRY = Entry(
@@ -14,4 +15,6 @@ ENTRY = Entry(
     grouped=True,
     build=build,
     objections=objections,
+    planner=QuantilePlanner(),
+    picture=Picture(reach=lambda settings: (settings["low"], settings["high"])),
 )

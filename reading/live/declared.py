@@ -75,7 +75,9 @@ class Declared:
     def reach(self) -> tuple[float, float] | None:
         """Public range of the values, where there is one."""
         found = [a for a in self.config["aggregate"] or () if "low" in a]
-        return (float(number(found[0]["low"])), float(number(found[0]["high"]))) if found else None
+        if not found:
+            return self.picture.reach(self.config["mechanism"]["parameters"])
+        return float(number(found[0]["low"])), float(number(found[0]["high"]))
 
     @property
     def measured(self) -> str:

@@ -17,8 +17,8 @@ from hushstream.mechanisms.histogram import settings as histogram_settings
 from hushstream.mechanisms.histogram.mechanism import Column, Histogram
 from hushstream.mechanisms.histogram.rounds import Rounds
 from hushstream.mechanisms.histogram.settings import HistogramParameters
-from hushstream.mechanisms.histogram.squares import Square
 from hushstream.mechanisms.keys import Keys
+from hushstream.mechanisms.parts.squares import Square
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

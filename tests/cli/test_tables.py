@@ -53,7 +53,7 @@ def whole(table: Table) -> str:
     return console.export_text()
 
 
-CASES = ["histogram-sums", "histogram-debiased", "phdstream", "privhp", "pak", "tops"]
+CASES = ["histogram-sums", "histogram-debiased", "phdstream", "privhp", "pak", "quantile", "tops"]
 
 
 @pytest.mark.parametrize("case", CASES)

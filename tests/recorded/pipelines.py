@@ -76,14 +76,16 @@ expected = 400
 {settings}
 """
 MECHANISM = "[pipeline.mechanism]\n"
+LISTED = 'public_keys = [["z0"], ["z1"], ["z9"]]\n'
+QUANTILE = KEYS + 'inputs = { value = "fare" }\n' + MECHANISM
+QUANTILE += 'kind = "quantile"\nlow = 1\nhigh = 100\n'
 HISTOGRAM = MECHANISM + 'kind = "histogram"\n'
 
 # name: what follows the pipeline's head; histograms with an arrival window stand apart below.
 SETTINGS: dict[str, str] = {
     "histogram-plain": KEYS + HISTOGRAM,
     "histogram-sums": KEYS + SUMS + HISTOGRAM + "budget = 6\n",
-    "histogram-public": KEYS + 'public_keys = [["z0"], ["z1"], ["z9"]]\n'
-    + HISTOGRAM + "budget = 4\n",
+    "histogram-public": KEYS + LISTED + HISTOGRAM + "budget = 4\n",
     "histogram-tree": KEYS + HISTOGRAM + 'factorization = "tree"\nadaptive_weight = 0\n',
     "histogram-rounds": KEYS + HISTOGRAM + 'selection = "rounds"\n',
     "histogram-debiased": KEYS + HISTOGRAM + "debias = true\ndebias_cap = 8\n",
@@ -113,6 +115,9 @@ SETTINGS: dict[str, str] = {
     "pak-smooth": VALUES.format(kind="pak", settings='threshold = "smooth"'),
     "tops": VALUES.format(
         kind="tops", settings="fanout = 16\nheight = 1\nskip = 0\nexcess = 12.5"),
+    "quantile": QUANTILE + 'at = [0.25, 0.5, 0.95]\nbudget = 6\nbands = 64\n',
+    "quantile-public": QUANTILE.replace(KEYS, KEYS + 'sign = "gone"\n' + LISTED)
+    + 'spacing = "log"\nbound = "per-key"\nper_key = 2\nbudget = 6\n',
     "tops-defaults": VALUES.format(kind="tops", settings=""),
 }  # fmt: skip
 

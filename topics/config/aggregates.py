@@ -15,7 +15,7 @@ from typing import Annotated, Literal, NamedTuple, Protocol
 
 from ...formats.events.fields import NumericField
 from ...mechanisms.entry import Objection
-from ...mechanisms.histogram.squares import square_steps
+from ...mechanisms.parts.squares import square_steps
 from ...mechanisms.parts.stated_bound import plain
 from .values import FieldPath, ValueName, above
 

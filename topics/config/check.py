@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 
 from ...errors import ConfigError
-from ...mechanisms.registry import find
+from ...mechanisms.registry import entries, find
 from ..names import ledger_topic, reserved
 from . import sharing
 from .aggregates import Distinct, counted_in
@@ -347,8 +347,9 @@ def _sets(pipeline: PipelineSettings, field: str) -> Iterator[str]:
             'kind = "distinct" stands alone: give other values a pipeline of their own, which '
             "may share a [[budget]] with this one"
         )
-    if pipeline.mechanism.kind != "histogram":
-        yield 'kind = "distinct" needs mechanism.kind = "histogram"'
+    if not find(pipeline.mechanism.kind).distinct:
+        able = " or ".join(f'"{one.name}"' for one in entries().values() if one.distinct)
+        yield f'kind = "distinct" needs mechanism.kind = {able}'
     if field in pipeline.key:
         yield f"{field!r} is a column of key, so each key has one value of it"
     if pipeline.sign is not None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from ...mechanisms.registry import DEFAULT
 from .columns import QuerySource, plain_number
 from .refusal import QueryError
 
@@ -84,7 +85,7 @@ class Promise:
         if (least := self._whole("min_privacy_units_per_group", "k_threshold")) is not None:
             bound["min_users"] = least
         found: dict[str, Any] = {"budget": budget} if budget else {}
-        return found | ({"mechanism": {"kind": "histogram", **bound}} if bound else {})
+        return found | ({"mechanism": {"kind": DEFAULT, **bound}} if bound else {})
 
     def _bound(self) -> dict[str, Any]:
         groups = self._whole("max_groups_contributed", "kappa")

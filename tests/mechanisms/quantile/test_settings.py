@@ -71,5 +71,5 @@ def test_impossible_settings_are_refused(
 
 def test_keys_alone_are_refused() -> None:
     frame = Frame(1, True, False, None, 0, False)
-    assert [name for name, _ in objections(QuantileParameters(), frame)] == ["kind"]
-    assert list(objections(QuantileParameters(), frame._replace(keys_only=False))) == []
+    assert [name for name, _ in objections(QuantileParameters(**RANGE), frame)] == ["kind"]
+    assert list(objections(QuantileParameters(**RANGE), frame._replace(keys_only=False))) == []

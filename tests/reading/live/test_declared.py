@@ -37,7 +37,7 @@ def seen(pipeline: Pipeline, number: int = 0) -> Declared:
     return declared(ledger)[pipeline.name]
 
 
-CASES = ["histogram-sums", "phdstream", "privhp", "pak", "tops", "topl"]
+CASES = ["histogram-sums", "phdstream", "privhp", "pak", "quantile", "tops", "topl"]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -63,9 +63,10 @@ def test_every_mechanism_has_a_form_and_values_their_range() -> None:
     assert set(forms) == set(entries())
     assert forms == {
         "histogram": "keys", "phdstream": "cells", "privhp": "cells", "pak": "slots",
-        "tops": "slots", "topl": "stream",
+        "quantile": "keys", "tops": "slots", "topl": "stream",
     }  # fmt: skip
     assert (seen(compiled("topl")).reach, seen(compiled("topl")).measured) == ((0, 400), "minutes")
+    assert seen(compiled("quantile")).reach == (1, 100)
     assert (seen(compiled("phdstream")).reach, seen(compiled("phdstream")).measured) == (None, "")
 
 

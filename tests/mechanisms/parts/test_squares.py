@@ -9,13 +9,13 @@ from hushstream.mechanisms.columns import Batch
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.mechanisms.histogram.settings import HistogramParameters, build
-from hushstream.mechanisms.histogram.squares import TOP, square_of, square_steps
 from hushstream.mechanisms.in_memory import Memory, run
 from hushstream.mechanisms.noise import zero
+from hushstream.mechanisms.parts.squares import TOP, square_of, square_steps
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .test_mechanism import CODES, DELTA, EPSILON, trace
+from ..histogram.test_mechanism import CODES, DELTA, EPSILON, trace
 
 
 def made(public: bool = False, **given: object) -> Histogram:
