@@ -375,4 +375,4 @@ def test_the_help_warns_of_the_protected_stream() -> None:
     plain = " ".join(typed("plan", "--help")[1].split())
     assert "PUBLIC OR SYNTHETIC data only" in plain and "--shape" in plain
     wanted = {name for name, entry in entries().items() if entry.planner}
-    assert wanted == {"histogram", "pak", "phdstream", "privhp", "topl", "tops"}
+    assert wanted == {"histogram", "pak", "phdstream", "privhp", "quantile", "topl", "tops"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from itertools import accumulate
 
 import numpy as np
 from hushstream.mechanisms.columns import Part, Releases
@@ -74,7 +75,7 @@ def place(mechanism: Quantiles, steps: int) -> int:
 
 
 def exact(mechanism: Quantiles) -> Callable[[Trace, Sequence[Releases]], None]:
-    """Zero noise: exact counts, and quantiles in the band that holds them."""
+    """Zero noise: exact counts, and quantiles of bands that are smoothed nevertheless."""
 
     def check(events: Trace, releases: Sequence[Releases]) -> None:
         public: set[bytes] = set(mechanism.public or ())
@@ -88,24 +89,53 @@ def exact(mechanism: Quantiles) -> Callable[[Trace, Sequence[Releases]], None]:
                 one = bands.get(key, [0] * mechanism.bands.number)
                 wide = len(mechanism.at)
                 assert value[wide : wide + 3] == [sum(one), one[0], one[-1]]
-                if sum(one) and min(one) >= 0:
+                if sum(one) > 0:
                     for q, found in zip(mechanism.at, value, strict=False):
-                        inside(mechanism, one, q, found)
+                        inside(mechanism, t, one, q, found)
         assert public, "a trace that selects nothing shows nothing"
 
     return check
 
 
-def inside(mechanism: Quantiles, bands: list[int], q: Fraction, found: int) -> None:
-    """The value lies in the band of the quantile, whose ends belong to it."""
-    edges, below = mechanism.bands.edges, 0
-    ends = [edges[0], *edges, edges[-1]]
-    for number, count in enumerate(bands):
-        below += count
-        if below >= q * sum(bands) and count:
-            # Half a step of rounded noise may move a value that lies at an edge.
-            assert ends[number] - 2 <= found <= max(ends[number + 1], ends[number]) + 200
-            return
+def inside(mechanism: Quantiles, t: int, bands: list[int], q: Fraction, found: int) -> None:
+    """The value lies where the smoothed distribution passes q."""
+    edges, variances = mechanism.bands.edges, mechanism.tree(t).variances
+    below, near = (
+        list(accumulate(smoothed(bands, variances))),
+        0.05,
+    )  # half steps of the noise's grid
+    wanted = float(q) * sum(bands)
+    at = [place(mechanism, found - 1), place(mechanism, found + 1)]
+    if at[0] > 0:
+        assert below[at[0] - 1] <= wanted + near
+    if at[1] < len(edges):
+        assert below[at[1]] >= wanted - near
+
+
+def smoothed(bands: Sequence[float], variances: Sequence[float]) -> list[float]:
+    """What becomes of exact bands that are taken for noisy ones, node by node."""
+    levels = [list(map(float, bands))]
+    while len(levels[-1]) > 1:
+        levels.append([sum(levels[-1][i : i + 4]) for i in range(0, len(levels[-1]), 4)])
+    given, weight = levels[-1], [4**i / one for i, one in enumerate(variances)]
+    for level in range(len(levels) - 2, -1, -1):
+        noise, out = 4**level / sum(weight[: level + 1]), []
+        for node, whole in enumerate(given):
+            four = levels[level][4 * node : 4 * node + 4]
+            apart = [one - sum(four) / 4 for one in four]
+            energy = sum(one * one for one in apart)
+            kept = max(0.0, 1 - noise / energy) if energy else 0.0
+            out += shared([kept * one for one in apart], whole)
+        given = out
+    return given
+
+
+def shared(four: Sequence[float], whole: float) -> list[float]:
+    """The nearest four that are not negative and add up to the whole: the largest k of them are."""
+    order = sorted(four, reverse=True)
+    shifts = [(whole - sum(order[:k])) / k for k in range(1, 5)]
+    shift = min(shift for k, shift in enumerate(shifts) if order[k] + shift >= 0)
+    return [max(one + shift, 0.0) for one in four]
 
 
 def distance(mechanism: Quantiles) -> Callable[[Sequence[Part], Sequence[Part]], float]:

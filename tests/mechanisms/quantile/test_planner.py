@@ -29,12 +29,14 @@ LISTED = tuple(b"%02d" % i for i in range(KEYS))
 
 
 def workload(records: int = 20_000, each: int = 1, valued: bool = True) -> Workload:
-    """Keys of falling size, values spread evenly over 0 to 100, so many records of a unit."""
+    """Keys of falling size, values that no shrinking makes smoother, so many records of a unit."""
     draw = np.random.default_rng(5)
     weight = 0.6 ** np.arange(KEYS)
     key = draw.choice(KEYS, records, p=weight / weight.sum()).astype(np.int32)
     unit = (np.arange(records) // each).astype(np.int32)
-    columns = {"value": draw.random(records) * 100} if valued else None
+    heap = draw.exponential(size=254) ** 2
+    place = draw.choice(254, records, p=heap / heap.sum())
+    columns = {"value": (place + draw.random(records)) * 100 / 254} if valued else None
     return Workload(unit, key, int(unit[-1]) + 1, KEYS, columns=columns)
 
 
