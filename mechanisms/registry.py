@@ -30,6 +30,10 @@ DISTINCT = {"kind": DEFAULT, **histogram.DISTINCT}
 """Settings of a mechanism whose counts are of distinct units."""
 
 
+QUANTILES = {"kind": quantile.ENTRY.name}
+"""Settings of the mechanism that releases quantiles: ``low``, ``high`` and ``at`` complete them."""
+
+
 @cache
 def entries() -> Mapping[str, Entry]:
     """Every mechanism by name, built in or installed, checked.

@@ -24,8 +24,8 @@ from .plan import describe, described
 from .request import check, forecasts, request
 
 _ORDER = (
-    "name", "query", "input", "key", "derive", "public_keys", "where", "aggregate", "clip",
-    "window", "triggers", "mechanism", "budget",
+    "name", "query", "input", "key", "derive", "public_keys", "where", "inputs", "aggregate",
+    "clip", "window", "triggers", "mechanism", "budget",
 )  # fmt: skip
 
 

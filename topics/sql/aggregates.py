@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from .columns import QuerySource, bare, number_of, path_of, plain_number
 from .dialect import NAMED
-from .refusal import CASES, QueryError, instead_of, refused, shown
+from .refusal import CASES, QUANTILE_CALLS, QueryError, instead_of, refused, shown
 
 
 class Aggregated(NamedTuple):
@@ -63,7 +63,9 @@ def aggregate_of(node: exp.Expr, alias: str | None, scope: Scope) -> Aggregated:
     if list(node.find_all(*AGGREGATES, exp.AggFunc)):
         instead = "compute it from released values: write one pipeline with the aggregates alone"
         raise refused(node, instead)
-    near = difflib.get_close_matches(call, [*_NAMES, *CALLS], 1, 0.6) if call else []
+    near = (
+        difflib.get_close_matches(call, [*_NAMES, *CALLS, *QUANTILE_CALLS], 1, 0.6) if call else []
+    )
     hint = f"; did you mean {near[0]}?" if near else ": write COUNT(*), SUM, AVG, or group by it"
     raise refused(node, f"is neither an aggregate nor a column of GROUP BY{hint}")
 
@@ -106,7 +108,7 @@ def _spread(node: exp.Expr, scope: Scope) -> Aggregated:
     setting = {"kind": kind, **_clipped(node, scope.table, scope.clip)}
     if not isinstance(node, exp.VariancePop | exp.StddevPop):
         setting["sample"] = True
-    return Aggregated(setting, bounded=_ends(node) is not None)
+    return Aggregated(setting, bounded=ends_of(node) is not None)
 
 
 def _sum(node: exp.Expr, scope: Scope) -> Aggregated:
@@ -114,7 +116,7 @@ def _sum(node: exp.Expr, scope: Scope) -> Aggregated:
         raise refused(node, words)
     kind = "sum" if isinstance(node, exp.Sum) else "mean"
     setting = {"kind": kind, **_clipped(node, scope.table, scope.clip)}
-    return Aggregated(setting, bounded=_ends(node) is not None)
+    return Aggregated(setting, bounded=ends_of(node) is not None)
 
 
 Reader = Callable[[Any, Scope], Aggregated]
@@ -138,7 +140,7 @@ CALLS: dict[str, Reader] = {}
 _NAMES = ("COUNT", "SUM", "AVG", "COUNT_DISTINCT")
 
 
-def _ends(node: exp.Expr) -> tuple[Decimal, Decimal] | None:
+def ends_of(node: exp.Expr) -> tuple[Decimal, Decimal] | None:
     """The two numbers of ``contribution_bounds_per_group``, or of CLAMPED BETWEEN."""
     named = dict(node.meta.get(NAMED, {}))
     given = named.pop("contribution_bounds_per_group", None)
@@ -159,7 +161,7 @@ def _ends(node: exp.Expr) -> tuple[Decimal, Decimal] | None:
 
 
 def _per_group(node: exp.Expr) -> int | None:
-    ends = _ends(node)
+    ends = ends_of(node)
     if ends is None:
         return None
     if ends[0] > 1 or ends[1] < 1 or ends[1] != int(ends[1]):
@@ -180,8 +182,8 @@ def _clipped(
         if digits is None:
             raise refused(inner, "needs a number of decimals")
         grid, inner = plain_number(Decimal(1).scaleb(-int(digits))), bare(inner.this)
-    path, low, high = _bounds(inner, table)
-    stated = _ends(node)
+    path, low, high = bounds_of(inner, table)
+    stated = ends_of(node)
     if stated is not None:
         if (low, high) != (None, None):
             raise refused(node, "is bounded twice: leave out CLIP, or the bounds of the group")
@@ -236,7 +238,7 @@ def _keeps(kind: exp.DataType) -> bool:
     return not kind.expressions and kind.sql().upper().startswith(_NUMBERS)
 
 
-def _bounds(
+def bounds_of(
     node: exp.Expr, table: Sequence[str]
 ) -> tuple[str | None, Decimal | None, Decimal | None]:
     """The field within CLIP, LEAST or GREATEST, with the ends that they state."""
@@ -256,7 +258,7 @@ def _bounds(
     others = [side for side in sides if number_of(side) is None]
     if len(sides) != 2 or len(numbers) != 1:
         raise refused(node, "must bound one field by one number")
-    path, low, high = _bounds(others[0], table)
+    path, low, high = bounds_of(others[0], table)
     if (high if isinstance(node, exp.Least) else low) is not None:
         raise refused(node, "bounds the same end twice")
     return (path, low, numbers[0]) if isinstance(node, exp.Least) else (path, numbers[0], high)

@@ -14,6 +14,8 @@ from typing import Any, ClassVar
 from sqlglot import exp, parser, tokens
 from sqlglot.dialects.dialect import Dialect
 
+from .refusal import QUANTILE_CALLS
+
 NAMED = "named"
 """In the ``meta`` of an aggregate: its arguments that were given by name."""
 
@@ -33,6 +35,19 @@ def _aggregate(kind: type[exp.Expr]) -> Callable[[Sequence[exp.Expr]], exp.Expr]
     return build
 
 
+def _quantile(name: str) -> Callable[[Sequence[exp.Expr]], exp.Expr]:
+    """A builder of a quantile, which stays a call: systems differ in the order of arguments."""
+
+    def build(args: Sequence[exp.Expr]) -> exp.Expr:
+        node = _aggregate(exp.Anonymous)(args)
+        given = [one for one in (node.this, *node.expressions) if one is not None]
+        node.set("expressions", given)
+        node.set("this", name)
+        return node
+
+    return build
+
+
 _UNREAD = ("DATE_TRUNC", "TIMESTAMP_TRUNC", "DATETIME_TRUNC", "TIME_BUCKET", "DATE_BIN", "TRUNC")
 """Functions whose arguments have another order in each system: they stay calls."""
 
@@ -43,6 +58,7 @@ _FUNCTIONS: dict[str, Any] = {
     **dict.fromkeys(("VAR_POP", "ANON_VAR_POP"), _aggregate(exp.VariancePop)),
     **dict.fromkeys(("STDDEV_POP", "ANON_STDDEV_POP"), _aggregate(exp.StddevPop)),
     **dict.fromkeys(("AVG", "MEAN", "AVERAGE", "ANON_AVG"), _aggregate(exp.Avg)),
+    **{name: _quantile(name) for name in QUANTILE_CALLS},
 }
 
 

@@ -17,7 +17,8 @@ from .filters import conditions_of
 from .flat import flattened
 from .parsed import Parsed, expression_of, parsed
 from .promised import Promise
-from .refusal import CLAUSES, QueryError, instead_of, refused
+from .quantiles import Quantile, mechanism_of, quantile_of
+from .refusal import CLAUSES, QUANTILE_CALLS, QueryError, instead_of, refused
 from .windows import Tumbling, check_time, duration_of, names_window, window_of
 
 _OF_TABLE = {"this", "db", "catalog", "alias"}
@@ -128,6 +129,7 @@ class _Query:
         self._derive: dict[str, dict[str, Any]] = {}
         self._grouped: dict[exp.Expr, str] = {}  # expression of GROUP BY -> column of the key
         self._paths: dict[str | None, str] = {}  # field of GROUP BY -> column of the key
+        self._quantiles: list[Quantile] = []
         self._bounded = False  # whether a sum is bounded as in BigQuery
         self.notes: list[str] = []
 
@@ -137,14 +139,15 @@ class _Query:
             self._group(bare(expression))
         aggregates = self._aggregates()
         key = list(self._grouped.values())
-        if not key and not aggregates:
+        if not key and not aggregates and not self._quantiles:
             raise QueryError("GROUP BY is missing, and so is an aggregate: SELECT COUNT(*) ...")
         found: dict[str, Any] = {"input": self._source.name} | ({"key": key} if key else {})
         if self._derive:
             found["derive"] = self._derive
         if where := conditions_of(self._select.args.get("where"), self._table, self._source.time):
             found["where"] = where
-        found["aggregate"] = [one.setting for one in aggregates] or "keys"
+        if not self._quantiles:
+            found["aggregate"] = [one.setting for one in aggregates] or "keys"
         if self._window:
             found["window"] = self._window.settings()
         self._bounded = any(one.bounded for one in aggregates)
@@ -153,11 +156,28 @@ class _Query:
         if any(one.units for one in aggregates):
             once = {} if key else {"budget": 1}  # of one key, a unit's record counts once
             promised["mechanism"] = promised.get("mechanism", {}) | DISTINCT | once
-        listed = natural_keys(key, self._derive)[1] is None and aggregates
+        if self._quantiles:
+            promised = self._with_quantiles(promised, aggregates)
+        listed = natural_keys(key, self._derive)[1] is None and (aggregates or self._quantiles)
         if listed and "min_users" not in promised.get("mechanism", {}):
             found["public_keys"] = NATURAL
         self._note()
         return found | promised
+
+    def _with_quantiles(
+        self, promised: dict[str, Any], aggregates: Sequence[Aggregated]
+    ) -> dict[str, Any]:
+        self.notes.extend(
+            f"AS {name}: the count beside quantiles is named count"
+            for one in aggregates if (name := one.setting.get("name", "count")) != "count"
+        )  # fmt: skip
+        made, given = mechanism_of(self._quantiles, aggregates), promised.get("mechanism", {})
+        if "min_users" in given:
+            raise QueryError(
+                "OPTIONS: min_privacy_units_per_group is not possible beside quantiles: leave it "
+                "out, the threshold of keys hides each that one unit alone has"
+            )
+        return promised | made | {"mechanism": given | made["mechanism"]}
 
     def _note(self) -> None:
         """Tell what was read and changes nothing."""
@@ -207,7 +227,8 @@ class _Query:
     def _counts(node: exp.Expr) -> bool:
         if any(node.find_all(*AGGREGATES, exp.AggFunc)):
             return True
-        return any(one.name.upper() in CALLS for one in node.find_all(exp.Anonymous))
+        calls = (*CALLS, *QUANTILE_CALLS)
+        return any(one.name.upper() in calls for one in node.find_all(exp.Anonymous))
 
     def _resolved(self, node: exp.Expr) -> exp.Expr:
         place = number_of(node)
@@ -262,7 +283,10 @@ class _Query:
                 if alias is not None and name != alias:
                     self.notes.append(f"AS {alias}: a column of the key keeps its name, {name}")
                 continue
-            if not self._of_window(node):
+            if (quantile := quantile_of(node, self._scope)) is not None:
+                self._quantiles.append(quantile)
+                self.notes.extend(quantile.notes(alias))
+            elif not self._of_window(node):
                 found.append(self._aggregate(node, alias))
         checked(found)
         return found

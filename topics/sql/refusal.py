@@ -50,8 +50,8 @@ CLAUSES = {
 
 
 _BANDS = (
-    "release quantiles per key by mechanism quantile, or count in bands, GROUP BY FLOOR(x / 10) * "
-    "10, and take it from the released counts (docs/recipes.md, Quantiles)"
+    "release quantiles per key, such as PERCENTILE_CONT(CLIP(x, 0, 100), 0.99), or count in bands, "
+    "GROUP BY FLOOR(x / 10) * 10, and take it from the released counts (docs/recipes.md, Quantiles)"
 )
 _ONE = f"rests on one record, which no noise can hide: {_BANDS}"
 _SINGLE = "shows values of single records, which are never released: group by the field and count"
@@ -68,11 +68,6 @@ EXPRESSIONS: dict[type[exp.Expr], str] = {
     exp.Max: f"MAX {_ONE}",
     exp.ArgMin: f"MIN {_ONE}",
     exp.ArgMax: f"MAX {_ONE}",
-    exp.Median: f"a quantile {_ONE}",
-    exp.PercentileCont: f"a quantile {_ONE}",
-    exp.PercentileDisc: f"a quantile {_ONE}",
-    exp.Quantile: f"a quantile {_ONE}",
-    exp.ApproxQuantile: f"a quantile {_ONE}",
     exp.Mode: "MODE rests on exact counts: group by the field, and take the largest released count",
     exp.Corr: "is not possible: release the distribution of both fields by mechanism privhp",
     exp.CovarPop: "is not possible: release the distribution of both fields by mechanism privhp",
@@ -96,10 +91,21 @@ EXPRESSIONS: dict[type[exp.Expr], str] = {
 }
 """Expressions that no pipeline can release, and what to do instead."""
 
+SPLIT_CALLS = ("APPROX_QUANTILES", "ANON_QUANTILES", "QUANTILES")
+"""Calls for the quantiles that split the records into so many parts."""
+
+QUANTILE_CALLS = (
+    "MEDIAN", "PERCENTILE_CONT", "PERCENTILE_DISC", "ANON_PERCENTILE_CONT", "PERCENTILE",
+    "PERCENTILE_APPROX", "APPROX_PERCENTILE", "APPROX_QUANTILE", "QUANTILE", "QUANTILE_CONT",
+    "QUANTILE_DISC", *SPLIT_CALLS,
+)  # fmt: skip
+"""Calls for quantiles, in capitals."""
+
 _CALLS = {
     **dict.fromkeys(
-        ("PERCENTILE", "PERCENTILE_APPROX", "APPROX_PERCENTILE", "APPROX_QUANTILES"),
-        f"a quantile {_ONE}",
+        QUANTILE_CALLS,
+        "a quantile stands in SELECT by itself: MEDIAN(CLIP(x, 0, 100)); compute with what is "
+        "released, which costs nothing",
     ),
     **dict.fromkeys(
         (

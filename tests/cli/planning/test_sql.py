@@ -61,6 +61,18 @@ def test_both_forms_that_are_written_are_charged_alike(path: Path) -> None:
     assert config_hash(one, one.pipeline[0]) == config_hash(other, other.pipeline[0])
 
 
+def test_quantiles_are_written_as_their_mechanism_in_both_forms(path: Path) -> None:
+    query = "SELECT product, MEDIAN(price), COUNT(*) FROM orders GROUP BY product"
+    made = []
+    for form in ("settings", "query"):
+        path.write_text(INPUT)
+        told = typed(path, query, *CLIP, "--window", "1d", "--name", "p", "--write", form)
+        assert "noise of a rank" in told and 'inputs = { value = "price" }' in told
+        made.append(load(path, environ={}))
+    (one,), (other,) = (compile_config(config).pipelines for config in made)
+    assert one.kind == "quantile" and one.config == other.config
+
+
 def test_a_view_is_a_pipeline_of_its_name_that_is_written(path: Path) -> None:
     told = typed(path, f"CREATE MATERIALIZED VIEW daily_orders AS {QUERY};", *CLIP)
     assert 'name = "daily-orders"' in told
