@@ -26,7 +26,7 @@ def test_the_query_of_the_page_becomes_its_settings() -> None:
 
 def test_every_derived_column_of_the_page_is_read() -> None:
     rows = re.findall(r"^\| `(\{ (?:time|field|cases).*?\})` \|", PAGE, re.MULTILINE)
-    assert len(rows) == 5
+    assert len(rows) == 6
     first = FENCE.findall(PAGE)[0][1]
     for row in rows:
         text = f"""{first}

@@ -17,7 +17,7 @@ from ...mechanisms.columns import I64
 from ...mechanisms.contract import UNIT, Mechanism
 from ...mechanisms.keys import Keys
 from ..schemas.schema import Known
-from .expressions.derived import Cases, TimePart
+from .expressions.derived import Cases, TextPart, TimePart
 from .expressions.filtered import ValueFields, doubles
 from .fields import InputFields, PipelineFields
 from .framed import Columns, FramedReader
@@ -179,11 +179,13 @@ class RecordDecoder:
             return self._column(name, "key", sight, bad, own)
         if isinstance(derived, TimePart):
             return list(derived.values(time))
+        read = ValueFields(sight.size, lambda path, role: self._column(path, role, sight, bad, own))
         if isinstance(derived, Cases):
-            read = ValueFields(
-                sight.size, lambda path, role: self._column(path, role, sight, bad, own)
-            )
             return list(derived.values(read, sight.size))
+        if isinstance(derived, TextPart):
+            texts, place = read.texts(derived.field)
+            found = [*derived.values(texts), None]
+            return [found[n] for n in place.tolist()]
         values = self._column(derived.field, "number", sight, bad, own)
         return list(derived.values(doubles(values)))
 

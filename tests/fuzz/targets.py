@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import re
+import tomllib
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
@@ -68,6 +70,8 @@ from hushstream.topics.releases import (
     ROW_SCHEMA,
     decode_public,
 )
+from hushstream.topics.sql.columns import QuerySource
+from hushstream.topics.sql.query import read_query
 
 from ..formats.values.records import bodies, described
 from ..reading.signed import TOPIC, world
@@ -504,6 +508,33 @@ def toml() -> Target:
     return Target(corpus, run, (HushError,))
 
 
+def statements() -> Target:
+    """Statements as people write them, damaged: settings, or words on what is wrong."""
+    path = Path(__file__).parents[1] / "topics" / "sql" / "statements.toml"
+    listed = tomllib.loads(path.read_text("utf-8"))["statement"]
+    source = QuerySource("orders", "shop-orders", ("user",), "created")
+
+    def run(data: bytes) -> None:
+        read_query(data.decode("utf-8", "replace"), [source])
+
+    def mutate(draw: random.Random, corpus: list[bytes]) -> bytes:
+        """Damaged bytes, or words of two statements in another order."""
+        if draw.random() < 0.3:
+            return mutant(draw, corpus)
+        words = [word for _ in "ab" for word in _SQL.findall(draw.choice(every))]
+        for _ in range(draw.randint(1, 4)):
+            at, by = draw.randint(0, len(words)), draw.randint(0, len(words))
+            words[at : at + draw.randint(0, 2)] = words[by : by + draw.randint(0, 3)]
+        return b" ".join(words)
+
+    every = [one["sql"].encode() for one in listed]
+    read = [one["sql"].encode() for one in listed if "becomes" in one]
+    return Target(read, run, (HushError,), mutate)
+
+
+_SQL = re.compile(rb"'[^']*'|\w+|\S")
+
+
 def regions() -> Target:
     """Regions as GeoJSON: a `Region`, or a problem with its place."""
     ring = [[0, 0], [1, 0], [1, 1], [0, 0]]
@@ -567,6 +598,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "damaged frames": damaged_frames,
     "forged frames": forged_frames,
     "toml": toml,
+    "statements": statements,
     "regions": regions,
     "surveys": surveys,
     "seals": seals,

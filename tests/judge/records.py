@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import re
 import zlib
 from collections.abc import Sequence
 from datetime import datetime
@@ -130,6 +131,8 @@ def fulfils(record: Any, condition: dict[str, Any] | None) -> bool:
     if kind == "textin":
         text = at(record, path, (str,))
         return text is not None and (text in condition["values"]) != condition["denied"]
+    if kind == "textfits":
+        return fits(at(record, path, (str,)), condition)
     number = at(record, path, (int, float))
     if number is None:
         return False
@@ -138,6 +141,59 @@ def fulfils(record: Any, condition: dict[str, Any] | None) -> bool:
         known = [float(Fraction(one)) for one in condition["values"]]
         return (value in known) != condition["denied"]
     return within(value, condition)
+
+
+def fits(text: str | None, condition: dict[str, Any]) -> bool:
+    """Whether a text, after its functions, is what a condition asks for."""
+    text = after(text, condition["steps"])
+    if text is None:
+        return False
+    values, test = condition["values"], condition["test"]
+    if test == "in":
+        found = text in values
+    else:
+        found = bool(re.search(values[0], text)) if test == "matches" else like(text, values[0])
+    return found != condition["denied"]
+
+
+def after(text: str | None, steps: Sequence[Sequence[Any]]) -> str | None:
+    """A text after some functions; None where there is none."""
+    for name, *given in steps:
+        if text is None:
+            return None
+        if name in ("lower", "upper"):
+            text = text.lower() if name == "lower" else text.upper()
+        elif name == "extract":
+            found = re.search(given[0], text)
+            text = None if found is None else found[min(found.re.groups, 1)]
+        elif name == "trim":
+            while given[0] != "right" and text[:1] == " ":
+                text = text[1:]
+            while given[0] != "left" and text[-1:] == " ":
+                text = text[:-1]
+        else:
+            start, length = given
+            letters = [*text]
+            first = start - 1 if start > 0 else max(0, len(letters) + start)
+            text = "".join(letters[first:][: None if length == -1 else length])
+    return text
+
+
+def like(text: str, pattern: str) -> bool:
+    """Whether a text is as a pattern of LIKE says, by which prefixes each part of it can match."""
+    reached, place = {0}, 0
+    while place < len(pattern):
+        one = pattern[place]
+        if one == "%":
+            reached = set(range(min(reached, default=len(text) + 1), len(text) + 1))
+        else:
+            exact = one == "\\" and place + 1 < len(pattern)
+            place += exact
+            wanted = pattern[place]
+            reached = {n + 1 for n in reached if n < len(text)
+                       and (text[n] == wanted or (wanted == "_" and not exact))}  # fmt: skip
+        place += 1
+    return len(text) in reached
 
 
 def double(number: float) -> float:
@@ -173,6 +229,8 @@ def derived(how: dict[str, Any], record: Any, time: int) -> Any:
     if how["kind"] == "cases":
         asked = [fulfils(record, case) for case in how["cases"]]  # all: any may be unreadable
         return json.loads(how["values"][(*asked, True).index(True)])
+    if how["kind"] == "textpart":
+        return after(at(record, how["field"], (str,)), how["steps"])
     number = at(record, how["field"], (int, float))
     if number is None:
         return None

@@ -34,11 +34,14 @@ CONDITIONS = (
     '{ field = "spent", at_least = 0, below = 40 }',
     '{ field = "page", none_of = ["p0"] }',
     '{ any = [{ field = "gone", present = true }, { field = "page", one_of = ["p0", "p1"] }] }',
+    '{ field = "page", text = [{ case = "upper" }], like = "P_%" }',
+    '{ field = "page", not_matches = "[02468]$" }',
 )
 DERIVED = (
     '{ time = "hour", zone = "Asia/Kathmandu" }',
     '{ field = "spent", bucket = 25 }',
     '{ field = "spent", round = -1 }',
+    '{ field = "page", text = [{ extract = "p(.).*" }, { start = -1 }] }',
     '{ time = "dow" }',
     """{ cases = [{ where = [{ field = "spent", above = 20 }], then = "much" }, \
     { where = [{ field = "page", equals = "p1" }], then = true }], otherwise = 1 }""",

@@ -1,4 +1,4 @@
-"""Derived columns of a key in a query: parts of a time, and bands of a number."""
+"""Derived columns of a key in a query: parts of a time or a text, bands of a number, cases."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ...formats.events.expressions.derived import PARTS
 from .columns import QuerySource, bare, number_of, path_of, plain_number
 from .filters import conditions_of
 from .refusal import refused
+from .texts import text_of
 from .windows import check_time
 
 _CALLS: dict[type[exp.Expr], str] = {
@@ -39,8 +40,8 @@ _EXTRACTED = {
 _PART_CALLS = ("DATE_PART", "DATEPART")
 _BANDS = (
     "group by a field, by a part of the event time such as EXTRACT(HOUR FROM t), or by a band: "
-    "FLOOR(x / 10) * 10, ROUND(x, 1), or by CASE WHEN x > 10 THEN 'large' ELSE 'small' END; "
-    "or let the producer write the value into a field"
+    "FLOOR(x / 10) * 10, ROUND(x, 1), by a part of a text: LOWER(x), SUBSTR(x, 1, 3), or by CASE "
+    "WHEN x > 10 THEN 'large' ELSE 'small' END; or let the producer write the value into a field"
 )
 
 
@@ -57,9 +58,17 @@ def derived_of(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Der
     return (
         _time_part(node, source, table)
         or _choice(node, source, table)
+        or _text(node, table)
         or _band(node, table)
         or _unknown(node)
     )
+
+
+def _text(node: exp.Expr, table: Sequence[str]) -> Derivation | None:
+    found = text_of(node, table)
+    if found is None or not found.steps:
+        return None
+    return Derivation(_name(found.path, "text"), found.settings())
 
 
 def _unknown(node: exp.Expr) -> Derivation:
@@ -121,7 +130,7 @@ def _choice(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Deriva
         if other is None or isinstance(other, exp.Null):
             raise refused(node, "a record of no case would have no key: write ELSE 'other'")
         return Derivation("case", {"cases": cases, "otherwise": constant_of(other)})
-    if isinstance(node, exp.Predicate | exp.Between | exp.Not | exp.And | exp.Or):
+    if isinstance(node, exp.Predicate | exp.Between | exp.Not | exp.And | exp.Or | exp.Escape):
         where = conditions_of(node, table, source.time)
         return Derivation(
             "fulfilled", {"cases": [{"where": where, "then": True}], "otherwise": False}

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from .columns import number_of, path_of, plain_number
 from .refusal import refused
+from .texts import compared_text
 
 Table = dict[str, Any]
 
@@ -21,8 +22,9 @@ _ENDS: dict[type[exp.Expr], str] = {
 _TURNED = {"at_least": "at_most", "above": "below", "at_most": "at_least", "below": "above"}
 _DENIED = {"at_least": "below", "above": "at_most", "at_most": "above", "below": "at_least"}
 _ALLOWED = (
-    "WHERE compares fields of the record with texts, numbers and truth values: =, <>, <, <=, >, "
-    ">=, IN, BETWEEN, IS NULL, AND, OR, NOT. Let the producer write anything else into a field"
+    "WHERE compares fields of the record, or LOWER, UPPER, TRIM, SUBSTR, REGEXP_EXTRACT of them, "
+    "with texts, numbers and truth values: =, <>, <, <=, >, >=, IN, BETWEEN, LIKE, "
+    "REGEXP_CONTAINS, IS NULL, AND, OR, NOT. Let the producer write anything else into a field"
 )
 
 
@@ -46,7 +48,7 @@ def conditions_of(
             "a query within a query is not possible: compare with values that are known before, "
             "such as IN ('a', 'b'), or let the producer write the answer into a field",
         )
-    for node in where.find_all(exp.Predicate, exp.Between):
+    for node in where.find_all(exp.Predicate, exp.Between, exp.Anonymous):
         sides = (path_of(one, table) for one in node.find_all(exp.Column))
         if time is not None and time in sides:
             raise refused(
@@ -84,6 +86,8 @@ def _leaf(node: exp.Expr, denied: bool, table: Sequence[str]) -> Table:
     path = path_of(node, table)
     if path is not None:
         return {"field": path, "equals": not denied}
+    if (text := compared_text(node, denied, table)) is not None:
+        return text
     if isinstance(node, exp.In):
         return _among(node, denied, table)
     if isinstance(node, exp.Is):

@@ -15,6 +15,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from .texts import Step, changed, matching
+
 Flags = NDArray[np.bool_]
 
 
@@ -26,6 +28,9 @@ class Fields(Protocol):
 
     def among(self, path: str, texts: Sequence[str]) -> tuple[Flags, Flags]:
         """(n,) whether a field is one of ``texts``, and whether it holds a text at all."""
+
+    def texts(self, path: str) -> tuple[list[str], NDArray[np.int64]]:
+        """Distinct texts of a field, and (n,) which one each record has; -1 where there is none."""
 
     def truths(self, path: str) -> tuple[Flags, Flags]:
         """(n,) whether a field is true, and whether it is false."""
@@ -87,6 +92,29 @@ class TextIn:
 
 
 @dataclass(frozen=True)
+class TextFits:
+    """A text, after some functions, that fits or, if denied, one that does not.
+
+    Attributes:
+        steps: the functions, in order; a text of which they leave nothing fulfils neither.
+        test: "in" the values, "like" the only one, or "matches" it, a regular expression.
+    """
+
+    field: str
+    steps: tuple[Step, ...]
+    test: str
+    values: tuple[str, ...]
+    denied: bool = False
+    role = "text"
+
+    def fulfilled(self, fields: Fields) -> Flags:
+        texts, place = fields.texts(self.field)
+        fits = matching(self.test, self.values)
+        found = [t is not None and fits(t) != self.denied for t in changed(texts, self.steps)]
+        return np.array([*found, False])[place]
+
+
+@dataclass(frozen=True)
 class TruthIs:
     """A truth value."""
 
@@ -134,7 +162,7 @@ class Some:
         return out
 
 
-Leaf = Between | NumberIn | TextIn | TruthIs | Present
+Leaf = Between | NumberIn | TextIn | TextFits | TruthIs | Present
 Condition = Leaf | Every | Some
 
 

@@ -1,4 +1,4 @@
-"""Columns of a key that are computed from a record: parts of its time, bands of a number, cases.
+"""Columns of a key that are computed: parts of a time or text, bands of a number, cases.
 
 Each is a function of one record and of the configuration alone. Where all the values that it can
 have follow from the configuration, they are its ``domain``: no record says which of them there are,
@@ -8,7 +8,7 @@ so a key of such columns needs no private selection, and a list of it costs noth
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ....mechanisms.columns import I64
 from ..times import LATEST
 from .conditions import Condition, Fields
+from .texts import Step, changed
 
 QUARTER = 900_000_000  # microseconds; no zone changes its offset within a quarter of an hour
 MOST = 2.0**53  # bands from 0: beyond, doubles have gaps
@@ -89,6 +90,24 @@ class Band:
 
 
 @dataclass(frozen=True)
+class TextPart:
+    """A text after some functions.
+
+    Attributes:
+        field: path of the text.
+        steps: the functions, in order.
+    """
+
+    field: str
+    steps: tuple[Step, ...]
+    domain: ClassVar[None] = None
+
+    def values(self, texts: Sequence[str]) -> list[str | None]:
+        """One for each text; None where nothing is left."""
+        return changed(texts, self.steps)
+
+
+@dataclass(frozen=True)
 class Cases:
     """One of some constants: that of the first condition that a record fulfils, or another.
 
@@ -115,7 +134,7 @@ class Cases:
 
 
 Value = int | str | bool
-Derived = TimePart | Band | Cases
+Derived = TimePart | Band | TextPart | Cases
 
 
 def decimals_of(number: Fraction) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -47,6 +48,12 @@ class ValueFields:
         values, wanted = self._column(path, "text"), frozenset(texts)
         return self._flags(v in wanted for v in values), self._flags(v is not None for v in values)
 
+    def texts(self, path: str) -> tuple[list[str], NDArray[np.int64]]:
+        values = self._column(path, "text")
+        distinct = dict.fromkeys(v for v in values if v is not None)
+        number = {text: n for n, text in enumerate(distinct)}
+        return list(number), np.array([number.get(v, -1) for v in values], np.int64)
+
     def truths(self, path: str) -> tuple[Flags, Flags]:
         values = self._column(path, "truth")
         return self._flags(v is True for v in values), self._flags(v is False for v in values)
@@ -85,6 +92,20 @@ class ScannedFields:
             held = self._found.data[low[rows][:, None] + np.arange(len(wanted))]
             out[rows[(held == wanted).all(axis=1)]] = True
         return out, there
+
+    def texts(self, path: str) -> tuple[list[str], NDArray[np.int64]]:
+        from ..key_scan import numbers
+
+        wanted, place = self._holds(path, TEXT) & self._known, self._place[path]
+        low, high = self._found.low[:, place], self._found.high[:, place]
+        ends = np.concatenate([[0], np.cumsum(np.where(wanted, high - low, 0))])
+        held = np.arange(ends[-1]) + np.repeat((low - ends[:-1])[wanted], (high - low)[wanted])
+        data, size = self._found.data[held], len(wanted)
+        first, number = np.empty(size, np.int64), np.full(size, -1, np.int64)
+        table = np.full(1 << max(int(size * 2.5).bit_length(), 4), -1, np.int64)
+        found = numbers(data, ends, wanted, secrets.randbits(62) | 1, table, first, number)
+        begins = [(ends[row], ends[row + 1]) for row in first[:found].tolist()]
+        return [data[a:b].tobytes().decode() for a, b in begins], number
 
     def truths(self, path: str) -> tuple[Flags, Flags]:
         self._holds(path, TRUE, FALSE)

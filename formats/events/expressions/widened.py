@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ....mechanisms.columns import I64
 from ..scanned import Flags, Scanned
 from ..types import FALSE, INTEGER, MISSING, TEXT, TRUE
-from .derived import Cases, Derived, TimePart, Value
+from .derived import Cases, Derived, TextPart, TimePart, Value
 from .filtered import ScannedFields
 
 _KINDS: dict[type, int] = {int: INTEGER, str: TEXT, type(None): MISSING}
@@ -34,6 +34,9 @@ class DerivedColumn(NamedTuple):
 
 def computed(how: Derived, time: I64, fields: ScannedFields) -> DerivedColumn:
     """Compute a derived column from fields and (n,) event times; a missing value is no field."""
+    if isinstance(how, TextPart):
+        read, number = fields.texts(how.field)
+        return _column([*how.values(read), None], number % (len(read) + 1))
     if isinstance(how, TimePart):
         values: Sequence[Value | None] = how.values(time)
     elif isinstance(how, Cases):
@@ -44,11 +47,16 @@ def computed(how: Derived, time: I64, fields: ScannedFields) -> DerivedColumn:
     number = np.array(
         [place.setdefault((type(value), value), len(place)) for value in values], np.int64
     )
+    return _column([value for _, value in place], number)
+
+
+def _column(values: Sequence[Value | None], number: I64) -> DerivedColumn:
+    """The column whose rows have the values of these numbers."""
     texts, kinds = [], []
-    for kind_, value in place:
+    for value in values:
         texts.append(_text(value))
         truth = TRUE if value else FALSE
-        kinds.append(truth if kind_ is bool else _KINDS[kind_])
+        kinds.append(truth if isinstance(value, bool) else _KINDS[type(value)])
     ends = np.cumsum([0, *map(len, texts)])
     kind = np.array(kinds, np.uint8)[number]
     data = np.frombuffer(b"".join(texts), np.uint8)

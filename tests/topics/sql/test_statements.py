@@ -2,7 +2,7 @@
 refused in words that contain the next step.
 
 Covers: topics/sql/dialect.py, topics/sql/spoken.py, topics/sql/parsed.py, topics/sql/flat.py
-Covers: topics/sql/windows.py, topics/sql/derived.py
+Covers: topics/sql/windows.py, topics/sql/derived.py, topics/sql/texts.py
 """
 
 from __future__ import annotations

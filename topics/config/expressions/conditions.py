@@ -9,14 +9,17 @@ from fractions import Fraction
 from typing import Annotated, Any
 
 from ....formats.events.expressions import conditions as means
+from ....formats.events.expressions.texts import MOST, expression
 from ..lines import Path
 from ..read import Convert, Reader
 from ..values import FieldPath, beyond_doubles
+from .text_steps import TextStep, objections_to, steps_of
 
 Literal = str | bool | int | Fraction
 
 _DEEPEST = 16
 _ENDS = ("at_least", "above", "at_most", "below")
+_FORMS = {"like": "like", "not_like": "like", "matches": "matches", "not_matches": "matches"}
 
 
 def _read_parts(reader: Reader, raw: Any, path: Path) -> tuple[Condition, ...]:
@@ -36,14 +39,20 @@ class Condition:
     """A condition on one field of the record itself, or several of them as one.
 
     A record without the field fulfils none but `present = false`. Besides `field`, give one of
-    `equals`, `one_of`, `none_of` and `present`, or one end or two of an interval; instead of all
-    these, give `any` or `all`.
+    `equals`, `one_of`, `none_of`, `like`, `not_like`, `matches`, `not_matches` and `present`, or
+    one end or two of an interval; instead of all these, give `any` or `all`.
 
     Attributes:
         field: path of a text, a number, or a truth value.
         equals: the value that it must be.
         one_of: values of one type, one of which it must be.
         none_of: values of one type, none of which it may be.
+        text: list of functions of a text, which the condition is asked of instead.
+        like: pattern of the whole text: `%` stands for any characters, `_` for one, and a
+            backslash takes the next one as it is.
+        not_like: a pattern that it must not have.
+        matches: regular expression (RE2) that is somewhere in the text.
+        not_matches: one that is nowhere in it.
         at_least: a number that it must reach.
         above: a number that it must exceed.
         at_most: a number that it must not exceed.
@@ -57,6 +66,11 @@ class Condition:
     equals: Literal | None = None
     one_of: tuple[Literal, ...] | None = None
     none_of: tuple[Literal, ...] | None = None
+    text: tuple[TextStep, ...] | None = None
+    like: str | None = None
+    not_like: str | None = None
+    matches: str | None = None
+    not_matches: str | None = None
     at_least: Fraction | None = None
     above: Fraction | None = None
     at_most: Fraction | None = None
@@ -83,11 +97,12 @@ class Condition:
         if "field" not in given:
             yield "", "needs field, any or all"
             return
-        yield from self._leaf([name for name in given if name != "field"])
+        yield from self._leaf([name for name in given if name not in ("field", "text")])
 
     def _leaf(self, given: Sequence[str]) -> Iterator[tuple[str, str]]:
         """Objections to a condition on one field."""
         ends = [name for name in given if name in _ENDS]
+        yield from self._of_text(given)
         if not given:
             yield "", f"says nothing about {self.field}: give equals, one_of, at_least, ..."
         elif len(given) > 1 and len(ends) < len(given):
@@ -105,6 +120,25 @@ class Condition:
             if values is not None and len({_type(value) for value in values}) != 1:
                 yield name, "must be a list of at least one value, all texts, numbers or truths"
 
+    def _of_text(self, given: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """Objections to functions and patterns of a text."""
+        yield from objections_to(self.text)
+        for name in set(given) & set(_FORMS):
+            pattern = getattr(self, name)
+            if len(pattern.encode()) > MOST:
+                yield name, f"is longer than {MOST} bytes"
+            elif _FORMS[name] == "matches":
+                try:
+                    expression(pattern)
+                except ValueError as error:
+                    yield name, str(error)
+        if self.text is None:
+            return
+        for name in given:
+            values = _listed(getattr(self, name))
+            if name in _ENDS or not all(isinstance(value, str) for value in values):
+                yield name, "must be a text, as functions of a text give none else"
+
     def meant(self) -> means.Condition:
         """The condition in its normal form: flat, sorted, and each part once."""
         if self.any is not None:
@@ -112,10 +146,17 @@ class Condition:
         if self.all is not None:
             return joined(means.Every, [part.meant() for part in self.all])
         path = self.field or ""
+        steps = steps_of(self.text)
+        for name, test in _FORMS.items():
+            if (pattern := getattr(self, name)) is not None:
+                return means.TextFits(path, steps, test, (pattern,), name.startswith("not_"))
         if self.present is not None:
             return means.Present(path, self.present)
         for name, denied in (("equals", False), ("one_of", False), ("none_of", True)):
             value = getattr(self, name)
+            if value is not None and steps:
+                texts = tuple(sorted({str(one) for one in _listed(value)}))
+                return means.TextFits(path, steps, "in", texts, denied)
             if value is not None:
                 return _among(path, _listed(value), denied)
         low = self.above if self.at_least is None else self.at_least

@@ -15,11 +15,13 @@ from ....formats.events.expressions.derived import (
     Band,
     Cases,
     Derived,
+    TextPart,
     TimePart,
     decimals_of,
 )
 from ..values import FieldPath, above, within
 from .conditions import Condition, every, pinned
+from .text_steps import TextStep, objections_to, steps_of
 
 Constant = str | int | bool
 
@@ -41,16 +43,17 @@ class Case:
 class Derive:
     """A column of the key that is computed from the record.
 
-    Give `time`, or `field` with `bucket` or `round`, or `cases` with `otherwise`.
+    Give `time`, or `field` with `bucket`, `round` or `text`, or `cases` with `otherwise`.
 
     Attributes:
         time: part of the event time: `year`, `quarter`, `month`, `day`, `weekday` (from Monday,
             1), `dayofweek` (from Sunday, 1), `dow` (from Sunday, 0), `hour`, `minute`, or `date`,
             a text.
         zone: time zone of that part.
-        field: path of a number.
+        field: path of a number; with `text`, of a text.
         bucket: width of bands: the key is the multiple of it at the lower end.
         round: decimals to which the number is rounded; -1 rounds to tens.
+        text: list of functions of the text, in order: the key is what they make of it.
         cases: list of conditions with a value each; the first that a record fulfils says its value.
         otherwise: value of records that fulfil none of the cases.
     """
@@ -60,6 +63,7 @@ class Derive:
     field: FieldPath | None = None
     bucket: Annotated[Fraction, above(0), within(0, 10**15)] | None = None
     round: int | None = None
+    text: tuple[TextStep, ...] | None = None
     cases: tuple[Case, ...] | None = None
     otherwise: Constant | None = None
 
@@ -74,9 +78,11 @@ class Derive:
         if self.zone is not None:
             yield "zone", "has an effect only with time"
         if self.field is None:
-            yield "", "needs time, field with bucket or round, or cases with otherwise"
-        elif (self.bucket is None) == (self.round is None):
-            yield "", f"of field {self.field!r} needs either bucket or round"
+            yield "", "needs time, field with bucket, round or text, or cases with otherwise"
+        elif [self.bucket, self.round, self.text].count(None) != 2:
+            yield "", f"of field {self.field!r} needs one of bucket, round and text"
+        elif self.text is not None:
+            yield from objections_to(self.text)
         elif self.round is not None and not -9 <= self.round <= 9:
             yield "round", f"{self.round} must lie between -9 and 9"
         elif self.bucket is not None:
@@ -87,7 +93,7 @@ class Derive:
 
     def _chosen(self) -> Iterator[tuple[str, str]]:
         """Objections to a choice between constants."""
-        for name in ("time", "zone", "field", "bucket", "round"):
+        for name in ("time", "zone", "field", "bucket", "round", "text"):
             if getattr(self, name) is not None:
                 yield name, "has no effect with cases"
         if not self.cases or self.otherwise is None:
@@ -104,7 +110,7 @@ class Derive:
 
     def _timed(self) -> Iterator[tuple[str, str]]:
         """Objections to a part of the time."""
-        for name in ("field", "bucket", "round"):
+        for name in ("field", "bucket", "round", "text"):
             if getattr(self, name) is not None:
                 yield name, "has no effect with time, which is the event time"
         if self.time not in PARTS:
@@ -124,6 +130,8 @@ class Derive:
             )
         if self.time is not None:
             return TimePart(self.time, self.zone or "UTC")
+        if self.text is not None:
+            return TextPart(self.field or "", steps_of(self.text))
         if self.bucket is not None:
             return Band(self.field or "", self.bucket)
         return Band(self.field or "", Fraction(10) ** -(self.round or 0), nearest=True)

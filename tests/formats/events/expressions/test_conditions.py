@@ -1,7 +1,7 @@
 """Conditions and derived columns of records, against a plain reading of each record by itself.
 
 Covers: formats/events/expressions/derived.py, formats/events/expressions/filtered.py
-Covers: formats/events/expressions/widened.py
+Covers: formats/events/expressions/widened.py, formats/events/expressions/texts.py
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 from fractions import Fraction
 from random import Random
+from time import process_time
 from typing import Any
 
 import numpy as np
 import pytest
 from hushstream.formats.events.decode import Decoder, RawRecord
+from hushstream.formats.events.expressions import texts
 from hushstream.formats.events.expressions.conditions import (
     Between,
     Condition,
@@ -21,6 +23,7 @@ from hushstream.formats.events.expressions.conditions import (
     NumberIn,
     Present,
     Some,
+    TextFits,
     TextIn,
     TruthIs,
     leaves,
@@ -30,9 +33,11 @@ from hushstream.formats.events.expressions.derived import (
     Band,
     Cases,
     Derived,
+    TextPart,
     TimePart,
     decimals_of,
 )
+from hushstream.formats.events.expressions.texts import matching
 from hushstream.formats.events.fields import InputFields, NumericField, PipelineFields
 
 from ....judge import records as judge
@@ -40,7 +45,13 @@ from ..ways import by_columns, one_by_one
 
 FARE = NumericField("fare", Fraction(0), Fraction(100), Fraction(1, 100))
 ZONES = ["UTC", "Europe/Berlin", "Asia/Kathmandu", "America/St_Johns", "Pacific/Apia"]
-TEXTS = ["", "a", "b", "é", "x" * 40, 'q"q', "line\n", "true", "1"]
+TEXTS = ["", "a", "b", "é", "x" * 40, 'q"q', "line\n", "true", "1", "ÀB c", " a ", "a%b", "ß", "İx"]
+STEPS: list[tuple[Any, ...]] = [
+    ("lower",), ("upper",), ("trim", "both"), ("trim", "left"), ("trim", "right"),
+    ("part", 1, 2), ("part", 2, -1), ("part", -2, -1), ("part", -3, 2),
+    ("extract", "[a-x]+"), ("extract", "^(.)"), ("extract", "(?:b|(x+))"),
+]  # fmt: skip
+LIKES = ["", "%", "a%", "%b", "_", "%_x%", "a\\%b", "%a%b%", "x%x%x", "\\", "%\n", "__"]
 NUMBERS = [0, 1, -1, 7, 2.5, -0.0, 0.1, 0.3, 1e300, 2**53 + 1, 10**400, -(10**400), 1e-9]
 NUMBERS += [0.30000000000000004, 4503599627370497.5, 123456.78901234567]
 
@@ -53,7 +64,7 @@ class Plain:
 
 def leaf(random: Random) -> Condition:
     field = random.choice(["fare", "n", "kind", "open", "page"])
-    kind = random.randrange(5)
+    kind = random.randrange(6)
     if kind == 0:
         ends = sorted([Fraction(random.choice([0, 1, 7])), Fraction(random.choice([1, 5, 10**6]))])
         low = random.choice([None, ends[0]])
@@ -64,6 +75,12 @@ def leaf(random: Random) -> Condition:
         return NumberIn("n", some, random.choice([True, False]))
     if kind == 2:
         return TextIn("kind", tuple(random.sample(TEXTS, 3)), random.choice([True, False]))
+    if kind == 5:
+        steps = tuple(random.choices(STEPS, k=random.randrange(3)))
+        denied, test = random.choice([True, False]), random.choice(["in", "like", "matches"])
+        values = {"in": TEXTS, "like": LIKES, "matches": ["a", "^x*$", "(a|é)", "[^a]"]}[test]
+        chosen = random.sample(values, 3 if test == "in" else 1)
+        return TextFits(random.choice(["kind", "page"]), steps, test, tuple(chosen), denied)
     if kind == 3:
         return TruthIs("open", random.choice([True, False]))
     return Present(field, random.choice([True, False]))
@@ -79,6 +96,8 @@ def condition(random: Random, depth: int = 0) -> Condition:
 def derived(random: Random) -> Derived:
     if random.random() < 0.5:
         return TimePart(random.choice(list(PARTS)), random.choice(ZONES))
+    if random.random() < 0.3:
+        return TextPart("kind", tuple(random.choices(STEPS, k=random.randrange(1, 3))))
     if random.random() < 0.4:
         conditions = tuple(condition(random) for _ in range(random.randrange(1, 4)))
         values = ['"a"', "true", "1", "false", "0", '"true"', '"é"', "-3", r'"q\"q"', r'"\n"']
@@ -231,6 +250,43 @@ def test_bands_have_the_decimals_of_their_width() -> None:
     assert Band("x", Fraction(10), nearest=True).values(numbers) == [0, 0, 10, None]
     with pytest.raises(ValueError, match="at most 9 decimals"):
         decimals_of(Fraction(1, 3))
+
+
+@pytest.mark.parametrize("form", ["%a%b%c%a%b%c%d", "(?:a*)*$|(?:a|a)*c$"])
+def test_no_pattern_takes_more_than_linear_time(form: str) -> None:
+    fits = matching("like" if form.startswith("%") else "matches", (form,))
+    text = "ab" * 30_000 + "c" * 30_000 + "!"
+    began = process_time()
+    fits(text)
+    assert process_time() - began < 1  # going back would take until the sun is out
+
+
+def test_a_function_is_computed_once_for_each_distinct_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setitem(texts._STEPS, "lower", lambda: lambda text: asked.append(text) or "x")
+    fields = PipelineFields(
+        ("low",),
+        where=TextFits("kind", (("lower",),), "in", ("x",)),
+        derived={"low": TextPart("kind", (("lower",),))},
+    )
+    decoder = Decoder(InputFields("t", "epoch_ms", "UTC", ("user",), 5000), [fields], [Plain()])  # type: ignore[list-item]
+    bodies = [{"user": "u", "t": 0, "kind": "AB"[n % 2]} for n in range(1000)]
+    records = [RawRecord(n, 0, None, json.dumps(b).encode()) for n, b in enumerate(bodies)]
+    for read_all in (by_columns, one_by_one):
+        (view,) = read_all(decoder, records).views
+        assert len(view.rows) == 1000
+        assert sorted(asked) == ["A", "A", "B", "B"]  # in WHERE, and in the key
+        asked.clear()
+
+
+def test_a_text_of_which_nothing_is_left_has_no_key() -> None:
+    how = TextPart("kind", (("extract", "^a(.*)"),))
+    fields = PipelineFields(("k",), derived={"k": how})
+    (view,) = decode(fields, {"kind": "abc"}, {"kind": "b"}, {"kind": "a"}, {"kind": 3}).views
+    assert [view.keys[k] for k in view.key.tolist()] == [b'["bc"]']
+    assert view.bad == {1: "missing_key", 2: "empty_key", 3: "wrong_type"}
 
 
 def test_leaves_are_found_at_every_depth() -> None:

@@ -1,4 +1,7 @@
-"""Conditions as settings: mistakes with their lines, and one normal form for each wording."""
+"""Conditions as settings: mistakes with their lines, and one normal form for each wording.
+
+Covers: topics/config/expressions/text_steps.py
+"""
 
 from __future__ import annotations
 
@@ -47,6 +50,8 @@ def test_a_pipeline_without_conditions_has_the_charged_configuration_of_before()
         ('{ field = "a", equals = "x" }', '{ field = "a", one_of = ["x"] }'),
         ('{ field = "a", one_of = ["x", "y"] }', '{ field = "a", one_of = ["y", "x", "y"] }'),
         ('{ field = "a", equals = true }', '{ field = "a", none_of = [false] }'),
+        ('{ field = "a", text = [{ trim = "both" }], equals = "x" }',
+         '{ field = "a", text = [{ trim = "both" }], one_of = ["x", "x"] }'),
         ('{ field = "a", equals = 1 }, { field = "b", present = true }',
          '{ all = [{ field = "b", present = true }, { field = "a", equals = 1.0 }] }'),
         ('{ any = [{ field = "a", above = 1 }] }', '{ field = "a", above = 1 }'),
@@ -65,6 +70,11 @@ def test_wordings_that_differ_in_form_alone_are_charged_alike(one: str, other: s
         ('{ any = [{ field = "a", above = 1 }, { field = "b", above = 1 }] }',
          '{ all = [{ field = "a", above = 1 }, { field = "b", above = 1 }] }'),
         ('{ field = "a", present = true }', '{ field = "a", present = false }'),
+        ('{ field = "a", like = "x" }', '{ field = "a", not_like = "x" }'),
+        ('{ field = "a", like = "x" }', '{ field = "a", matches = "x" }'),
+        ('{ field = "a", text = [{ start = 2 }], equals = "x" }',
+         '{ field = "a", text = [{ start = 2, length = 1 }], equals = "x" }'),
+        ('{ field = "a", text = [{ start = 2 }], equals = "x" }', '{ field = "a", equals = "x" }'),
     ],
 )  # fmt: skip
 def test_other_meanings_are_charged_otherwise(one: str, other: str) -> None:
@@ -85,7 +95,18 @@ def test_other_meanings_are_charged_otherwise(one: str, other: str) -> None:
         ('{ field = "a", at_most = 1e400 }', "where[0].at_most: 1.00e+400 must be a number up"),
         ('{ field = "a", equals = -2e308 }', "where[0].equals: -2.00e+308 must be a number up"),
         ('{ field = "a", none_of = [1, 1e309] }', "where[0].none_of: 1.00e+309 must be a number"),
-        ('{ field = "a", like = "x" }', "unknown setting"),
+        ('{ field = "a", contains = "x" }', "unknown setting"),
+        ('{ field = "a", matches = "(x" }', "where[0].matches: is no regular expression of RE2"),
+        ('{ field = "a", like = "%s" }' % ("x" * 1001), "is longer than 1000 bytes"),
+        ('{ field = "a", like = "x", not_like = "y" }', "where[0].not_like: and like exclude"),
+        ('{ field = "a", text = [], equals = "x" }', "where[0].text: is empty"),
+        ('{ field = "a", text = [{ case = "lower" }] }', "says nothing about a"),
+        ('{ field = "a", text = [{ case = "lower" }], above = 1 }', "above: must be a text"),
+        ('{ field = "a", text = [{ case = "lower" }], equals = 1 }', "equals: must be a text"),
+        ('{ field = "a", text = [{ start = 0 }], equals = "x" }', "text[0].start: must not be 0"),
+        ('{ field = "a", text = [{ length = 2 }], equals = "x" }', "text[0]: needs one of case"),
+        ('{ field = "a", text = [{ start = 1, length = 0 }], equals = "x" }', "at least 1"),
+        ('{ field = "a", text = [{ extract = "(a)(b)" }], equals = "x" }', "more than one group"),
         ('{ field = "a", equals = "x", any = [{ field = "b", above = 1 }] }', "must stand alone"),
         ("{ any = [] }", "at least one condition"),
         ('{ any = [{ all = [{ field = "a" }] }] }', "where[0].any[0].all[0]: says nothing"),

@@ -36,9 +36,9 @@ def test_a_width_is_charged_by_its_meaning() -> None:
 @pytest.mark.parametrize(
     ("derive", "message"),
     [
-        ("", "derive.d: needs time, field with bucket or round, or cases"),
-        ('field = "a"', "needs either bucket or round"),
-        ('field = "a", bucket = 1, round = 1', "needs either bucket or round"),
+        ("", "derive.d: needs time, field with bucket, round or text, or cases"),
+        ('field = "a"', "needs one of bucket, round and text"),
+        ('field = "a", bucket = 1, round = 1', "needs one of bucket, round and text"),
         ('field = "a", bucket = 0', "must be greater than 0"),
         ('field = "a", bucket = 1e400', "must lie between 0 and 1000000000000000"),
         ('field = "a", bucket = "1/3"', "derive.d.bucket: 1/3 must be a decimal number"),
