@@ -53,8 +53,8 @@ from .request import check, forecasts, plan_options, proposals, purses, request
 UNKNOWN = (
     "No record was read: bounds, cost, noise and thresholds follow from the configuration alone. "
     "What will be seen, how far off and what is lost depends on the records. --sample FILE "
-    "forecasts it from public or synthetic ones, with three ways to go; for histograms, --shape "
-    "users=N,records=N,keys=N does from your guess of a window."
+    "forecasts it from public or synthetic ones, with three ways to go; for histograms and "
+    "quantiles, --shape users=N,records=N,keys=N does from your guess of a window."
 )
 SLIGHT = 1e-4  # share of ε: rounding costs far less, and noise that is chosen more
 SAMPLER = 2.0**-60  # the distance of a draw from the exact distribution costs far less
@@ -221,8 +221,12 @@ def described(p: Pipeline, body: dict[str, Any]) -> Table:
     table.add_row("over many epochs", _many(p))
     if p.lifetime is not None:
         table.add_row(f"cap per {p.unit_name}", _cap(p, body))
+    inexact = {one.name for one in p.mechanism.outputs if one.ends}
     for name, stddev in body["noise"].items():
-        table.add_row(f"noise of {name}", f"±{stddev:.4g} (standard deviation, last trigger)")
+        words = "standard deviation, last trigger"
+        if name in inexact:
+            words = "at most; it depends on the values, and each release has its interval"
+        table.add_row(f"noise of {name}", f"±{stddev:.4g} ({words})")
     for name, value in p.mechanism.plan_rows(p.unit_name):
         table.add_row(name, value)
     return table
