@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import time
@@ -54,6 +55,17 @@ def pytest_configure(config: pytest.Config) -> None:
     """Let the gate try fewer examples, where a test does not say how many."""
     if config.option.markexpr == "not thorough" and not config.option.hypothesis_profile:
         settings.load_profile("gate")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[Any]:
+    """Look for no garbage among modules and tests, now or later: they stay until the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -8,8 +8,12 @@ captured and shown with its failure. pytest imports this module before it captur
 from __future__ import annotations
 
 import os
+import sys
 
 from .tree import ROOT
+
+# jsonschema would compile 38 grammars of addresses for a check that nobody asks of it: 5 s.
+sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
 
 if process := os.environ.get("PYTEST_XDIST_WORKER"):
     folder = ROOT / ".build"
