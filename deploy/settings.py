@@ -37,6 +37,8 @@ SINGLE_NODE = {
     # After a crash the controller refuses the node until its old session ends (default 9 s).
     "broker.session.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "400",
+    # An idle controller would else write a record every half second, for observers there are not.
+    "metadata.max.idle.interval.ms": "0",
     # A missing topic is a mistake, which automatic creation would hide.
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from hushstream.deploy import broker as module
-from hushstream.deploy import class_archive
+from hushstream.deploy import class_archive, many_brokers
 from hushstream.deploy.broker import Broker, classpath_of_kafka
 from hushstream.deploy.jars import fetch
 from hushstream.deploy.java import find_java
@@ -33,12 +33,12 @@ def test_an_archive_is_made_once_used_and_replaced_by_none_of_another_runtime(ca
     old.write_bytes(b"another runtime's")
     os.utime(old, (0, 0))
     made = make_class_archive()
-    assert made.parent == cache and made.stat().st_size > 10_000_000
+    assert made is not None and made.parent == cache and made.stat().st_size > 10_000_000
     assert not old.exists()
     before = made.stat().st_mtime_ns
     assert make_class_archive() == made and made.stat().st_mtime_ns == before
     java, classpath = find_java(), classpath_of_kafka(quiet=True)
-    assert class_archive.options(java, classpath) == [f"-XX:SharedArchiveFile={made}"]
+    assert class_archive.options(java, classpath) == [f"-XX:AOTCache={made}"]
     assert not class_archive.options(java, classpath + os.pathsep + "more.jar")
     with Broker(quiet=True) as running:
         assert str(made) in Path(f"/proc/{running.pid}/maps").read_text()
@@ -55,4 +55,10 @@ def test_a_broker_starts_although_its_archive_is_spoilt(cache: Path):
 def test_what_java_says_is_told_where_it_makes_none(tmp_path: Path, cache: Path):
     with pytest.raises(BrokerError, match="made no archive of classes"):
         class_archive.make(find_java(), ["-XX:NoSuchFlag"], "a.jar", tmp_path / "missing")
-    assert not list(cache.glob("*.jsa")) and not list(cache.glob(".part-*"))
+    assert not list(cache.glob("classes-*")) and not list(cache.glob(".part-*"))
+
+
+def test_an_old_java_makes_none(cache: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(many_brokers, "java_version", lambda _: class_archive.LEAST - 1)
+    assert make_class_archive() is None
+    assert not list(cache.glob("classes-*"))
