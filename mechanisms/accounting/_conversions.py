@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
@@ -15,6 +16,7 @@ Real = Fraction | int | float
 DIGITS = (60, 160)
 """Precisions to try: the second one if the first leaves a relative width above `_TIGHT`."""
 _TIGHT = Decimal(2) ** -60
+_ROOT = math.sqrt(2)
 
 
 def gdp_delta(epsilon: Real, mu: Real) -> Fraction:
@@ -41,7 +43,8 @@ def gdp_mu(epsilon: Real, delta: Real) -> Fraction:
         ParameterError: ε does not lie in [0, 10^6] or δ does not lie in (0, 1).
     """
     eps, limit = epsilon_of(epsilon), probability("delta", delta)
-    return normal.greatest(lambda mu: normal.at_most(_delta_high(eps, mu), limit))
+    near = _near(lambda mu: _delta(float(eps), mu), float(limit))
+    return normal.greatest(lambda mu: normal.at_most(_delta_high(eps, mu), limit), near=near)
 
 
 @lru_cache(maxsize=1024)
@@ -57,7 +60,9 @@ def gdp_epsilon(mu: Real, delta: Real) -> Fraction:
     m, limit = exact("mu", mu, 10**6), probability("delta", delta)
     if m == 0 or normal.at_most(_delta_high(Fraction(0), m), limit):
         return Fraction(0)
-    return normal.least(lambda eps: normal.at_most(_delta_high(eps, m), limit))
+    near = _near(lambda eps: _delta(eps, float(m)), float(limit), -1)
+    near = near if near > limit else 0.0  # δ hardly changes with a smaller ε
+    return normal.least(lambda eps: normal.at_most(_delta_high(eps, m), limit), near=near)
 
 
 def _delta_high(epsilon: Fraction, mu: Fraction) -> Decimal:
@@ -70,6 +75,31 @@ def _delta_high(epsilon: Fraction, mu: Fraction) -> Decimal:
             if (first.high - first.low) + (second.high - second.low) <= _TIGHT * abs(high):
                 break
     return max(high, Decimal(0))
+
+
+def _delta(epsilon: float, mu: float) -> float:
+    """δ_GDP(ε, μ) in floats, for a guess; not finite where they do not reach."""
+    first = math.erfc((epsilon / mu - mu / 2) / _ROOT) / 2
+    try:
+        return first - math.exp(epsilon) * math.erfc((epsilon / mu + mu / 2) / _ROOT) / 2
+    except OverflowError:
+        return math.nan
+
+
+def _near(delta: Callable[[float], float], limit: float, sign: int = 1) -> float:
+    """About where ``delta`` of a positive number reaches ``limit``; it grows, or falls (``sign``).
+
+    0 if δ is large: there it may change by less than its enclosure is wide, from one number of 40
+    bits to the next, so that a search which starts elsewhere might end elsewhere.
+    """
+    if limit > 0.25:
+        return 0.0
+    low, high = -40.0, 20.0  # exponents of two
+    for _ in range(64):
+        middle = (low + high) / 2
+        short = sign * delta(2.0**middle) < sign * limit
+        low, high = (middle, high) if short else (low, middle)
+    return float(2.0**high)
 
 
 def tails(epsilon: Fraction, mu: Fraction, digits: int) -> tuple[normal.Bounds, normal.Bounds]:
