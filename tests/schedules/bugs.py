@@ -136,14 +136,14 @@ FOUND_WITHIN = {
     "committed refusal": 200,
     "same epoch": 100,
 }
-FOUND_AT = {  # the first seed that objects; a change of the product may move it
-    "cancelled clock": 84,
-    "stale idle shard": 42,
+FOUND_AT = {  # a seed that objects; a change of the product may move it
+    "cancelled clock": 96,
+    "stale idle shard": 148,
     "frozen sleep": 28,
     "forgotten floor": 2,
     "stale genesis": 6,
     "believed table": 12,
     "committed refusal": 0,
-    "same epoch": 4,
+    "same epoch": 5,
 }
 ONLY = {"believed table": "rewind"}

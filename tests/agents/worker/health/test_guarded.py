@@ -220,7 +220,7 @@ def test_many_at_once_never_take_more_places_than_there_are(server):
     ended = threading.Event()
 
     def look() -> None:
-        while not ended.is_set():
+        while not ended.wait(0.001):
             most.append(len(server.connections))
 
     watching = threading.Thread(target=look)
