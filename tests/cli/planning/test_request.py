@@ -143,6 +143,7 @@ def test_a_sample_says_what_a_cap_leaves_of_it(folder: Path) -> None:
     code, out, err = typed(*asked)
     said = " ".join(out.split())
     assert code == 0 and f"{found['kept']:.1%} is kept of what is accepted" in said, out
+    (folder / "sample.csv").write_text("\n".join([head, *rows[:5]]))
     plain = json.loads(typed("plan", "--pipeline", "pages", "--sample", "sample.csv", "--json")[1])
     assert all("per_unit_forecast" not in one for one in plain["pipelines"])
 
