@@ -18,7 +18,8 @@ def cuts(
     """Find the last comma of each JSON list of scalars, and hash what follows.
 
     ``cut`` (k,) takes the place of that comma in ``data``; ``hashed`` (k,) FNV-1a of the last
-    element, mixed as in MurmurHash3. False if a list has no comma outside texts.
+    element, mixed as in MurmurHash3. Where there is none, it is
+    the place of the only element. False if a list is empty.
     """
     prime, begun = np.uint64(0x100000001B3), np.uint64(0xCBF29CE484222325)
     first, second = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
@@ -33,11 +34,14 @@ def cuts(
             elif byte == 44 and not inside:
                 place = at
             at += 1
-        if place < 0:
+        begin = place + 1
+        if place < 0:  # a total has no key, and the list holds the value alone
+            begin = place = ends[n] + 1
+        if begin >= ends[n + 1] - 1 or data[ends[n]] != 91:
             return False
         cut[n] = place
         state = begun
-        for at in range(place + 1, ends[n + 1] - 1):
+        for at in range(begin, ends[n + 1] - 1):
             state = (state ^ np.uint64(data[at])) * prime
         state = (state ^ (state >> np.uint64(33))) * first
         state = (state ^ (state >> np.uint64(33))) * second

@@ -41,7 +41,7 @@ def split(keys: Keys) -> Split:
     """Take keys apart.
 
     Raises:
-        ContractError: one is no JSON list of at least two scalars.
+        ContractError: one is no JSON list of at least one scalar.
     """
     from .pair_scan import cuts
 

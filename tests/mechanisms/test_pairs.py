@@ -47,7 +47,7 @@ def test_the_hash_never_changes() -> None:
 
 
 def test_a_key_without_a_value_is_refused() -> None:
-    for wrong in (b'["a,b"]', b"\x00" * 8):
+    for wrong in (b"[]", b"\x00" * 8):
         with pytest.raises(ContractError, match="lacks the value"):
             split(Keys.of([b'["a","b"]', wrong]))
 
@@ -64,6 +64,16 @@ def test_new_pairs_count_once_by_key_and_lane() -> None:
     assert not len(settled(part, np.zeros(3, np.bool_)).key)
     assert homes(made).tolist() == made.key.tolist()
     assert sorted(set(homes(part))) == made.key.tolist()
+
+
+def test_the_value_of_a_total_stands_alone() -> None:
+    found = split(Keys.of([b'["a,b"]', b"[1]", b'["a,b"]']))
+    assert found.keys.tolist() == [b"[]"]
+    first, second, third = found.names.tolist()
+    assert first == third != second
+    assert {name[:2] for name in (first, second)} == {b"[]"}
+    keyed = split(Keys.of([b'["k","a,b"]'])).names.tolist()[0]
+    assert keyed[-8:] == first[-8:]  # the hash is of the value
 
 
 def test_a_name_that_is_too_short_is_refused() -> None:
