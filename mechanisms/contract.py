@@ -345,6 +345,8 @@ class Setting:
         count: whether the number of records itself is released.
         squares: names of value columns whose squares are summed as well.
         distinct: whether the count is one of distinct values, which keys of records list last.
+        apart: places of value columns that are of some records alone and 0 for others, in groups:
+            no record is in two columns of a group.
         shards: aggregate shards. Each draws under nonces of its own, so whatever all of them
             release of the same content is released with so many independent noises.
         confidence: of released intervals, for a mechanism that makes its own.
@@ -362,3 +364,4 @@ class Setting:
     squares: tuple[str, ...] = ()
     confidence: Fraction = Fraction(95, 100)
     distinct: bool = False
+    apart: tuple[tuple[int, ...], ...] = ()

@@ -45,15 +45,15 @@ def of_keys(p: Pipeline, view: View, mine: Bool, unit: I64) -> Truth:
     live = np.flatnonzero(np.bincount(key, minlength=size))
     names = view.keys.take(live).tolist()
     sums = {
-        f.field: _added(key, sign * view.value[mine, place], size)
+        f.name: _added(key, sign * view.value[mine, place], size)
         for place, f in enumerate(p.fields.columns)
     }
     squares = {
-        f.field: _moments(key, sign, view.value[mine, place], size)
+        f.name: _moments(key, sign, view.value[mine, place], size)
         for place, f in enumerate(p.fields.columns)
-        if any(isinstance(one, Variance | Stddev) and one.field == f.field for one in p.aggregates)
+        if any(isinstance(one, Variance | Stddev) and one.field == f.name for one in p.aggregates)
     }
-    grids = {f.field: f.grid for f in p.fields.columns}
+    grids = {f.name: f.grid for f in p.fields.columns}
     records = _added(key, sign, size)
     values = {}
     for one in p.aggregates:
@@ -85,9 +85,9 @@ def _of_values(p: Pipeline, view: View, mine: Bool) -> Truth:
 
 def _answer(one: AnyAggregate, number: int, sums: Mapping[str, Fraction]) -> float:
     """The aggregate of exact parts, by its own rule."""
-    fields = [f.field for f in one.columns]
+    names = [f.name for f in one.columns]
     parts = [Estimate(Fraction(number), 0.0)] if COUNT in one.parts else []
-    parts += [Estimate(sums[field], 0.0) for field in fields]
+    parts += [Estimate(sums[name], 0.0) for name in names]
     if len(parts) == 2 and number == 0:
         return float("nan")  # a mean of nothing
     if len(parts) == 2:

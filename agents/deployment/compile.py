@@ -16,7 +16,7 @@ from ...mechanisms.contract import UNIT, Mechanism, Setting
 from ...mechanisms.noise import SAMPLER_VERSION
 from ...topics.config import model as config_model
 from ...topics.config import pipeline as config_pipeline
-from ...topics.config.aggregates import COUNT, counted_in, square_of
+from ...topics.config.aggregates import COUNT, apart, counted_in, square_of
 from ...topics.config.canonical import config_hash, privacy_settings
 from ...topics.config.expressions.conditions import every
 from ...topics.config.load import Config
@@ -200,7 +200,7 @@ def input_paths(
         raise ConfigError(f"pipeline {p.name!r}: key has no effect with {kind}: it has inputs")
     paths = {name: name for name in known if name != "time"}
     if "value" in paths and columns:
-        paths["value"] = columns[0].field
+        paths["value"] = columns[0].field or ""
     return paths | p.inputs
 
 
@@ -225,7 +225,7 @@ def value_columns(p: config_pipeline.PipelineSettings) -> list[NumericField]:
     """
     found: dict[str, NumericField] = {}
     for column in (one for aggregate in p.aggregate for one in aggregate.columns):
-        if found.setdefault(column.field, column) != column:
+        if found.setdefault(column.name, column) != column:
             raise ConfigError(
                 f"pipeline {p.name!r}: field {column.field!r} has two different bounds or grids; "
                 "all aggregates of one field share them"
@@ -248,6 +248,11 @@ def build(
     Raises:
         ConfigError: the mechanism refuses a setting, which the message names.
     """
+    if p.mechanism.kind != registry.DEFAULT and any(c.where is not None for c in columns):
+        raise ConfigError(
+            f"pipeline {p.name!r}: aggregate: {p.mechanism.kind} has no conditions of "
+            "one aggregate; write where of the pipeline, and a pipeline for each"
+        )
     try:
         return registry.build(
             p.mechanism.kind, parameters_of(p), setting_of(p, schedule, columns, keys, shards)
@@ -270,13 +275,14 @@ def setting_of(
         delta=Fraction(p.budget.delta),
         horizon=schedule.horizon,
         windows=schedule.per_epoch,
-        columns=tuple((c.field, round(c.low / c.grid), round(c.high / c.grid)) for c in columns),
+        columns=tuple((c.name, *c.reach) for c in columns),
         grids=tuple(c.grid for c in columns),
         keys=keys,
         count=COUNT in parts,
         shards=shards,
         distinct=counted_in(p.aggregate) is not None,
-        squares=tuple(c.field for c in columns if square_of(c.field) in parts),
+        squares=tuple(c.name for c in columns if square_of(c.name) in parts),
+        apart=apart(columns),
         confidence=p.release.confidence_level,
     )
 

@@ -221,12 +221,13 @@ def described(p: Pipeline, body: dict[str, Any]) -> Table:
     table.add_row("over many epochs", _many(p))
     if p.lifetime is not None:
         table.add_row(f"cap per {p.unit_name}", _cap(p, body))
+    partial = {f"sum:{c.name}": a.label for a in p.aggregates for c in a.columns if c.where}
     inexact = {one.name for one in p.mechanism.outputs if one.ends}
     for name, stddev in body["noise"].items():
         words = "standard deviation, last trigger"
         if name in inexact:
             words = "at most; it depends on the values, and each release has its interval"
-        table.add_row(f"noise of {name}", f"±{stddev:.4g} ({words})")
+        table.add_row(f"noise of {partial.get(name, name)}", f"±{stddev:.4g} ({words})")
     for name, value in p.mechanism.plan_rows(p.unit_name):
         table.add_row(name, value)
     return table

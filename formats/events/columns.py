@@ -20,13 +20,22 @@ from ..schemas.schema import Known
 from .expressions.derived import Derived
 from .expressions.filtered import ScannedFields
 from .expressions.widened import Widened, computed
-from .fields import InputFields, PipelineFields
+from .fields import InputFields, NumericField, PipelineFields
 from .keys import MAX_KEY
 from .raw import RawRecord, timestamps_of
 from .scanned import Flags, Scanned, Scanner
 from .times import FACTORS, LATEST
-from .types import FALSE, INTEGER, REAL, ROLES, TEXT, TRUE, paths_of
-from .views import MAX_UNIT, Decoded, UnitTexts, View, encoded, keyed, on_grid
+from .types import FALSE, INTEGER, MISSING, NULL, REAL, ROLES, TEXT, TRUE, paths_of
+from .views import (
+    MAX_UNIT,
+    Decoded,
+    Numbers,
+    UnitTexts,
+    View,
+    encoded,
+    keyed,
+    on_grid,
+)
 
 LEAST = 64  # records; for fewer, arrays cost more than objects
 _KIND = {"str": (TEXT,), "int": (INTEGER,), "bool": (TRUE, FALSE), "number": (INTEGER, REAL)}
@@ -124,15 +133,30 @@ class ColumnDecoder:
         self, p: PipelineFields, m: Mechanism, found: Scanned, time: I64, known: Flags
     ) -> _Part:
         """Read what one pipeline needs; rows that it cannot read are known no more."""
-        paths = {column.field for column in p.columns}
         names = {name: path for name in m.inputs if (path := _path(p, name)) is not None}
-        floats = {path: self._floats(path, found, known) for path in paths | set(names.values())}
+        floats = {path: self._floats(path, found, known) for path in set(names.values())}
+        numbers = [self._numbers(column, found, known) for column in p.columns]
         by_record = not m.inputs or m.keys.of_record
         keys = self._keys(p, found, known) if by_record else None
         wanted = None
         if p.where is not None:
             wanted = p.where.fulfilled(ScannedFields(found, self._place, known))
-        return _Part(p, m, floats, names, time, keys, wanted, self._seed)
+        return _Part(p, m, floats, numbers, names, time, keys, wanted, self._seed)
+
+    def _numbers(self, column: NumericField, found: Scanned, known: Flags) -> Numbers:
+        """Numbers of a value column, and the rows that are in it."""
+        path = column.field
+        if column.where is None:
+            return None if path is None else self._floats(path, found, known), None
+        counted = column.where.fulfilled(ScannedFields(found, self._place, known))
+        if path is None:
+            return None, counted
+        empty = np.isin(found.kind[:, self._place[path]], (MISSING, NULL))
+        known &= self._is(found, path, "number") | (empty & ~counted)
+        still = known & counted
+        numbers = found.numbers(self._place[path], still)
+        known &= still | ~counted
+        return np.where(still, numbers, 0.0), counted
 
     def _floats(self, path: str, found: Scanned, known: Flags) -> NDArray[np.float64]:
         known &= self._is(found, path, "number")
@@ -164,6 +188,7 @@ class _Part(NamedTuple):
     fields: PipelineFields
     mechanism: Mechanism
     floats: dict[str, NDArray[np.float64]]
+    numbers: list[Numbers]  # of the value columns
     names: dict[str, str]  # input of the mechanism -> path
     time: I64
     keys: Keys | None
@@ -180,7 +205,7 @@ class _Part(NamedTuple):
         }
         if self.keys is None:
             return encoded(self.mechanism, rows, columns, sign, {})
-        value = on_grid(self.fields, len(known), self.floats.__getitem__)
+        value = on_grid(self.fields, len(known), self.numbers)
         keys, key = self._numbered(self.keys, known, rows)
         return keyed(self.fields, self.mechanism, rows, keys, key, columns, value, sign, {})
 

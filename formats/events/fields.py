@@ -12,12 +12,32 @@ from .expressions.derived import Derived
 
 @dataclass(frozen=True)
 class NumericField:
-    """A numeric field with its clipping interval and public grid."""
+    """A numeric field with its clipping interval and public grid.
 
-    field: str
+    Attributes:
+        field: its path; None counts records, each as 1.
+        low, high, grid: values are clipped, and rounded to multiples of ``grid``.
+        where: a record that does not fulfil it counts as 0, and needs no number.
+        called: name of the column; None: that of the field.
+    """
+
+    field: str | None
     low: Fraction
     high: Fraction
     grid: Fraction
+    where: Condition | None = None
+    called: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the column among those of a pipeline."""
+        return self.called or self.field or ""
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """The least and the largest value of a record, in grid steps."""
+        low, high = round(self.low / self.grid), round(self.high / self.grid)
+        return (low, high) if self.where is None else (min(low, 0), max(high, 0))
 
 
 @dataclass(frozen=True)

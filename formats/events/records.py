@@ -19,14 +19,14 @@ from ...mechanisms.keys import Keys
 from ..schemas.schema import Known
 from .expressions.derived import Cases, TextPart, TimePart
 from .expressions.filtered import ValueFields, doubles
-from .fields import InputFields, PipelineFields
+from .fields import InputFields, NumericField, PipelineFields
 from .framed import Columns, FramedReader
 from .keys import numbered
 from .objects import ObjectReader, Sight
 from .raw import RawRecord, timestamps_of
 from .reasons import Bad, Reason
 from .times import FACTORS, LATEST, fits, iso, scale, scaled
-from .views import MAX_UNIT, Decoded, View, encoded, keyed, on_grid
+from .views import MAX_UNIT, Decoded, Flags, Numbers, View, encoded, keyed, on_grid
 
 Readable = Sight | Columns
 
@@ -117,7 +117,7 @@ class RecordDecoder:
     ) -> View:
         bad, own = faults
         other = self._filtered_out(p, sight, bad, own)
-        value = on_grid(p, sight.size, lambda path: self._floats(path, sight, bad, own))
+        value = on_grid(p, sight.size, [self._numbers(c, sight, bad, own) for c in p.columns])
         sign = self._signs(p, sight, bad, own)
         of_record = not m.inputs or m.keys.of_record
         if of_record:
@@ -189,11 +189,25 @@ class RecordDecoder:
         values = self._column(derived.field, "number", sight, bad, own)
         return list(derived.values(doubles(values)))
 
-    def _floats(self, path: str, sight: Readable, bad: Bad, own: Bad) -> NDArray[np.float64]:
+    def _numbers(self, column: NumericField, sight: Readable, bad: Bad, own: Bad) -> Numbers:
+        """Numbers of a value column, and the records that are in it."""
+        counted = None
+        if column.where is not None:
+            read = ValueFields(
+                sight.size, lambda path, role: self._column(path, role, sight, bad, own)
+            )
+            counted = column.where.fulfilled(read)
+        if column.field is None:
+            return None, counted
+        return self._floats(column.field, sight, bad, own, counted), counted
+
+    def _floats(
+        self, path: str, sight: Readable, bad: Bad, own: Bad, needed: Flags | None = None
+    ) -> NDArray[np.float64]:
         values = self._column(path, "number", sight, bad, own)
         floats = doubles(values)
         for row in np.flatnonzero(~np.isfinite(floats)).tolist():
-            if row not in bad:
+            if row not in bad and (needed is None or needed[row]):
                 reason = "missing_value" if values[row] is None else "not_finite"
                 own.setdefault(row, Reason.at(reason, path))
             floats[row] = 0.0

@@ -47,7 +47,7 @@ def paths_of(fields: InputFields, pipelines: Sequence[PipelineFields]) -> dict[s
         for path in pipeline.key:
             if path not in pipeline.derived:
                 paths.setdefault(path, set()).update(ROLES["key"])
-        asked = [pipeline.where]
+        asked = [pipeline.where, *(column.where for column in pipeline.columns)]
         for derived in pipeline.derived.values():
             if isinstance(derived, Band):
                 paths.setdefault(derived.field, set()).update(ROLES["number"])
@@ -57,7 +57,8 @@ def paths_of(fields: InputFields, pipelines: Sequence[PipelineFields]) -> dict[s
                 asked += derived.conditions
         for leaf in (leaf for condition in asked for leaf in leaves(condition)):
             paths.setdefault(leaf.field, set()).update(ROLES[leaf.role])
-        for path in [c.field for c in pipeline.columns] + list((pipeline.inputs or {}).values()):
+        summed = [c.field for c in pipeline.columns if c.field is not None]
+        for path in summed + list((pipeline.inputs or {}).values()):
             paths.setdefault(path, set()).update(ROLES["number"])
         if pipeline.sign is not None:
             paths.setdefault(pipeline.sign, set()).update(ROLES["sign"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast, overload
 
 import numpy as np
@@ -74,12 +74,20 @@ class Decoded(NamedTuple):
     bad: Bad
 
 
-def on_grid(p: PipelineFields, size: int, floats: Callable[[str], NDArray[np.float64]]) -> I64:
+Numbers = tuple[NDArray[np.float64] | None, Flags | None]
+"""Numbers of a value column and the records that are in it; None: each is 1, and each is in it."""
+
+
+def on_grid(p: PipelineFields, size: int, columns: Sequence[Numbers]) -> I64:
     """(size, c) value columns of a pipeline, clipped and in units of their grids."""
     out = np.zeros((size, len(p.columns)), np.int64)
-    for place, column in enumerate(p.columns):
-        clipped = np.clip(floats(column.field), float(column.low), float(column.high))
-        out[:, place] = np.rint(clipped / float(column.grid)).astype(np.int64)
+    for place, (column, (floats, counted)) in enumerate(zip(p.columns, columns, strict=True)):
+        if floats is None:
+            steps = np.ones(size, np.int64)
+        else:
+            clipped = np.clip(floats, float(column.low), float(column.high))
+            steps = np.rint(clipped / float(column.grid)).astype(np.int64)
+        out[:, place] = steps if counted is None else np.where(counted, steps, 0)
     return out
 
 

@@ -24,6 +24,7 @@ from .distinct import displaced, factor2, refuse
 from .mechanism import Histogram
 from .quantities import Column, Quantity
 from .rounds import Rounds
+from .shared import SharedNoise
 from .spending import spending
 
 DEBIAS_SHARE = Fraction(1, 200)
@@ -171,13 +172,15 @@ def _columns(parameters: HistogramParameters, setting: Setting) -> tuple[Column,
     if parameters.aggregate == "keys":
         return ()
     centred = setting.keys is None or setting.count  # the count is there to shift sums back
+    partial = {place for group in setting.apart for place in group}
     made = []
-    for name, low, high in setting.columns:
+    for at, (name, low, high) in enumerate(setting.columns):
         if low > high:
             raise ParameterError(name, (low, high), "must be an interval, low before high")
         if max(abs(low), abs(high)) >= _WIDEST:
             raise ParameterError(name, (low, high), _TOO_WIDE)
-        made.append(Column(name, low, high, (low + high) // 2 if centred else 0))
+        middle = (low + high) // 2 if centred and at not in partial else 0
+        made.append(Column(name, low, high, middle))
     return tuple(made)
 
 
@@ -262,15 +265,21 @@ def processes(
     columns, squares = summed
     names = ["count"] * counted + [f"sum:{column.name}" for column in columns]
     names += [f"square:{one.name}" for one in squares]
-    sizes2 = [1] * counted + [column.reach() ** 2 for column in columns]
+    sizes2 = [column.reach() ** 2 for column in columns]
     for one in squares:
-        sizes2[counted + one.column] = one.sizes2[0]
+        sizes2[one.column] = one.sizes2[0]
+    shared = SharedNoise.of(setting.apart, sizes2)
     unit = sensitivity2(bound) * factor.sensitivity2 * 4**factor.bits
     unit *= factor2(bound, displaced(factor)) if setting.distinct else 1
     left = 1 - 2 * DEBIAS_SHARE if parameters.debias else Fraction(1)
-    parts = [left * part for part in _split(parameters, len(columns), counted)]
-    needs = [Need(unit * size2, part) for size2, part in zip(sizes2, parts, strict=True)]
-    needs += [Need(unit * one.sizes2[1], parts[counted + one.column], True) for one in squares]
+    parts = [left * part for part in _split(parameters, len(shared.sizes2), counted)]
+    sizes = [Fraction(1)] * counted + [*shared.sizes2]
+    needs = [Need(unit * size2, part) for size2, part in zip(sizes, parts, strict=True)]
+    own = [counted + shared.need[one.column] for one in squares]
+    needs += [
+        Need(unit * one.sizes2[1], parts[place], True)
+        for one, place in zip(squares, own, strict=True)
+    ]
     most = max(1, bound.left // min(bound.weights)) * (1 + setting.distinct)
     touched = most * setting.horizon
     if parameters.debias:
@@ -281,7 +290,10 @@ def processes(
         touched += 2 * looks * parameters.debias_cap * setting.horizon
     fitted = fit(setting, needs, touched, selecting)
     quantities = []
-    for place, (name, variance) in enumerate(zip(names, fitted.variance, strict=False)):
+    bought = fitted.variance[: len(sizes) + len(squares)]
+    every = (*bought[:counted], *shared.variances(bought[counted : len(sizes)]))
+    every += bought[len(sizes) :]
+    for place, (name, variance) in enumerate(zip(names, every, strict=True)):
         lanes = tuple(
             Process(f"{name}/{lane}", factor.name, factor.horizon, variance * first / weight)
             for lane, weight in zip("SV", bound.weights, strict=False)
@@ -390,6 +402,7 @@ def _check_rounds(parameters: HistogramParameters, setting: Setting, records: Fr
         "bound": parameters.bound == "per-key",
         "debias": parameters.debias,
         "squares": bool(setting.squares),
+        "conditions": bool(setting.apart),
     }
     for name, fails in wrong.items():
         if fails:

@@ -16,21 +16,31 @@ EPOCH_FACTORS = {"epoch_s": 1_000_000, "epoch_ms": 1_000, "epoch_us": 1}
 
 
 class Column(NamedTuple):
-    """A summed field: values are clipped to [low, high] and counted in steps of ``grid``."""
+    """A summed field: values are clipped to [low, high] and counted in steps of ``grid``.
 
-    path: str
+    ``where`` is the condition of its records; all others count as 0. Without ``field`` each is 1.
+    """
+
+    path: str  # its name: that of the field, where there is no condition
     low: Fraction
     high: Fraction
     grid: Fraction
+    where: dict[str, Any] | None = None
+    field: str | None = None
 
 
 def columns(config: dict[str, Any]) -> list[Column]:
     """The distinct fields that a pipeline sums, in order."""
     found: dict[str, Column] = {}
     for one in config["aggregate"]:
-        if one["kind"] not in ("count", "distinct"):
+        if "where" in one:
+            limits = [Fraction(one.get(name, n)) for n, name in enumerate(("low", "high", "grid"))]
+            limits[2] = Fraction(one.get("grid", 1))
+            more = one["where"], one.get("field")
+            found.setdefault(one["column"], Column(one["column"], *limits, *more))
+        elif one["kind"] not in ("count", "distinct"):
             limits = (Fraction(one[name]) for name in ("low", "high", "grid"))
-            found.setdefault(one["field"], Column(one["field"], *limits))
+            found.setdefault(one["field"], Column(one["field"], *limits, None, one["field"]))
     return list(found.values())
 
 
@@ -88,7 +98,10 @@ def read(config: dict[str, Any], timestamp: int, value: bytes | None) -> Event |
             pair = key_bytes(parts)
         if None in parts or "" in parts or max(len(key), len(pair)) > 1024:
             raise Bad
-        values = tuple(clipped(c, at(record, c.path, (int, float))) for c in columns(config))
+        inside = {c.path: fulfils(record, c.where) for c in columns(config)}
+        for group in config.get("apart", ()):
+            assert sum(inside[name] for name in group) <= 1, "one sensitivity is not enough"
+        values = tuple(stepped(c, record, inside[c.path]) for c in columns(config))
         sign = sign_of(None if config["sign"] is None
                        else at(record, config["sign"], (str, int, bool)))  # fmt: skip
     except (Bad, ValueError, TypeError, OverflowError, RecursionError):
@@ -263,6 +276,14 @@ def time_of(how: dict[str, Any], timestamp: int, record: Any) -> int:
     if not 0 <= time < 253_402_300_800_000_000:
         raise Bad
     return time
+
+
+def stepped(column: Column, record: Any, inside: bool) -> int:
+    """The value of a column, in grid steps; 0 for a record that is not in it."""
+    if column.field is None:
+        return int(inside)
+    number = at(record, column.field, (int, float))
+    return clipped(column, number) if inside else 0
 
 
 def clipped(column: Column, value: float | None) -> int:

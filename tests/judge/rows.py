@@ -39,9 +39,8 @@ def shown(rules: Rules, value: Mapping[str, int], variance: Mapping[str, Any]) -
             out[label] = spread_of(rules, a, value, variance, body, reach)
             continue
         if a["kind"] != "mean":
-            out[label] = every[
-                "count" if a["kind"] in ("count", "distinct") else f"sum:{a['field']}"
-            ]
+            counts = a["kind"] in ("count", "distinct") and "where" not in a
+            out[label] = every["count" if counts else f"sum:{a.get('column') or a['field']}"]
             continue
         count, total = every["count"], every[f"sum:{a['field']}"]
         out[label] = None

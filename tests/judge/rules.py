@@ -43,14 +43,25 @@ class Rules:
         kinds = {a["kind"] for a in config["aggregate"]}
         self.keys_only, self.shows_count = (
             not kinds,
-            bool(kinds & {"count", "mean", "variance", "stddev", "distinct"}),
+            any(
+                a["kind"] in ("count", "mean", "variance", "stddev", "distinct")
+                and "where" not in a
+                for a in config["aggregate"]
+            ),
         )
         self.counted = listed is None or self.shows_count  # if only to find keys
         self.columns = columns(config)
-        self.limits = [(round(c.low / c.grid), round(c.high / c.grid)) for c in self.columns]
+        self.limits = [
+            (low, high) if c.where is None else (min(low, 0), max(high, 0))
+            for c in self.columns
+            for low, high in [(round(c.low / c.grid), round(c.high / c.grid))]
+        ]
         spread = {a["field"] for a in config["aggregate"] if a["kind"] in ("variance", "stddev")}
         self.squared = [n for n, c in enumerate(self.columns) if c.path in spread]
-        self.middle = [(low + high) // 2 * self.counted for low, high in self.limits]
+        self.middle = [
+            (low + high) // 2 * (self.counted and c.where is None)
+            for (low, high), c in zip(self.limits, self.columns, strict=True)
+        ]
         self.distinct = "distinct" in kinds
         self.rounds = self.parameters["selection"] == "rounds"
         self._bound()
@@ -96,7 +107,10 @@ class Rules:
             step * top
             for step, top in (self.squares.get(n, (r * r, 1)) for n, r in enumerate(reach))
         ]
-        each = (1 - share * self.counted) / max(1, len(self.columns))
+        # No record is in two columns of a group, so all of a group cost what one of reach 1 does.
+        group = {name: names for names in config.get("apart", ()) for name in names}
+        heads = list(dict.fromkeys(tuple(group.get(c.path, [c.path])) for c in self.columns))
+        each = (1 - share * self.counted) / max(1, len(heads))
         shares = [share] * self.counted + [each] * len(self.columns)
         unit, kept = self.matrix.sensitivity2 * 4**BITS, Fraction(100 - p["debias"], 100)
         unit *= self._replaced() if self.distinct else 1
@@ -107,9 +121,16 @@ class Rules:
             ((moved * size2 or self.budget) * unit, kept * part)
             for size2, part in zip(sizes2, shares, strict=True)
         ]
+        firsts = {head[0]: head for head in heads}
+        own = [n for n, c in enumerate(self.columns) if c.path in firsts]
+        needs = needs[: len(needs) - len(self.columns)] + [
+            needs[len(needs) - len(self.columns) + n] if len(firsts[self.columns[n].path]) == 1
+            else (moved * unit, kept * each)
+            for n in own
+        ]  # fmt: skip
         for n, (_, top) in self.squares.items():
             names.append(f"square:{self.columns[n].path}")
-            needs.append((moved * top**2 * unit, needs[self.counted + n][1], Fraction(1)))
+            needs.append((moved * top**2 * unit, kept * each, Fraction(1)))
         records = max(1, self.budget // min(self.weights))
         touched = records * self.horizon * (1 + self.distinct)
         if p["debias"]:
@@ -123,6 +144,14 @@ class Rules:
         selecting = delta * written(p["threshold_delta_share"]) if unknown else Fraction(0)
         found = variances((epsilon, delta), tuple(needs), touched, selecting)
         self._purse(needs, found, touched, selecting)
+        before = len(names) - len(self.columns) - len(self.squares)
+        bought = dict(zip(firsts.values(), found[before:], strict=False))
+        columns = [
+            bought[head] * (reach[n] ** 2 if len(head) > 1 else 1)
+            for n, c in enumerate(self.columns)
+            for head in [tuple(group.get(c.path, [c.path]))]
+        ]
+        found = [*found[:before], *columns, *found[before + len(heads) :]]
         self.variance = {
             f"{name}/{lane}": variance * self.weights[S] / weight
             for name, variance in zip(names, found, strict=False)

@@ -7,16 +7,21 @@ of, and how these become its value with an error. A mechanism releases
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Annotated, Literal, NamedTuple, Protocol
+from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
+import msgspec
+
+from ...formats.events.expressions.exclusive import groups
 from ...formats.events.fields import NumericField
 from ...mechanisms.entry import Objection
 from ...mechanisms.parts.squares import square_steps
 from ...mechanisms.parts.stated_bound import plain
+from .expressions.conditions import Condition, every, pinned
 from .values import FieldPath, ValueName, above
 
 COUNT = "count"
@@ -74,17 +79,41 @@ class AnyAggregate(Protocol):
         ...
 
 
+class _Partial:
+    """An aggregate that may be of some records alone."""
+
+    where: tuple[Condition, ...]
+
+    def pinned(self) -> dict[str, Any]:
+        """The aggregate as the charged configuration states it."""
+        told = {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
+        asked = pinned(self.where)
+        del told["where"]  # absent, as before there was such a setting
+        return told if asked is None else told | {"where": asked, "column": self._called}
+
+    @property
+    def _called(self) -> str | None:
+        """Name of the column, which aggregates of the same records share; None: as it is of all."""
+        if not self.where:
+            return None
+        told = msgspec.json.encode(pinned(self.where), enc_hook=str, order="deterministic")
+        of = getattr(self, "field", "")
+        return f"{of} where {hashlib.sha256(told).hexdigest()[:16]}".lstrip()
+
+
 @dataclass(frozen=True)
-class Count:
+class Count(_Partial):
     """The number of records.
 
     Attributes:
         kind: `count`.
         name: of the value in releases.
+        where: list of conditions: of the pipeline's records, those that fulfil all are counted.
     """
 
     kind: Literal["count"] = "count"
     name: ValueName | None = None
+    where: tuple[Condition, ...] = ()
 
     @property
     def label(self) -> str:
@@ -92,14 +121,18 @@ class Count:
 
     @property
     def columns(self) -> tuple[NumericField, ...]:
-        return ()
+        if not self.where:
+            return ()
+        one = Fraction(1)
+        return (NumericField(None, Fraction(0), one, one, every(self.where), self._called),)
 
     @property
     def parts(self) -> tuple[str, ...]:
-        return (COUNT,)
+        return (COUNT if self._called is None else sum_of(self._called),)
 
     def objections(self) -> Iterator[Objection]:
-        return iter(())
+        """Mistakes in the conditions."""
+        return objections_to(self.where)
 
     def finish(self, parts: Sequence[Estimate]) -> Estimate | None:
         return parts[0]
@@ -173,19 +206,32 @@ class _OfField:
 
 
 @dataclass(frozen=True)
-class Sum(_OfField):
+class Sum(_Partial, _OfField):
     """The sum of a numeric field, each value clipped first.
 
     Attributes:
         kind: `sum`.
         name: of the value in releases; default `sum_` and the field.
+        where: list of conditions: of the pipeline's records, those that fulfil all are summed. A
+            record that does not needs no such number.
     """
 
     kind: Literal["sum"]
+    where: tuple[Condition, ...] = ()
+
+    @property
+    def columns(self) -> tuple[NumericField, ...]:
+        given = self.field, self.low, self.high, self.grid
+        return (NumericField(*given, every(self.where), self._called),)
 
     @property
     def parts(self) -> tuple[str, ...]:
-        return (sum_of(self.field),)
+        return (sum_of(self._called or self.field),)
+
+    def objections(self) -> Iterator[Objection]:
+        """An interval that is empty, off the grid, or too wide, and mistakes in conditions."""
+        yield from super().objections()
+        yield from objections_to(self.where)
 
     def finish(self, parts: Sequence[Estimate]) -> Estimate | None:
         return parts[0]
@@ -311,6 +357,26 @@ class Stddev(_OfField):
 
 Aggregate = Count | Sum | Mean | Variance | Stddev | Distinct
 """All aggregates; a configuration selects one by its ``kind``."""
+
+
+def value_columns(aggregates: Sequence[AnyAggregate]) -> list[NumericField]:
+    """The distinct value columns of some aggregates, in order of appearance."""
+    every = (column for aggregate in aggregates for column in aggregate.columns)
+    return list(dict.fromkeys(every))
+
+
+def apart(columns: Sequence[NumericField]) -> tuple[tuple[int, ...], ...]:
+    """Places of the columns that have a condition, those that exclude each other in one group."""
+    partial = [(place, c.where) for place, c in enumerate(columns) if c.where is not None]
+    found = groups([where for _, where in partial])
+    return tuple(tuple(partial[member][0] for member in group) for group in found)
+
+
+def objections_to(where: Sequence[Condition]) -> Iterator[Objection]:
+    """Objections to the conditions of an aggregate, each with its dotted place."""
+    for place, condition in enumerate(where):
+        for setting, message in condition.objections():
+            yield f"where.{place}.{setting}".rstrip("."), message
 
 
 def counted_in(aggregates: Sequence[AnyAggregate]) -> str | None:

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from ...errors import ConfigError
+from .aggregates import apart, value_columns
 from .expressions.conditions import pinned
 from .model import Config, InputSettings
 from .pipeline import PipelineSettings
@@ -49,6 +50,9 @@ def privacy_settings(config: Config, pipeline: PipelineSettings) -> dict[str, An
     keys = pipeline.public_keys
     settings["public_keys"] = keys and {"count": len(keys), "sha256": digest(keys)}
     settings["where"] = _plain(pinned(pipeline.where))
+    columns = value_columns(pipeline.aggregate)
+    if groups := apart(columns):  # absent, as before there were conditions of aggregates
+        settings["apart"] = [[columns[place].name for place in group] for group in groups]
     silent = ("where", "derive", "follows")  # absent, as before there were such settings
     settings = {n: v for n, v in settings.items() if v or n not in silent}
     settings["epoch"] = pipeline.epoch_length

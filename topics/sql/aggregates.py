@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 from sqlglot import exp
 
 from .columns import QuerySource, bare, number_of, path_of, plain_number
+from .derived import branches
 from .dialect import NAMED
-from .refusal import CASES, QUANTILE_CALLS, QueryError, instead_of, refused, shown
+from .filters import conditions_of
+from .refusal import QUANTILE_CALLS, QueryError, instead_of, refused, shown
 
 
 class Aggregated(NamedTuple):
@@ -82,11 +84,53 @@ def _count(node: exp.Expr, scope: Scope) -> Aggregated:
             return Aggregated({"kind": "count"}, units=True)
         return _distinct(node, paths)
     if isinstance(bare(given), exp.Case | exp.If):
-        raise refused(node, f"a count of cases is not possible: {CASES}")
+        when, then = _one_case(bare(given), counted=True)
+        where = conditions_of(when, scope.table, source.time)
+        field = path_of(bare(then), scope.table)
+        if field is None and not isinstance(bare(then), exp.Literal | exp.Boolean):
+            raise refused(node, "counts records: write COUNT(CASE WHEN ... THEN 1 END)")
+        where += [] if field is None else [{"field": field, "present": True}]
+        return _partial(node, Aggregated({"kind": "count"}), where)
     path = path_of(given, scope.table)
     if path is None:
         raise refused(node, "write COUNT(*) or COUNT(DISTINCT unit)")
     raise refused(node, f"write COUNT(*) with WHERE {path} IS NOT NULL")
+
+
+def _count_if(node: exp.Expr, scope: Scope) -> Aggregated:
+    where = conditions_of(node.this, scope.table, scope.source.time)
+    return _partial(node, Aggregated({"kind": "count"}), where)
+
+
+def _filtered(node: exp.Expr, scope: Scope) -> Aggregated:
+    where = conditions_of(node.expression, scope.table, scope.source.time)
+    return _partial(node, aggregate_of(node.this, None, scope), where)
+
+
+def _partial(node: exp.Expr, of: Aggregated, where: list[dict[str, Any]]) -> Aggregated:
+    """An aggregate of the records that fulfil some conditions."""
+    if not where:
+        return of
+    if of.units or of.values or of.setting["kind"] not in ("count", "sum"):
+        raise refused(
+            node,
+            "COUNT(*) and SUM alone have conditions: divide a sum by a count of the same one, "
+            "which costs nothing, or write a pipeline with the condition in WHERE",
+        )
+    return of._replace(setting={**of.setting, "where": [*of.setting.get("where", []), *where]})
+
+
+def _one_case(node: exp.Expr, counted: bool) -> tuple[exp.Expr, exp.Expr]:
+    """Condition and value of CASE or IF with one of them, and nothing for all other records."""
+    assert isinstance(node, exp.Case | exp.If)
+    ifs, other = branches(node)
+    nothing = other is None or isinstance(other, exp.Null)
+    if len(ifs) != 1 or not (nothing or (number_of(other) == 0 and not counted)):
+        end = "END" if counted else "ELSE 0 END"
+        raise refused(
+            node, f"has one condition here: CASE WHEN ... THEN x {end}, and an aggregate for each"
+        )
+    return ifs[0]
 
 
 def _distinct(node: exp.Expr, paths: Sequence[str | None]) -> Aggregated:
@@ -114,6 +158,15 @@ def _spread(node: exp.Expr, scope: Scope) -> Aggregated:
 def _sum(node: exp.Expr, scope: Scope) -> Aggregated:
     if (words := instead_of(node.this)) is not None:
         raise refused(node, words)
+    if isinstance(inner := bare(node.this), exp.Case | exp.If):
+        when, then = _one_case(inner, counted=isinstance(node, exp.Avg))
+        where = conditions_of(when, scope.table, scope.source.time)
+        if number_of(then) == 1:
+            return _partial(node, Aggregated({"kind": "count"}), where)
+        of = node.copy()
+        of.meta.update(node.meta)
+        of.set("this", then)
+        return _partial(node, _sum(of, scope), where)
     kind = "sum" if isinstance(node, exp.Sum) else "mean"
     setting = {"kind": kind, **_clipped(node, scope.table, scope.clip)}
     return Aggregated(setting, bounded=ends_of(node) is not None)
@@ -123,6 +176,8 @@ Reader = Callable[[Any, Scope], Aggregated]
 
 AGGREGATES: dict[type[exp.Expr], Reader] = {
     exp.Count: _count,
+    exp.CountIf: _count_if,
+    exp.Filter: _filtered,
     exp.Sum: _sum,
     exp.Avg: _sum,
     exp.ApproxDistinct: _approximate,
@@ -224,7 +279,9 @@ def _uncast(node: exp.Expr) -> exp.Expr:
     while isinstance(node, exp.Cast | exp.TryCast) and _keeps(node.to):
         node = bare(node.this)
     if isinstance(node, exp.Case | exp.If):
-        raise refused(node, f"a sum of cases is not possible: {CASES}")
+        raise refused(
+            node, "bound the value, not the cases: CASE WHEN ... THEN CLIP(x, 0, 9) ELSE 0 END"
+        )
     if isinstance(node, exp.Coalesce):
         raise refused(
             node,

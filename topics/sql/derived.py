@@ -122,7 +122,7 @@ def _zoned(node: exp.Expr) -> tuple[str | None, exp.Expr]:
 def _choice(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Derivation | None:
     """CASE over constants, or a comparison, which is true or false."""
     if isinstance(node, exp.Case | exp.If):
-        ifs, other = _branches(node)
+        ifs, other = branches(node)
         cases = [
             {"where": conditions_of(when, table, source.time), "then": constant_of(then)}
             for when, then in ifs
@@ -138,7 +138,7 @@ def _choice(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Deriva
     return None
 
 
-def _branches(node: exp.Case | exp.If) -> tuple[list[tuple[exp.Expr, exp.Expr]], exp.Expr | None]:
+def branches(node: exp.Case | exp.If) -> tuple[list[tuple[exp.Expr, exp.Expr]], exp.Expr | None]:
     """Conditions and values of CASE or IF, and the value of ELSE."""
     if isinstance(node, exp.If):
         return [(node.this, node.args["true"])], node.args.get("false")

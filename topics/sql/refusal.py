@@ -55,10 +55,6 @@ _BANDS = (
 )
 _ONE = f"rests on one record, which no noise can hide: {_BANDS}"
 _SINGLE = "shows values of single records, which are never released: group by the field and count"
-CASES = (
-    "group by the condition, CASE WHEN x > 10 THEN 'large' ELSE 'small' END, so that all cases "
-    "share one sensitivity, or write a pipeline with the condition in WHERE"
-)
 _GROUPINGS = "is not possible: write a pipeline for each grouping; each has an epsilon of its own"
 _WITHIN = "a query within a query is not possible: "
 
@@ -81,8 +77,6 @@ EXPRESSIONS: dict[type[exp.Expr], str] = {
     exp.ArrayAgg: _SINGLE,
     exp.ArrayUniqueAgg: _SINGLE,
     exp.GroupConcat: _SINGLE,
-    exp.CountIf: f"a count with a condition is not possible: {CASES}",
-    exp.Filter: f"FILTER is not possible: {CASES}",
     exp.Window: "OVER compares single records: rank, add up or compare the released rows, which "
     "costs nothing",
     exp.Rollup: f"ROLLUP {_GROUPINGS}",

@@ -100,6 +100,7 @@ def like(pattern: str) -> str:
             parts[-1] += "."
         else:
             parts.append("")
+    parts[-1] += re.escape("\\") * escaped  # with nothing behind it, it stands for itself
     first, *rest = parts
     if not rest:
         return rf"(?s)\A{first}\Z"

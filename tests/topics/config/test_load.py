@@ -467,7 +467,7 @@ def test_the_template_is_valid_with_and_without_its_comments() -> None:
         r"sasl_\w+|ssl_c\w+|ssl_k\w+|time\.zone)\b.*\n"
     )
     config = small(re.sub(exclusive, "", uncommented))
-    assert len(config.pipeline[0].aggregate) == 4
+    assert len(config.pipeline[0].aggregate) == 5
     assert config.pipeline[0].budget.limit_epsilon == 12
 
 

@@ -183,7 +183,7 @@ REFUSED = [
     ("SELECT product, ANY_VALUE(price) FROM orders GROUP BY 1", "values of single records"),
     ("SELECT product, LISTAGG(price) FROM orders GROUP BY 1", "values of single records"),
     ("SELECT product, CORR(price, age) FROM orders GROUP BY 1", "both fields by mechanism privhp"),
-    ("SELECT product, COUNT_IF(a) FROM orders GROUP BY 1", "with the condition in WHERE"),
+    ("SELECT product, COUNT_IF(a) OVER () FROM orders GROUP BY 1", "rank, add up or compare"),
     ("SELECT product, STDDEV(price) FROM orders GROUP BY 1", "CLIP(price, 0, 100)"),
     ("SELECT product, COUNT(DISTINCT a, b) FROM orders GROUP BY 1", "COUNT(DISTINCT field)"),
     (
@@ -196,12 +196,12 @@ REFUSED = [
     ("SELECT product, SUM(DISTINCT price) FROM orders GROUP BY 1", "every record counts"),
     ("SELECT product, SUM(price) / COUNT(*) FROM orders GROUP BY 1", "from released values"),
     (
-        "SELECT product, SUM(CASE WHEN a THEN 1 END) FROM orders GROUP BY 1",
-        "condition, CASE",
+        "SELECT product, SUM(CASE WHEN a THEN 1 ELSE 2 END) FROM orders GROUP BY 1",
+        "has one condition here",
     ),
     (
-        "SELECT product, COUNT(*) FILTER (WHERE a) FROM orders GROUP BY 1",
-        "all cases share",
+        "SELECT product, AVG(CLIP(x, 0, 1)) FILTER (WHERE a) FROM orders GROUP BY 1",
+        "divide a sum by a count",
     ),
     (
         "SELECT product, COUNT(*) OVER () FROM orders GROUP BY 1",

@@ -44,6 +44,7 @@ from ....judge import records as judge
 from ..ways import by_columns, one_by_one
 
 FARE = NumericField("fare", Fraction(0), Fraction(100), Fraction(1, 100))
+FARE_OF: Any = ("fare", Fraction(0), Fraction(100), Fraction(1, 100))
 ZONES = ["UTC", "Europe/Berlin", "Asia/Kathmandu", "America/St_Johns", "Pacific/Apia"]
 TEXTS = ["", "a", "b", "é", "x" * 40, 'q"q', "line\n", "true", "1", "ÀB c", " a ", "a%b", "ß", "İx"]
 STEPS: list[tuple[Any, ...]] = [
@@ -147,6 +148,22 @@ def described(one: Derived) -> dict[str, Any]:
     return {"kind": type(one).__name__.lower(), **plain}
 
 
+def columns(random: Random) -> tuple[NumericField, ...]:
+    """The fare of all records, of some, and a number of others."""
+    some = NumericField(*FARE_OF, where=condition(random), called="some")
+    counted = NumericField(None, *FARE_OF[1:3], Fraction(1), condition(random), "counted")
+    return random.choice([(FARE,), (some,), (some, counted), (counted, FARE, some)])
+
+
+def summed(column: NumericField) -> dict[str, Any]:
+    """A value column as a charged configuration states it."""
+    told_: dict[str, Any] = {"kind": "sum", "field": column.field}
+    told_ |= {n: str(getattr(column, n)) for n in ("low", "high", "grid")}
+    if column.where is None:
+        return told_
+    return told_ | {"where": told(column.where), "column": column.called}
+
+
 def read(fields: PipelineFields, value: bytes) -> Any:
     """What the judge makes of a record; it shares no code with the decoder."""
     config = {
@@ -158,17 +175,17 @@ def read(fields: PipelineFields, value: bytes) -> Any:
         "key": list(fields.key),
         "derive": {name: described(one) for name, one in fields.derived.items()},
         "where": told(fields.where),
-        "aggregate": [{"kind": "sum", "field": "fare", "low": "0", "high": "100", "grid": "1/100"}],
+        "aggregate": [summed(column) for column in fields.columns],
         "sign": None,
     }
     return judge.read(config, 0, value)
 
 
-def rows_of(decoded: Any) -> dict[int, tuple[bytes, int]]:
+def rows_of(decoded: Any) -> dict[int, tuple[bytes, tuple[int, ...]]]:
     (view,) = decoded.views
     keys = [view.keys[k] for k in view.key.tolist()]
-    found = zip(view.rows.tolist(), keys, view.value[:, 0].tolist(), strict=True)
-    return {row: (key, value) for row, key, value in found}
+    found = zip(view.rows.tolist(), keys, view.value.tolist(), strict=True)
+    return {row: (key, tuple(value)) for row, key, value in found}
 
 
 @pytest.mark.spread(3)
@@ -178,14 +195,14 @@ def test_decoders_and_the_judge_agree(seed: int) -> None:
     where = condition(random) if random.random() < 0.8 else None
     names = ["one", "two"][: random.randrange(3)]
     fields = PipelineFields(
-        ("page", *names), (FARE,), where=where, derived={name: derived(random) for name in names}
+        ("page", *names), columns(random), where=where, derived={n: derived(random) for n in names}
     )
     decoder = Decoder(InputFields("t", "epoch_ms", "UTC", ("user",), 5000), [fields], [Plain()])  # type: ignore[list-item]
     values = [event(random) for _ in range(200)]
     records = [RawRecord(n, 0, None, value) for n, value in enumerate(values)]
     slow = one_by_one(decoder, records)
     wanted = {
-        row: (found.key, found.values[0])
+        row: (found.key, found.values)
         for row, value in enumerate(values)
         if (found := read(fields, value)) is not None
     }
@@ -287,6 +304,16 @@ def test_a_text_of_which_nothing_is_left_has_no_key() -> None:
     (view,) = decode(fields, {"kind": "abc"}, {"kind": "b"}, {"kind": "a"}, {"kind": 3}).views
     assert [view.keys[k] for k in view.key.tolist()] == [b'["bc"]']
     assert view.bad == {1: "missing_key", 2: "empty_key", 3: "wrong_type"}
+
+
+def test_a_record_outside_a_condition_needs_no_number() -> None:
+    sale = NumericField(*FARE_OF, where=TextIn("kind", ("sale",)), called="sales")
+    fields = PipelineFields(("page",), (sale,))
+    bodies = [{"kind": "sale", "fare": 3}, {"kind": "visit"}, {"kind": "sale"}, {"fare": 4}]
+    (view,) = decode(fields, *bodies).views
+    assert view.rows.tolist() == [0, 1, 3]
+    assert view.value[:, 0].tolist() == [300, 0, 0]
+    assert view.bad == {2: "missing_value"}
 
 
 def test_leaves_are_found_at_every_depth() -> None:

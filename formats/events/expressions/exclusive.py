@@ -1,0 +1,127 @@
+"""Conditions of which no record can fulfil two: decided from their form, and never from data.
+
+`exclusive` is sound: where it says yes, no record fulfils both, whatever its fields hold. It says
+no where it cannot tell. A finite set of values is asked of the other condition itself, by the code
+that asks it of records, so that both read a value alike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .conditions import (
+    Between,
+    Condition,
+    Every,
+    Flags,
+    Leaf,
+    NumberIn,
+    Present,
+    Some,
+    TextFits,
+    TextIn,
+    TruthIs,
+)
+from .texts import matching
+
+
+def exclusive(one: Condition, other: Condition) -> bool:
+    """Whether no record can fulfil both; False where that cannot be told.
+
+    >>> exclusive(TruthIs("open", True), TruthIs("open", False))
+    True
+    """
+    for first, second in ((one, other), (other, one)):
+        if isinstance(first, Some):
+            return all(exclusive(part, second) for part in first.parts)
+    for first, second in ((one, other), (other, one)):
+        if isinstance(first, Every):
+            return any(exclusive(part, second) for part in first.parts)
+    assert not isinstance(one, Every | Some)
+    assert not isinstance(other, Every | Some)
+    return one.field == other.field and (_apart(one, other) or _apart(other, one))
+
+
+def groups(conditions: Sequence[Condition]) -> tuple[tuple[int, ...], ...]:
+    """Places of conditions, those of each group exclusive two by two; each is in one group."""
+    found: list[list[int]] = []
+    for place, condition in enumerate(conditions):
+        for group in found:
+            if all(exclusive(conditions[member], condition) for member in group):
+                group.append(place)
+                break
+        else:
+            found.append([place])
+    return tuple(map(tuple, found))
+
+
+def _apart(one: Leaf, other: Leaf) -> bool:
+    """Whether no value of their field fulfils both, as ``one`` shows."""
+    if isinstance(one, Present):
+        return not one.value and (not isinstance(other, Present) or other.value)
+    if isinstance(other, Present):
+        return False
+    if one.role != other.role:
+        return True  # a value has one type
+    if isinstance(one, TruthIs) and isinstance(other, TruthIs):
+        return one.value != other.value
+    if isinstance(one, NumberIn) and not one.denied:
+        numbers = np.array([float(value) for value in one.values])
+        return not other.fulfilled(_Numbers(numbers)).any()
+    if isinstance(one, Between) and isinstance(other, Between):
+        return _disjoint(one, other)
+    if isinstance(one, TextIn | TextFits) and isinstance(other, TextIn | TextFits):
+        return _texts_apart(_as_fits(one), _as_fits(other))
+    return False
+
+
+def _as_fits(condition: TextIn | TextFits) -> TextFits:
+    if isinstance(condition, TextFits):
+        return condition
+    return TextFits(condition.field, (), "in", condition.values, condition.denied)
+
+
+def _texts_apart(one: TextFits, other: TextFits) -> bool:
+    if one.steps != other.steps:
+        return False
+    if one.test == "in" and not one.denied:
+        fits = matching(other.test, other.values)
+        return not any(fits(value) != other.denied for value in one.values)
+    same = (one.test, one.values) == (other.test, other.values)
+    return same and one.denied != other.denied
+
+
+def _disjoint(one: Between, other: Between) -> bool:
+    """Whether two intervals have no double in common: their ends are compared as doubles."""
+    lows = [(-math.inf if c.low is None else float(c.low), c.low_open) for c in (one, other)]
+    highs = [(math.inf if c.high is None else float(c.high), c.high_open) for c in (one, other)]
+    low, high = max(end for end, _ in lows), min(end for end, _ in highs)
+    if low != high:
+        return low > high
+    return (low, True) in lows or (high, True) in highs
+
+
+class _Numbers:
+    """`Fields` whose only field holds these numbers."""
+
+    def __init__(self, numbers: NDArray[np.float64]) -> None:
+        self._numbers = numbers
+
+    def numbers(self, path: str) -> NDArray[np.float64]:
+        return self._numbers
+
+    def among(self, path: str, texts: Sequence[str]) -> tuple[Flags, Flags]:
+        raise TypeError(path)
+
+    def texts(self, path: str) -> tuple[list[str], NDArray[np.int64]]:
+        raise TypeError(path)
+
+    def truths(self, path: str) -> tuple[Flags, Flags]:
+        raise TypeError(path)
+
+    def present(self, path: str) -> Flags:
+        raise TypeError(path)

@@ -1,0 +1,126 @@
+"""Columns of some records alone: however a unit's records fall, the cost holds."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hushstream.errors import ParameterError
+from hushstream.mechanisms.columns import Batch
+from hushstream.mechanisms.contract import Setting
+from hushstream.mechanisms.histogram.mechanism import Histogram
+from hushstream.mechanisms.histogram.settings import HistogramParameters, build
+from hushstream.mechanisms.histogram.shared import SharedNoise
+from hushstream.mechanisms.keys import Keys
+
+DELTA = Fraction(1, 10**4)
+HORIZON, MOST = 3, 3
+COLUMNS = (("few", 0, 1), ("many", 0, 1), ("spent", -2, 5))
+GROUPS = ((0, 1), (2,))
+
+Placed = tuple[int, tuple[int, ...]]  # trigger of a record, and its value in each column
+
+
+def made(apart: Any = GROUPS, count: bool = False, **given: Any) -> Histogram:
+    """Counts of two conditions and a sum of a third, of two keys that are known to all."""
+    setting = Setting(
+        Fraction(4), DELTA, HORIZON, columns=COLUMNS, grids=(Fraction(1),) * 3,
+        keys=(b'["a"]', b'["b"]'), count=count, apart=apart,
+    )  # fmt: skip
+    found = build(HistogramParameters(**given), setting)
+    assert isinstance(found, Histogram)
+    return found
+
+
+def shift2(mechanism: Histogram, records: Iterable[Placed]) -> float:
+    """Squared shift of all columns by one unit, whose records are given, in units of the noise."""
+    moved = np.zeros((HORIZON, 1 + len(COLUMNS)))
+    units = mechanism.init_units(1)
+    for t in range(1, HORIZON + 1):
+        mine = [value for trigger, value in records if trigger == t]
+        if not mine:
+            continue
+        n = len(mine)
+        batch = Batch(
+            Keys.of([b'["a"]']), np.zeros(n, np.intp), np.zeros(n, np.intp),
+            np.array(mine, np.int64), np.ones(n, np.int8), np.zeros(1, np.int32),
+        )  # fmt: skip
+        units, part = mechanism.absorb(units, batch)
+        for sums in part.sums:
+            moved[t - 1] += sums
+    total = 0.0
+    for quantity in mechanism.quantities:
+        process = quantity.lanes[0]
+        change = process.factor.C.astype(float) @ moved[:, quantity.column]
+        total += float((change**2).sum()) / float(process.variance)
+    return total
+
+
+def streams(values: list[tuple[int, ...]]) -> Iterable[tuple[Placed, ...]]:
+    """Every stream of up to `MOST` records of one unit with these values."""
+    one = [(t, value) for t in range(1, HORIZON + 1) for value in values]
+    for length in range(1, MOST + 1):
+        yield from itertools.combinations_with_replacement(one, length)
+
+
+APART = [(a, b, c) for a, b in ((0, 0), (1, 0), (0, 1)) for c in (-2, 0, 5)]
+BOTH = [*APART, (1, 1, 5)]
+
+
+@pytest.mark.parametrize(
+    "given", [{"budget": 9}, {"bound": "records", "budget": 3}, {"budget": 9, "count_share": 0.3}]
+)
+@pytest.mark.parametrize("count", [False, True])
+def test_over_all_ways_a_unit_moves_no_more_than_it_pays_for(count: bool, given: Any) -> None:
+    mechanism = made(count=count, **given)
+    paid = float(mechanism.cost().mu2)
+    worst = max(shift2(mechanism, records) for records in streams(APART))
+    assert worst <= paid * (1 + 1e-9)
+    assert worst > 0.99 * paid  # the constant is reached
+
+
+def test_records_in_two_columns_of_a_group_would_cost_more_than_is_paid() -> None:
+    """The premise is needed: without it the same noise is not enough, with a share each it is."""
+    together, own = made(budget=9), made(((0,), (1,), (2,)), budget=9)
+    assert max(shift2(together, r) for r in streams(BOTH)) > 1.3 * float(together.cost().mu2)
+    assert max(shift2(own, r) for r in streams(BOTH)) <= float(own.cost().mu2) * (1 + 1e-9)
+
+
+def test_records_in_different_columns_count_together() -> None:
+    """(2, 0) moves by 2, (1, 1) by √2: m is of the records in all columns."""
+    mechanism = made(budget=9)
+    one = shift2(mechanism, [(1, (1, 0, 0))])
+    assert shift2(mechanism, [(1, (1, 0, 0))] * 2) == pytest.approx(4 * one)
+    assert shift2(mechanism, [(1, (1, 0, 0)), (1, (0, 1, 0))]) == pytest.approx(2 * one)
+
+
+def test_columns_of_a_group_have_the_noise_of_one() -> None:
+    few, many, spent = made().error(HORIZON)
+    alone = build(
+        HistogramParameters(),
+        Setting(Fraction(4), DELTA, HORIZON, columns=(COLUMNS[0], COLUMNS[2]),
+                grids=(Fraction(1),) * 2, keys=(b'["a"]',), count=False, apart=((0,), (1,))),
+    ).error(HORIZON)  # fmt: skip
+    assert few == many == pytest.approx(alone[0])
+    assert spent == pytest.approx(alone[1])
+    own = made(((0,), (1,), (2,))).error(HORIZON)
+    assert own[0] == pytest.approx(few * (3 / 2) ** 0.5, rel=1e-6)
+
+
+def test_shares_and_variances_of_groups() -> None:
+    shared = SharedNoise.of([(0, 2), (3,)], [4, 9, 25, 16])
+    assert shared.sizes2 == (1, 9, 16)
+    assert shared.need == (0, 1, 0, 2)
+    assert shared.variances([Fraction(2), Fraction(3), Fraction(5)]) == (8, 3, 50, 5)
+
+
+def test_rounds_have_no_conditions() -> None:
+    setting = Setting(
+        Fraction(1), DELTA, 2, columns=COLUMNS[:1], grids=(Fraction(1),), apart=((0,),)
+    )
+    with pytest.raises(ParameterError, match="conditions"):
+        build(HistogramParameters(selection="rounds"), setting)
