@@ -316,6 +316,20 @@ def test_a_record_outside_a_condition_needs_no_number() -> None:
     assert view.bad == {2: "missing_value"}
 
 
+def test_a_text_of_which_nothing_is_left_fulfils_neither_a_condition_nor_its_denial() -> None:
+    for denied in (False, True):
+        where = TextFits("kind", (("extract", "a+"),), "in", ("aa",), denied)
+        (view,) = decode(PipelineFields(("page",), where=where), {"kind": "b"}, {"kind": "a"}).views
+        assert view.rows.tolist() == [1] * denied
+
+
+def test_characters_are_counted_from_both_ends() -> None:
+    steps = [("part", 2, 2), ("part", -2, -1), ("part", -3, 2), ("part", -9, 2), ("part", 9, -1)]
+    assert [texts.changed(["abcd"], [step]) for step in steps] == [
+        ["bc"], ["cd"], ["bc"], ["ab"], [""],
+    ]  # fmt: skip
+
+
 def test_leaves_are_found_at_every_depth() -> None:
     one, two = Present("a"), TruthIs("b", True)
     assert list(leaves(Every((one, Some((two, one)))))) == [one, two, one]
