@@ -6,7 +6,7 @@ It shares no line with the product: plain Python, integers and fractions; AES al
 library. `rules` and `numbers` have what follows from the configuration, `noise` draws, `records`
 reads JSON, `rows` writes values, `rounds` has the other way to find keys, `logs` reads topics.
 
-It covers counts, sums, means, variances and keys alone; keys unknown or public; every bound,
+It covers counts, sums, means, variances, quantiles, keys alone; keys unknown or public; all bounds,
 adaptive weights, `min_users`, deletions, debiasing; windows of event time and of arrival; epochs of
 several windows; all factorisations but `blt`. It covers no dead letters and few texts of manifests.
 """
@@ -91,7 +91,7 @@ class Judge:
     ) -> None:
         self.rules = rules
         self.nonces = nonces
-        self.noise = Noise(secret, rules.config["name"], self.nonces)
+        self.noise = Noise(secret, rules.config, self.nonces)
         self.order = order
         self.first_window: int | None = None
         self.end: int | None = None  # the first window that a retired pipeline does not serve

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from .distinct import DistinctJudge
 from .histogram import Clock, Judge, Objection, Order, Release
 from .noise import Secret
+from .quantiles import QuantileJudge, QuantileRules
 from .records import Event, home, read
 from .rounds import RoundsJudge
 from .rows import utc
@@ -21,6 +22,11 @@ from .rules import Rules
 
 Published = tuple[bytes, bytes]  # record key and value
 Raw = tuple[int, int, bytes | None]  # offset, timestamp in milliseconds, value
+
+
+def rules_of(config: dict[str, Any]) -> type[Rules]:
+    """The kind of rules that a pipeline has."""
+    return QuantileRules if config["mechanism"]["kind"] == "quantile" else Rules
 
 
 class Pipeline(NamedTuple):
@@ -42,8 +48,9 @@ class Pipeline(NamedTuple):
 
     def rules(self, shards: int = 1) -> Rules:
         """What follows from all this, where so many shards publish."""
-        beside = [Rules(config, listed, shards) for config, listed in self.beside]
-        return Rules(self.config, self.listed, shards, beside)
+        beside = [rules_of(config)(config, listed, shards) for config, listed in self.beside]
+        kind = rules_of(self.config)
+        return kind(self.config, self.listed, shards, beside)
 
     def usable(self, partition: int, records: Iterable[Raw]) -> Iterator[tuple[int, Event]]:
         """Offset and event of every record that counts."""
@@ -105,6 +112,7 @@ def judged(
     shards = next((body["shards"] for body in every if body["schema"] == "hush.manifest/2"), 1)
     rules = pipeline.rules(shards)
     kind = RoundsJudge if rules.rounds else DistinctJudge if rules.distinct else Judge
+    kind = QuantileJudge if isinstance(rules, QuantileRules) else kind
     judge = kind(rules, secret, Nonces(rules, published), order)
     return judge.run(clock, [pipeline.usable(n, records) for n, records in enumerate(raw)])
 

@@ -28,10 +28,10 @@ Secret = bytes | Callable[[Mapping[str, Any]], bytes]
 class Noise:
     """Discrete Gaussian draws that follow from a key and a label."""
 
-    def __init__(self, secret: Secret, pipeline: str, nonces: Nonces) -> None:
-        self._secret = secret
+    def __init__(self, secret: Secret, config: Mapping[str, Any], nonces: Nonces) -> None:
+        self._secret, self._kind = secret, config["mechanism"]["kind"]
         self._roots: dict[bytes, bytes] = {}  # by label
-        self._pipeline = pipeline
+        self._pipeline = config["name"]
         self._nonces = nonces
         self._aes: dict[bytes, Any] = {}
 
@@ -40,7 +40,7 @@ class Noise:
     ) -> bytes:
         """What one draw is for. ``first`` is the trigger at which it covers content first."""
         words = ("1", "gauss", purpose, str(variance.numerator), str(variance.denominator),
-                 "histogram", self._pipeline)  # fmt: skip
+                 self._kind, self._pipeline)  # fmt: skip
         hashed, window = trigger["config_hash"].encode(), str(trigger["window"]).encode()
         charge = bytes.fromhex(trigger["charge"])
         nonce = self._nonces.nonce(trigger["window"], shard, first)

@@ -63,6 +63,7 @@ class Event(NamedTuple):
     values: tuple[int, ...]  # clipped, in grid steps
     sign: int
     pair: bytes = b""  # key and value, where distinct values are counted
+    value: float = 0.0  # where quantiles are asked for
 
 
 class Bad(Exception):
@@ -102,11 +103,23 @@ def read(config: dict[str, Any], timestamp: int, value: bytes | None) -> Event |
         for group in config.get("apart", ()):
             assert sum(inside[name] for name in group) <= 1, "one sensitivity is not enough"
         values = tuple(stepped(c, record, inside[c.path]) for c in columns(config))
+        number = value_of(config, record)
         sign = sign_of(None if config["sign"] is None
                        else at(record, config["sign"], (str, int, bool)))  # fmt: skip
     except (Bad, ValueError, TypeError, OverflowError, RecursionError):
         return None
-    return Event(time, unit, key, values, sign, pair)
+    return Event(time, unit, key, values, sign, pair, number)
+
+
+def value_of(config: dict[str, Any], record: Any) -> float:
+    """The number of which quantiles are asked for; 0 where none are."""
+    if config["mechanism"]["kind"] != "quantile":
+        return 0.0
+    found = at(record, (config["inputs"] or {}).get("value", "value"), (int, float))
+    number = float(math.nan if found is None else found)
+    if not math.isfinite(number):
+        raise Bad
+    return number
 
 
 def refuse(text: str) -> None:

@@ -88,13 +88,7 @@ class Rules:
         p, config = self.parameters, self.config
         automatic = self.rounds and p["factorization"] == "auto"
         self.matrix = matrix("honaker" if automatic else p["factorization"], self.horizon)
-        most = min(self.per_key, self.budget)
-        full, rest = divmod(self.budget, most)
-        moved = Fraction(self.budget, self.weights[S])  # the largest Σ m² of a unit
-        if self.rounds:
-            moved = Fraction(self.budget**2)
-        elif not self.quadratic:
-            moved = Fraction(full * most**2 + rest**2)
+        moved = self._moved()
         names = ["count"] * self.counted + [f"sum:{c.path}" for c in self.columns]
         reach = [max(high - middle, middle - low, 1)
                  for (low, high), middle in zip(self.limits, self.middle, strict=True)]  # fmt: skip
@@ -163,17 +157,29 @@ class Rules:
             self.variance[f"debias/{name}"] = found[place // 2 - 2]
         self.thresholds: list[int] = []
         if unknown:
-            last, T = written(p["last_share"]), self.horizon
-            beta = [selecting * (1 - last) / (T - 1)] * (T - 1) if T > 1 else []
-            beta.append(selecting * last if T > 1 else selecting)
-            alone = math.isqrt(self.budget // self.weights[S]) if self.quadratic else most
-            exposure = (moved, min(alone, self.caps[S]))
-            if self.rounds:
-                exposure = (Fraction(self.budget), 1)
-            name = "select" if self.rounds else "count/S"
-            self.thresholds = thresholds(
-                self.matrix, self.variance[name], beta, exposure, self.least
-            )
+            self._select("select" if self.rounds else "count/S", selecting)
+
+    def _moved(self) -> Fraction:
+        """The largest Σ m² of a unit."""
+        most = min(self.per_key, self.budget)
+        full, rest = divmod(self.budget, most)
+        if self.rounds:
+            return Fraction(self.budget**2)
+        if self.quadratic:
+            return Fraction(self.budget, self.weights[S])
+        return Fraction(full * most**2 + rest**2)
+
+    def _select(self, name: str, selecting: Fraction) -> None:
+        """Thresholds of a noisy count; ``selecting`` is the δ that they use."""
+        last, T = written(self.parameters["last_share"]), self.horizon
+        beta = [selecting * (1 - last) / (T - 1)] * (T - 1) if T > 1 else []
+        beta.append(selecting * last if T > 1 else selecting)
+        most = min(self.per_key, self.budget)
+        alone = math.isqrt(self.budget // self.weights[S]) if self.quadratic else most
+        exposure = (self._moved(), min(alone, self.caps[S]))
+        if self.rounds:
+            exposure = (Fraction(self.budget), 1)
+        self.thresholds = thresholds(self.matrix, self.variance[name], beta, exposure, self.least)
 
     def moved(self, values: Sequence[int]) -> list[int]:
         """What a record adds to its sums, and to those of squares, all around the middle."""

@@ -14,15 +14,10 @@ from ...state.store import Changes, StateReader
 
 
 class Sighted(NamedTuple):
-    """Pairs of some rows, looked up.
+    """Pairs of some rows, looked up."""
 
-    Attributes:
-        part: sums by key of those that are new.
-        rows: changes that make them known.
-    """
-
-    part: Part
-    rows: Changes
+    part: Part  # sums by key of those that are new
+    rows: Changes  # changes that make them known
 
 
 def sighted(reader: StateReader, window: int, part: Part) -> Sighted:
