@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ..columns import F64, I64
 
 LIMB = 19
+_B_BITS = 50
 _MASK = (1 << LIMB) - 1
 
 
@@ -54,6 +55,11 @@ def series_solve(c: F64) -> F64:
         b[k] = rest[k] / c[0]
         rest[k:] -= b[k] * c[: size - k]
     return b
+
+
+def on_grid(values: F64) -> F64:
+    """Round to multiples of 2^-50."""
+    return np.rint(values * 2.0**_B_BITS) * 2.0**-_B_BITS
 
 
 def product(left: F64, right: I64) -> tuple[F64, F64]:

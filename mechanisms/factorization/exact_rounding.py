@@ -142,7 +142,7 @@ def _certain(factor: Factorization, trigger: int, z: list[int], steps: int) -> i
     # Coordinates that are known are 0, and so is w up to the first that is not: a key that has just
     # become public has a single one, of which every few give a tie.
     begin = next((place for place, one in enumerate(z[:trigger]) if one), trigger)
-    C, z = factor.C[begin:trigger, begin:trigger].tolist(), z[begin:trigger]
+    C, z = factor.block(begin, trigger), z[begin:trigger]
     for precision in _PRECISIONS:
         # The remainders of the divisions, 0 ≤ r_j < C_jj < 2^(bits+1), move it by |B_t·r|/2^bits.
         error = 2 * int(factor.norm1(trigger)) + 2

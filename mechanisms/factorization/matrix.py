@@ -11,6 +11,7 @@ exactly; the doubles in `Factorization.B` approximate it with a proved error.
 ``honaker``        binary tree, bottom-up estimator (Honaker 2015)
 ``sqrt-toeplitz``  c(x) = (1-x)^-½ (Henzinger & Upadhyay 2022)
 ``blt``            buffered linear Toeplitz (McMahan, Xu & Zhang 2024)
+``normalized``     c(x) = (1-x)^-0.53, unit columns (Henzinger, Kalinin & Upadhyay 2025)
 ``terminal``       optimal for errors weighted towards the last trigger (Denisov et al. 2022)
 ``final``          the same with 16 times the weight on the last trigger
 =================  ======================================================================
@@ -28,19 +29,36 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...errors import ContractError, ParameterError
 from ..columns import F64, I64
 from ..validate import at_least, one_of
-from . import _exact, terminal, toeplitz, tree
+from . import _exact, normalized, terminal, toeplitz, tree
 
 BITS = 12
 """Default grid of C and of the noise: 2^-12. Finer grids need slower samplers."""
 
-_B_BITS = 50
 _NORM_GRID = 2.0**30
+
+
+class Dense(NamedTuple):
+    """C (m, T) and B (T, m) as arrays."""
+
+    C: I64
+    B: F64
+
+    def rows(self, triggers: I64) -> F64:
+        """(k, m) rows of B."""
+        rows: F64 = self.B[triggers - 1]
+        return rows
+
+    def block(self, begin: int, end: int) -> list[list[int]]:
+        """Rows begin…end of C from column ``begin`` to the diagonal."""
+        return [self.C[row, begin : row + 1].tolist() for row in range(begin, end)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,23 +69,21 @@ class Factorization:
         name: its name, see `NAMES`.
         horizon: T, the number of triggers.
         bits: C and the noise are multiples of 2^-bits.
-        C: (m, T) integers in units of 2^-bits; read-only.
-        B: (T, m) doubles near AC⁻¹; read-only.
+        matrices: C and B, dense or by a rule that needs less memory.
         slack: (T,) bound of the Euclidean distance of each row of ``B`` from the exact row.
         row_norms: (T,) ‖B_t‖₂ of the exact rows, rounded up to 2^-30; noise of variance σ² per
             coordinate gives releases of standard deviation σ·row_norms.
         row_sums: (T,) ‖B_t‖₁ of the exact rows, rounded up to 2^-30.
         width: (T,) number of leading noise coordinates that trigger t depends on.
         sensitivity2: the largest squared column norm of C, exact, in records².
-        core: the integers that determine C.
+        core: the integers that determine C; it has a negative entry only if they do.
         rational: the exact row of B at a trigger where it is simple and rational, else None.
     """
 
     name: str
     horizon: int
     bits: int
-    C: I64
-    B: F64
+    matrices: Dense | normalized.Scaled
     slack: F64
     row_norms: F64
     row_sums: F64
@@ -75,6 +91,16 @@ class Factorization:
     sensitivity2: Fraction
     core: I64
     rational: Callable[[int], tree.Row | None]
+
+    @property
+    def C(self) -> I64:
+        """(m, T) integers in units of 2^-bits."""
+        return self.matrices.C
+
+    @property
+    def B(self) -> F64:
+        """(T, m) doubles near AC⁻¹."""
+        return self.matrices.B
 
     def rows(self, triggers: I64) -> F64:
         """(k, m) rows of ``B`` for k triggers in 1…T.
@@ -84,8 +110,11 @@ class Factorization:
         """
         if len(triggers) and not 1 <= triggers.min() <= triggers.max() <= self.horizon:
             raise ContractError(f"triggers must lie between 1 and {self.horizon}")
-        rows: F64 = self.B[triggers - 1]
-        return rows
+        return self.matrices.rows(triggers)
+
+    def block(self, begin: int, end: int) -> list[list[int]]:
+        """Rows begin…end of a lower triangular ``C`` from column ``begin`` to the diagonal."""
+        return self.matrices.block(begin, end)
 
     def norm2(self, trigger: int) -> Fraction:
         """‖B_t‖₂² of the exact row, rounded up."""
@@ -98,7 +127,7 @@ class Factorization:
     @property
     def noises(self) -> int:
         """m, the number of noise coordinates; also how many of them one unit can touch in a key."""
-        return len(self.C)
+        return int(self.width[-1])
 
     def errors(self) -> F64:
         """(T,) row norms at unit sensitivity, by which factorisations are compared."""
@@ -119,7 +148,7 @@ class Factorization:
 
 
 @lru_cache(maxsize=8)
-def build(name: str, horizon: int, bits: int = BITS) -> Factorization:
+def build(name: str, horizon: int, bits: int | None = None) -> Factorization:
     """The factorisation ``name`` for ``horizon`` triggers.
 
     >>> f = build("honaker", 8)
@@ -131,7 +160,7 @@ def build(name: str, horizon: int, bits: int = BITS) -> Factorization:
     Args:
         name: one of `NAMES`.
         horizon: T ≥ 1, at most `LONGEST` of the name.
-        bits: 4…16, the grid 2^-bits of C and of the noise.
+        bits: 4…16, the grid 2^-bits of C and of the noise; `BITS` if None, or `normalized.BITS`.
 
     Raises:
         ParameterError: the name is unknown, or a number is out of range.
@@ -139,12 +168,19 @@ def build(name: str, horizon: int, bits: int = BITS) -> Factorization:
     one_of("name", name, NAMES)
     if at_least("horizon", horizon, 1) > LONGEST[name]:
         raise ParameterError("horizon", horizon, f"at most {LONGEST[name]} for {name!r}")
+    bits = (normalized.BITS if name == "normalized" else BITS) if bits is None else bits
     if not 4 <= at_least("bits", bits, 4) <= 16:
         raise ParameterError("bits", bits, "must lie between 4 and 16")
     made = _BUILDERS[name](name, horizon, bits)
-    for array in (made.C, made.B, made.slack, made.row_norms, made.row_sums, made.width, made.core):
+    arrays = [one for one in vars(made).values() if isinstance(one, np.ndarray)]
+    for array in [*arrays, *_arrays(made.matrices)]:
         array.flags.writeable = False
     return made
+
+
+def _arrays(matrices: Dense | normalized.Scaled) -> list[NDArray[Any]]:
+    parts = matrices if isinstance(matrices, Dense) else vars(matrices).values()
+    return [one for one in parts if isinstance(one, np.ndarray)]
 
 
 def _of_tree(name: str, horizon: int, bits: int) -> Factorization:
@@ -162,33 +198,39 @@ def _of_tree(name: str, horizon: int, bits: int) -> Factorization:
     slack = norms * (2.0**-52 if name == "honaker" else 0.0)
     exact = Fraction(horizon.bit_length())
     return Factorization(
-        name, horizon, bits, C, B, slack, _up(norms), _up(sums), width, exact, C, row_of
+        name, horizon, bits, Dense(C, B), slack, _up(norms), _up(sums), width, exact, C, row_of
     )
 
 
 def _of_toeplitz(name: str, horizon: int, bits: int) -> Factorization:
     column = toeplitz.sqrt_column if name == "sqrt-toeplitz" else toeplitz.blt_column
     core = toeplitz.encoder(column(horizon), bits)
-    b = _on_grid(_exact.series_solve(core.astype(np.float64) * 2.0**-bits))
-    slack = np.full(horizon, _series_error(b, core, bits))
+    b = toeplitz.series(core, bits)
+    slack = np.full(horizon, toeplitz.series_error(b, core, bits))
     norms, sums = np.sqrt(np.cumsum(b * b)), np.cumsum(np.abs(b))
     exact = Fraction(sum(int(c) ** 2 for c in core), 4**bits)
-    C, B = toeplitz.banded(core), toeplitz.banded(b)
-    return _triangular((name, horizon, bits), (C, B), (slack, norms, sums), exact, core)
+    matrices = Dense(toeplitz.banded(core), toeplitz.banded(b))
+    return _triangular((name, horizon, bits), matrices, (slack, norms, sums), exact, core)
 
 
 def _of_terminal(name: str, horizon: int, bits: int) -> Factorization:
     C = terminal.encoder(horizon, bits, LAST[name])
-    B = _on_grid(_exact.prefix_solve(C.astype(np.float64) * 2.0**-bits))
+    B = _exact.on_grid(_exact.prefix_solve(C.astype(np.float64) * 2.0**-bits))
     slack, sums = _row_errors(B, C, bits), _exact.row_sums(np.abs(B))
     exact = Fraction(int((C * C).sum(axis=0).max()), 4**bits)
     norms = np.sqrt(_exact.row_sums(B * B))
-    return _triangular((name, horizon, bits), (C, B), (slack, norms, sums), exact, C)
+    return _triangular((name, horizon, bits), Dense(C, B), (slack, norms, sums), exact, C)
+
+
+def _of_normalized(name: str, horizon: int, bits: int) -> Factorization:
+    made = normalized.Scaled.made(horizon, bits)
+    exact, core = Fraction(made.sensitivity2(), 4**bits), np.concatenate([made.core, made.scale])
+    return _triangular((name, horizon, bits), made, (made.slack(bits), *made.norms()), exact, core)
 
 
 def _triangular(
     head: tuple[str, int, int],
-    matrices: tuple[I64, F64],
+    matrices: Dense | normalized.Scaled,
     rows: tuple[F64, F64, F64],
     sensitivity2: Fraction,
     core: I64,
@@ -197,18 +239,14 @@ def _triangular(
     slack, norms, sums = rows
     width = np.arange(1, horizon + 1, dtype=np.int64)
     norms, sums = _up(norms + slack), _up(sums + slack * np.sqrt(width))
-    first = ({0: 1 << bits}, int(core.flat[0]))
+    first = ({0: 1 << bits}, matrices.block(0, 1)[0][0])
 
     def rational(trigger: int) -> tree.Row | None:
         return first if trigger == 1 else None
 
     return Factorization(
-        name, horizon, bits, *matrices, slack, norms, sums, width, sensitivity2, core, rational
+        name, horizon, bits, matrices, slack, norms, sums, width, sensitivity2, core, rational
     )
-
-
-def _on_grid(B: F64) -> F64:
-    return np.rint(B * 2.0**_B_BITS) * 2.0**-_B_BITS
 
 
 def _up(values: F64) -> F64:
@@ -232,32 +270,20 @@ def _row_errors(B: F64, C: I64, bits: int) -> F64:
     return (lengths + 2.0**-60) * inverse * 1.001
 
 
-def _series_error(b: F64, core: I64, bits: int) -> float:
-    """The same bound for Toeplitz matrices, by Young's inequality on their series."""
-    high = np.rint(b * 2.0**25) * 2.0**-25
-    c, size = core.astype(np.float64), len(core)
-    parts = np.convolve(high, c)[:size], np.convolve(b - high, c)[:size]
-    residual = (2.0**bits - parts[0] - parts[1]) * 2.0**-bits
-    gap = 2 * float(np.abs(residual).sum())
-    if gap > 0.5:
-        raise ParameterError("horizon", size, "the factorisation is too ill-conditioned")
-    inverse = float(np.abs(np.diff(b, prepend=0.0)).sum()) / (1 - gap)
-    return (float(np.linalg.norm(residual)) + 2.0**-60) * inverse * 1.001
-
-
 _BUILDERS: dict[str, Callable[[str, int, int], Factorization]] = {
     "tree": _of_tree,
     "honaker": _of_tree,
     "sqrt-toeplitz": _of_toeplitz,
     "blt": _of_toeplitz,
+    "normalized": _of_normalized,
     "terminal": _of_terminal,
     "final": _of_terminal,
 }
 NAMES = tuple(_BUILDERS)
 LONGEST = {
-    "tree": 2048, "honaker": 2048, "sqrt-toeplitz": 16384, "blt": 16384, "terminal": 2048,
-    "final": 1024,
+    "tree": 2048, "honaker": 2048, "sqrt-toeplitz": 16384, "blt": 16384, "normalized": 16384,
+    "terminal": 2048, "final": 1024,
 }  # fmt: skip
-"""Longest horizon of each: a dense matrix, or a column of a Toeplitz matrix."""
+"""Longest horizon of each: a dense matrix, or the columns that determine one."""
 LAST = {"terminal": 1, "final": 16}
 """κ of each terminal-weighted factorisation: how much of ω = κT the last trigger has."""

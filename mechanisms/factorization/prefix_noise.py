@@ -23,10 +23,15 @@ STEPS = 256
 
 _ROUNDED = 2.0**51  # integers in doubles, to a quarter
 _CHUNK = 1 << 22  # draws at a time
+_CONFIGURED = ("auto", "terminal", "final", "toeplitz", "blt", "normalized", "tree", "honaker")
 
 
 def chosen(name: str, horizon: int) -> str:
-    """The factorisation meant by a configured name; "auto" is the most accurate that fits."""
+    """The factorisation meant by a configured name; "auto" depends on the horizon alone.
+
+    A running pipeline has charged for "auto", and for the factorisation that it means, by digest
+    (`agents.deployment.compile.pinned_hash`). To take another one would stop that pipeline.
+    """
     names = {"toeplitz": "sqrt-toeplitz"}
     if name == "auto":
         return "terminal" if horizon <= 1024 else "blt"
@@ -114,7 +119,7 @@ class Process:
 
     def variance_at(self, t: int, since: I64) -> F64:
         """(r,) variance of the noise that `at` draws, in squared records."""
-        row = self.factor.B[t - 1, : int(self.factor.width[t - 1])]
+        row = self.factor.rows(np.array([t]))[0, : int(self.factor.width[t - 1])]
         tails = np.concatenate([np.cumsum((row * row)[::-1])[::-1], np.zeros(1)])
         scale = float(self.variance) / 4.0**self.factor.bits
         return tails[np.minimum(self._known(since), len(row))] * scale
@@ -137,6 +142,6 @@ def factor_of(name: str, horizon: int) -> Factorization:
     Raises:
         ParameterError: the name is unknown or does not reach that far.
     """
-    if name not in ("auto", "terminal", "final", "toeplitz", "blt", "tree", "honaker"):
+    if name not in _CONFIGURED:
         raise ParameterError("factorization", name, "is unknown")
     return factorization.build(chosen(name, horizon), horizon)

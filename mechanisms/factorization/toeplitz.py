@@ -18,6 +18,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ...errors import ParameterError
 from ..columns import F64, I64
 from ..validate import at_least
 from . import _exact
@@ -66,6 +67,31 @@ def blt_column(horizon: int) -> F64:
 def encoder(column: F64, bits: int) -> I64:
     """(T,) the first column in units of 2^-bits."""
     return np.rint(column * 2.0**bits).astype(np.int64)
+
+
+def series(core: I64, bits: int) -> F64:
+    """(T,) 1/((1-x)·c(x)) for c in units of 2^-bits, as multiples of 2^-50."""
+    return _exact.on_grid(_exact.series_solve(core.astype(np.float64) * 2.0**-bits))
+
+
+def series_error(b: F64, core: I64, bits: int) -> float:
+    """Bound of the Euclidean distance of the first T coefficients ``b`` from the exact series.
+
+    With the residual r = 1/(1-x) - b·c, what is missing is r/c; and 1/c is (1-x)·b/(1 - (1-x)·r).
+    Young's inequality bounds the products.
+
+    Raises:
+        ParameterError: the series is too ill-conditioned.
+    """
+    high = np.rint(b * 2.0**25) * 2.0**-25
+    c, size = core.astype(np.float64), len(core)
+    parts = np.convolve(high, c)[:size], np.convolve(b - high, c)[:size]
+    residual = (2.0**bits - parts[0] - parts[1]) * 2.0**-bits
+    gap = 2 * float(np.abs(residual).sum())
+    if gap > 0.5:
+        raise ParameterError("horizon", size, "the factorisation is too ill-conditioned")
+    inverse = float(np.abs(np.diff(b, prepend=0.0)).sum()) / (1 - gap)
+    return (float(np.linalg.norm(residual)) + 2.0**-60) * inverse * 1.001
 
 
 def banded(column: NDArray[Number]) -> NDArray[Number]:

@@ -79,12 +79,11 @@ def displaced(factor: Factorization) -> Fraction:
     Raises:
         ContractError: C has a negative entry, and is too large for a closer look.
     """
-    C = factor.C
-    if C.shape[1] > _LARGEST:
-        if int(C.min()) < 0:
+    if factor.horizon > _LARGEST:
+        if int(factor.core.min()) < 0:
             raise ContractError("this factorisation moves first sightings too far")
         return Fraction(2)
-    exact = C.astype(np.float64)
+    exact = factor.C.astype(np.float64)
     inner = exact.T @ exact  # integers below 2^53
     norm = inner.diagonal()
     most = max(float((norm[:, None] + norm - 2 * inner).max()), float(norm.max()))

@@ -20,6 +20,7 @@ _BY_TRIGGER = {  # name of a factorisation: the setting that asks for it, and ho
     "final": ("final", "more than usual until the last trigger, which has less than usual"),
     "sqrt-toeplitz": ("toeplitz", "grows slowly until the last trigger"),
     "blt": ("blt", "grows slowly until the last trigger"),
+    "normalized": ("normalized", "grows slowly at first, then falls towards the last trigger"),
     "tree": ("tree", "that of a binary tree: up and down, and more than usual"),
     "honaker": ("honaker", "that of a binary tree, all of it used: up and down"),
 }

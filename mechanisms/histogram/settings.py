@@ -61,8 +61,9 @@ class HistogramParameters:
             adaptive weights off. Default: 0.3 for unknown keys and a quadratic budget of 3 or
             more, else off.
         factorization: "terminal" (little error at the last trigger, good at all), "final" (least
-            error at the last trigger, more at others), "toeplitz", "blt", "tree", "honaker";
-            "auto" takes terminal up to 1024 triggers and blt beyond.
+            error at the last trigger, more at others), "toeplitz", "blt", "normalized" (less error
+            than blt, least at the last trigger), "tree", "honaker"; "auto" takes terminal up to
+            1024 triggers and blt beyond.
         selection: "threshold": a key is found once and released at every later trigger;
             "rounds": the mechanism of the DP-SQLP paper with a sound threshold.
         min_users: a key with fewer distinct units is not released. No privacy guarantee rests on

@@ -31,7 +31,7 @@ from .settings import HistogramParameters, bound_of, build
 
 BUDGETS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 WEIGHTS = (0.0, 0.5, 0.3)
-FACTORIZATIONS = ("terminal", "final", "toeplitz", "blt", "honaker")
+FACTORIZATIONS = ("terminal", "final", "toeplitz", "blt", "normalized", "honaker")
 SHARES = (0.1, 0.25, 0.5, 0.75, 0.9)
 AROUND = (0.7, 0.85, 1.2, 1.4)
 PER_KEY = (1, 2, 3, 5, 8, 16)
@@ -153,6 +153,8 @@ def _free(p: HistogramParameters, setting: Setting) -> dict[str, Sequence[Any]]:
 
 
 def _possible(name: str, horizon: int) -> bool:
+    if name == "normalized":
+        return _DENSE < horizon <= LONGEST[name]  # up to there "terminal" has less noise
     return horizon <= (LONGEST[name] if name == "blt" else _DENSE)
 
 

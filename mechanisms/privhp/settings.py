@@ -43,8 +43,8 @@ class PrivHPParameters:
         bar: standard deviations of noise that a node must exceed to be refined ("threshold").
         decode: "joint" estimates all children of a level together, "single" each on its own.
         noise: "laplace" (pure ε, a tree over triggers) or "gauss" (needs δ, a matrix).
-        factorization: the matrix ("gauss" only): auto, terminal, final, toeplitz, blt, tree,
-            honaker.
+        factorization: the matrix ("gauss" only): auto, terminal, final, toeplitz, blt, normalized,
+            tree, honaker.
         bound: most records of one unit in an epoch, deletions included.
         deletions: whether records of sign -1 count.
         debias: scale counts up by a private number of all records; assumes that the bound cuts the

@@ -92,7 +92,7 @@ def test_a_histogram_loses_what_it_declares(name: str) -> None:
     st.integers(1, 4),
     st.integers(1, 12),
     st.sampled_from([0, 0.2, 0.7, 1]),
-    st.sampled_from(["terminal", "final", "toeplitz", "blt", "tree", "honaker"]),
+    st.sampled_from(["terminal", "final", "toeplitz", "blt", "normalized", "tree", "honaker"]),
     st.tuples(st.integers(-50, 20), st.integers(2, 90)),
     st.integers(0, 2),
 )

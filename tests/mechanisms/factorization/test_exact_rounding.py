@@ -53,7 +53,7 @@ def test_rows_and_triggers_may_be_asked_for_in_any_company(name: str) -> None:
         alone = grid.floors(f, np.array([t]), z[7:8, : f.width[t - 1]], 256)
         assert alone[0, 0] == whole[7, t - 1]
     np.testing.assert_array_equal(grid.floors(f, triggers[::-1], z[::-1], 256), whole[::-1, ::-1])
-    close = z @ f.B.T * (256 / 4096)
+    close = z @ f.B.T * (256 / 2**f.bits)
     assert np.abs(whole + 0.5 - close).max() < 0.5001
 
 
@@ -69,7 +69,7 @@ def hostile(f: Factorization, t: int) -> I64:
     return np.array(shifted)
 
 
-@pytest.mark.parametrize("name", ["terminal", "final", "sqrt-toeplitz", "blt"])
+@pytest.mark.parametrize("name", ["terminal", "final", "sqrt-toeplitz", "blt", "normalized"])
 @pytest.mark.parametrize("t", [1, 2, 20, 60])
 def test_grid_points_are_decided_exactly(name: str, t: int) -> None:
     """C·e_1 gives exactly 1 at every trigger, which doubles only come near."""

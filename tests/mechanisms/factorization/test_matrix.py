@@ -40,6 +40,8 @@ ACCURACY = [
     ("sqrt-toeplitz", 1000, (3.27, 3.27, None)),
     ("blt", 100, (2.53, 2.53, None)),
     ("blt", 1000, (3.27, 3.27, None)),
+    ("normalized", 100, (2.008, 2.373, 2.289)),
+    ("normalized", 1000, (2.460, 3.130, 3.031)),
 ]
 
 
@@ -96,7 +98,7 @@ def test_product_is_the_prefix_sum(name: str, horizon: int) -> None:
     np.testing.assert_allclose(product, np.tril(np.ones((horizon, horizon))), atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["terminal", "final", "sqrt-toeplitz", "blt"])
+@pytest.mark.parametrize("name", ["terminal", "final", "sqrt-toeplitz", "blt", "normalized"])
 @pytest.mark.parametrize("horizon", [1, 2, 5, 24])
 def test_bounds_hold_against_rational_rows(name: str, horizon: int) -> None:
     f = build(name, horizon)
@@ -230,7 +232,8 @@ def test_digest_names_what_shapes_the_noise() -> None:
 def test_digest_does_not_depend_on_kernels_or_threads() -> None:
     code = (
         "from hushstream.mechanisms.factorization.matrix import build;"
-        "print([build(n, t).digest() for n in ('terminal', 'final', 'blt') for t in (37, 150)])"
+        "names = ('terminal', 'final', 'blt', 'normalized');"
+        "print([build(n, t).digest() for n in names for t in (37, 150)])"
     )
     environments = [
         {"OPENBLAS_NUM_THREADS": "1", "OPENBLAS_CORETYPE": "Prescott"},

@@ -109,7 +109,9 @@ def streams(triggers: int, values: int, keys: int, length: int) -> Any:
 NEVER = 9
 
 
-@pytest.mark.parametrize("factorization", ["terminal", "toeplitz", "tree", "honaker", "final"])
+@pytest.mark.parametrize(
+    "factorization", ["terminal", "toeplitz", "normalized", "tree", "honaker", "final"]
+)
 def test_over_all_small_streams_no_unit_moves_more_than_it_pays_for(factorization: str) -> None:
     mechanism = made(public=True, factorization=factorization, budget=9)
     found = losses(mechanism, streams(3, 2, 1, 3), [(1, 1)])
@@ -172,7 +174,9 @@ def test_the_deviation_is_at_most_one_and_a_half_times_that_of_a_count(horizon, 
 
 
 def test_further_is_the_largest_distance_of_two_columns() -> None:
-    for name, horizon in itertools.product(["terminal", "final", "toeplitz", "tree"], [1, 2, 7]):
+    for name, horizon in itertools.product(
+        ["terminal", "final", "toeplitz", "normalized", "tree"], [1, 2, 7]
+    ):
         C = factor_of(name, horizon).C.astype(object)
         columns = [C[:, j] for j in range(horizon)]
         norm = max(int((c * c).sum()) for c in columns)

@@ -83,7 +83,9 @@ def test_lanes_follow_what_was_released_d_triggers_ago(delay: int) -> None:
     assert cell["first"] == first and released[-1].status.tolist() == [first]
 
 
-@pytest.mark.parametrize("factorization", ["terminal", "final", "blt", "honaker", "tree"])
+@pytest.mark.parametrize(
+    "factorization", ["terminal", "final", "blt", "normalized", "honaker", "tree"]
+)
 def test_noise_has_the_stated_variance_at_every_trigger(factorization: str) -> None:
     """Accepted at σ; two thirds or one and a half of it are rejected."""
     mechanism = made(6, keys=tuple(CODES.tolist()), factorization=factorization, budget=400)

@@ -29,6 +29,7 @@ def planned(factorization: str) -> tuple[str, F64]:
         ("final", "less than usual", False, True),
         ("toeplitz", "grows slowly until the last", False, False),
         ("blt", "grows slowly until the last", False, False),
+        ("normalized", "then falls towards the last", False, False),
         ("tree", "up and down", True, True),
         ("honaker", "up and down", True, True),
     ],
@@ -41,6 +42,12 @@ def test_words_on_noise_agree_with_the_noise(
     middle = noise[: 3 * len(noise) // 4]
     assert bool(np.any(np.diff(middle) < -0.1 * middle[1:])) == falls
     assert (noise[-1] < 0.95 * noise[-2]) == ends_lower
+
+
+def test_noise_that_falls_towards_the_last_trigger_does() -> None:
+    noise = planned("normalized")[1]
+    assert noise[-1] < 0.95 * noise.max() and np.all(np.diff(noise[noise.argmax() :]) < 0)
+    assert np.all(np.diff(planned("toeplitz")[1]) > 0)
 
 
 def test_the_usual_noise_is_that_of_the_default() -> None:

@@ -190,3 +190,10 @@ def test_parameters_that_clash_are_refused() -> None:
     work = drawn("one record each", 7, 50)
     with pytest.raises(ParameterError, match="budget"):
         propose(replace(FIXED, bound="records", budget=1.5), QUICK, [[work]], planned)
+
+
+def test_long_windows_try_what_needs_no_dense_matrix() -> None:
+    for horizon, names in ((1024, {"terminal", "final", "toeplitz", "blt", "honaker"}),
+                           (1025, {"blt", "normalized"}), (16385, set())):  # fmt: skip
+        found = histogram_propose._free(FIXED, replace(SETTING, horizon=horizon))
+        assert set(found["factorization"]) == names
