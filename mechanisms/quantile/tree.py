@@ -130,7 +130,8 @@ def _nearest(four: F64, total: F64) -> F64:
     """(r, n, 4) the nearest that are not negative and add up to the total, (r, n).
 
     Those that a common shift makes negative become zero, and the others are shifted again, until
-    none is negative: at most three times (Michelot 1986).
+    none is negative: after at most three times (Michelot 1986). All rows take as many steps, so
+    that no bit of a row depends on those beside it.
     """
     kept = np.ones(four.shape, np.bool_)
     for _ in range(FANOUT):
@@ -138,8 +139,6 @@ def _nearest(four: F64, total: F64) -> F64:
         shift = (total - whole) / np.maximum(kept.sum(axis=2), 1)
         moved = np.where(kept, four + shift[..., None], 0.0)
         kept &= moved > 0
-        if (moved >= 0).all():
-            break
     return np.maximum(moved, 0.0)
 
 

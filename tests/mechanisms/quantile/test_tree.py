@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hushstream.mechanisms.quantile.tree import BandTree, levels_of, summed
+from hushstream.mechanisms.quantile.tree import BandTree, _nearest, levels_of, summed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -88,6 +88,16 @@ def test_children_are_shrunk_and_shared_out_nearest(
             [nearest(four, whole) for four, whole in zip(children, wanted, strict=True)]
         )
     np.testing.assert_allclose(found[0], wanted, atol=1e-6)
+
+
+def test_no_bit_of_a_key_depends_on_those_beside_it() -> None:
+    """Neither where a child becomes zero, so that a further step shifts three instead of four."""
+    four = np.random.default_rng(3).uniform([5, 5, 5, 0], [13, 13, 13, 8], (500, 1, 4))
+    total = four[..., :3].sum(axis=2) - 3 * four[..., 3]  # all are shifted by what the last one is
+    hard = np.array([[[9.0, 4.0, -2.0, -8.0]]])
+    alone = [_nearest(one[None], whole[None])[0] for one, whole in zip(four, total, strict=True)]
+    beside = _nearest(np.concatenate([four, hard]), np.concatenate([total, [[5.0]]]))
+    np.testing.assert_array_equal(beside[:-1], alone)
 
 
 def test_without_noise_bands_stay() -> None:
