@@ -152,13 +152,12 @@ def fours(values: list[float]) -> list[float]:
 def nearest(four: list[float], total: float) -> list[float]:
     """The nearest numbers that are not negative and add up to the total."""
     kept = [True] * 4
-    while True:
+    for _ in range(4):
         whole = fours([x if k else 0.0 for x, k in zip(four, kept, strict=True)])[0]
         shift = (total - whole) / max(sum(kept), 1)
         moved = [x + shift if k else 0.0 for x, k in zip(four, kept, strict=True)]
         kept = [k and x > 0 for x, k in zip(moved, kept, strict=True)]
-        if min(moved) >= 0 or not any(kept):
-            return [max(x, 0.0) for x in moved]
+    return [max(x, 0.0) for x in moved]
 
 
 class Between(float):
@@ -256,7 +255,7 @@ class QuantileJudge(Judge):
 
         def put(name: str, value: float, spread: float, ends: tuple[float, float]) -> None:
             out[name] = {"value": value, "stddev": six(spread),
-                         "low": float(ends[0]), "high": float(ends[1])}  # fmt: skip
+                         "low": ends[0], "high": ends[1]}  # fmt: skip
             if release["display"] != "raw":
                 either = value.ends if isinstance(value, Between) else (value, value)
                 out[name]["display_value"] = Between(max(either[0], 0), max(either[1], 0))
@@ -268,11 +267,15 @@ class QuantileJudge(Judge):
                 for tiny in (TINY, -TINY)
             )
             low, high = interval([x - share * total for x in below[:-1]], half, rules.edges)
-            low, high = min(low, least), max(high, most)
-            spread = (high - low) / (2 * reach) * float(rules.step)
-            ends = plain(low * rules.step), plain(high * rules.step)
-            value = Between(plain(least * rules.step), plain(most * rules.step))
-            put(f"p{100 * share:g}".replace(".", "_"), value, spread, ends)
+            lows, highs = [(f(end, least), f(end, most)) for f, end in ((min, low), (max, high))]
+            value, *ends = (
+                Between(plain(a * rules.step), plain(b * rules.step))
+                for a, b in ((least, most), lows, highs)
+            )
+            name, step = f"p{100 * share:g}".replace(".", "_"), float(rules.step)
+            spreads = (highs[0] - lows[1], highs[1] - lows[0])  # of the ends that value decides
+            put(name, value, 0, (ends[0], ends[1]))
+            out[name]["stddev"] = Between(*(six(one / (2 * reach) * step) for one in spreads))
         known = {"count": (total, tree.total), "below": (bands[0], tree.band),
                  "above": (bands[-1], tree.band)}  # fmt: skip
         for name, (number, variance) in known.items():
