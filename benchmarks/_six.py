@@ -1,4 +1,4 @@
-"""A deployment of all six mechanisms, and its load: visits, trips, and reports of devices."""
+"""A deployment of all mechanisms, and its load: visits, trips, and reports of devices."""
 
 from __future__ import annotations
 
@@ -78,6 +78,31 @@ slots_per_trigger = 2
 origin = 1_551_398_400_000_000
 expected = 400
 """
+QUANTILES = """key = []
+public_keys = "natural"
+inputs = { value = "fare" }
+[pipeline.mechanism]
+kind = "quantile"
+low = 0
+high = 100
+at = [0.1, 0.5, 0.9]
+bands = 64
+"""
+DISTINCT = """key = ["page"]
+aggregate = [{ kind = "distinct", field = "city" }]
+"""
+CONDITIONS = """key = []
+public_keys = "natural"
+[[pipeline.aggregate]]
+kind = "count"
+where = [{ field = "fare", below = 10 }]
+[[pipeline.aggregate]]
+kind = "sum"
+field = "fare"
+low = 0
+high = 100
+where = [{ field = "fare", at_least = 10 }]
+"""
 SURVEY = """aggregate = [{ kind = "mean", field = "minutes", low = 0, high = 240, grid = 0.001 }]
 [pipeline.mechanism]
 kind = "topl"
@@ -102,6 +127,9 @@ PIPELINES = {
     "pak": ("trips", CENTRAL, VALUES),
     "tops": ("trips", CENTRAL, VALUES),
     "topl": ("reports", LOCAL, SURVEY),
+    "quantiles": ("trips", CAPPED, QUANTILES),
+    "distinct": ("visits", CENTRAL, DISTINCT),
+    "conditions": ("trips", CENTRAL, CONDITIONS),
 }  # fmt: skip
 
 
@@ -140,7 +168,8 @@ class Six(Load):
     def _visit(self, producer: Producer) -> None:
         user = self._random.choice(self._users)
         page = f"p{min(int(self._random.paretovariate(0.8)), 40)}"
-        body = {"user": user, "page": page, "t": self._time()}
+        city = f"c{min(int(self._random.paretovariate(0.5)), 200)}"
+        body = {"user": user, "page": page, "city": city, "t": self._time()}
         producer.produce("visits", self._value(body), user, partition=home(user))
         self.sent += 1
 

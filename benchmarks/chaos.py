@@ -89,7 +89,7 @@ class Plan(NamedTuple):
     """What is run, and what happens to it.
 
     Attributes:
-        six: all six mechanisms, instead of four histograms.
+        six: all mechanisms, instead of four histograms.
         harsh: faults of machines and operators, too.
         longest: seconds that the broker may be away at most.
         patience: seconds after the last fault until what is not released counts as stuck.
@@ -286,7 +286,7 @@ def main() -> None:
     parser.add_argument("--gap", type=float, default=1.9, help="seconds between two faults")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="a few points, within a minute")
-    parser.add_argument("--six", action="store_true", help="all six mechanisms")
+    parser.add_argument("--six", action="store_true", help="all mechanisms")
     parser.add_argument("--harsh", action="store_true", help="disks, clocks, tables, outages, too")
     parser.add_argument("--longest", type=float, default=120, help="seconds of an outage")
     parser.add_argument("--patience", type=float, default=PATIENCE,
