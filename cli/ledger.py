@@ -261,8 +261,7 @@ def _span(compiled: Pipeline | None, epoch: int) -> str:
     if compiled is None:
         return ""
     schedule = compiled.windows
-    start = schedule.start(epoch * schedule.per_epoch)
-    return f" ({utc(start)} to {utc(start + schedule.length * schedule.per_epoch)})"
+    return f" ({utc(schedule.begin(epoch))} to {utc(schedule.begin(epoch + 1))})"
 
 
 @ledger.command("sum")

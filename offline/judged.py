@@ -101,8 +101,7 @@ def counts_of(p: Pipeline, engine: OfflineEngine) -> dict[str, int]:
 
 def dates(p: Pipeline, window: int) -> dict[str, str]:
     """Both ends of a window as texts."""
-    start = p.windows.start(window)
-    return {"start": utc(start), "end": utc(start + p.windows.length)}
+    return {"start": utc(p.windows.start(window)), "end": utc(p.windows.end(window))}
 
 
 def _bodies(p: Pipeline, engine: OfflineEngine, kind: str) -> Iterator[tuple[bytes, Any]]:

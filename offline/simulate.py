@@ -234,7 +234,7 @@ def _trigger(
         if not ledger.records:
             ledger.take(ledger.next("genesis", 0, {"genesis": "simulated"}).encode())
         charge = ledger.take(ledger.next("charge", due.scheduled, body).encode())
-    final = due.index == p.mechanism.horizon
+    final = due.index == p.windows.triggers(due.window)
     trigger = Trigger(
         due.scheduled, {source.topic: [cut]}, p.name, timeline.ordinal + 1, due.window, due.index,
         final, due.scheduled, epoch, charge.seq, charge.hash(), p.config_hash, "simulation",

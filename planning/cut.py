@@ -138,6 +138,8 @@ def _workloads(
         if records.timed:
             times: I64 = np.array(schedule.times(number))
             ends = tuple(np.searchsorted(records.time[rows], times, side="right").tolist())
+            # A shorter window of the calendar is played with empty micro-batches after its end.
+            ends += ends[-1:] * (schedule.horizon - len(ends))
         yield Workload(
             unit[a - begin : b - begin].astype(np.int32), key[rows], len(ids), keys,
             records.value[rows] if records.value.shape[1] else None, records.sign[rows], ends,
@@ -174,7 +176,7 @@ def _notes(
     if not found.whole:
         span = max(int(records.time[b - 1] - records.time[a]) for a, b in found.rows)
         yield (
-            f"no window of {format_duration(schedule.length)} is covered in full, at most "
+            f"no window of {schedule.shown} is covered in full, at most "
             f"{format_duration(span // MINUTE * MINUTE)} of one: a whole one holds more records, "
             "and noise does not grow with them, so that figures will be better"
         )

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..mechanisms.planner import HOPELESS
 from ..mechanisms.workload import Sample, Workload
+from ..topics.config.schedule import Schedule
 from ..topics.config.values import Duration, format_duration
 from .records import Records
 from .variants import DAY, MOST_EPSILON, SECOND, Variant
@@ -101,7 +102,7 @@ def untried(
             yield f"{group[0].upper()}{group[1:]} could not be tried: {refused[group]}."
     groups |= set(refused)
     if settings.window.length is not None and GROUPS[1] not in groups:
-        length, span = format_duration(settings.window_length), _duration(records.span)
+        length, span = Schedule.of(settings).shown, _duration(records.span)
         yield (
             f"A window longer than {length} was not tried, as the file spans {span}. It would hold "
             "more units, so that more could be seen."

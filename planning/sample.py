@@ -41,7 +41,7 @@ def _notes(pipeline: Pipeline, records: Records, found: Cut) -> Iterator[str]:
         span = max(int(records.time[b - 1] - records.time[a]) for a, b in found.rows)
         yield (
             f"it spans at most {format_duration(span // 1_000_000 * 1_000_000)} of a window of "
-            f"{format_duration(pipeline.windows.length)}. Thresholds and noise do not shrink "
+            f"{pipeline.windows.shown}. Thresholds and noise do not shrink "
             "with a sample: a whole window releases more keys than this, and other settings suit it"
         )
     elif found.left_out:

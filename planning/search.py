@@ -23,7 +23,6 @@ from ..mechanisms.planner import HOPELESS, Forecast, Question, unlike_default
 from ..mechanisms.workload import Sample
 from ..topics.config.pipeline import PipelineSettings
 from ..topics.config.schedule import Schedule
-from ..topics.config.values import format_duration
 from .cut import SampleRoom, cut, reported, sample
 from .records import Records
 from .remedies import GROUPS, STEPS, Needed, Trial, group_of, needed, trials, untried
@@ -298,7 +297,7 @@ class Search:
 
     def _cost(self, variant: Variant) -> str:
         budget, settings = variant.settings.budget, variant.settings
-        epoch = format_duration(settings.epoch_length)
+        epoch = Schedule.of(settings).epoch_shown
         share = f", δ = {float(budget.delta):g}" if budget.delta else ""
         return (
             f"ε = {float(Fraction(budget.epsilon)):g}{share} for each {self._p.unit_name}, anew "

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..formats.events.keys import decode_key, encode_key
+from ..topics.calendar import CalendarSpan
 from ..topics.config.expressions.derive import Derive
 from ..topics.config.pipeline import PipelineSettings, Triggers
 from ..topics.config.values import Duration, format_duration
@@ -79,8 +80,8 @@ def coarser(base: Variant, records: Records) -> Iterator[Variant]:
 def shorter(base: Variant) -> Iterator[Variant]:
     """Shorter windows, the shortest first; each is released once."""
     length = base.settings.window_length
-    if base.settings.window.length is None:
-        return
+    if base.settings.window.length is None or base.settings.calendar is not None:
+        return  # windows of the calendar are those that somebody wants
     for one in LENGTHS:
         if one < length and length % one == 0:
             yield _windowed(base, one, one)
@@ -112,7 +113,13 @@ def _paid(base: Variant, epsilon: Fraction) -> Variant:
 
 def _once(base: Variant) -> Iterator[Variant]:
     length, triggers = base.settings.window.length, base.settings.triggers
-    if length is not None and triggers.cron is None and (triggers.every or 0) < length:
+    if (
+        length is None
+        or isinstance(length, CalendarSpan)
+        or isinstance(triggers.every, CalendarSpan)
+    ):
+        return
+    if triggers.cron is None and (triggers.every or 0) < length:
         yield _windowed(base, length, length)
 
 
@@ -120,6 +127,8 @@ def _longer(base: Variant, records: Records) -> Iterator[Variant]:
     settings = base.settings
     length, every = settings.window.length, settings.triggers.every
     if length is None or every is None or not records.timed:
+        return
+    if isinstance(length, CalendarSpan) or isinstance(every, CalendarSpan):
         return
     for one in LENGTHS:
         if one > length and one % every == 0 and one <= records.span:

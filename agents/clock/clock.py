@@ -201,7 +201,7 @@ class Clock:
         # settings or another key would release more than the charge pays for.
         self._check(pipeline, charge)
         timeline = self.timelines[pipeline.name]
-        final = due.index == pipeline.mechanism.horizon
+        final = due.index == pipeline.windows.triggers(due.window)
         made = WiderTrigger if self._ledger.joined(pipeline.name) else Trigger
         trigger = made(
             now, self.offsets, pipeline.name, timeline.ordinal + 1, due.window, due.index, final,

@@ -98,6 +98,11 @@ def _pipeline(
             f"pipeline {p.name!r}: {p.mechanism.kind} has slots of event time, which need "
             "window.length; with window.horizon events belong to the trigger at which they arrive"
         )
+    if schedule.calendar is not None and mechanism.inputs and not mechanism.keys.of_record:
+        raise ConfigError(
+            f"pipeline {p.name!r}: {p.mechanism.kind} needs windows of one length, with the same "
+            "number of triggers: set window.length to a duration such as 31d"
+        )
     _check_parts(p, mechanism)
     fields = _fields(p, mechanism, columns, keys)
     if mechanism.survey is not None:

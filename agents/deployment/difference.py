@@ -189,7 +189,7 @@ def _instant(value: int | None) -> str:
 
 def _price(terms: Terms) -> str:
     epsilon, delta = terms.budget
-    unit, length = terms.config["unit_name"], format_duration(terms.config["epoch"])
+    unit, length = terms.config["unit_name"], _shown("epoch", terms.config["epoch"])
     return f"ε={float(epsilon):g}, δ={float(delta):g} per {unit} and epoch of {length}"
 
 
@@ -200,8 +200,9 @@ def _handed_over(old: Terms, new: Terms) -> Iterator[str]:
     yield f"{old.name} ends and {new.name} goes on at {begin}."
     yield f"cost of {old.name}: {_price(old)}{_most(old)}."
     yield f"cost of {new.name}: {_price(new)}{_most(new)}."
-    before, after = (float(t.budget[0] * DAY / t.config["epoch"]) for t in (old, new))
-    if max(old.config["epoch"], new.config["epoch"]) <= DAY:
+    epochs = [t.windows.length * t.windows.per_epoch for t in (old, new)]
+    before, after = (float(t.budget[0] * DAY / e) for t, e in zip((old, new), epochs, strict=True))
+    if max(epochs) <= DAY:
         yield f"a {unit} active all day pays ε={before:g} a day before, and {after:g} after."
     (e, d), (f, g) = ([float(part) for part in t.budget] for t in (old, new))
     relation = new.config["neighbouring"]

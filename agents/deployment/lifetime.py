@@ -69,6 +69,10 @@ def _epochs(p: Pipeline, terms: PerUnit) -> int | None:
     windows: Schedule = p.windows
     if windows.arrival:
         raise _refused(p, "period needs window.length: windows of arrival have no fixed length")
+    if windows.calendar is not None:
+        raise _refused(
+            p, "period needs windows of a fixed length; leave it out: then the cap holds for good"
+        )
     length = windows.length * windows.per_epoch
     if terms.period % length:
         raise _refused(

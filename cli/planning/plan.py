@@ -43,7 +43,6 @@ from ...reading.live.history import History
 from ...reading.live.views import MOST_ROWS, Wish, view
 from ...reading.tables import table_of
 from ...topics.config.load import Config
-from ...topics.config.values import format_duration
 from ...topics.private_files import private_file, private_folder
 from ...topics.releases import decode_public
 from ..options import config_options, emit, json_option, read_config, readable
@@ -69,7 +68,7 @@ def describe(p: Pipeline) -> dict[str, Any]:
         "pipeline": p.name,
         "mechanism": p.kind,
         "unit": p.unit_name,
-        "window": format_duration(schedule.length),
+        "window": schedule.shown,
         "windows_per_epoch": schedule.per_epoch,
         "triggers": m.horizon,
         "epsilon": float(p.epsilon),
@@ -200,7 +199,9 @@ def described(p: Pipeline, body: dict[str, Any]) -> Table:
     table = Table(title=f"{p.name}: {body['mechanism']}", show_header=False, title_justify="left")
     table.add_column(no_wrap=True)
     table.add_column()
-    triggers = f"{body['triggers']} per window of {body['window']}"
+    dated = p.windows.calendar
+    most = "" if dated is None or dated.alike else "up to "
+    triggers = f"{most}{body['triggers']} per window of {body['window']}"
     table.add_row(
         "releases", f"{triggers}; {counted(body['windows_per_epoch'], 'window')} per epoch"
     )

@@ -160,6 +160,5 @@ def _sum(one: Spent, so_far: Spent, limit: float | None) -> dict[str, Any]:
 
 def _span(pipeline: Declared, epoch: int) -> dict[str, Any]:
     windows = pipeline.windows
-    start = windows.start(epoch * windows.per_epoch)
-    end = start + windows.length * windows.per_epoch
+    start, end = windows.begin(epoch), windows.begin(epoch + 1)
     return {"epoch": epoch, "start": start // MILLI, "end": end // MILLI}

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from ...agents.clock.ledger import Ledger, totals
 from ...formats.events.decode import utc
-from ...topics.config.values import format_duration
 from ..joint import joint
 from .budget import cap, local, purses, spent
 from .declared import MILLI, Declared, declared
@@ -80,8 +79,8 @@ def _pipeline(ledger: Ledger, one: Declared, limits: Limits) -> dict[str, Any]:
         "neighbouring": _charge(ledger, one.name).get("neighbouring"),
         "on_device": local(ledger, one),
         "released": _released(one),
-        "window": format_duration(windows.length),
-        "epoch": format_duration(windows.length * windows.per_epoch),
+        "window": windows.shown,
+        "epoch": windows.epoch_shown,
         "per_epoch": {"epsilon": sums["epsilon"], "delta": sums["delta"]},
         "shared_budget": None if shared is None else shared["name"],
         "epochs": {"charged": sums["charged"], "refused": sums["refused"]},

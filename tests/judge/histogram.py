@@ -151,7 +151,7 @@ class Judge:
         if rules.listed is not None and event.key not in rules.listed:
             return
         if not rules.arrival:
-            window = (event.time - rules.start(0)) // rules.length
+            window = rules.window(event.time)
             if event.time > beat + rules.config["max_future_skew"]:
                 return
         else:
@@ -180,7 +180,7 @@ class Judge:
             if self.end is not None and window >= self.end:
                 raise Objection(f"a trigger of window {window}, beyond the pipeline's end")
             self.ordinal += 1
-            expected = (self.ordinal, self.done.get(window, 0) + 1, index == rules.horizon,
+            expected = (self.ordinal, self.done.get(window, 0) + 1, index == rules.triggers(window),
                         window // rules.per_epoch)  # fmt: skip
             if (entry["ordinal"], index, entry["final"], entry["epoch"]) != expected:
                 raise Objection(f"trigger {self.ordinal} does not follow from the one before")
@@ -392,9 +392,9 @@ class Judge:
                 b"".join(b"%d:%b" % (len(part), part) for part in parts)
             ).hexdigest()[:32],
             "pipeline": config["name"],
-            "window": {"start": utc(start), "end": utc(start + rules.length)},
+            "window": {"start": utc(start), "end": utc(rules.start(trigger["window"] + 1))},
             "trigger": t,
-            "final": t == rules.horizon,
+            "final": t == rules.triggers(trigger["window"]),
             "key": dict(zip(config["key"], json.loads(key), strict=True)),
             "values": shown(rules, value, variance),
         }

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
+from .calendar import Calendar
 from .numbers import BITS, matrix, sampling, spent, thresholds, variances
 from .purses import Costs, Purses, fits, together
 from .records import columns, key_bytes
@@ -36,9 +37,14 @@ class Rules:
         self.listed = None if listed is None else {key_bytes(key) for key in listed}
         every, given = config["triggers"]["every"], config["window"]
         self.arrival = given["horizon"] is not None
-        self.length = given["length"] or given["horizon"] * every
-        self.horizon = config["triggers"]["count"] or self.length // (every or self.length)
-        self.per_epoch = config["epoch"] // self.length
+        dated = isinstance(given["length"], str)
+        self.calendar = Calendar(config) if dated else None
+        self.length = 0 if dated else given["length"] or given["horizon"] * every
+        self.horizon = self.calendar.horizon if self.calendar else (
+            config["triggers"]["count"] or self.length // (every or self.length))  # fmt: skip
+        self.per_epoch = (
+            self.calendar.per_epoch if self.calendar else config["epoch"] // self.length
+        )
         self.delay, self.least = config["feedback_delay"], self.parameters["min_users"]
         kinds = {a["kind"] for a in config["aggregate"]}
         self.keys_only, self.shows_count = (
@@ -267,7 +273,19 @@ class Rules:
 
     def start(self, window: int) -> int:
         """First microsecond of a window."""
+        if self.calendar:
+            return self.calendar.start(window)
         return int(self.config["window"]["origin"]) + window * self.length
+
+    def window(self, time: int) -> int:
+        """The window of an event time."""
+        if self.calendar:
+            return self.calendar.window(time)
+        return (time - self.start(0)) // self.length
+
+    def triggers(self, window: int) -> int:
+        """Number of triggers of a window."""
+        return self.calendar.triggers(window) if self.calendar else self.horizon
 
 
 def written(number: float) -> Fraction:

@@ -18,7 +18,7 @@ from .worlds import HORIZONS, INPUT, PIPELINE, SHARED, sharing, verdict, world
 HERE = Path(__file__).parent
 JUDGE = (
     "histogram", "rounds", "rows", "rules", "purses", "numbers", "noise", "records", "logs",
-    "forms", "proto_classes", "ratchet", "distinct", "quantiles",
+    "calendar", "forms", "proto_classes", "ratchet", "distinct", "quantiles",
 )  # fmt: skip
 ALLOWED = {"cryptography", "confluent_kafka", "pyarrow", "fastavro", "google", "jsonschema"}
 FORMS = ("json", "avro", "protobuf", "json_schema")

@@ -61,6 +61,36 @@ def test_truth_errors_and_counts_add_up():
     assert engine.outs["hush.p.releases.v1"]
 
 
+MONTHS = 'window = { length = "1 month", zone = "Europe/Berlin", origin = 2019-02-28T23:00:00Z }'
+
+
+def monthly(more: str = "") -> Config:
+    """Months from March 2019 on, with a trigger at each midnight of Berlin."""
+    text = INPUT.format(units=2, cells=2, partitioner="none", format="json")
+    pipeline = PIPELINE.format(name="p", mechanism="", more=more)
+    given = 'window = { length = "1d", origin = "2019-03-01T00:00:00Z" }'
+    pipeline = pipeline.replace(given, MONTHS).replace('every = "6h"', 'every = "1d"')
+    return loads(text + pipeline, environ={})
+
+
+def test_months_of_a_zone_end_at_its_midnight_and_have_as_many_triggers_as_days():
+    data = rows(3000, days=61)  # March and April by UTC
+    reports, engine = simulate(monthly(), data, "events", SECRET)
+    ends = ["2019-02-28T23:00:00Z", "2019-03-31T22:00:00Z", "2019-04-30T22:00:00Z"]
+    first, second = (np.datetime64(end[:-1], "us").astype(int) for end in ends[1:])
+    inside = [sum(r["t"] < first for r in data), sum(first <= r["t"] < second for r in data)]
+    windows = reports["p"].windows
+    assert [w["records"] for w in windows[:2]] == inside and min(inside) > 1000
+    assert [(w["start"], w["end"]) for w in windows[:2]] == [(ends[0], ends[1]), (ends[1], ends[2])]
+    bodies = [json.loads(out.value or b"{}") for out in engine.outs["hush.p.releases.v1"]]
+    manifests = [body for body in bodies if "triggers" in body]
+    told = {(m["window"]["start"], m["trigger"], m["triggers"], m["final"]) for m in manifests}
+    assert {one for one in told if one[0] in ends[:2]} == {
+        (start, t, n, t == n) for start, n in zip(ends, (31, 30), strict=False)
+        for t in range(1, n + 1)
+    }  # fmt: skip
+
+
 def test_a_simulation_foretells_what_a_cap_leaves():
     """Users who come each day have a purse of two days' bounds: of six days a third is kept."""
     data = [

@@ -49,6 +49,20 @@ def rows(n: int, days: float = 1.0, seed: int = 0) -> list[dict[str, Any]]:
     ]
 
 
+def test_a_short_month_is_played_with_nothing_after_its_end(tmp_path: Path) -> None:
+    given = 'window = { length = "1d", origin = "2019-03-01T00:00:00Z" }'
+    months = 'window = { length = "1 month", origin = 2019-02-01T00:00:00Z }'
+    text = INPUT.format(units=1, cells=1, partitioner="none", format="json")
+    text += PIPELINE.format(name="p", mechanism="", more="").replace(given, months)
+    config = loads(text.replace('every = "6h"', 'every = "1d"'), environ={})
+    (source,) = compile_config(config).inputs
+    file = tmp_path / "sample.jsonl"
+    data = [row | {"t": row["t"] - 28 * DAY} for row in rows(400, days=28)]
+    file.write_text("\n".join(map(json.dumps, data)))
+    ((work,),) = sample_of(source.pipelines[0], source, file).epochs
+    assert work.ends is not None and len(work.ends) == 31 and work.ends[-4:] == (400,) * 4
+
+
 def test_records_fall_into_the_micro_batches_of_their_times(tmp_path: Path) -> None:
     data = rows(400)
     sample = sampled(tmp_path, data)

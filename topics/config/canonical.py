@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from ...errors import ConfigError
+from ..calendar import CalendarSpan
 from .aggregates import apart, value_columns
 from .expressions.conditions import pinned
 from .model import Config, InputSettings
@@ -55,7 +56,8 @@ def privacy_settings(config: Config, pipeline: PipelineSettings) -> dict[str, An
         settings["apart"] = [[columns[place].name for place in group] for group in groups]
     silent = ("where", "derive", "follows")  # absent, as before there were such settings
     settings = {n: v for n, v in settings.items() if v or n not in silent}
-    settings["epoch"] = pipeline.epoch_length
+    settings["epoch"] = _plain(pipeline.epoch_length)
+    settings["window"] = _window(pipeline)
     settings["release"]["topic"] = pipeline.release_topic
     del settings["release"]["latest"]  # it repeats what is released
     if pipeline.release.encoding == "json":
@@ -75,6 +77,14 @@ def privacy_settings(config: Config, pipeline: PipelineSettings) -> dict[str, An
     settings["max_future_skew"] = config.engine.max_future_skew
     settings["schema"] = VERSION
     return settings
+
+
+def _window(pipeline: PipelineSettings) -> dict[str, Any]:
+    """The window; with one of the calendar the zone and the digest of all of its midnights."""
+    window: dict[str, Any] = _plain(pipeline.window)
+    del window["zone"]  # as before there was such a setting
+    made = pipeline.calendar
+    return window if made is None else window | {"zone": made.zone, "midnights": made.digest}
 
 
 def config_hash(config: Config, pipeline: PipelineSettings) -> str:
@@ -102,4 +112,4 @@ def _plain(value: Any) -> Any:
         return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    return str(value) if isinstance(value, Fraction) else value
+    return str(value) if isinstance(value, Fraction | CalendarSpan) else value

@@ -14,6 +14,7 @@ from cronsim import CronSim, CronSimError
 
 from ...errors import ConfigError
 from ...mechanisms.registry import entries, find
+from ..calendar import CalendarSpan
 from ..names import ledger_topic, reserved
 from . import sharing
 from .aggregates import Distinct, counted_in
@@ -203,20 +204,41 @@ def _schedule(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:
     if (window.length is None) == (window.horizon is None):
         yield "window", "needs either length or horizon"
         return
+    if isinstance(window.length, CalendarSpan):
+        yield from _calendar(pipeline, window.length)
+        return
+    for setting, given in (("epoch", epoch), ("triggers.every", rule.every)):
+        if isinstance(given, CalendarSpan):
+            yield setting, f'is of the calendar: write window.length so too, such as "{given}"'
+            return
+    if window.zone is not None:
+        yield "window.zone", 'needs a length of the calendar: length = "1 day", not "1d"'
     if (rule.every is None) == (rule.cron is None):
         yield "triggers", "needs either every, or cron and count"
     elif rule.every is None and window.horizon is not None:
         yield "window.horizon", "needs triggers.every: windows of a cron rule need a length"
     elif rule.every is None:
         yield from _cron(pipeline)
-    else:
+    elif not isinstance(rule.every, CalendarSpan):
         yield from _regular(pipeline, rule.every)
     if window.horizon is not None and pipeline.lateness:
         yield "lateness", "has no effect with window.horizon, where events are never late"
     length = pipeline.window_length
-    if epoch is not None and length and epoch % length:
+    if not isinstance(epoch, CalendarSpan) and epoch is not None and length and epoch % length:
         whole = f"{format_duration(epoch)} is not a multiple of the window's"
         yield "epoch", f"{whole} length, {format_duration(length)}"
+
+
+def _calendar(pipeline: PipelineSettings, length: CalendarSpan) -> Iterator[tuple[str, str]]:
+    """Contradictions of a window of the calendar."""
+    made, epoch, rule = pipeline.calendar, pipeline.epoch_length, pipeline.triggers
+    assert made is not None  # its length is one of the calendar
+    if rule.cron is not None or rule.count is not None or rule.every is None:
+        yield "triggers", "of windows of the calendar are every, without cron and count"
+    else:
+        yield from made.objections(MAX_TRIGGERS)
+    if not isinstance(epoch, CalendarSpan) or not epoch.holds(length):
+        yield "epoch", f'must be a number of windows: "{length}", or a multiple in {length.unit}s'
 
 
 def _until(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:

@@ -16,6 +16,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
+from ..calendar import CalendarSpan
 from . import change
 from .merge import tables
 from .values import Duration, Instant, Secret, format_duration
@@ -32,6 +33,7 @@ _TYPES: dict[Any, str] = {
     float: "number",
     Fraction: "number",
     Duration: "duration",
+    CalendarSpan: "calendar",
     Instant: "time",
 }
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from ...mechanisms.entry import Frame
 from ...mechanisms.registry import DEFAULT, entries
+from ..calendar import Calendar, CalendarSpan, interval
 from ..names import default_owner, latest_topic, releases_topic
 from .aggregates import Aggregate, Count
 from .expressions.conditions import Condition
@@ -82,33 +83,57 @@ def _default_mechanism() -> MechanismSettings:
     return MechanismSettings(DEFAULT, entries()[DEFAULT].parameters())
 
 
+def _length(most: str) -> Convert:
+    """A duration, or a number of days, weeks or months of the calendar."""
+
+    def read(reader: Reader, raw: Any, path: Path) -> Duration | CalendarSpan:
+        made = CalendarSpan.parse(raw) if isinstance(raw, str) else None
+        if made is None:
+            duration: Duration = reader.read(Annotated[Duration, span("1s", most)], raw, path)
+            return duration
+        if not 1 <= made.step * (30 if made.grid == "month" else 1) <= 3650:
+            raise reader.fail(path, f'"{raw}" must lie between 1 day and 10 years')
+        return made
+
+    return Convert(read)
+
+
+Length = Annotated[Duration | CalendarSpan, _length("3650d")]
+
+
 @dataclass(frozen=True)
 class WindowSettings:
     """Tumbling windows, of event time or of arrival.
 
     Attributes:
-        length: length of a window of event time.
+        length: length of a window of event time: a duration, or a number of days, weeks, months,
+            quarters or years of the calendar such as `"1 month"`.
         horizon: instead of `length`, triggers per window; events then belong to the micro-batch in
             which they arrive.
         origin: a time at which a window begins.
+        zone: with a length of the calendar, the time zone whose midnights begin windows; default:
+            UTC.
     """
 
-    length: Annotated[Duration, span("1s", "3650d")] | None = None
+    length: Length | None = None
     horizon: Annotated[int, within(1, 100_000)] | None = None
     origin: Instant = UNIX_EPOCH
+    zone: str | None = None
 
 
 @dataclass(frozen=True)
 class Triggers:
-    """Times at which a window is released: the same number for every window.
+    """Times at which a window is released: the same number for every window of a fixed length.
 
     Attributes:
-        every: interval between triggers; must divide the window's `length`.
+        every: interval between triggers; must divide the window's `length`. In windows of the
+            calendar, days, weeks and months are counted in its zone, and shorter intervals from
+            each midnight; the last trigger is at the window's end.
         cron: cron rule of the triggers, UTC, counted from the window's start.
         count: with `cron`, number of triggers per window.
     """
 
-    every: Annotated[Duration, span("1s", "3650d")] | None = None
+    every: Length | None = None
     cron: str | None = None
     count: Annotated[int, within(1, 100_000)] | None = None
 
@@ -250,7 +275,7 @@ class PipelineSettings:
         unit_name: name of a privacy unit in releases and the ledger.
         neighbouring: relation of data sets: neighbours differ by one whole unit.
         epoch: length of the windows that share one charge and one contribution bound; default: one
-            window.
+            window. For windows of the calendar a number of them, such as `"3 months"`.
         until: a boundary of two epochs, from which on this pipeline is retired: no later epoch is
             ever charged or released. Once `hush topics` has written it to the ledger it stays.
         follows: the pipeline whose releases this one goes on with, on the same topics, from that
@@ -284,7 +309,7 @@ class PipelineSettings:
     sign: FieldPath | None = None
     unit_name: str = "unit"
     neighbouring: Literal["add_remove"] = "add_remove"
-    epoch: Annotated[Duration, span("1s", "36500d")] | None = None
+    epoch: Annotated[Duration | CalendarSpan, _length("36500d")] | None = None
     until: Instant | None = None
     follows: Name | None = None
     noise_key_file: str | None = None
@@ -320,18 +345,31 @@ class PipelineSettings:
             delay=self.feedback_delay,
             keys_only=not self.aggregate,
             public_keys=self.public_keys is not None,
-            every=self.triggers.every,
+            every=None if isinstance(self.triggers.every, CalendarSpan) else self.triggers.every,
             origin=self.window.origin,
             timed="time" in self.inputs,
         )
 
     @property
-    def epoch_length(self) -> int:
-        """Microseconds of an epoch; a multiple of the window's length."""
-        return self.epoch or self.window_length
+    def epoch_length(self) -> Duration | CalendarSpan:
+        """Length of an epoch, a multiple of the window's; microseconds unless of the calendar."""
+        return self.epoch or self.window.length or Duration(self.window_length)
 
     @property
     def window_length(self) -> int:
-        """Microseconds from the start of a window to its scheduled end."""
-        given = self.window
-        return given.length or (given.horizon or 1) * (self.triggers.every or 0)
+        """Microseconds from the start of a window to its end; of the calendar, of the longest."""
+        given, every = self.window, self.triggers.every
+        if isinstance(given.length, CalendarSpan):
+            made = self.calendar
+            return 0 if made is None else made.longest
+        return given.length or (given.horizon or 1) * (every if isinstance(every, int) else 0)
+
+    @property
+    def calendar(self) -> Calendar | None:
+        """Windows of the calendar; None: windows have a fixed length."""
+        length, every = self.window.length, self.triggers.every
+        if not isinstance(length, CalendarSpan):
+            return None
+        return Calendar(
+            self.window.zone or "UTC", length, interval(every or length), self.window.origin
+        )

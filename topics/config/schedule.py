@@ -1,7 +1,8 @@
 """Windows, epochs and trigger times: pure functions of the configuration and of event times.
 
 Every time is an integer number of microseconds since 1970, UTC. Windows are numbered from the
-configured origin, earlier ones negatively. Every window has the same number of triggers.
+configured origin, earlier ones negatively. Every window of a fixed length has the same number of
+triggers; those of a calendar have up to as many as the longest of them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from cronsim import CronSim, CronSimError
 from numpy.typing import NDArray
 
 from ...errors import ConfigError
+from ..calendar import Calendar, CalendarSpan, interval
 from .pipeline import PipelineSettings
+from .values import format_duration
 
 I64 = NDArray[np.int64]
 
@@ -58,14 +61,16 @@ class Schedule:
 
     Attributes:
         origin: start of window 0.
-        length: length of a window.
+        length: length of a window; of the longest one where a calendar has them.
         per_epoch: windows that share one charge and one contribution bound.
-        every: interval between triggers, a divisor of ``length``; 0 if ``cron`` is given.
+        every: interval between triggers, a divisor of ``length``; 0 if ``cron`` is given, or a
+            calendar says it.
         cron: cron rule of trigger times, UTC.
-        horizon: triggers per window, T.
+        horizon: triggers per window, T; of the calendar's windows the most.
         lateness: added to every trigger time.
         arrival: whether an event belongs to the window that is open at its arrival, whatever its
             time.
+        calendar: windows of the calendar; None: all have the same length.
     """
 
     origin: int
@@ -76,26 +81,40 @@ class Schedule:
     horizon: int = 1
     lateness: int = 0
     arrival: bool = False
+    calendar: Calendar | None = None
 
     @classmethod
     def of(cls, pipeline: PipelineSettings) -> Schedule:
         """Return the schedule of a valid pipeline."""
-        window, rule, length = pipeline.window, pipeline.triggers, pipeline.window_length
+        window, rule, made = pipeline.window, pipeline.triggers, pipeline.calendar
+        if made is not None:
+            epoch = pipeline.epoch_length
+            return cls._of_calendar(made, epoch, pipeline.lateness)
+        length, every, epoch = pipeline.window_length, rule.every, pipeline.epoch_length
+        assert not isinstance(every, CalendarSpan) and not isinstance(
+            epoch, CalendarSpan
+        )  # a valid pipeline
         return cls(
             origin=window.origin,
             length=length,
-            per_epoch=pipeline.epoch_length // length,
-            every=rule.every or 0,
+            per_epoch=epoch // length,
+            every=every or 0,
             cron=rule.cron,
-            horizon=rule.count or length // (rule.every or length),
+            horizon=rule.count or length // (every or length),
             lateness=pipeline.lateness,
             arrival=window.horizon is not None,
         )
 
     @classmethod
     def declared(cls, config: Mapping[str, Any]) -> Schedule:
-        """Return the schedule of a pipeline whose charged settings a ledger holds."""
+        """Return the schedule of a pipeline whose charged settings a ledger holds.
+
+        Raises:
+            ConfigError: its windows are of a calendar, and this machine has other time zones.
+        """
         window, triggers = config["window"], config["triggers"]
+        if isinstance(window["length"], str):
+            return cls._of_calendar(_charged(config), _span(config["epoch"]), config["lateness"])
         every, horizon = triggers["every"] or 0, window["horizon"]
         length = window["length"] or (horizon or 1) * every
         return cls(
@@ -109,16 +128,49 @@ class Schedule:
             arrival=horizon is not None,
         )
 
+    @classmethod
+    def _of_calendar(cls, made: Calendar, epoch: CalendarSpan | int, lateness: int) -> Schedule:
+        return cls(
+            origin=made.start(0),
+            length=made.longest,
+            per_epoch=epoch.holds(made.length) if isinstance(epoch, CalendarSpan) else 0,
+            horizon=made.horizon,
+            lateness=lateness,
+            calendar=made,
+        )
+
+    @property
+    def shown(self) -> str:
+        """Length of a window, in words."""
+        return format_duration(self.length) if self.calendar is None else str(self.calendar)
+
+    @property
+    def epoch_shown(self) -> str:
+        """Length of an epoch, in words."""
+        if self.calendar is None:
+            return format_duration(self.length * self.per_epoch)
+        return str(self.calendar.times_as_long(self.per_epoch))
+
     def start(self, window: int) -> int:
         """First microsecond of a window."""
+        if self.calendar is not None:
+            return self.calendar.start(window)
         return self.origin + window * self.length
+
+    def end(self, window: int) -> int:
+        """First microsecond after a window."""
+        return self.start(window + 1)
 
     def window(self, time: int) -> int:
         """The window that an event time falls into."""
+        if self.calendar is not None:
+            return self.calendar.window(time)
         return (time - self.origin) // self.length
 
     def windows(self, times: I64) -> I64:
         """(n,) windows of (n,) event times."""
+        if self.calendar is not None:
+            return self.calendar.windows(times)
         return np.floor_divide(times - self.origin, self.length)
 
     def epoch(self, window: int) -> int:
@@ -142,9 +194,15 @@ class Schedule:
         return window % self.per_epoch
 
     def times(self, window: int) -> tuple[int, ...]:
-        """Scheduled trigger times of a window, ascending; ``horizon`` of them."""
+        """Scheduled trigger times of a window, ascending; ``triggers(window)`` of them."""
+        if self.calendar is not None:
+            return tuple(time + self.lateness for time in self.calendar.times(window))
         start = self.start(window) + self.lateness
         return tuple(start + offset for offset in self._offsets(window))
+
+    def triggers(self, window: int) -> int:
+        """Number of triggers of a window, at most ``horizon``."""
+        return self.horizon if self.calendar is None else len(self.calendar.times(window))
 
     def _offsets(self, window: int) -> tuple[int, ...]:
         if self.cron is None:
@@ -158,8 +216,11 @@ class Schedule:
     def longest_gap(self) -> int:
         """Longest time between successive triggers of all windows together, in microseconds.
 
-        Exact for regular triggers; for a cron rule over five weeks or 32 windows, if that is more.
+        Exact for regular triggers; for a cron rule over five weeks or 32 windows, if that is more;
+        for a calendar an upper bound.
         """
+        if self.calendar is not None:
+            return self.calendar.longest_gap
         if self.cron is None:
             return self.every
         most = max(2, 20_000 // self.horizon)
@@ -196,8 +257,40 @@ class Schedule:
             self._push(heap, served, index + 1, now)
 
     def _push(self, heap: list[tuple[int, int, int]], window: int, index: int, now: int) -> None:
-        if index <= self.horizon and (scheduled := self.times(window)[index - 1]) <= now:
+        if index <= self.triggers(window) and (scheduled := self.times(window)[index - 1]) <= now:
             heapq.heappush(heap, (scheduled, window, index))
+
+
+def _span(value: str | int) -> CalendarSpan | int:
+    """The length that charged settings hold: microseconds, or a span of the calendar.
+
+    Raises:
+        ConfigError: a text is no span.
+    """
+    made = CalendarSpan.parse(value) if isinstance(value, str) else value
+    if made is None:
+        raise ConfigError(f"{value!r} is no span of the calendar such as '1 month'")
+    return made
+
+
+def _charged(config: Mapping[str, Any]) -> Calendar:
+    """The calendar that charged settings hold.
+
+    Raises:
+        ConfigError: this machine's package `tzdata` has other midnights of the zone.
+    """
+    window = config["window"]
+    length = _span(window["length"])
+    assert isinstance(length, CalendarSpan)  # the caller has seen a text
+    every = interval(_span(config["triggers"]["every"] or window["length"]))
+    made = Calendar(window["zone"], length, every, window["origin"])
+    if made.digest != window["midnights"]:
+        raise ConfigError(
+            f"days of {made.zone} begin at other times by this machine's package tzdata than by "
+            "the one with which the pipeline was declared: install that one, which the lock file "
+            "of the declaring version names"
+        )
+    return made
 
 
 @lru_cache(maxsize=256)

@@ -78,6 +78,8 @@ def _different(members: list[PipelineSettings]) -> Iterator[str]:
         for name in ALIKE:
             if getattr(one, name) != getattr(first, name):
                 yield f'"{first.name}" and "{one.name}" differ in {name}: no charge is of both'
+        if one.window.zone != first.window.zone:
+            yield f'"{first.name}" and "{one.name}" differ in window.zone, and so in their epochs'
         if one.window.origin != first.window.origin:
             yield f'"{first.name}" and "{one.name}" differ in window.origin, and so in their epochs'
     for one in members:

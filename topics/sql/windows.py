@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import date
 from typing import Any, NamedTuple
 
 from sqlglot import exp
 
+from ...errors import ConfigError
+from ...formats.events.decode import utc
+from ..calendar import midnight
 from .columns import ROW_TIME, QuerySource, bare, path_of
 from .refusal import refused
 from .spoken import SMOOTH
@@ -27,6 +31,8 @@ _MONDAY, _SUNDAY = "1970-01-05T00:00:00Z", "1970-01-04T00:00:00Z"
 _WEEKS = {
     "week": _MONDAY, "isoweek": _MONDAY, "week(monday)": _MONDAY, "week(sunday)": _SUNDAY,
 }  # fmt: skip
+_CALENDAR = ("month", "quarter", "year")
+_LONG = ("day", "week", *_CALENDAR)
 _WRAPPED = {
     "TIMESTAMP_MILLIS", "TIMESTAMP_SECONDS", "TIMESTAMP_MICROS", "TO_TIMESTAMP",
     "TO_TIMESTAMP_LTZ", "FROM_UNIXTIME", "TIMESTAMP", "DATETIME",
@@ -34,17 +40,19 @@ _WRAPPED = {
 
 
 class Tumbling(NamedTuple):
-    """A window: its length, and where one begins if that is not midnight of 1970-01-01."""
+    """A window: its length, where one begins if that is not midnight of 1970-01-01, its zone."""
 
     length: str
     origin: str | None = None
+    zone: str | None = None
 
     def settings(self) -> dict[str, Any]:
-        return {"length": self.length} | ({"origin": self.origin} if self.origin else {})
+        found = {"length": self.length, "origin": self.origin, "zone": self.zone}
+        return {name: value for name, value in found.items() if value}
 
 
 def duration_of(node: exp.Expr) -> str:
-    """The duration of an INTERVAL, as settings state it; raises `QueryError` if it is none."""
+    """The length that an INTERVAL states, as settings do; raises `QueryError` if it is none."""
     if isinstance(node, exp.Literal) and node.is_string:  # '10 minutes', of Spark
         node = exp.Interval(this=node)
     if not isinstance(node, exp.Interval):
@@ -53,12 +61,15 @@ def duration_of(node: exp.Expr) -> str:
     found = re.fullmatch(r"\s*(\d+)\s*([A-Za-z]*)\s*", amount)
     word = (unit.name if unit is not None else found.group(2) if found else "").lower()
     short = _UNITS.get(word.removesuffix("s") or word)
-    if found is None or short is None or int(found.group(1)) == 0:
+    calendar = word.removesuffix("s") in _CALENDAR
+    if found is None or int(found.group(1)) == 0 or (short is None and not calendar):
         raise refused(
-            node,
-            "must be a positive number of SECOND, MINUTE, HOUR, DAY, WEEK: windows have one length",
-        )
+            node, "must be a positive number of SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER, "
+                  "YEAR"
+        )  # fmt: skip
     count = int(found.group(1))
+    if short is None:
+        return f"{count} {word.removesuffix('s')}{'s' * (count > 1)}"
     if short == "ms":
         if count % 1000:
             raise refused(node, "must be whole seconds")
@@ -123,15 +134,33 @@ def _truncated(
     """A time cut to whole units: the unit is a text and comes first, or a word and last."""
     if len(given) not in (2, 3):
         raise refused(node, f"must be {node.name.upper()}('day', time)")
-    if len(given) == 3:
-        raise refused(node, "leave out the zone: windows begin at UTC; or group by DATE(time) with "
-                            "AT TIME ZONE, and --window")  # fmt: skip
     first = isinstance(given[0], exp.Literal)
-    unit, time = given if first else (given[1], given[0])
+    unit, time = given[:2] if first else (given[1], given[0])
     check_time(node, time, source, table)
     week = isinstance(unit, exp.Week)
     word = f"week({unit.this.name})" if week else unit.name
-    return _cut(node, word, day_first=not first)
+    if len(given) == 2:
+        return _cut(node, word, day_first=not first)
+    zone = given[2]
+    if not (isinstance(zone, exp.Literal) and zone.is_string):
+        raise refused(zone, "must name a time zone, such as 'Europe/Berlin'")
+    return _zoned(node, word.lower().removesuffix("s"), zone.name, sunday=not first)
+
+
+def _zoned(node: exp.Expr, word: str, zone: str, *, sunday: bool) -> Tumbling:
+    """A time cut to days or more in a zone; ``sunday``: whether a plain week begins then."""
+    if word in _WEEKS:
+        if word != "week(sunday)" and not (sunday and word == "week"):
+            return Tumbling("1 week", None, zone)
+        try:
+            begin = midnight(zone, date(1970, 1, 4))
+        except ConfigError as error:
+            raise refused(node, str(error)) from error
+        return Tumbling("1 week", utc(begin), zone)
+    if word not in _LONG:
+        instead = "windows in a zone are DAY, WEEK, MONTH, QUARTER, YEAR; for others leave it out"
+        raise refused(node, instead)
+    return Tumbling(f"1 {word}", None, zone)
 
 
 def _cut(node: exp.Expr, unit: str, *, day_first: bool) -> Tumbling:
@@ -139,12 +168,11 @@ def _cut(node: exp.Expr, unit: str, *, day_first: bool) -> Tumbling:
     word = unit.lower().removesuffix("s")
     if word in _WEEKS:
         return Tumbling("7d", _SUNDAY if day_first and word == "week" else _WEEKS[word])
+    if word in _CALENDAR:
+        return Tumbling(f"1 {word}")
     short = _UNITS.get(word)
     if short is None or short == "ms":
-        instead = (
-            "windows have one length: cut to SECOND, MINUTE, HOUR, DAY or WEEK, and add up the "
-            "releases of a month, which costs nothing; or group by EXTRACT(MONTH FROM time)"
-        )
+        instead = "cut to SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER or YEAR"
         raise refused(node, instead)
     return Tumbling(f"1{short}")
 

@@ -63,8 +63,8 @@ class Writer:
         self._shard = shard
         self._sealing = sealing
         self._quantile = NormalDist().inv_cdf((1 + pipeline.confidence) / 2)
-        start = pipeline.windows.start(trigger.window)
-        self._window = {"start": utc(start), "end": utc(start + pipeline.windows.length)}
+        windows, number = pipeline.windows, trigger.window
+        self._window = {"start": utc(windows.start(number)), "end": utc(windows.end(number))}
         # The time of the record is the schedule's. The broker's time of arrival would show how long
         # the release took, and so how many records there were.
         self._millis = trigger.scheduled // 1000
@@ -273,7 +273,7 @@ class Writer:
             "pipeline": p.name,
             "window": self._window,
             "trigger": t.index,
-            "triggers": p.mechanism.horizon,
+            "triggers": p.windows.triggers(t.window),
             "final": t.final,
             "mechanism": p.kind,
             "confidence_level": p.confidence,

@@ -20,7 +20,7 @@ from hushstream.topics.records import (
     encode,
 )
 
-from ...support import DAY, HOUR, ORIGIN, beat, start, trigger
+from ...support import DAY, HOUR, ORIGIN, beat, deployment, start, trigger
 from .bench import (
     P,
     begun,
@@ -43,6 +43,28 @@ def test_an_epoch_is_charged_once_and_before_its_first_trigger():
     assert [w.ordinal for w in written if isinstance(w, Trigger)] == [1, 2, 3, 4, 5]
     assert [w.final for w in written if isinstance(w, Trigger)] == [False] * 3 + [True, False]
     assert [w.epochs for w in written if isinstance(w, Trigger)] == [1, 1, 1, 1, 2]
+
+
+def test_a_window_of_the_calendar_is_closed_by_its_own_last_trigger():
+    """March has 31 triggers and April 30; both lie in one epoch, which is charged once."""
+    made = deployment(
+        more='epoch = "2 months"',
+        swap={
+            'window = { length = "1d", origin = "2019-03-01T00:00:00Z" }':
+            'window = { length = "1 month", origin = "2019-03-01T00:00:00Z" }',
+            'every = "6h"': 'every = "1d"',
+            'schedule = "external"\n': "",
+        },
+    )  # fmt: skip
+    (pipeline,) = made.pipelines
+    clock, ledger = begun(made)
+    written = fire_all(clock, ledger, ORIGIN + 62 * DAY)
+    triggers = [w for w in written if isinstance(w, Trigger)]
+    assert [(w.window, w.index) for w in triggers if w.final] == [(0, 31), (1, 30)]
+    assert [(w.window, w.index, w.epoch) for w in triggers][-1] == (2, 1, 1)
+    assert len(ledger.charges) == 2 and pipeline.mechanism.horizon == 31
+    timeline = clock.timelines[pipeline.name]
+    assert (timeline.floor, timeline.closed, timeline.done) == (2, set(), {2: 1})
 
 
 @pytest.mark.parametrize("limit", [None, Fraction(1, 10)], ids=["charged", "refused"])

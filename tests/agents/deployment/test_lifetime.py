@@ -129,5 +129,8 @@ def test_a_period_needs_windows_of_a_length() -> None:
     body = text(cap("7d")).replace('window = { length = "1d" }', "window = { horizon = 4 }")
     with pytest.raises(ConfigError, match=r"period needs window\.length"):
         compile_config(loads(body, environ={}))
+    months = text(cap("31d")).replace('length = "1d"', 'length = "1 month"')
+    with pytest.raises(ConfigError, match="period needs windows of a fixed length"):
+        compile_config(loads(months, environ={}))
     forever = text(cap()).replace('window = { length = "1d" }', "window = { horizon = 4 }")
     assert compile_config(loads(forever, environ={})).pipelines[0].lifetime is not None

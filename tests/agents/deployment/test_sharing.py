@@ -131,6 +131,12 @@ WRONG = {
     "weightless": ("a = 1, b = 0", "", "", "between 1 and 1000"),
     "units": ("a = 1, b = 1", B, f'{B}unit_name = "x"\n', "differ in unit_name"),
     "epochs": ("a = 1, b = 1", B, f'{B}epoch = "2d"\n', "differ in epoch_length"),
+    "zones": (
+        "a = 1, b = 1",
+        'length = "1d" }',
+        'length = "1 day", ZONE }',
+        "differ in window.zone",
+    ),
     "end": ("a = 1, b = 1", B, f'{B}until = "2030-01-01T00:00:00Z"\n', "or ends"),
     "twice": ("a = 1, b = 1", B, f"{B}budget = {{ epsilon = 1.0 }}\n", "one too many"),
     "limit": ("a = 1, b = 1", COST, f"{COST}limit_epsilon = 0.5\n", "less than epsilon"),
@@ -142,7 +148,10 @@ WRONG = {
 def test_members_that_cannot_share_are_refused_with_their_line(case):
     members, old, new, said = WRONG[case]
     with pytest.raises(ConfigError, match=said) as caught:
-        loads(text(members, names=("a", "b")).replace(old, new), environ={})
+        body = text(members, names=("a", "b")).replace(old, new)
+        for zone in ("Europe/Berlin", "Europe/Paris"):
+            body = body.replace("ZONE", f'zone = "{zone}"', 1)
+        loads(body, environ={})
     assert "hush.toml:" in str(caught.value)
 
 

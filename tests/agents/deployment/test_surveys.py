@@ -53,6 +53,11 @@ def test_epochs_within_a_period_are_accepted(period: int) -> None:
     assert (plan["epsilon"], plan["reports"], plan["survey"]["period"]) == (7, 7, period)
 
 
+def test_windows_of_the_calendar_are_refused() -> None:
+    with pytest.raises(ConfigError, match="topl needs windows of one length"):
+        compiled(0, window='{ length = "1 day" }', epoch="")
+
+
 @pytest.mark.parametrize(
     ("period", "other", "hint"),
     [

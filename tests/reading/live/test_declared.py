@@ -50,7 +50,13 @@ def test_schedule_names_and_topic_are_those_of_the_pipeline(case: str) -> None:
     assert not found.external
 
 
-@pytest.mark.parametrize("window", [CRON, f"{ARRIVAL}\n{EVERY}"])
+MONTHS = (
+    'window = { length = "1 month", zone = "Europe/Berlin" }\nepoch = "1 quarter"\n'
+    'triggers = { every = "1d" }'
+)
+
+
+@pytest.mark.parametrize("window", [CRON, f"{ARRIVAL}\n{EVERY}", MONTHS])
 def test_other_schedules_too(window: str) -> None:
     pipeline = compiled("histogram-plain", window)
     found = seen(pipeline)

@@ -229,7 +229,7 @@ REFUSED = [
     ("SELECT DATE_TRUNC('day', created) FROM orders GROUP BY 1", "GROUP BY is missing"),
     (f"SELECT p FROM orders GROUP BY p, DATE_TRUNC('hour', created), {DAY}", "window already"),
     ("SELECT p FROM orders GROUP BY p, DATE_TRUNC('week', other)", "is created"),
-    ("SELECT p FROM orders GROUP BY p, DATE_TRUNC('year', created)", "windows have one length"),
+    ("SELECT p FROM orders GROUP BY p, DATE_TRUNC('decade', created)", "QUARTER or YEAR"),
     ("SELECT p FROM orders GROUP BY p, SESSION(created, INTERVAL '1' HOUR)", "windows tumble"),
     ("SELECT TOP 3 p FROM orders GROUP BY p", "TOP has no meaning in a stream: take the largest"),
     (
@@ -244,7 +244,7 @@ REFUSED = [
     ("SELECT p, COUNT(1, q) FROM orders GROUP BY p", "a pipeline for each field"),
     ("SELECT p FROM orders GROUP BY p, HOP(created, INTERVAL '1' HOUR)", "windows tumble"),
     ("SELECT p FROM orders GROUP BY p, TUMBLE(t, INTERVAL '1' DAY)", "is created"),
-    ("SELECT p FROM orders GROUP BY p, TUMBLE(created, INTERVAL '1' MONTH)", "one length"),
+    ("SELECT p FROM orders GROUP BY p, TUMBLE(created, INTERVAL '0' MONTH)", "positive number"),
     ("SELECT p FROM orders GROUP BY p, TUMBLE(created, INTERVAL '0' DAY)", "positive number"),
     ("SELECT p FROM orders GROUP BY p, 7", "a column of SELECT from 1 to 1"),
     ("SELECT p FROM orders GROUP BY p, FLOOR(x), FLOOR(x)", "x_band already"),
