@@ -85,8 +85,6 @@ MUTANTS = [
     Mutant("a purse is not written", "_capped", "Opened(done.purse,", "Opened(opened.purse,"),
     Mutant("each epoch has a purse of its own", "period", "epoch // self.epochs", "epoch"),
     Mutant("a purse is paid by window", "by_window", " or pipeline.lifetime is not None", ""),
-    Mutant("what is refused is not paid for, if that is known in time", "consult",
-           "self._purse_of is not None", "self._purse_of is 0"),
     Mutant("each member has a cap of its own", "_lifetime",
            "together(map(_spending, group))", "together([_spending(p)])"),
     Mutant("a member's cap counts itself twice, and no other", "with_caps",
@@ -112,7 +110,7 @@ TEXT = (
             ("found", [COUNT, SUM], 'epoch = "2d"', ", min_users = 2", "0.01"),
             ("listed", [COUNT, MEAN], KEYS + '\nsign = "gone"', ", budget = 5", "0.01"),
             ("rounds", [COUNT], 'sign = "gone"', ', selection = "rounds", budget = 5', "0.01"),
-            ("capped", [COUNT], "", ", budget = 4", f"0.01, {CAP}"),
+            ("capped", [COUNT], 'lateness = "12h"', ", budget = 4", f"0.01, {CAP}"),
         )
     )
     + "".join(
