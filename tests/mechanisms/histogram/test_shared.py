@@ -83,6 +83,14 @@ def test_over_all_ways_a_unit_moves_no_more_than_it_pays_for(count: bool, given:
     assert worst > 0.99 * paid  # the constant is reached
 
 
+def test_a_record_moves_no_column_of_which_it_is_no_part() -> None:
+    """A sum that excludes a count is not moved by what is counted, not even to its middle."""
+    mechanism = made(((0, 2), (1,)), count=True, budget=9)
+    values = [(1, b, 0) for b in (0, 1)] + [(0, b, c) for b in (0, 1) for c in (-2, 0, 5)]
+    worst = max(shift2(mechanism, records) for records in streams(values))
+    assert worst <= float(mechanism.cost().mu2) * (1 + 1e-9)
+
+
 def test_records_in_two_columns_of_a_group_would_cost_more_than_is_paid() -> None:
     """The premise is needed: without it the same noise is not enough, with a share each it is."""
     together, own = made(budget=9), made(((0,), (1,), (2,)), budget=9)
