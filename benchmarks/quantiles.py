@@ -1,6 +1,6 @@
 """Quantiles per key beside the recipe of counts in bands, and beside one-shot quantiles.
 
-    python benchmarks/quantiles.py [--quick] [--json]
+    python benchmarks/quantiles.py [--quick] [--json] [--broker]
 
 1,000 keys of skewed, smooth and two-humped values, 400 to 20,000 records each; every unit has one
 record in each of 12 keys. ε = 1, δ = 10⁻⁶ per unit for everything that a window releases; the five
@@ -16,6 +16,8 @@ quantiles.
   for 12 keys and five quantiles by pure composition (`over_one_shot`), and by zero-concentrated
   composition, its best (`over_best_one_shot`). Without `opendp`, NumPy draws from the same law.
 * `coverage`: share of 95 % intervals that hold the exact quantile.
+* `over_one_shot_on_broker`, `coverage_on_broker`: the same of listed keys of the first data set,
+  with `--broker`: published to a real broker, released by a worker and read from its topic.
 
 Constants were chosen on other data (`tests/mechanisms/quantile/test_inversion.py`).
 """
@@ -30,6 +32,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+import _quantiles_broker
 import numpy as np
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.histogram.settings import HistogramParameters
@@ -48,10 +51,10 @@ try:
 except ImportError:
     dp = None
 
-KEYS, T, VISITS = 1000, 24, 12
+KEYS, T, VISITS, SEED = 1000, 24, 12, 100
 AT = (0.1, 0.25, 0.5, 0.75, 0.9)
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
-LOW, HIGH = 0.0, 100.0
+LOW, HIGH, BANDS = 0.0, 100.0, 256  # the default of bands
 CANDIDATES = np.linspace(LOW, HIGH, 1001)
 LAST = "final"  # the factorisation whose last trigger has the least noise
 console = Console(stderr=True)
@@ -112,14 +115,33 @@ def ours(truth: World, listed: bool, play: int = 0) -> tuple[np.ndarray, np.ndar
     place, grid = last.key.codes().astype(int), float(made.bands.grid)
     value = np.full((keys, len(AT)), (LOW + HIGH) / 2)
     value[place] = last.value[:, : len(AT)] * grid
-    ends = last.value[:, len(AT) + 3 :].reshape(len(place), len(AT), 2) * grid
-    held = np.zeros((len(place), len(AT)), bool)
-    for row, key in enumerate(place.tolist()):
-        values = truth.sorted[key]
+    ends = np.full((keys, len(AT), 2), np.nan)
+    ends[place] = last.value[:, len(AT) + 3 :].reshape(len(place), len(AT), 2) * grid
+    return value, held(truth, ends)[place]
+
+
+def held(truth: World, ends: np.ndarray) -> np.ndarray:
+    """(keys, quantiles) whether each interval holds the exact quantile; NaN holds nothing.
+
+    Args:
+        ends: (keys, quantiles, 2) of intervals.
+    """
+    out = np.zeros(ends.shape[:2], bool)
+    grid = float(bands(LOW, HIGH, BANDS, "linear").grid)
+    for key, values in enumerate(truth.sorted):
         exact = values[[math.ceil(q * len(values)) - 1 for q in AT]]
         exact = np.clip(np.rint(exact / grid) * grid, LOW, HIGH)
-        held[row] = (ends[row, :, 0] <= exact + 1e-9) & (exact <= ends[row, :, 1] + 1e-9)
-    return value, held
+        out[key] = (ends[key, :, 0] <= exact + 1e-9) & (exact <= ends[key, :, 1] + 1e-9)
+    return out
+
+
+def on_broker(truth: World) -> tuple[np.ndarray, np.ndarray]:
+    """`ours` with listed keys, of a pipeline on a real broker."""
+    value, ends = _quantiles_broker.last_release(
+        truth.work, AT, T, epsilon=float(EPSILON), delta=float(DELTA), low=LOW, high=HIGH,
+        budget=VISITS, factorization=LAST,
+    )  # fmt: skip
+    return value, held(truth, ends)
 
 
 def recipe(truth: World, number: int) -> np.ndarray:
@@ -216,15 +238,15 @@ def concentrated_budget() -> float:
 
 
 def measured(quick: bool) -> dict[str, Any]:
-    """All figures."""
+    """All figures of mechanisms in memory."""
     worlds = 1 if quick else 3
     totals: dict[str, list[float]] = {}
-    held = []
+    covers = list[bool]()
     for number in range(worlds):
-        truth = world(KEYS, 100 + number)
+        truth = world(KEYS, SEED + number)
         known, _ = ours(truth, listed=True, play=number)
         found, covered = ours(truth, listed=False, play=number)
-        held += [*covered.ravel().tolist(), *ours(truth, True, 50 + number)[1].ravel().tolist()]
+        covers += [*covered.ravel().tolist(), *ours(truth, True, 50 + number)[1].ravel().tolist()]
         results = {
             "ours, keys unknown": found,
             "ours, keys listed": known,
@@ -241,17 +263,29 @@ def measured(quick: bool) -> dict[str, Any]:
         "over_recipe": min(recipes) / errors["ours, keys unknown"],
         "over_one_shot": errors["ours, keys listed"] / errors["one-shot, pure"],
         "over_best_one_shot": errors["ours, keys listed"] / errors["one-shot, concentrated"],
-        "coverage": float(np.mean(held)),
+        "coverage": float(np.mean(covers)),
         "rival": "opendp" if dp is not None else "the same law in NumPy",
         "errors": errors,
+    }
+
+
+def released() -> dict[str, float]:
+    """Figures of a pipeline on a real broker."""
+    truth = world(KEYS, SEED)
+    value, covers = on_broker(truth)
+    rival = rank_errors(truth, one_shot(truth, concentrated=False)).mean()
+    return {
+        "over_one_shot_on_broker": float(rank_errors(truth, value).mean() / rival),
+        "coverage_on_broker": float(covers.mean()),
     }
 
 
 def rows(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for name, error in found["errors"].items():
         yield f"error of ranks: {name}", f"{100 * error:.2f} %"
-    for name in ("over_recipe", "over_one_shot", "over_best_one_shot", "coverage"):
-        yield name, f"{found[name]:.3f}"
+    for name, value in found.items():
+        if isinstance(value, float):
+            yield name, f"{value:.3f}"
     yield "one-shot", found["rival"]
 
 
@@ -259,8 +293,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="one data set instead of three")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    parser.add_argument("--broker", action="store_true", help="through a real broker too")
     options = parser.parse_args()
-    found = measured(options.quick)
+    found = measured(options.quick) | (released() if options.broker else {})
     table = Table("figure", "value")
     for row in rows(found):
         table.add_row(*row)
