@@ -24,6 +24,7 @@ from ..reading.tables import table_of
 from .options import F, config_options, release_topic
 
 FORMATS = ("geojson", "csv", "parquet")
+SUFFIXES = {".geojson": "geojson", ".json": "geojson", ".csv": "csv", ".parquet": "parquet"}
 
 
 def _options(command: F) -> F:
@@ -31,8 +32,8 @@ def _options(command: F) -> F:
     for option in (
         click.option("--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
                      help="Write FILE; default: standard output."),
-        click.option("--format", "form", type=click.Choice(FORMATS), default="geojson",
-                     show_default=True, help="Form of the output."),
+        click.option("--format", "form", type=click.Choice(FORMATS),
+                     help="Form of the output; default: that of FILE's suffix, else geojson."),
         click.option("--window", metavar="TIME",
                      help="The window that holds TIME; default: the newest."),
     ):  # fmt: skip
@@ -56,7 +57,7 @@ def map_(
     bootstrap: str | None,
     settings: tuple[str, ...],
     window: str | None,
-    form: str,
+    form: str | None,
     out: Path | None,
     h3: int | None,
     geohash: int | None,
@@ -67,6 +68,7 @@ def map_(
 
     On another grid (--h3, --geohash), the records of a cell are shared by area; totals stay.
     """
+    form = _form(form, out)
     if h3 is not None and geohash is not None:
         raise click.UsageError("give one of --h3 and --geohash")
     if lonlat and h3 is None and geohash is None:
@@ -99,7 +101,7 @@ def points(
     bootstrap: str | None,
     settings: tuple[str, ...],
     window: str | None,
-    form: str,
+    form: str | None,
     out: Path | None,
     number: int | None,
     seed: int,
@@ -111,6 +113,7 @@ def points(
 
     They follow from releases alone, so they cost no privacy, however many are drawn.
     """
+    form = _form(form, out)
     if earlier:
         release, before = _with_map_before(path, bootstrap, settings, pipeline, window)
     else:
@@ -118,6 +121,23 @@ def points(
     drawn = points_of(release, number, seed, smooth, before)
     shapes = points_as_geojson(domain_of(release), drawn) if form == "geojson" else {}
     _write(form, out, shapes, drawn)
+
+
+def _form(form: str | None, out: Path | None) -> str:
+    """The form of the output, of which a suffix says nothing else.
+
+    Raises:
+        click.UsageError: the file's suffix is of no form, or of another one than was asked for.
+    """
+    suffix = "" if out is None else out.suffix.lower()
+    if out is None or not suffix:
+        return form or "geojson"
+    if suffix not in SUFFIXES:
+        known = ", ".join(SUFFIXES)
+        raise click.UsageError(f"--out {out}: no form has this suffix; there are {known}")
+    if form is not None and form != SUFFIXES[suffix]:
+        raise click.UsageError(f"--out {out} is not named as --format {form}: leave one out")
+    return SUFFIXES[suffix]
 
 
 def _newest(

@@ -12,8 +12,8 @@ from pyarrow import csv, parquet
 from rich.table import Table
 
 from ..agents.deployment.compile import compile_config
-from ..agents.deployment.connect_sink import sink_properties
-from ..agents.worker.lines.screen import Screen, put
+from ..agents.deployment.connect_sink import sink_properties, undeclared
+from ..agents.worker.lines.screen import Screen, put, say
 from ..agents.worker.lines.visible import visible
 from ..errors import ConfigError
 from ..reading.assembly import Released, in_order, newest
@@ -211,7 +211,7 @@ def date(time: datetime) -> str:
               help="Address of the database.")  # fmt: skip
 @click.option("--table", help="Name of the table; default: the pipeline's.")
 @click.option("--integer", "integers", multiple=True, metavar="COLUMN",
-              help="A key column of whole numbers; others are text.")  # fmt: skip
+              help="A key column of whole numbers, where only the records tell.")  # fmt: skip
 def connect(
     path: str,
     bootstrap: str | None,
@@ -229,6 +229,12 @@ def connect(
     for one in compile_config(config).pipelines:
         if one.name == pipeline:
             put(sink_properties(one, url, table or pipeline, integers), "")
+            if unsure := sorted(set(undeclared(one)) - set(integers)):
+                say(
+                    f"taken as text: {', '.join(unsure)}. Where producers write whole numbers, the "
+                    f"table would hold NULL: give --integer {unsure[0]}",
+                    err=True,
+                )
             return
     raise ConfigError(f"pipeline {pipeline!r} is unknown")
 

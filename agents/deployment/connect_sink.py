@@ -8,23 +8,26 @@ follows from the configuration alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any
 
 from ...errors import ConfigError
+from ...formats.events.expressions.derived import Band, Cases, TimePart
 from ...formats.events.keys import decode_key
 from .model import Pipeline
 from .shapes import key_names, value_names
 
 Field = dict[str, Any]
 DOUBLES = ("value", "stddev", "low", "high")
+SECOND = 1_000_000
+KINDS: dict[type, str] = {bool: "boolean", int: "int64", str: "string"}
 
 
 def value_schema(p: Pipeline, integers: Collection[str] = ()) -> Field:
     """Describe the rows of a pipeline in the words of Connect's JSON converter.
 
     Args:
-        integers: key columns that hold whole numbers; those of public keys are known.
+        integers: key columns that hold whole numbers, among those of `undeclared`.
 
     Raises:
         ConfigError: ``integers`` names a column that the key does not have.
@@ -35,26 +38,57 @@ def value_schema(p: Pipeline, integers: Collection[str] = ()) -> Field:
         raise ConfigError(f"pipeline {p.name!r}: no key column {strange[0]!r}; there is {known}")
     values = value_names(p)
     doubles = [*DOUBLES, *(["display_value"] if p.non_negative else [])]
-    key = [_field(name, kind) for name, kind in _key_types(p, names, integers)]
+    kinds = _key_kinds(p) | dict.fromkeys(integers, "int64")
     fields = [
         _struct("window", [_field("start", "string"), _field("end", "string")]),
         _field("trigger", "int32"),
         _field("final", "boolean"),
-        _struct("key", key),
+        _struct("key", [_field(name, kinds[name] or "string") for name in names]),
         _struct("values", [_struct(v, [_field(d, "double") for d in doubles]) for v in values]),
     ]
     return {"type": "struct", "fields": [one for one in fields if one.get("fields") != []]}
 
 
-def _key_types(
-    p: Pipeline, names: Collection[str], integers: Collection[str]
-) -> Iterator[tuple[str, str]]:
-    known = decode_key(p.public_keys[0]) if p.public_keys else []
-    kinds = {bool: "boolean", int: "int64"}
-    for place, name in enumerate(names):
-        listed = kinds.get(type(known[place])) if place < len(known) else None
-        whole = name in integers or p.mechanism.keys.kinds.get(name) == "whole"
-        yield name, "int64" if whole else listed or "string"
+def undeclared(p: Pipeline) -> list[str]:
+    """List key columns that producers may fill with text or with numbers.
+
+    Connect's converter reads a number in a column of text as no value at all, and says nothing.
+    """
+    return [name for name, kind in _key_kinds(p).items() if kind is None]
+
+
+def _key_kinds(p: Pipeline) -> dict[str, str | None]:
+    listed = list(zip(*map(decode_key, p.public_keys or ()), strict=True))
+    return {
+        name: _own_kind(p, name) or (_kind_of(listed[place]) if listed else None)
+        for place, name in enumerate(key_names(p))
+    }
+
+
+def _own_kind(p: Pipeline, name: str) -> str | None:
+    """Type of a column that the mechanism or the configuration computes."""
+    form = p.mechanism.keys
+    if not form.of_record:
+        return {"whole": "int64", "text": "string"}[form.kinds[name]]
+    match p.fields.derived.get(name):
+        case None:
+            return None
+        case TimePart(part="date"):
+            return "string"
+        case TimePart():
+            return "int64"
+        case Band(width=width):
+            return "int64" if width.denominator == 1 else "string"
+        case Cases() as cases:
+            return _kind_of(cases.domain)
+        case _:
+            return "string"  # what is made of texts is text
+
+
+def _kind_of(values: Collection[Any]) -> str | None:
+    """The one type of some values; None if they have several."""
+    kinds = {type(one) for one in values}
+    return KINDS.get(kinds.pop()) if len(kinds) == 1 else None
 
 
 def _field(name: str, kind: str) -> Field:
@@ -84,7 +118,8 @@ def sink_properties(p: Pipeline, url: str, table: str, integers: Collection[str]
             "are for JSON: take the registry's own converter as value.converter instead"
         )
     schema = json.dumps(value_schema(p, integers), separators=(",", ":"))
-    flat = "org.apache.kafka.connect.transforms.Flatten$Value"
+    transforms = "org.apache.kafka.connect.transforms"
+    times = _times(p)
     lines = {
         "name": f"hush-{p.name}",
         "connector.class": "io.debezium.connector.jdbc.JdbcSinkConnector",
@@ -95,11 +130,20 @@ def sink_properties(p: Pipeline, url: str, table: str, integers: Collection[str]
         "value.converter": "org.apache.kafka.connect.json.JsonConverter",
         "value.converter.schemas.enable": "true",
         "value.converter.schema.content": schema.replace("\\", "\\\\"),
-        "transforms": "id,flat",
-        "transforms.id.type": "org.apache.kafka.connect.transforms.HoistField$Key",
+        "transforms": ",".join(["id", "flat", *times]),
+        "transforms.id.type": f"{transforms}.HoistField$Key",
         "transforms.id.field": "id",
-        "transforms.flat.type": flat,
+        "transforms.flat.type": f"{transforms}.Flatten$Value",
         "transforms.flat.delimiter": "_",
+    }
+    for name in times:
+        lines |= {
+            f"transforms.{name}.type": f"{transforms}.TimestampConverter$Value",
+            f"transforms.{name}.field": f"window_{name}",
+            f"transforms.{name}.target.type": "Timestamp",
+            f"transforms.{name}.format": "yyyy-MM-dd'T'HH:mm:ssX",
+        }
+    lines |= {
         "connection.url": url,
         "connection.username": "hush",
         "connection.password": "",
@@ -112,3 +156,13 @@ def sink_properties(p: Pipeline, url: str, table: str, integers: Collection[str]
         "quote.identifiers": "true",
     }
     return "".join(f"{name}={value}\n" for name, value in lines.items())
+
+
+def _times(p: Pipeline) -> list[str]:
+    """The ends of windows that become timestamps: both, unless they fall between two seconds.
+
+    Connect's pattern of a time has a fixed number of decimals, and ours have none if they are 0.
+    """
+    windows = p.windows
+    whole = windows.calendar is not None or not (windows.origin % SECOND or windows.length % SECOND)
+    return ["start", "end"] if whole else []

@@ -71,6 +71,22 @@ def test_a_grid_that_cannot_be_is_refused(place: Place, words: tuple[str, ...], 
     assert code == 2 and said in " ".join(err.split())
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--out", "a.png"), "--out a.png: no form has this suffix; there are .geojson"),
+        (("--out", "a.csv", "--format", "parquet"), "is not named as --format parquet"),
+    ],
+)
+def test_a_file_that_is_named_otherwise_is_refused(
+    place: Place, words: tuple[str, ...], said: str
+) -> None:
+    for command in ("map", "points"):
+        config = str(place.folder / "hush.toml")
+        code, _, err = typed(command, "-c", config, place.case, *words)
+        assert code == 2 and said in " ".join(err.split())
+
+
 def test_points_in_every_form_are_the_same(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = points_of(last(CASE), seed=4)
     body = json.loads(run(place, "points", "--seed", "4"))
@@ -78,7 +94,7 @@ def test_points_in_every_form_are_the_same(place: Place, monkeypatch: pytest.Mon
         [row["x"], row["y"]] for row in drawn.to_pylist()
     ]
     out = place.folder / "points.parquet"
-    assert run(place, "points", "--seed", "4", "--format", "parquet", "--out", str(out)) == ""
+    assert run(place, "points", "--seed", "4", "--out", str(out)) == ""
     assert parquet.read_table(out).equals(drawn)
     text = run(place, "points", "--number", "7", "--format", "csv")
     terminal = SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True))

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hushstream.agents.deployment.connect_sink import sink_properties, value_schema
+from hushstream.agents.deployment.connect_sink import sink_properties, undeclared, value_schema
 from hushstream.errors import ConfigError
 
 from ...support import deployment
@@ -34,6 +34,34 @@ def test_the_schema_names_key_values_and_times() -> None:
 def test_types_of_public_keys_are_known(key: str, kind: str) -> None:
     (p,) = deployment(more=f"public_keys = [[{key}]]").pipelines
     assert paths(value_schema(p))["key.page"] == kind
+
+
+DERIVED = """
+[pipeline.derive]
+hour = { time = "hour" }
+on = { time = "date" }
+band = { field = "price", bucket = 10 }
+small = { field = "price", bucket = 0.5 }
+first = { field = "page", text = [{ case = "upper" }] }
+cheap = { cases = [{ where = [{ field = "price", below = 5 }], then = true }], otherwise = false }
+"""
+
+
+def test_types_of_computed_columns_are_known() -> None:
+    key = {'["page"]': '["hour", "on", "band", "small", "first", "cheap", "page"]'}
+    (p,) = deployment(more=DERIVED, swap=key).pipelines
+    kinds = [kind for path, kind in paths(value_schema(p)).items() if path.startswith("key.")]
+    assert kinds == ["int64", "string", "int64", "string", "string", "boolean", "string"]
+    assert undeclared(p) == ["page"]
+
+
+@pytest.mark.parametrize(("offset", "told"), [("", True), (".5", False)])
+def test_ends_of_windows_are_timestamps_where_they_are_whole_seconds(
+    offset: str, told: bool
+) -> None:
+    swap = {"2019-03-01T00:00:00Z": f"2019-03-01T00:00:00{offset}Z"}
+    (p,) = deployment(swap=swap).pipelines
+    assert ("TimestampConverter" in sink_properties(p, "jdbc:x", "pages")) == told
 
 
 def test_the_properties_hold_the_schema_on_one_line() -> None:
