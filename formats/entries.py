@@ -17,21 +17,14 @@ Fields = Sequence[PipelineFields]
 
 
 class Format(NamedTuple):
-    """One format of records.
+    """One format of records."""
 
-    Attributes:
-        registered: type of its schemas in a registry; empty: values carry no id.
-        scanner: makes what scans many records at once.
-        reader: makes what reads records one by one.
-        parts: whether scans find parts of a value, and not only the record's own fields.
-        written: how releases are written; None: as plain JSON.
-    """
-
-    registered: str
-    scanner: Callable[[InputFields, Fields], Scanner]
+    registered: str  # type of its schemas in a registry; empty: values carry no id
+    scanner: Callable[[InputFields, Fields], Scanner]  # makes what scans many records at once
+    # makes what reads records one by one
     reader: Callable[[InputFields, Fields], ObjectReader | FramedReader]
-    parts: bool
-    written: Written | None
+    parts: bool  # whether scans find parts of a value, and not only the record's own fields
+    written: Written | None  # how releases are written; None: as plain JSON
 
 
 def _json(registered: str, written: Written | None) -> Format:

@@ -21,15 +21,10 @@ _LEAST = 6  # candidates that are tried however large the sample is
 
 
 class Contest(NamedTuple):
-    """The outcome of `choose`.
+    """The outcome of `choose`."""
 
-    Attributes:
-        found: forecasts of candidates, the best first.
-        left_out: candidates for which there was no work left.
-    """
-
-    found: list[Forecast]
-    left_out: int
+    found: list[Forecast]  # forecasts of candidates, the best first
+    left_out: int  # candidates for which there was no work left
 
 
 def choose(
@@ -91,17 +86,12 @@ def choose(
 
 
 class _Tried(NamedTuple):
-    """A candidate.
+    """A candidate."""
 
-    Attributes:
-        forecast: the newest one.
-        runs: numbers of noise keys, and the score under each lot of them.
-        squared: whether scores are roots of mean squares.
-    """
-
-    forecast: Forecast
+    forecast: Forecast  # the newest one
+    # numbers of noise keys, and the score under each lot of them
     runs: tuple[tuple[int, float], ...]
-    squared: bool
+    squared: bool  # whether scores are roots of mean squares
 
     @property
     def error(self) -> float:

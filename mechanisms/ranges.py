@@ -28,18 +28,12 @@ _OUTPUT = 1 << 61
 
 
 class Draws(NamedTuple):
-    """One kind of draw that releases ask for, at the largest parameter it can ever have.
+    """One kind of draw that releases ask for, at the largest parameter it can ever have."""
 
-    Attributes:
-        of: the blurred quantity: the name of a value column, or "count".
-        kind: the distribution.
-        parameter: largest variance (gauss) or scale (laplace), on the grid of the draws.
-        largest: limit of the arithmetic behind the draw; the sampler's own limit holds as well.
-    """
-
-    of: str
-    kind: Literal["gauss", "laplace"]
-    parameter: Fraction
+    of: str  # the blurred quantity: the name of a value column, or "count"
+    kind: Literal["gauss", "laplace"]  # the distribution
+    parameter: Fraction  # largest variance (gauss) or scale (laplace), on the grid of the draws
+    # limit of the arithmetic behind the draw; the sampler's own limit holds as well
     largest: Fraction = LARGEST_VARIANCE
 
     @property

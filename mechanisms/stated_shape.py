@@ -24,22 +24,15 @@ _TAIL = 5.738  # of activity: the published workload of Zhang et al. (2023) has 
 class Shape:
     """Numbers that describe one window.
 
-    Attributes:
-        users: privacy units.
-        records: of all of them; ``users`` makes it one record each.
-        keys: different keys that can occur.
-        zipf: the key of rank r is chosen with probability proportional to r^-zipf.
-        repeat: share of a unit's records that go to one key of its own.
-
     Raises:
         ParameterError: a number is out of range, or there are fewer records than units.
     """
 
-    users: int
-    records: int
-    keys: int
-    zipf: float = 1.0
-    repeat: float = 0.0
+    users: int  # privacy units
+    records: int  # of all of them; ``users`` makes it one record each
+    keys: int  # different keys that can occur
+    zipf: float = 1.0  # the key of rank r is chosen with probability proportional to r^-zipf
+    repeat: float = 0.0  # share of a unit's records that go to one key of its own
 
     def __post_init__(self) -> None:
         at_least("users", self.users, 1)

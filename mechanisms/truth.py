@@ -26,16 +26,11 @@ class WindowRecords(NamedTuple):
 
 
 class Truth(NamedTuple):
-    """Exact answers of one window.
+    """Exact answers of one window."""
 
-    Attributes:
-        records: number of its records.
-        held: key as it is released -> number of records (of units, where units count).
-        values: name of a value -> key -> exact answer; NaN where there is none.
-        every: whether ``held`` has all keys, and not only those that were released.
-    """
-
-    records: int
+    records: int  # number of its records
+    # key as it is released -> number of records (of units, where units count)
     held: Mapping[bytes, int]
+    # name of a value -> key -> exact answer; NaN where there is none
     values: Mapping[str, Mapping[bytes, float]]
-    every: bool = False
+    every: bool = False  # whether ``held`` has all keys, and not only those that were released

@@ -31,30 +31,19 @@ SHOWN = 20
 
 @dataclass
 class ReplayOutcome:
-    """The result of a comparison.
+    """The result of a comparison."""
 
-    Attributes:
-        compared: records found in both, identical byte for byte.
-        lost: recomputed, but missing in the log although later ones of the shard are present.
-        doubled: in the log more than once.
-        differing: in the log with other bytes than recomputed, or not recomputed at all;
-            copies of aborted transactions included.
-        pending: recomputed, but not yet in the log: the deployment is not that far.
-        aborted: identical copies that only a reader of uncommitted data sees.
-        routed: events whose path through a units log was checked.
-        problems: the first problems, in words.
-        left_out: what was not compared, in words.
-    """
-
-    compared: int = 0
-    lost: int = 0
-    doubled: int = 0
+    compared: int = 0  # records found in both, identical byte for byte
+    lost: int = 0  # recomputed, but missing in the log although later ones of the shard are present
+    doubled: int = 0  # in the log more than once
+    # in the log with other bytes than recomputed, or not recomputed at all; copies of aborted
+    # transactions included
     differing: int = 0
-    pending: int = 0
-    aborted: int = 0
-    routed: int = 0
-    problems: list[str] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
+    pending: int = 0  # recomputed, but not yet in the log: the deployment is not that far
+    aborted: int = 0  # identical copies that only a reader of uncommitted data sees
+    routed: int = 0  # events whose path through a units log was checked
+    problems: list[str] = field(default_factory=list)  # the first problems, in words
+    left_out: list[str] = field(default_factory=list)  # what was not compared, in words
 
     @property
     def agrees(self) -> bool:

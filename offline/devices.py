@@ -56,29 +56,20 @@ NOTHING = Told(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int6
 
 @dataclass(frozen=True)
 class Crowd:
-    """The devices that own a file of raw values; columns are in time order.
+    """The devices that own a file of raw values; columns are in time order."""
 
-    Attributes:
-        survey: survey of the devices.
-        paths: paths of a report's fields.
-        value_path: path of values in the file; it is empty in a report.
-        row: (n,) place of each value in the file.
-        user: (n,) texts.
-        window, time, slot, value, group: (n,) columns; times in microseconds.
-        words: (n, 3) the randomness of devices.
-    """
-
-    survey: Survey
-    paths: dict[str, str]
-    value_path: str
-    row: NDArray[np.intp]
-    user: list[str]
+    survey: Survey  # survey of the devices
+    paths: dict[str, str]  # paths of a report's fields
+    value_path: str  # path of values in the file; it is empty in a report
+    row: NDArray[np.intp]  # (n,) place of each value in the file
+    user: list[str]  # (n,) texts
+    # window, time, slot, value, group: (n,) columns; times in microseconds
     window: I64
     time: I64
     slot: I64
     value: F64
     group: I64
-    words: NDArray[np.uint64]
+    words: NDArray[np.uint64]  # (n, 3) the randomness of devices
 
     def report(
         self, rows: Sequence[Row], told: Told, within: Told = NOTHING

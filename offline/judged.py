@@ -25,24 +25,17 @@ Bodies = dict[bytes, dict[str, Any]]  # key -> released row
 
 @dataclass
 class SimulationReport:
-    """Comparison of the last release of each window with the truth.
-
-    Attributes:
-        windows: one entry per window: dates, keys and records in truth and released, errors.
-        counts: number of records by outcome.
-        note: text for people about the preparation of the records.
-        cut: share of the records that the contribution bound cut off; None: not known.
-        counted: what a count counts: records, or distinct units.
-        unusable: words on the records that could not be used; empty where all could.
-    """
+    """Comparison of the last release of each window with the truth."""
 
     pipeline: str
+    # one entry per window: dates, keys and records in truth and released, errors
     windows: list[dict[str, Any]] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=dict)
-    note: str = ""
+    counts: dict[str, int] = field(default_factory=dict)  # number of records by outcome
+    note: str = ""  # text for people about the preparation of the records
+    # share of the records that the contribution bound cut off; None: not known
     cut: float | None = None
-    counted: str = "records"
-    unusable: str = ""
+    counted: str = "records"  # what a count counts: records, or distinct units
+    unusable: str = ""  # words on the records that could not be used; empty where all could
 
 
 def judge(p: Pipeline, view: View, decoded: Decoded, engine: OfflineEngine) -> SimulationReport:

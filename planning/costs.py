@@ -11,55 +11,30 @@ from typing import NamedTuple
 
 
 class Costs(NamedTuple):
-    """Costs of one event, unit, key and frame; `MEASURED_BY` names the benchmark of each figure.
+    """Costs of one event, unit, key and frame; `MEASURED_BY` names the benchmark of each figure."""
 
-    Attributes:
-        direct_us: CPU of a worker for an event of a declared partitioner, microseconds.
-        rekeyed_us: likewise where events are re-partitioned by unit.
-        known_us: added where units are many, and their rows in memory.
-        disk_us: added where their rows are read from disk.
-        beside: factor of all times of a worker as soon as there are two processes.
-        broker_direct_us: CPU of the leaders for such an event, microseconds.
-        broker_rekeyed_us: likewise.
-        frame_us: CPU of writing and reading a frame of hardly any sums, microseconds.
-        trigger_us: CPU of a trigger for each key that it reads, microseconds.
-        restore_us: CPU of a row that is restored from a changelog, microseconds.
-        event_bytes: of an event in the units topic, beside its key.
-        sum_bytes: of a partial sum in the cells topic, beside its key.
-        row_bytes: of a unit's row in a changelog, with its record and without pairs.
-        row_pair_bytes: of each of its pairs there.
-        key_row_bytes: of a key in the changelog of aggregate, for a release, beside the key.
-        frame_bytes: of a frame, beside its sums.
-        process_bytes: resident memory of a process whose units and keys are few.
-        sum_held_bytes: memory of a key that is summed or released, beside that.
-        known_bytes: memory of a unit's row beside that.
-        user_bytes: disk of a unit without pairs, in a table that is merged.
-        pair_bytes: disk of each of its pairs.
-        key_bytes: disk of a key.
-    """
-
-    direct_us: float
-    rekeyed_us: float
-    known_us: float
-    disk_us: float
-    beside: float
-    broker_direct_us: float
-    broker_rekeyed_us: float
-    frame_us: float
-    trigger_us: float
-    restore_us: float
-    event_bytes: float
-    sum_bytes: float
-    row_bytes: float
-    row_pair_bytes: float
-    key_row_bytes: float
-    frame_bytes: float
-    process_bytes: float
-    sum_held_bytes: float
-    known_bytes: float
-    user_bytes: float
-    pair_bytes: float
-    key_bytes: float
+    direct_us: float  # CPU of a worker for an event of a declared partitioner, microseconds
+    rekeyed_us: float  # likewise where events are re-partitioned by unit
+    known_us: float  # added where units are many, and their rows in memory
+    disk_us: float  # added where their rows are read from disk
+    beside: float  # factor of all times of a worker as soon as there are two processes
+    broker_direct_us: float  # CPU of the leaders for such an event, microseconds
+    broker_rekeyed_us: float  # likewise
+    frame_us: float  # CPU of writing and reading a frame of hardly any sums, microseconds
+    trigger_us: float  # CPU of a trigger for each key that it reads, microseconds
+    restore_us: float  # CPU of a row that is restored from a changelog, microseconds
+    event_bytes: float  # of an event in the units topic, beside its key
+    sum_bytes: float  # of a partial sum in the cells topic, beside its key
+    row_bytes: float  # of a unit's row in a changelog, with its record and without pairs
+    row_pair_bytes: float  # of each of its pairs there
+    key_row_bytes: float  # of a key in the changelog of aggregate, for a release, beside the key
+    frame_bytes: float  # of a frame, beside its sums
+    process_bytes: float  # resident memory of a process whose units and keys are few
+    sum_held_bytes: float  # memory of a key that is summed or released, beside that
+    known_bytes: float  # memory of a unit's row beside that
+    user_bytes: float  # disk of a unit without pairs, in a table that is merged
+    pair_bytes: float  # disk of each of its pairs
+    key_bytes: float  # disk of a key
 
 
 COSTS = Costs(

@@ -20,19 +20,12 @@ _WHOLE = 0.8  # of a window's length that its records must span
 
 
 class Cut(NamedTuple):
-    """The windows of a file that are whole, or all of them if none is.
+    """The windows of a file that are whole, or all of them if none is."""
 
-    Attributes:
-        numbers: of the windows.
-        rows: first and end of each in the records.
-        whole: whether the file covers them in full.
-        left_out: windows that it does not.
-    """
-
-    numbers: tuple[int, ...]
-    rows: tuple[tuple[int, int], ...]
-    whole: bool
-    left_out: int
+    numbers: tuple[int, ...]  # of the windows
+    rows: tuple[tuple[int, int], ...]  # first and end of each in the records
+    whole: bool  # whether the file covers them in full
+    left_out: int  # windows that it does not
 
     @property
     def records(self) -> int:
@@ -41,17 +34,11 @@ class Cut(NamedTuple):
 
 
 class SampleRoom(NamedTuple):
-    """SampleRoom for the windows of a sample.
+    """SampleRoom for the windows of a sample."""
 
-    Attributes:
-        records: that are wanted at most.
-        work: of one run at most, in records; 0: no limit.
-        each: work of a window besides its records.
-    """
-
-    records: int
-    work: int = 0
-    each: int = 0
+    records: int  # that are wanted at most
+    work: int = 0  # of one run at most, in records; 0: no limit
+    each: int = 0  # work of a window besides its records
 
     def share(self, found: Cut) -> float:
         """Share of the windows for which there is room."""

@@ -11,15 +11,10 @@ HALF = 0.5  # share of the work, above which frames leave less for events than t
 
 
 class Limit(NamedTuple):
-    """A part that can give way.
+    """A part that can give way."""
 
-    Attributes:
-        room: factor by which the load may grow before it does.
-        words: what it is, and what to do.
-    """
-
-    room: float
-    words: str
+    room: float  # factor by which the load may grow before it does
+    words: str  # what it is, and what to do
 
 
 def limits(load: Load, found: Size, brokers: int) -> list[Limit]:

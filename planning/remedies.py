@@ -30,37 +30,22 @@ _LEAP = 6  # a step at most doubles so often
 
 
 class Trial(NamedTuple):
-    """One kind of change.
+    """One kind of change."""
 
-    Attributes:
-        group: of `GROUPS`.
-        variants: number of those that were tried.
-        last: the one that goes farthest.
-        best: the one of least error; the last where that is hardly worse.
-        score: that error.
-    """
-
-    group: str
-    variants: int
-    last: str
-    best: str
-    score: float
+    group: str  # of `GROUPS`
+    variants: int  # number of those that were tried
+    last: str  # the one that goes farthest
+    best: str  # the one of least error; the last where that is hardly worse
+    score: float  # that error
 
 
 class Needed(NamedTuple):
-    """The number of times more units that a window would need.
+    """The number of times more units that a window would need."""
 
-    Attributes:
-        useful: times at which the pipeline is no longer hopeless; None: not reached.
-        good: times at which the error is as small as people want; None: not reached.
-        most: the most that was tried.
-        score: error there.
-    """
-
-    useful: int | None
-    good: int | None
-    most: int
-    score: float
+    useful: int | None  # times at which the pipeline is no longer hopeless; None: not reached
+    good: int | None  # times at which the error is as small as people want; None: not reached
+    most: int  # the most that was tried
+    score: float  # error there
 
 
 def group_of(variant: Variant) -> str:

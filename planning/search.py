@@ -44,25 +44,16 @@ _GIVEN_BY_PIPELINE = ("delay", "aggregate")
 
 
 class Alternative(NamedTuple):
-    """One way to go.
+    """One way to go."""
 
-    Attributes:
-        title: what it is, against the configuration.
-        variant: the changed pipeline.
-        best: the best settings of its mechanism.
-        as_given: the settings that were given, forecast alike; None where they do not fit.
-        settings: of the mechanism, unlike its defaults.
-        cost: ε and δ, per whom and per what.
-        window: facts about a window: records, units, windows of the file, and notes.
-    """
-
-    title: str
-    variant: Variant
-    best: Forecast
+    title: str  # what it is, against the configuration
+    variant: Variant  # the changed pipeline
+    best: Forecast  # the best settings of its mechanism
+    # the settings that were given, forecast alike; None where they do not fit
     as_given: Forecast | None
-    settings: dict[str, Any]
-    cost: str
-    window: dict[str, float]
+    settings: dict[str, Any]  # of the mechanism, unlike its defaults
+    cost: str  # ε and δ, per whom and per what
+    window: dict[str, float]  # facts about a window: records, units, windows of the file, and notes
     notes: tuple[str, ...]
 
 

@@ -22,49 +22,30 @@ MOST = 100_000  # processes, above which no number of them is enough
 
 
 class Load(NamedTuple):
-    """Load of a deployment, and its settings.
+    """Load of a deployment, and its settings."""
 
-    Attributes:
-        users: units that are active in one epoch of a pipeline.
-        keys: that are seen in one window, and read by a trigger in the worst case.
-        rate: events per second.
-        pairs: keys that a unit has in an epoch, on average.
-        raw_bytes: of an event in the raw topic, as it is stored there.
-        key_text: bytes of a key.
-        direct: pipelines whose input declares its partitioner.
-        rekeyed: all others.
-        replicas: of internal topics.
-        every: seconds between two triggers.
-        keep: seconds for which units topics are kept; 0: they are trimmed at once.
-        beat: seconds between two beats: no step comes more often.
-        step: events of one step, at most.
-        unit_cache: bytes of memory for rows of units, per process; None: enough for all of them.
-        waiting: bytes of records that wait for their step, per process, while it catches up.
-        processes: None: as many as it takes.
-        partitions: of raw topics; None: `SPREAD` for each process.
-        units: partitions of units topics; None: as many as of raw topics.
-        cells: partitions of cells topics; None: `SPREAD` for each process.
-    """
-
-    users: float
-    keys: float
-    rate: float
-    pairs: float = 3.0
-    raw_bytes: float = 100.0
-    key_text: float = 16.0
-    direct: int = 1
-    rekeyed: int = 0
-    replicas: int = 3
-    every: float = 3600.0
+    users: float  # units that are active in one epoch of a pipeline
+    keys: float  # that are seen in one window, and read by a trigger in the worst case
+    rate: float  # events per second
+    pairs: float = 3.0  # keys that a unit has in an epoch, on average
+    raw_bytes: float = 100.0  # of an event in the raw topic, as it is stored there
+    key_text: float = 16.0  # bytes of a key
+    direct: int = 1  # pipelines whose input declares its partitioner
+    rekeyed: int = 0  # all others
+    replicas: int = 3  # of internal topics
+    every: float = 3600.0  # seconds between two triggers
+    # seconds for which units topics are kept; 0: they are trimmed at once
     keep: float = 7 * 86_400.0
-    beat: float = 0.25
-    step: int = 40_000
+    beat: float = 0.25  # seconds between two beats: no step comes more often
+    step: int = 40_000  # events of one step, at most
+    # bytes of memory for rows of units, per process; None: enough for all of them
     unit_cache: float | None = None
+    # bytes of records that wait for their step, per process, while it catches up
     waiting: float = 256.0 * 2**20
-    processes: int | None = None
-    partitions: int | None = None
-    units: int | None = None
-    cells: int | None = None
+    processes: int | None = None  # None: as many as it takes
+    partitions: int | None = None  # of raw topics; None: `SPREAD` for each process
+    units: int | None = None  # partitions of units topics; None: as many as of raw topics
+    cells: int | None = None  # partitions of cells topics; None: `SPREAD` for each process
 
 
 class Topics(NamedTuple):
@@ -82,49 +63,28 @@ class Topics(NamedTuple):
 
 
 class Size(NamedTuple):
-    """Needs of a deployment.
+    """Needs of a deployment."""
 
-    Attributes:
-        processes: of workers, each of which uses one core.
-        partitions: of raw topics.
-        units: partitions of units topics.
-        cells: partitions of cells topics.
-        worker_us: CPU of workers for an event, microseconds.
-        worker_cores: cores that workers use.
-        frame_cores: of these, for frames alone.
-        broker_cores: cores of the brokers that internal topics take, with replicas.
-        memory: bytes of all processes, while they catch up.
-        unit_cache: bytes of memory for rows of units, per process.
-        known: share of units whose rows are in memory.
-        disk: bytes of local tables, merged.
-        topics: bytes of an event.
-        raw: bytes per second of the raw topic, one replica.
-        written: bytes per second to internal topics, with replicas.
-        kept: bytes of units topics that are kept, and of changelogs once compacted, with replicas.
-        frames: per second, between the stages.
-        trigger: seconds of work of a trigger at each of the cells partitions.
-        restore: seconds of work to restore all tables of one process.
-    """
-
-    processes: int
-    partitions: int
-    units: int
-    cells: int
-    worker_us: float
-    worker_cores: float
-    frame_cores: float
-    broker_cores: float
-    memory: float
-    unit_cache: float
-    known: float
-    disk: float
-    topics: Topics
-    raw: float
-    written: float
+    processes: int  # of workers, each of which uses one core
+    partitions: int  # of raw topics
+    units: int  # partitions of units topics
+    cells: int  # partitions of cells topics
+    worker_us: float  # CPU of workers for an event, microseconds
+    worker_cores: float  # cores that workers use
+    frame_cores: float  # of these, for frames alone
+    broker_cores: float  # cores of the brokers that internal topics take, with replicas
+    memory: float  # bytes of all processes, while they catch up
+    unit_cache: float  # bytes of memory for rows of units, per process
+    known: float  # share of units whose rows are in memory
+    disk: float  # bytes of local tables, merged
+    topics: Topics  # bytes of an event
+    raw: float  # bytes per second of the raw topic, one replica
+    written: float  # bytes per second to internal topics, with replicas
+    # bytes of units topics that are kept, and of changelogs once compacted, with replicas
     kept: float
-    frames: float
-    trigger: float
-    restore: float
+    frames: float  # per second, between the stages
+    trigger: float  # seconds of work of a trigger at each of the cells partitions
+    restore: float  # seconds of work to restore all tables of one process
 
 
 def distinct(draws: float, among: float) -> float:

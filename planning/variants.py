@@ -37,19 +37,12 @@ class Numbering(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """A changed pipeline.
+    """A changed pipeline."""
 
-    Attributes:
-        settings: the pipeline with its changes.
-        numbering: of the records' keys.
-        changes: lines of the configuration that differ, as written there.
-        words: the same for people; empty if nothing was changed.
-    """
-
-    settings: PipelineSettings
-    numbering: Numbering
-    changes: dict[str, str]
-    words: str
+    settings: PipelineSettings  # the pipeline with its changes
+    numbering: Numbering  # of the records' keys
+    changes: dict[str, str]  # lines of the configuration that differ, as written there
+    words: str  # the same for people; empty if nothing was changed
 
 
 def given(

@@ -21,15 +21,10 @@ REMEMBERED = 1000  # releases that are known to be complete
 
 @dataclass(frozen=True)
 class Released:
-    """A complete release: all rows of one trigger of one window.
+    """A complete release: all rows of one trigger of one window."""
 
-    Attributes:
-        rows: rows in no particular order.
-        manifests: one per shard, by its number.
-    """
-
-    rows: tuple[Row, ...]
-    manifests: tuple[Manifest, ...]
+    rows: tuple[Row, ...]  # rows in no particular order
+    manifests: tuple[Manifest, ...]  # one per shard, by its number
 
     @property
     def manifest(self) -> Manifest:

@@ -34,34 +34,24 @@ class PipelineSum:
 
 @dataclass(frozen=True)
 class UnitSum:
-    """Cost of a unit that is active in every epoch of every line.
+    """Cost of a unit that is active in every epoch of every line."""
 
-    Attributes:
-        kind: of all these charges.
-        lines: pipelines, ledger by ledger.
-        epsilon, delta: the sums of what was charged. They hold however budgets were chosen.
-        composed: ε at the same δ by composing the mechanisms themselves; it holds where nobody
-            chose a budget after a look at releases. Never above ``epsilon``.
-    """
-
-    kind: Kind
-    lines: tuple[PipelineSum, ...]
+    kind: Kind  # of all these charges
+    lines: tuple[PipelineSum, ...]  # pipelines, ledger by ledger
+    # epsilon, delta: the sums of what was charged. They hold however budgets were chosen
     epsilon: Fraction
     delta: Fraction
+    # ε at the same δ by composing the mechanisms themselves; it holds where nobody chose a
+    # budget after a look at releases. Never above ``epsilon``
     composed: Fraction
 
 
 @dataclass(frozen=True)
 class Joint:
-    """Several ledgers, added up.
+    """Several ledgers, added up."""
 
-    Attributes:
-        sums: one for each kind; different kinds must not be added.
-        twice: charges that stand in more than one of the ledgers, and count once.
-    """
-
-    sums: tuple[UnitSum, ...]
-    twice: int
+    sums: tuple[UnitSum, ...]  # one for each kind; different kinds must not be added
+    twice: int  # charges that stand in more than one of the ledgers, and count once
 
 
 def joint(ledgers: Mapping[str, Ledger]) -> Joint:

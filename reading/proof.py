@@ -41,48 +41,29 @@ _1970 = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """Extent of an earlier proof: nothing of it may be gone.
+    """Extent of an earlier proof: nothing of it may be gone."""
 
-    Attributes:
-        genesis: hash of the ledger's first record.
-        records: number of ledger records.
-        head: hash of the last of them.
-        releases: number of the last release of each pipeline.
-    """
-
-    genesis: str
-    records: int
-    head: str
-    releases: dict[str, int]
+    genesis: str  # hash of the ledger's first record
+    records: int  # number of ledger records
+    head: str  # hash of the last of them
+    releases: dict[str, int]  # number of the last release of each pipeline
 
 
 @dataclass
 class Proof:
-    """Result of a verification.
+    """Result of a verification."""
 
-    Attributes:
-        deployment: its name.
-        public_key: of the signatures, hexadecimal; empty: nothing is signed.
-        fault: what is wrong, and where; empty: nothing is.
-        unfinished: what is not there yet, or withheld; empty: nothing is missing.
-        records: number of ledger records.
-        charges: number of epochs charged.
-        head: hash of the last ledger record.
-        releases: number of the last release of each pipeline.
-        rows: number of rows of all releases.
-        until: scheduled time of the newest release, ISO; empty before the first.
-    """
-
-    deployment: str
-    public_key: str = ""
-    fault: str = ""
-    unfinished: str = ""
-    records: int = 0
-    charges: int = 0
-    head: str = ""
+    deployment: str  # its name
+    public_key: str = ""  # of the signatures, hexadecimal; empty: nothing is signed
+    fault: str = ""  # what is wrong, and where; empty: nothing is
+    unfinished: str = ""  # what is not there yet, or withheld; empty: nothing is missing
+    records: int = 0  # number of ledger records
+    charges: int = 0  # number of epochs charged
+    head: str = ""  # hash of the last ledger record
+    # number of the last release of each pipeline
     releases: dict[str, int] = field(default_factory=dict)
-    rows: int = 0
-    until: str = ""
+    rows: int = 0  # number of rows of all releases
+    until: str = ""  # scheduled time of the newest release, ISO; empty before the first
     genesis: str = ""
 
     @property

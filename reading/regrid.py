@@ -43,19 +43,12 @@ class Figures(NamedTuple):
 
 
 class Regridded(NamedTuple):
-    """A release on another grid.
+    """A release on another grid."""
 
-    Attributes:
-        grid: "h3" or "geohash".
-        release: release that it was made of.
-        cells: names and shapes of all cells that a released cell reaches, by name.
-        values: figures of each released value, by its name.
-    """
-
-    grid: str
-    release: Released
-    cells: GridCells
-    values: Mapping[str, Figures]
+    grid: str  # "h3" or "geohash"
+    release: Released  # release that it was made of
+    cells: GridCells  # names and shapes of all cells that a released cell reaches, by name
+    values: Mapping[str, Figures]  # figures of each released value, by its name
 
     def to_table(self) -> Any:
         """Make an Arrow table: a row for each cell, columns as those of `table_of`."""

@@ -96,19 +96,15 @@ class Calendar:
     end. ``horizon`` is the largest number of all windows. The mechanism is calibrated for it, and
     a shorter window releases a prefix of what it has paid for, which costs no more: dropping
     releases is post-processing.
-
-    Attributes:
-        zone: name of a time zone of the package `tzdata`.
-        length: of a window.
-        every: interval between triggers: days, weeks or months that are counted from the window's
-            start; or microseconds, less than a day, that are counted from every midnight.
-        origin: microseconds since 1970; start of window 0. 0: the window that began at midnight of
-            1970-01-01, or in its week.
     """
 
-    zone: str
-    length: CalendarSpan
+    zone: str  # name of a time zone of the package `tzdata`
+    length: CalendarSpan  # of a window
+    # interval between triggers: days, weeks or months that are counted from the window's start;
+    # or microseconds, less than a day, that are counted from every midnight
     every: CalendarSpan | int
+    # microseconds since 1970; start of window 0. 0: the window that began at midnight of
+    # 1970-01-01, or in its week
     origin: int = 0
 
     def __str__(self) -> str:

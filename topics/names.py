@@ -20,15 +20,10 @@ _LEDGER = re.compile(rf"({_NAME})\.ledger\.v[0-9]+")
 
 
 class Names(NamedTuple):
-    """Every name of one deployment.
+    """Every name of one deployment."""
 
-    Attributes:
-        deployment: public prefix of the ledger topic.
-        genesis: random hexadecimal id made with the ledger; a wiped deployment gets another.
-    """
-
-    deployment: str
-    genesis: str
+    deployment: str  # public prefix of the ledger topic
+    genesis: str  # random hexadecimal id made with the ledger; a wiped deployment gets another
 
     @property
     def ledger(self) -> str:

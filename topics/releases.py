@@ -71,25 +71,17 @@ class Privacy(msgspec.Struct, frozen=True):
 
 
 class CutTold(msgspec.Struct, frozen=True):
-    """Statement of a manifest about the records that the bound cut; an absent one says nothing.
+    """Statement of a manifest about the records that the bound cut; an absent one says nothing."""
 
-    Attributes:
-        arrived: records of the window that came up to the trigger, at most ``cap`` of a unit in
-            an epoch, with noise.
-        arrived_stddev: standard deviation of its noise.
-        accepted: how many of these the bound let through, with noise of its own.
-        accepted_stddev: of that.
-        cap: most records of a unit that are counted.
-        share: estimate of the share that was cut; None where noise leaves none.
-        low, high: interval of the share at the manifest's confidence level.
-    """
-
+    # records of the window that came up to the trigger, at most ``cap`` of a unit in an epoch,
+    # with noise
     arrived: Whole
-    arrived_stddev: float
-    accepted: Whole
-    accepted_stddev: float
-    cap: int
-    share: float | None
+    arrived_stddev: float  # standard deviation of its noise
+    accepted: Whole  # how many of these the bound let through, with noise of its own
+    accepted_stddev: float  # of that
+    cap: int  # most records of a unit that are counted
+    share: float | None  # estimate of the share that was cut; None where noise leaves none
+    # low, high: interval of the share at the manifest's confidence level
     low: float
     high: float
 

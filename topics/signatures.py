@@ -88,15 +88,10 @@ def _joined(parts: Iterable[bytes]) -> bytes:
 
 
 class RowPlace(NamedTuple):
-    """The release that a row belongs to; every row of a signed deployment says it in a header.
+    """The release that a row belongs to; every row of a signed deployment says it in a header."""
 
-    Attributes:
-        shard: number of the aggregate shard.
-        ordinal: number of the trigger among all of the pipeline, from 1.
-    """
-
-    shard: int
-    ordinal: int
+    shard: int  # number of the aggregate shard
+    ordinal: int  # number of the trigger among all of the pipeline, from 1
 
     def encode(self) -> bytes:
         """Write the header's value."""
@@ -110,25 +105,15 @@ class RowPlace(NamedTuple):
 
 
 class Seal(NamedTuple):
-    """The signature of a manifest, and what is signed beside the manifest; its second header.
+    """The signature of a manifest, and what is signed beside the manifest; its second header."""
 
-    Attributes:
-        shard: number of the aggregate shard.
-        shards: how many there are.
-        ordinal: number of the trigger among all of the pipeline, from 1.
-        trigger: number of the trigger in its window, from 1.
-        charge: hash of the ledger record that paid for the release, hexadecimal.
-        rows: digest of the rows, hexadecimal; see `rows_digest`.
-        signature: hexadecimal; empty where nobody has signed.
-    """
-
-    shard: int
-    shards: int
-    ordinal: int
-    trigger: int
-    charge: str
-    rows: str
-    signature: str = ""
+    shard: int  # number of the aggregate shard
+    shards: int  # how many there are
+    ordinal: int  # number of the trigger among all of the pipeline, from 1
+    trigger: int  # number of the trigger in its window, from 1
+    charge: str  # hash of the ledger record that paid for the release, hexadecimal
+    rows: str  # digest of the rows, hexadecimal; see `rows_digest`
+    signature: str = ""  # hexadecimal; empty where nobody has signed
 
     def encode(self) -> bytes:
         """Write the header's value: version and fields, between spaces."""
@@ -145,23 +130,14 @@ class Seal(NamedTuple):
 
 
 class Signed(NamedTuple):
-    """A record of a release topic, without the header that its signature stands in.
+    """A record of a release topic, without the header that its signature stands in."""
 
-    Attributes:
-        topic: the release topic.
-        partition: of the topic.
-        key: of the record.
-        value: of the record.
-        timestamp: the record's timestamp, in milliseconds.
-        headers: all others.
-    """
-
-    topic: str
-    partition: int
-    key: bytes
-    value: bytes
-    timestamp: int
-    headers: Headers
+    topic: str  # the release topic
+    partition: int  # of the topic
+    key: bytes  # of the record
+    value: bytes  # of the record
+    timestamp: int  # the record's timestamp, in milliseconds
+    headers: Headers  # all others
 
     def statement(self, genesis: str, seal: Seal) -> bytes:
         """Make what is signed of a manifest.
@@ -204,16 +180,11 @@ def rows_digest(chains: Mapping[int, bytes]) -> str:
 
 @dataclass(frozen=True)
 class Sealing:
-    """Seals of the releases of a signed deployment.
+    """Seals of the releases of a signed deployment."""
 
-    Attributes:
-        genesis: hash of the ledger's first record.
-        public: the key that this record names, hexadecimal.
-        key: the secret key; None for those who recompute: their seals have no signature.
-    """
-
-    genesis: str
-    public: str
+    genesis: str  # hash of the ledger's first record
+    public: str  # the key that this record names, hexadecimal
+    # the secret key; None for those who recompute: their seals have no signature
     key: SigningKey | None = field(default=None, repr=False)
 
     def seal(self, record: Signed, seal: Seal) -> tuple[str, bytes]:

@@ -26,22 +26,15 @@ MOST = 10_000  # triggers that are counted; what is beyond is "at least"
 
 @dataclass(frozen=True)
 class TriggerForecast:
-    """Triggers of one pipeline that are due up to some time.
-
-    Attributes:
-        triggers: those of them that would fire.
-        charges: epochs that would be charged for them, within the limits.
-        refused: epochs that would be refused, for good, because a limit is reached.
-        more: whether there is more than was counted.
-        epsilon, delta: cost of these charges for one unit that is in all of their epochs.
-    """
+    """Triggers of one pipeline that are due up to some time."""
 
     pipeline: str
     due: int
-    triggers: int
-    charges: int
-    refused: int
-    more: bool
+    triggers: int  # those of them that would fire
+    charges: int  # epochs that would be charged for them, within the limits
+    refused: int  # epochs that would be refused, for good, because a limit is reached
+    more: bool  # whether there is more than was counted
+    # epsilon, delta: cost of these charges for one unit that is in all of their epochs
     epsilon: Fraction
     delta: Fraction
 

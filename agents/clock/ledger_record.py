@@ -19,20 +19,14 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=False):
     ``format`` (the one that the deployment has reached since its genesis), ``grown`` (partitions
     were added to a raw topic, and count from the next trigger on), ``loss`` (records of a raw topic
     were deleted before they were used, and releases go on without them).
-
-    Attributes:
-        seq: place in the ledger, from 0.
-        prev_hash: of the record before; `ZERO` for the first.
-        kind: decides what ``body`` holds.
-        time: microseconds since 1970.
-        signature: of the deployment's signing key, hexadecimal; absent where there is none.
     """
 
-    seq: int
-    prev_hash: str
-    kind: str
-    time: int
+    seq: int  # place in the ledger, from 0
+    prev_hash: str  # of the record before; `ZERO` for the first
+    kind: str  # decides what ``body`` holds
+    time: int  # microseconds since 1970
     body: dict[str, Any]
+    # of the deployment's signing key, hexadecimal; absent where there is none
     signature: str | msgspec.UnsetType = msgspec.UNSET
 
     def encode(self) -> bytes:

@@ -22,24 +22,17 @@ NEVER = 1 << 62
 
 @dataclass
 class Timeline:
-    """Triggers of one pipeline so far.
+    """Triggers of one pipeline so far."""
 
-    Attributes:
-        horizon: triggers per window.
-        first: the first window that is served; None before the pipeline has started.
-        ordinal: number of the last trigger.
-        done: triggers so far of each open window.
-        closed: windows that had their last trigger or were skipped, at or above ``floor``.
-        floor: every window below it is closed.
-        end: the first window that a retired pipeline does not serve; None: it goes on.
-    """
-
-    horizon: int
+    horizon: int  # triggers per window
+    # the first window that is served; None before the pipeline has started
     first: int | None = None
-    ordinal: int = 0
-    done: dict[int, int] = field(default_factory=dict)
+    ordinal: int = 0  # number of the last trigger
+    done: dict[int, int] = field(default_factory=dict)  # triggers so far of each open window
+    # windows that had their last trigger or were skipped, at or above ``floor``
     closed: set[int] = field(default_factory=set)
-    floor: int = 0
+    floor: int = 0  # every window below it is closed
+    # the first window that a retired pipeline does not serve; None: it goes on
     end: int | None = None
 
     @classmethod

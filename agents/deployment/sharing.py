@@ -20,18 +20,12 @@ TRIES = 64
 
 @dataclass(frozen=True)
 class Purse:
-    """One charge per epoch of several pipelines, as compiled.
+    """One charge per epoch of several pipelines, as compiled."""
 
-    Attributes:
-        name: of the budget.
-        members: names of the pipelines.
-        one: the charge of an epoch of all of them together.
-        limit_epsilon, limit_delta: of all epochs together; None: there is none.
-    """
-
-    name: str
-    members: tuple[str, ...]
-    one: Spent
+    name: str  # of the budget
+    members: tuple[str, ...]  # names of the pipelines
+    one: Spent  # the charge of an epoch of all of them together
+    # limit_epsilon, limit_delta: of all epochs together; None: there is none
     limit_epsilon: Fraction | None
     limit_delta: Fraction | None
 

@@ -47,14 +47,10 @@ _XERIAL_HEADER = 16
 
 @dataclass
 class Allowed:
-    """Limits within which batches of one partition are read.
+    """Limits within which batches of one partition are read."""
 
-    Attributes:
-        largest: bytes of a record in a compressed batch; larger ones are `Unread`.
-        columns: whether whole batches are read into arrays, without an object per record.
-    """
-
-    largest: int = MOST
+    largest: int = MOST  # bytes of a record in a compressed batch; larger ones are `Unread`
+    # whether whole batches are read into arrays, without an object per record
     columns: bool = False
 
 

@@ -25,18 +25,14 @@ Positions = Callable[[], Mapping[TP, int]]
 
 
 class Interval(NamedTuple):
-    """Records of one partition in [start, end), in order; possibly none.
-
-    Attributes:
-        start, end: offsets; control records and aborted transactions in between count as covered.
-        size: bytes of their keys, values and headers.
-    """
+    """Records of one partition in [start, end), in order; possibly none."""
 
     tp: TP
+    # start, end: offsets; control records and aborted transactions in between count as covered
     start: int
     end: int
     records: Sequence[Any]
-    size: int = 0
+    size: int = 0  # bytes of their keys, values and headers
 
 
 class Most(NamedTuple):

@@ -19,15 +19,10 @@ from .store import Changes
 
 
 class RowColumns(NamedTuple):
-    """n rows, each key once.
+    """n rows, each key once."""
 
-    Attributes:
-        keys: of the rows.
-        values: likewise; an empty one stands for no row: it was deleted, or never written.
-    """
-
-    keys: Keys
-    values: Keys
+    keys: Keys  # of the rows
+    values: Keys  # likewise; an empty one stands for no row: it was deleted, or never written
 
     @classmethod
     def of(cls, changes: Changes) -> RowColumns:
@@ -63,15 +58,10 @@ def column_of(rows: Sequence[bytes | None]) -> Keys:
 
 
 class Found(NamedTuple):
-    """An answer of a table about keys.
+    """An answer of a table about keys."""
 
-    Attributes:
-        values: (n,) empty where there is no row, and where the table does not know.
-        known: (n,) whether it knows.
-    """
-
-    values: Keys
-    known: NDArray[np.bool_]
+    values: Keys  # (n,) empty where there is no row, and where the table does not know
+    known: NDArray[np.bool_]  # (n,) whether it knows
 
 
 def pick(keys: Keys, rows: NDArray[np.intp]) -> Keys:

@@ -16,15 +16,10 @@ Changes = dict[bytes, bytes | None]  # None deletes
 
 
 class KeyLimit(NamedTuple):
-    """The most keys that are taken at once: a key has up to 1,024 bytes, so their bytes count too.
+    """The most keys taken at once: a key has up to 1,024 bytes, so their bytes count too."""
 
-    Attributes:
-        keys: number of them.
-        size: bytes of all of them together.
-    """
-
-    keys: int
-    size: int
+    keys: int  # number of them
+    size: int  # bytes of all of them together
 
     def first(self, source: Iterable[bytes]) -> list[bytes]:
         """List the first keys within the limit, and the one after them if there is one."""

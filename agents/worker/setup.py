@@ -21,36 +21,26 @@ from ..stages.aggregate.computation import NoiseKey
 
 @dataclass(frozen=True)
 class WorkerSetup:
-    """The findings of `admission.prepare`, checked.
-
-    Attributes:
-        names: of all topics, with the genesis id of the ledger.
-        ledger: as it was read at the start.
-        secret: the root key.
-        member: stable name of this worker in the consumer group; empty: it has none.
-        begins: first offsets of the inputs, by the pipeline that was declared then.
-        witness: what remembers the last trigger; None without `engine.witness`.
-        own: noise keys of pipelines that have one of their own.
-        accepted: losses of raw records that the ledger accepts, in order.
-        owed: epochs that the clock charges at once, by pipeline.
-        signing: signs releases and ledger; None: they are unsigned, or this only reads.
-        ratchet: keys of pipelines that forget them; None: none does.
-    """
+    """The findings of `admission.prepare`, checked."""
 
     config: Config
     deployment: Deployment
-    names: Names
-    ledger: Ledger
-    secret: bytes
+    names: Names  # of all topics, with the genesis id of the ledger
+    ledger: Ledger  # as it was read at the start
+    secret: bytes  # the root key
     data_dir: Path
-    member: str
+    member: str  # stable name of this worker in the consumer group; empty: it has none
+    # first offsets of the inputs, by the pipeline that was declared then
     begins: Mapping[str, list[int]]
-    witness: Witness | None = None
+    witness: Witness | None = None  # what remembers the last trigger; None without `engine.witness`
+    # noise keys of pipelines that have one of their own
     own: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    accepted: Sequence[Lost] = ()
+    accepted: Sequence[Lost] = ()  # losses of raw records that the ledger accepts, in order
+    # epochs that the clock charges at once, by pipeline
     owed: Mapping[str, int] = field(default_factory=dict)
+    # signs releases and ledger; None: they are unsigned, or this only reads
     signing: SigningKey | None = field(default=None, repr=False)
-    ratchet: RatchetFile | None = None
+    ratchet: RatchetFile | None = None  # keys of pipelines that forget them; None: none does
 
     @property
     def sealing(self) -> Sealing | None:

@@ -22,23 +22,14 @@ TOP = 12
 
 @dataclass(frozen=True)
 class Result:
-    """The last complete release of one pipeline, with the true values.
-
-    Attributes:
-        pipeline: the pipeline.
-        place: window start and trigger.
-        seen: everything that the demo has seen of the pipeline.
-        truth: key -> exact records of the window.
-        kept: key -> records that the contribution bound accepted.
-        records: number of records of the whole stream.
-    """
+    """The last complete release of one pipeline, with the true values."""
 
     pipeline: Pipeline
-    place: tuple[str, int]
-    seen: Seen
-    truth: dict[str, float]
-    kept: dict[str, int]
-    records: int
+    place: tuple[str, int]  # window start and trigger
+    seen: Seen  # everything that the demo has seen of the pipeline
+    truth: dict[str, float]  # key -> exact records of the window
+    kept: dict[str, int]  # key -> records that the contribution bound accepted
+    records: int  # number of records of the whole stream
 
     @property
     def rows(self) -> Rows:

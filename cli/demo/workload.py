@@ -36,21 +36,13 @@ Truth = dict[int, dict[str, float]]  # window -> key -> exact value
 
 @dataclass(frozen=True)
 class Replay:
-    """One stream, cut at its pipelines' trigger times.
+    """One stream, cut at its pipelines' trigger times."""
 
-    Attributes:
-        topic: the raw topic.
-        pipelines: the pipelines that read it.
-        step: microseconds between triggers.
-        parts: records up to each trigger, in event-time order.
-        truth: per pipeline and window, exact number of records per key.
-    """
-
-    topic: str
-    pipelines: tuple[str, ...]
-    step: int
-    parts: tuple[list[Event], ...]
-    truth: dict[str, Truth]
+    topic: str  # the raw topic
+    pipelines: tuple[str, ...]  # the pipelines that read it
+    step: int  # microseconds between triggers
+    parts: tuple[list[Event], ...]  # records up to each trigger, in event-time order
+    truth: dict[str, Truth]  # per pipeline and window, exact number of records per key
 
     @property
     def size(self) -> int:

@@ -12,21 +12,16 @@ from .expressions.derived import Derived
 
 @dataclass(frozen=True)
 class NumericField:
-    """A numeric field with its clipping interval and public grid.
+    """A numeric field with its clipping interval and public grid."""
 
-    Attributes:
-        field: its path; None counts records, each as 1.
-        low, high, grid: values are clipped, and rounded to multiples of ``grid``.
-        where: a record that does not fulfil it counts as 0, and needs no number.
-        called: name of the column; None: that of the field.
-    """
-
-    field: str | None
+    field: str | None  # its path; None counts records, each as 1
+    # low, high, grid: values are clipped, and rounded to multiples of ``grid``
     low: Fraction
     high: Fraction
     grid: Fraction
+    # a record that does not fulfil it counts as 0, and needs no number
     where: Condition | None = None
-    called: str | None = None
+    called: str | None = None  # name of the column; None: that of the field
 
     @property
     def name(self) -> str:
@@ -42,23 +37,14 @@ class NumericField:
 
 @dataclass(frozen=True)
 class InputFields:
-    """The fields and formats of an input's records.
+    """The fields and formats of an input's records."""
 
-    Attributes:
-        time: path of the event time, or None for the record's own timestamp.
-        time_format: "iso", "epoch_s", "epoch_ms", "epoch_us" or "record".
-        zone: time zone of ISO times without an offset.
-        unit: paths that together name the privacy unit.
-        max_record_bytes: larger records are not read.
-        format: "json", or one whose values carry the id of a schema: "avro", "protobuf",
-            "json_schema".
-    """
-
-    time: str | None
-    time_format: str
-    zone: str
-    unit: tuple[str, ...]
-    max_record_bytes: int = 1_000_000
+    time: str | None  # path of the event time, or None for the record's own timestamp
+    time_format: str  # "iso", "epoch_s", "epoch_ms", "epoch_us" or "record"
+    zone: str  # time zone of ISO times without an offset
+    unit: tuple[str, ...]  # paths that together name the privacy unit
+    max_record_bytes: int = 1_000_000  # larger records are not read
+    # "json", or one whose values carry the id of a schema: "avro", "protobuf", "json_schema"
     format: str = "json"
 
     @property
@@ -69,22 +55,13 @@ class InputFields:
 
 @dataclass(frozen=True)
 class PipelineFields:
-    """The fields that a pipeline reads of each record.
+    """The fields that a pipeline reads of each record."""
 
-    Attributes:
-        key: columns of the key: paths, and names of ``derived``.
-        columns: value columns.
-        sign: path of a field that marks deletions: it is true, -1 or "delete".
-        inputs: path of each numeric input of the mechanism.
-        allowed: the public key list; other keys are dropped.
-        where: records that do not fulfil it are not the pipeline's.
-        derived: columns of the key that are computed, by name.
-    """
-
-    key: tuple[str, ...]
-    columns: tuple[NumericField, ...] = ()
-    sign: str | None = None
-    inputs: Mapping[str, str] | None = None
-    allowed: frozenset[bytes] | None = None
-    where: Condition | None = None
+    key: tuple[str, ...]  # columns of the key: paths, and names of ``derived``
+    columns: tuple[NumericField, ...] = ()  # value columns
+    sign: str | None = None  # path of a field that marks deletions: it is true, -1 or "delete"
+    inputs: Mapping[str, str] | None = None  # path of each numeric input of the mechanism
+    allowed: frozenset[bytes] | None = None  # the public key list; other keys are dropped
+    where: Condition | None = None  # records that do not fulfil it are not the pipeline's
+    # columns of the key that are computed, by name
     derived: Mapping[str, Derived] = field(default_factory=dict)

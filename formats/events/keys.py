@@ -26,17 +26,11 @@ def decode_key(key: bytes) -> list[Any]:
 
 
 class Numbered(NamedTuple):
-    """The keys of n events.
+    """The keys of n events."""
 
-    Attributes:
-        keys: (k,) distinct encoded keys.
-        key: (n,) key of each event.
-        wrong: the reason, for those of ``keys`` that cannot be used.
-    """
-
-    keys: Keys
-    key: NDArray[np.intp]
-    wrong: dict[int, str]
+    keys: Keys  # (k,) distinct encoded keys
+    key: NDArray[np.intp]  # (n,) key of each event
+    wrong: dict[int, str]  # the reason, for those of ``keys`` that cannot be used
 
 
 def numbered(columns: Sequence[list[Any]], events: int) -> Numbered:

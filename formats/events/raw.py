@@ -107,17 +107,11 @@ class RawBatch(Sequence[RawRecord]):
 
 
 class RawChunk(NamedTuple):
-    """Many records in the place of one.
+    """Many records in the place of one."""
 
-    Attributes:
-        offset: of the last of them; the fetcher goes on after it.
-        records: in order.
-        size: bytes that they take.
-    """
-
-    offset: int
-    records: RawBatch
-    size: int
+    offset: int  # of the last of them; the fetcher goes on after it
+    records: RawBatch  # in order
+    size: int  # bytes that they take
 
 
 def offsets_of(records: Sequence[RawRecord]) -> I64:

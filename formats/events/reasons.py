@@ -31,13 +31,9 @@ _PATH = re.compile(r" - at `\$\.([^`]*)`$")
 
 
 class Reason(str):
-    """A reason with the path of the field that it is about.
+    """A reason with the path of the field that it is about."""
 
-    Attributes:
-        path: as the configuration writes it; empty if there is none.
-    """
-
-    path: str
+    path: str  # as the configuration writes it; empty if there is none
 
     @classmethod
     def at(cls, word: str, path: str) -> Reason:
@@ -47,15 +43,10 @@ class Reason(str):
 
 
 class Unread(bytes):
-    """The value of a record, or of a whole batch, that was not read; empty.
+    """The value of a record, or of a whole batch, that was not read; empty."""
 
-    Attributes:
-        reason: a word from `REASONS`.
-        first: offset of the first record that it stands for; its record has that of the last.
-    """
-
-    reason: str
-    first: int
+    reason: str  # a word from `REASONS`
+    first: int  # offset of the first record that it stands for; its record has that of the last
 
     @classmethod
     def of(cls, reason: str, first: int) -> Unread:

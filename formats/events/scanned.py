@@ -21,19 +21,14 @@ Flags = NDArray[np.bool_]
 
 
 class Scanned(Protocol):
-    """Findings in n records with f needed fields.
+    """Findings in n records with f needed fields."""
 
-    Attributes:
-        data: a buffer with all texts; it is never written to.
-        kind, low, high: (n, f) kind of each value, and where it stands as text.
-        known: (n,) whether a record was understood.
-    """
-
-    data: NDArray[np.uint8]
+    data: NDArray[np.uint8]  # a buffer with all texts; it is never written to
+    # kind, low, high: (n, f) kind of each value, and where it stands as text
     kind: NDArray[np.uint8]
     low: I64
     high: I64
-    known: Flags
+    known: Flags  # (n,) whether a record was understood
 
     def integers(self, place: int, wanted: Flags) -> I64:
         """(n,) integers of the field at ``place``; 0 in rows that are not wanted."""

@@ -18,19 +18,12 @@ _BITS = 1 << 63
 
 
 class Unusable(NamedTuple):
-    """A reason for which records cannot be used.
+    """A reason for which records cannot be used."""
 
-    Attributes:
-        reason: a word from `reasons.REASONS`.
-        path: of the field; empty where none is known.
-        needed: of a wrong type, what the field must hold; else empty.
-        found: of a wrong type, what it holds; else empty.
-    """
-
-    reason: str
-    path: str = ""
-    needed: str = ""
-    found: str = ""
+    reason: str  # a word from `reasons.REASONS`
+    path: str = ""  # of the field; empty where none is known
+    needed: str = ""  # of a wrong type, what the field must hold; else empty
+    found: str = ""  # of a wrong type, what it holds; else empty
 
 
 def unusable(

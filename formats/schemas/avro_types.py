@@ -21,21 +21,14 @@ _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 
 @dataclass(eq=False)
 class AvroType:
-    """A type of an Avro schema; each has an identity of its own, because types may be circular.
+    """A type of an Avro schema; each has an identity of its own, because types may be circular."""
 
-    Attributes:
-        kind: a primitive, "fixed", "enum", "array", "map", "union" or "record".
-        size: bytes of a fixed.
-        symbols: of an enum.
-        parts: types of items, values, branches or fields.
-        names: of a record's fields.
-    """
-
-    kind: str
-    size: int = 0
-    symbols: tuple[str, ...] = ()
+    kind: str  # a primitive, "fixed", "enum", "array", "map", "union" or "record"
+    size: int = 0  # bytes of a fixed
+    symbols: tuple[str, ...] = ()  # of an enum
+    # types of items, values, branches or fields
     parts: list[AvroType] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)  # of a record's fields
 
 
 def parse_avro(schema: Schema) -> AvroType:

@@ -22,22 +22,15 @@ MOST_STEPS = 64  # of names within names: where a name is looked for
 
 @dataclass(eq=False)
 class ProtoField:
-    """A field of a message.
-
-    Attributes:
-        kind: a scalar type, "message" or "enum"; "" until its type's name is resolved.
-        repeated: whether it is a list or a map.
-        explicit: whether its absence differs from its default.
-        oneof: name of the group of which only the last is kept; empty if there is none.
-    """
+    """A field of a message."""
 
     name: str
     number: int
-    kind: str
+    kind: str  # a scalar type, "message" or "enum"; "" until its type's name is resolved
     type_name: str = ""
-    repeated: bool = False
-    explicit: bool = False
-    oneof: str = ""
+    repeated: bool = False  # whether it is a list or a map
+    explicit: bool = False  # whether its absence differs from its default
+    oneof: str = ""  # name of the group of which only the last is kept; empty if there is none
     message: ProtoMessage | None = None
     symbols: dict[int, str] = field(default_factory=dict)
 

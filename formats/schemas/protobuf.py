@@ -25,19 +25,12 @@ VARINT, WIDE, BYTES, NARROW = 0, 1, 2, 5  # wire types
 
 
 class Leaf(NamedTuple):
-    """A field that is read.
+    """A field that is read."""
 
-    Attributes:
-        path: of its column.
-        wire: the only wire type in which it counts; others make it an unknown field.
-        convert: raw numbers to values; None for texts.
-        default: where it is absent; None: then it is missing.
-    """
-
-    path: str
-    wire: int
-    convert: Callable[[Any], list[Any]] | None
-    default: Any
+    path: str  # of its column
+    wire: int  # the only wire type in which it counts; others make it an unknown field
+    convert: Callable[[Any], list[Any]] | None  # raw numbers to values; None for texts
+    default: Any  # where it is absent; None: then it is missing
 
 
 class Message:

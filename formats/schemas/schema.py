@@ -25,16 +25,11 @@ class UnusableSchema(Exception):
 
 @dataclass(frozen=True)
 class Schema:
-    """One schema, complete.
+    """One schema, complete."""
 
-    Attributes:
-        kind: as registries name it: "AVRO", "PROTOBUF" or "JSON".
-        text: of the schema.
-        references: name and text of each schema that it refers to, those without references first.
-    """
-
-    kind: str
-    text: str
+    kind: str  # as registries name it: "AVRO", "PROTOBUF" or "JSON"
+    text: str  # of the schema
+    # name and text of each schema that it refers to, those without references first
     references: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -49,15 +44,10 @@ class Schema:
 
 
 class Pinned(NamedTuple):
-    """A schema, and where in a partition it became known.
+    """A schema, and where in a partition it became known."""
 
-    Attributes:
-        schema: what its id stands for in this partition, whatever a registry says later.
-        since: offset; records before it were read when the id was unknown.
-    """
-
-    schema: Schema
-    since: int
+    schema: Schema  # what its id stands for in this partition, whatever a registry says later
+    since: int  # offset; records before it were read when the id was unknown
 
     def encode(self) -> bytes:
         """Encode it as JSON, for a row of the state."""

@@ -30,19 +30,13 @@ MOST_ID: Final = (1 << 31) - 1
 
 
 class Written(NamedTuple):
-    """Writing of records in one format.
+    """Writing of records in one format."""
 
-    Attributes:
-        first: bytes before each value.
-        schema: text of a schema, as it is registered, from a shape and its namespace.
-        writer: appends a record to bytes.
-        to_json: reads one as JSON.
-    """
-
-    first: bytes
+    first: bytes  # bytes before each value
+    # text of a schema, as it is registered, from a shape and its namespace
     schema: Callable[[ValueShape, str], str]
-    writer: Callable[[ValueShape], Callable[[Any, bytearray], None]]
-    to_json: Callable[[ValueShape], Callable[[Bytes], bytes]]
+    writer: Callable[[ValueShape], Callable[[Any, bytearray], None]]  # appends a record to bytes
+    to_json: Callable[[ValueShape], Callable[[Bytes], bytes]]  # reads one as JSON
 
 
 def _as_json(reader: Callable[[ValueShape], Callable[[Bytes], Any]]) -> Any:
@@ -87,17 +81,11 @@ class UnknownSchema(EngineError, ValueError):
 
 @dataclass(frozen=True)
 class Described:
-    """One kind of record in wire format.
+    """One kind of record in wire format."""
 
-    Attributes:
-        encoding: of the bytes; never ``json``.
-        number: of the schema in the registry.
-        shape: of the record.
-    """
-
-    encoding: Encoding
-    number: int
-    shape: ValueShape
+    encoding: Encoding  # of the bytes; never ``json``
+    number: int  # of the schema in the registry
+    shape: ValueShape  # of the record
 
     def encode(self, body: Any) -> bytes:
         """Write a record; the same record gives the same bytes everywhere.
@@ -185,21 +173,13 @@ JSON: Final = Form()
 
 
 class Announced(msgspec.Struct, frozen=True):
-    """The schema of a kind of record, told to readers beside the owner of the topic.
+    """The schema of a kind of record, told to readers beside the owner of the topic."""
 
-    Attributes:
-        topic: release topic.
-        header: name of the records' header.
-        encoding: of the records.
-        number: of the schema in the registry.
-        shape: of the record.
-    """
-
-    topic: str
-    header: str
-    encoding: Encoding
-    number: int
-    shape: ValueShape
+    topic: str  # release topic
+    header: str  # name of the records' header
+    encoding: Encoding  # of the records
+    number: int  # of the schema in the registry
+    shape: ValueShape  # of the record
 
     @property
     def described(self) -> Described:

@@ -19,24 +19,16 @@ INT64 = range(-(1 << 63), 1 << 63)
 
 
 class ValueShape(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One value and all that it consists of.
+    """One value and all that it consists of."""
 
-    Attributes:
-        kind: ``whole`` has 64 bits; ``number`` is a double, read as an integer where it is one;
-            a ``scalar`` is a text, an integer of any size or a truth value.
-        name: of a record's type; shapes of one name are the same.
-        fields: of a record: name and shape.
-        item: of a list, or of a map from texts.
-        optional: whether null may stand in its place.
-        doc: one sentence for readers.
-    """
-
+    # ``whole`` has 64 bits; ``number`` is a double, read as an integer where it is one; a
+    # ``scalar`` is a text, an integer of any size or a truth value
     kind: Kind
-    name: str = ""
-    fields: tuple[tuple[str, ValueShape], ...] = ()
-    item: ValueShape | None = None
-    optional: bool = False
-    doc: str = ""
+    name: str = ""  # of a record's type; shapes of one name are the same
+    fields: tuple[tuple[str, ValueShape], ...] = ()  # of a record: name and shape
+    item: ValueShape | None = None  # of a list, or of a map from texts
+    optional: bool = False  # whether null may stand in its place
+    doc: str = ""  # one sentence for readers
 
     @property
     def inner(self) -> ValueShape:

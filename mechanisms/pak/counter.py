@@ -188,16 +188,11 @@ class HierarchyPrefix:
 
 @dataclass(frozen=True)
 class MatrixPrefix:
-    """Correlated discrete Gaussian noise.
+    """Correlated discrete Gaussian noise."""
 
-    Attributes:
-        name: a factorisation of `factorization`.
-        horizon: steps.
-        variance_at_one: of every coordinate for θ = 1, in squared steps of the factorisation.
-    """
-
-    name: str
-    horizon: int
+    name: str  # a factorisation of `factorization`
+    horizon: int  # steps
+    # of every coordinate for θ = 1, in squared steps of the factorisation
     variance_at_one: Fraction
     purpose: str = "matrix"
     distribution: ClassVar[Literal["discrete_gaussian"]] = "discrete_gaussian"

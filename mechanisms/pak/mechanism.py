@@ -49,19 +49,12 @@ _STORED = 3
 
 @dataclass(frozen=True)
 class RankQuantile:
-    """The K-th largest warm-up value by a noisy maximum, raised by a factor; pure ε-DP.
+    """The K-th largest warm-up value by a noisy maximum, raised by a factor; pure ε-DP."""
 
-    Attributes:
-        epsilon: of one record.
-        rank: K, public.
-        factor: r ≥ 1.
-        thresholds: public candidates, increasing.
-    """
-
-    epsilon: Fraction
-    rank: int
-    factor: Fraction
-    thresholds: tuple[int, ...]
+    epsilon: Fraction  # of one record
+    rank: int  # K, public
+    factor: Fraction  # r ≥ 1
+    thresholds: tuple[int, ...]  # public candidates, increasing
 
     def __post_init__(self) -> None:
         positive("epsilon", self.epsilon)

@@ -65,26 +65,16 @@ _SHAPES = (
 
 @dataclass(frozen=True)
 class Choice:
-    """The optimiser's proposal.
+    """The optimiser's proposal."""
 
-    Attributes:
-        records: m, records of the warm-up.
-        tail: p.
-        safety: λ ≤ 1; the rank from the top is ⌊λpm⌋ + 1.
-        factor: r ≥ 1.
-        split: share of ε that the threshold gets; 1 where the warm-up's sum is withheld.
-        error: predicted error of the last prefix sum, in grid steps.
-        top_error: the same for the counter with B, without a warm-up.
-        break_even: the largest (1-p)-quantile, as a share of B, with which a threshold still wins.
-    """
-
-    records: int
-    tail: Fraction
-    safety: Fraction
-    factor: Fraction
-    split: Fraction
-    error: float
-    top_error: float
+    records: int  # m, records of the warm-up
+    tail: Fraction  # p
+    safety: Fraction  # λ ≤ 1; the rank from the top is ⌊λpm⌋ + 1
+    factor: Fraction  # r ≥ 1
+    split: Fraction  # share of ε that the threshold gets; 1 where the warm-up's sum is withheld
+    error: float  # predicted error of the last prefix sum, in grid steps
+    top_error: float  # the same for the counter with B, without a warm-up
+    # the largest (1-p)-quantile, as a share of B, with which a threshold still wins
     break_even: float
 
     @property
@@ -100,28 +90,19 @@ class Choice:
 
 @dataclass(frozen=True)
 class ThresholdProblem:
-    """Public knowledge about a stream.
+    """Public knowledge about a stream."""
 
-    Attributes:
-        records: n, records of a window.
-        top: B, in grid steps.
-        epsilon, delta: of one record; ``delta`` only matters to the smooth threshold.
-        scale: s, the guessed scale of the tail, in grid steps.
-        smooth: whether the threshold comes from smooth sensitivity.
-        published: whether the warm-up's sum is released.
-        beta: see `SmoothQuantile`.
-        unit_error: noise of a late prefix sum for θ = 1; None takes the binary tree's.
-    """
-
-    records: int
-    top: int
+    records: int  # n, records of a window
+    top: int  # B, in grid steps
+    # epsilon, delta: of one record; ``delta`` only matters to the smooth threshold
     epsilon: Fraction
     delta: Fraction
-    scale: Fraction
-    smooth: bool = False
-    published: bool = True
+    scale: Fraction  # s, the guessed scale of the tail, in grid steps
+    smooth: bool = False  # whether the threshold comes from smooth sensitivity
+    published: bool = True  # whether the warm-up's sum is released
+    # noise of a late prefix sum for θ = 1; None takes the binary tree's
     unit_error: float | None = None
-    beta: Fraction = Fraction(1, 10)
+    beta: Fraction = Fraction(1, 10)  # see `SmoothQuantile`
 
     def __post_init__(self) -> None:
         at_least("records", self.records, 2)

@@ -19,27 +19,17 @@ _LONGEST = 3  # a warm-up takes at most this part of a window: nothing is releas
 
 
 class PakProposal(NamedTuple):
-    """Errors are mean absolute errors to expect of the last prefix sum, in grid steps.
+    """Errors are mean absolute errors to expect of the last prefix sum, in grid steps."""
 
-    Attributes:
-        records: n, of a window, as stated or configured.
-        scale: s, the guessed scale of the tail, in grid steps.
-        parameters: proposed.
-        choice: the optimiser's numbers behind them; with ``threshold = "top"`` they were rejected.
-        error: with the proposed parameters.
-        configured: with the given ones; None where no threshold can come of them.
-        top: with B itself.
-        largest: B.
-    """
-
-    records: int
-    scale: Fraction
-    parameters: PakParameters
+    records: int  # n, of a window, as stated or configured
+    scale: Fraction  # s, the guessed scale of the tail, in grid steps
+    parameters: PakParameters  # proposed
+    # the optimiser's numbers behind them; with ``threshold = "top"`` they were rejected
     choice: Choice
-    error: float
-    configured: float | None
-    top: float
-    largest: int
+    error: float  # with the proposed parameters
+    configured: float | None  # with the given ones; None where no threshold can come of them
+    top: float  # with B itself
+    largest: int  # B
 
     @property
     def break_even(self) -> float:

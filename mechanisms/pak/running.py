@@ -40,15 +40,12 @@ class Past(NamedTuple):
 class Running:
     """Views that a stream releases beside its sums.
 
-    Attributes:
-        width: slots of a sliding sum and of a moving average; 0 releases neither.
-        keep: share of a slot's weight that is left one slot later, for a decayed sum; 0 for none.
-
     Raises:
         ParameterError: one of them is out of range.
     """
 
-    width: int = 0
+    width: int = 0  # slots of a sliding sum and of a moving average; 0 releases neither
+    # share of a slot's weight that is left one slot later, for a decayed sum; 0 for none
     keep: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:

@@ -14,17 +14,11 @@ from .counter import PrefixCounter
 
 @dataclass(frozen=True)
 class Succession:
-    """Counters of the stretches so far.
+    """Counters of the stretches so far."""
 
-    Attributes:
-        counters: one per stretch, over its own steps.
-        thetas: their thresholds.
-        length: steps of a stretch.
-    """
-
-    counters: tuple[PrefixCounter, ...]
-    thetas: tuple[int, ...]
-    length: int
+    counters: tuple[PrefixCounter, ...]  # one per stretch, over its own steps
+    thetas: tuple[int, ...]  # their thresholds
+    length: int  # steps of a stretch
 
     def variance(self, first: int, end: int) -> float:
         """Variance of the noise of the sum of the steps first..end-1, in squared grid steps."""

@@ -20,15 +20,10 @@ from .map_bounds import BoundForecast, predicted, proposed
 
 
 class UnitLaw(NamedTuple):
-    """Records that a unit sends in an epoch.
+    """Records that a unit sends in an epoch."""
 
-    Attributes:
-        law: (k,) how many units send 0, 1, 2, … records, over all epochs of the sample.
-        units: of an epoch, on average.
-    """
-
-    law: I64
-    units: int
+    law: I64  # (k,) how many units send 0, 1, 2, … records, over all epochs of the sample
+    units: int  # of an epoch, on average
 
 
 class BoundPlanner:

@@ -131,22 +131,14 @@ class Bound:
 
 
 class Decided(NamedTuple):
-    """The decisions of `decided` on n records, and the s pairs that came.
+    """The decisions of `decided` on n records, and the s pairs that came."""
 
-    Attributes:
-        table: where each pair stands.
-        code: (s,) unit · 2^32 + hash of each pair.
-        row: (s,) its place in the stored state; -1 if it has none.
-        met: (s,) whether a record of it was accepted.
-        fresh: (n, lanes) records of pairs that were not stored.
-        accepted, first: (n,) as in `Accepted`.
-    """
-
-    table: I64
-    code: NDArray[np.uint64]
-    row: I64
-    met: NDArray[np.uint8]
-    fresh: NDArray[np.uint16]
+    table: I64  # where each pair stands
+    code: NDArray[np.uint64]  # (s,) unit · 2^32 + hash of each pair
+    row: I64  # (s,) its place in the stored state; -1 if it has none
+    met: NDArray[np.uint8]  # (s,) whether a record of it was accepted
+    fresh: NDArray[np.uint16]  # (n, lanes) records of pairs that were not stored
+    # accepted, first: (n,) as in `Accepted`
     accepted: NDArray[np.bool_]
     first: NDArray[np.bool_]
 

@@ -58,21 +58,13 @@ def covariance_weights(fanout: int, levels: int) -> list[Fraction]:
 
 @dataclass(frozen=True)
 class Forest:
-    """The noise of a whole chunk, ready for exact sums of its consistent estimates.
+    """The noise of a whole chunk, ready for exact sums of its consistent estimates."""
 
-    Attributes:
-        fanout: b.
-        nodes: per level, blocks first, (nodes,) integers Y[v].
-        sums: per level, (nodes + 1,) their running sums.
-        scaled: per level, g_l times ``denominator``.
-        denominator: common denominator of all g_l.
-    """
-
-    fanout: int
-    nodes: tuple[NDArray[Any], ...]
-    sums: tuple[NDArray[Any], ...]
-    scaled: tuple[int, ...]
-    denominator: int
+    fanout: int  # b
+    nodes: tuple[NDArray[Any], ...]  # per level, blocks first, (nodes,) integers Y[v]
+    sums: tuple[NDArray[Any], ...]  # per level, (nodes + 1,) their running sums
+    scaled: tuple[int, ...]  # per level, g_l times ``denominator``
+    denominator: int  # common denominator of all g_l
 
     def prefix(self, end: int) -> Fraction:
         """Σ z[i] over the blocks 0..end-1, exactly, in O(levels).

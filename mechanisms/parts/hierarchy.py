@@ -66,20 +66,13 @@ class WideTree(Protocol):
 
 @dataclass(frozen=True)
 class Chunks:
-    """Chunks of ``fanout ** levels`` blocks with consistent estimates.
+    """Chunks of ``fanout ** levels`` blocks with consistent estimates."""
 
-    Attributes:
-        fanout: b ≥ 2.
-        levels: L ≥ 1.
-        epsilon: of one record.
-        purpose: names the noise.
-        origins: blocks at which a chunk begins whatever came before, ascending from 0.
-    """
-
-    fanout: int
-    levels: int
-    epsilon: Fraction
-    purpose: str = "node"
+    fanout: int  # b ≥ 2
+    levels: int  # L ≥ 1
+    epsilon: Fraction  # of one record
+    purpose: str = "node"  # names the noise
+    # blocks at which a chunk begins whatever came before, ascending from 0
     origins: tuple[int, ...] = (0,)
 
     def __post_init__(self) -> None:
@@ -159,20 +152,15 @@ class Chunks:
 class InfiniteTree:
     """One tree over a stream; level j = 1, 2, … has the share 1/(j(j+1)) of ε, or more.
 
-    Attributes:
-        fanout: b ≥ 2.
-        epsilon: of one record.
-        purpose: names the noise.
-        blocks: most blocks that the stream has, 0 where it has no end. Over the J levels that so
-            many blocks use, the shares 1/(j(j+1)) sum to J/(J+1); each is raised by (J+1)/J.
-
     >>> InfiniteTree(2, Fraction(1), blocks=7).scale(1, 1), InfiniteTree(2, Fraction(1)).scale(1, 1)
     (Fraction(3, 2), Fraction(2, 1))
     """
 
-    fanout: int
-    epsilon: Fraction
-    purpose: str = "infinite"
+    fanout: int  # b ≥ 2
+    epsilon: Fraction  # of one record
+    purpose: str = "infinite"  # names the noise
+    # most blocks that the stream has, 0 where it has no end. Over the J levels that so many
+    # blocks use, the shares 1/(j(j+1)) sum to J/(J+1); each is raised by (J+1)/J
     blocks: int = 0
 
     def __post_init__(self) -> None:

@@ -34,18 +34,13 @@ class Absorbed(NamedTuple):
 
 @dataclass(frozen=True)
 class Cap:
-    """The cap of one pipeline.
+    """The cap of one pipeline."""
 
-    Attributes:
-        most: what a unit may spend in a period, in the unit of the mechanism's bound.
-        opening: price of an epoch in which anything of the unit is kept, even if nothing of its
-            bound is spent: what debiasing counts.
-        epochs: of a period; None: there is one period, for good.
-    """
-
-    most: int
+    most: int  # what a unit may spend in a period, in the unit of the mechanism's bound
+    # price of an epoch in which anything of the unit is kept, even if nothing of its bound is
+    # spent: what debiasing counts
     opening: int = 0
-    epochs: int | None = None
+    epochs: int | None = None  # of a period; None: there is one period, for good
 
     def period(self, epoch: int) -> int:
         """The period that an epoch lies in.

@@ -48,17 +48,11 @@ class Corrected(NamedTuple):
 
 @dataclass(frozen=True)
 class PrivateTotal:
-    """The number of records, with noise.
+    """The number of records, with noise."""
 
-    Attributes:
-        bound: most records of a unit that the map counts, per epoch.
-        cap: most records of a unit that are counted here, per epoch; at least ``bound``.
-        epsilon: what the numbers of all triggers cost a unit.
-    """
-
-    bound: int
-    cap: int
-    epsilon: Fraction
+    bound: int  # most records of a unit that the map counts, per epoch
+    cap: int  # most records of a unit that are counted here, per epoch; at least ``bound``
+    epsilon: Fraction  # what the numbers of all triggers cost a unit
 
     def __post_init__(self) -> None:
         at_least("bound", self.bound, 1)

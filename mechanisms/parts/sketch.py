@@ -32,16 +32,6 @@ _MASK = 2**64 - 1
 class Sketch:
     """The shape and the hash functions of a sketch; the sums are arguments.
 
-    Attributes:
-        kind: "count" signs every code at random and estimates by the median of the rows, without
-            bias (Charikar, Chen and Farach-Colton, *Finding Frequent Items in Data Streams*,
-            2002); "min" takes the minimum of unsigned rows (Cormode and Muthukrishnan, *An
-            Improved Data Stream Summary*, 2005), which noise biases downwards if there are
-            several rows.
-        width: w, buckets of a row.
-        rows: j; odd for "count", so that the median is one of the rows.
-        seed: public, chooses the hash functions.
-
     Raises:
         ParameterError: an attribute is out of range.
 
@@ -51,10 +41,14 @@ class Sketch:
     [7, 2, 0]
     """
 
+    # "count" signs every code at random and estimates by the median of the rows, without bias
+    # (Charikar, Chen and Farach-Colton, *Finding Frequent Items in Data Streams*, 2002); "min"
+    # takes the minimum of unsigned rows (Cormode and Muthukrishnan, *An Improved Data Stream
+    # Summary*, 2005), which noise biases downwards if there are several rows
     kind: SketchKind = "count"
-    width: int = 1024
-    rows: int = 1
-    seed: int = 0
+    width: int = 1024  # w, buckets of a row
+    rows: int = 1  # j; odd for "count", so that the median is one of the rows
+    seed: int = 0  # public, chooses the hash functions
 
     def __post_init__(self) -> None:
         one_of("sketch", self.kind, ("count", "min"))

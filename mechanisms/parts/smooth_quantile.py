@@ -62,22 +62,17 @@ _DIGITS = 30
 class SmoothQuantile:
     """Public parameters of the smooth-sensitivity threshold.
 
-    Attributes:
-        epsilon, delta: guarantee for one record added, removed or replaced.
-        rank: K, a public constant ≥ 1.
-        factor: r ≥ 1, by which the quantile is raised.
-        beta: probability with which the noisy quantile may fall below the exact one, ≤ 1/2.
-        thresholds: public candidates, increasing, the last one B.
-
     Raises:
         ParameterError: a parameter is out of range, or the conditions of the proof fail.
     """
 
+    # epsilon, delta: guarantee for one record added, removed or replaced
     epsilon: Fraction
     delta: Fraction
-    rank: int
-    thresholds: tuple[int, ...]
-    factor: Fraction = Fraction(1)
+    rank: int  # K, a public constant ≥ 1
+    thresholds: tuple[int, ...]  # public candidates, increasing, the last one B
+    factor: Fraction = Fraction(1)  # r ≥ 1, by which the quantile is raised
+    # probability with which the noisy quantile may fall below the exact one, ≤ 1/2
     beta: Fraction = Fraction(6, 1000)
 
     def __post_init__(self) -> None:

@@ -27,11 +27,6 @@ LONGEST = 64
 class Smoother:
     """A predictor of the next block's total.
 
-    Attributes:
-        kind: one of `KINDS`.
-        history: blocks that ``median``, ``moving`` and ``exponential`` look back.
-        alpha: weight of the newest block (``exponential``), in (0, 1].
-
     Raises:
         ParameterError: a parameter is out of range.
 
@@ -39,9 +34,9 @@ class Smoother:
     Fraction(4, 1)
     """
 
-    kind: str = "recent"
-    history: int = 8
-    alpha: Fraction = Fraction(1, 2)
+    kind: str = "recent"  # one of `KINDS`
+    history: int = 8  # blocks that ``median``, ``moving`` and ``exponential`` look back
+    alpha: Fraction = Fraction(1, 2)  # weight of the newest block (``exponential``), in (0, 1]
 
     def __post_init__(self) -> None:
         one_of("smoother", self.kind, KINDS)

@@ -27,19 +27,12 @@ TOP = 1 << 24
 
 
 class Square(NamedTuple):
-    """The square of a value column.
+    """The square of a value column."""
 
-    Attributes:
-        name: of the column.
-        column: its place among the value columns.
-        step: squared grid steps in one step of the square.
-        top: the square of the interval's half, in these steps; it is subtracted from each.
-    """
-
-    name: str
-    column: int
-    step: int
-    top: int
+    name: str  # of the column
+    column: int  # its place among the value columns
+    step: int  # squared grid steps in one step of the square
+    top: int  # the square of the interval's half, in these steps; it is subtracted from each
 
     def of(self, centred: I64) -> I64:
         """q(u) of each u."""

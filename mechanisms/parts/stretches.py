@@ -19,19 +19,12 @@ from .hierarchy import Chunks
 
 @dataclass(frozen=True)
 class Stretches:
-    """A `WideTree`; thresholds that callers pass are those of the newest stretch, and not used.
+    """A `WideTree`; thresholds that callers pass are those of the newest stretch, and not used."""
 
-    Attributes:
-        chunks: of each stretch.
-        length: blocks of a stretch.
-        thetas: thresholds of the stretches so far; at least one.
-        origins: further blocks at which a chunk begins, ascending from 0.
-    """
-
-    chunks: Chunks
-    length: int
-    thetas: tuple[int, ...]
-    origins: tuple[int, ...] = (0,)
+    chunks: Chunks  # of each stretch
+    length: int  # blocks of a stretch
+    thetas: tuple[int, ...]  # thresholds of the stretches so far; at least one
+    origins: tuple[int, ...] = (0,)  # further blocks at which a chunk begins, ascending from 0
 
     def restarted(self, origins: tuple[int, ...]) -> Stretches:
         return replace(self, origins=origins)

@@ -38,16 +38,11 @@ class MatrixCounter:
     by m_v column norms, and Σ m_v² ≤ (Σ m_v)². The same holds with every chain of a node
     (`node_counters`) as a process of its own. State: ``first`` is the exact sum of the open chain
     and ``second`` the output it stands on. A step costs n draws per node after n activations.
-
-    Attributes:
-        process: noise of every node, indexed by activations instead of triggers.
-        events: most events of a unit, for which the noise was calibrated.
-        epsilon: what it was calibrated for.
     """
 
-    process: Process
-    events: int
-    epsilon: Fraction
+    process: Process  # noise of every node, indexed by activations instead of triggers
+    events: int  # most events of a unit, for which the noise was calibrated
+    epsilon: Fraction  # what it was calibrated for
     name: ClassVar[str] = "matrix"
     distribution: ClassVar[Literal["discrete_gaussian", "discrete_laplace"]] = "discrete_gaussian"
     by_trigger: ClassVar[bool] = False

@@ -26,15 +26,10 @@ ENOUGH = 40
 
 @dataclass(frozen=True)
 class WindowStart:
-    """Splitting and counting at the first trigger.
+    """Splitting and counting at the first trigger."""
 
-    Attributes:
-        selection: splits by the trigger's own insertions, at ε_split each.
-        counter: counts its changes, at ε_count each.
-    """
-
-    selection: Selection
-    counter: SimpleCounter
+    selection: Selection  # splits by the trigger's own insertions, at ε_split each
+    counter: SimpleCounter  # counts its changes, at ε_count each
 
     @classmethod
     def of(cls, domain: Domain, each: Fraction, share: Fraction, floor: int) -> WindowStart:

@@ -101,15 +101,11 @@ class Nodes(NamedTuple):
 
 
 class ExtensionRules(NamedTuple):
-    """Public rules of extension.
+    """Public rules of extension."""
 
-    Attributes:
-        domain: the hierarchy; children outside its region do not exist.
-        smoothing: records added to every child's own estimate before shares are proportional
-            to it; 0 = equal shares.
-    """
-
-    domain: Domain
+    domain: Domain  # the hierarchy; children outside its region do not exist
+    # records added to every child's own estimate before shares are proportional to it; 0 =
+    # equal shares
     smoothing: int
 
 

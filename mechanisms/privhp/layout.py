@@ -31,22 +31,15 @@ MOST_CELLS = 1 << 26
 class SumLayout:
     """The sums of a hierarchy of binary nodes.
 
-    Attributes:
-        dimensions: d; bit l of a node's path halves coordinate (l-1) mod d.
-        depth: r, the deepest level.
-        exact: L, the last level with a counter per node (0 ≤ L ≤ r).
-        keep: k, nodes that pruning keeps at each level below L.
-        sketch: shape and hash functions of each level below L.
-
     Raises:
         ParameterError: a parameter is out of range.
     """
 
-    dimensions: int
-    depth: int
-    exact: int
-    keep: int
-    sketch: Sketch
+    dimensions: int  # d; bit l of a node's path halves coordinate (l-1) mod d
+    depth: int  # r, the deepest level
+    exact: int  # L, the last level with a counter per node (0 ≤ L ≤ r)
+    keep: int  # k, nodes that pruning keeps at each level below L
+    sketch: Sketch  # shape and hash functions of each level below L
 
     def __post_init__(self) -> None:
         at_least("dimensions", self.dimensions, 1)

@@ -48,18 +48,12 @@ class TreeNoise:
     *Guarantee* (add/remove of one unit, that is of at most ``bound`` records): the sums of all
     triggers are ε-differentially private with ε = Σ_l c_l·H·bound/scale_l, where c_l is the
     number of sums of level l that a record touches.
-
-    Attributes:
-        scales: (r+1,) scale of one draw at each level.
-        shape: names the sums.
-        horizon: T, triggers of a window.
-        bound: most records of one unit in an epoch.
     """
 
-    scales: tuple[Fraction, ...]
-    shape: SumLayout
-    horizon: int
-    bound: int = 1
+    scales: tuple[Fraction, ...]  # (r+1,) scale of one draw at each level
+    shape: SumLayout  # names the sums
+    horizon: int  # T, triggers of a window
+    bound: int = 1  # most records of one unit in an epoch
     distribution: ClassVar[Literal["discrete_laplace"]] = "discrete_laplace"
 
     def __post_init__(self) -> None:
@@ -123,18 +117,14 @@ class MatrixNoise:
     *Guarantee* (add/remove of one unit): prefix sums A = BC of a sum are released as B(Cx + z),
     z discrete Gaussian. Per level ‖C(x - x')‖² ≤ c_l·bound²·max‖column of C‖², which
     `accounting.gaussian_cost` turns into a cost; levels add up.
-
-    Attributes:
-        processes: (r+1,) one per level.
-        shape, horizon, bound: as for `TreeNoise`.
-        epsilon: of the whole, which decides what inexact draws owe to δ.
     """
 
-    processes: tuple[Process, ...]
+    processes: tuple[Process, ...]  # (r+1,) one per level
+    # shape, horizon, bound: as for `TreeNoise`
     shape: SumLayout
     horizon: int
     bound: int
-    epsilon: Fraction
+    epsilon: Fraction  # of the whole, which decides what inexact draws owe to δ
     distribution: ClassVar[Literal["discrete_gaussian"]] = "discrete_gaussian"
 
     @classmethod

@@ -72,18 +72,13 @@ class GrownTree(NamedTuple):
 
 @dataclass(frozen=True)
 class Pruning:
-    """The choice of nodes below the exact levels that are refined.
+    """The choice of nodes below the exact levels that are refined."""
 
-    Attributes:
-        kind: "top" refines the k largest nodes of a level (ties: the smaller code first),
-            "threshold" those with at least ``bars[level]`` records. Empty nodes never are.
-        keep: k ("top" only).
-        bars: (r+1,) least count at each level, at least 1 ("threshold" only).
-    """
-
+    # "top" refines the k largest nodes of a level (ties: the smaller code first), "threshold"
+    # those with at least ``bars[level]`` records. Empty nodes never are
     kind: Literal["top", "threshold"]
-    keep: int
-    bars: tuple[int, ...] = ()
+    keep: int  # k ("top" only)
+    bars: tuple[int, ...] = ()  # (r+1,) least count at each level, at least 1 ("threshold" only)
 
     def __post_init__(self) -> None:
         one_of("prune", self.kind, ("top", "threshold"))

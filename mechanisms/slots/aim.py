@@ -20,15 +20,10 @@ _RANGES = 12  # lengths of ranges over which the mean is taken
 
 
 class Aim(NamedTuple):
-    """Facts about a sample.
+    """Facts about a sample."""
 
-    Attributes:
-        values: (n,) of all windows in increasing order, in grid steps, none above the largest.
-        threshold: θ of least mean squared error of ranges after the warm-up, in grid steps.
-    """
-
-    values: F64
-    threshold: int
+    values: F64  # (n,) of all windows in increasing order, in grid steps, none above the largest
+    threshold: int  # θ of least mean squared error of ranges after the warm-up, in grid steps
 
 
 def aim(question: Question, slots: Slots, variance: Callable[[int], float]) -> Aim:

@@ -47,15 +47,10 @@ class Chooser(Protocol):
 
 @dataclass(frozen=True)
 class Exceedance:
-    """The noisy maximum of `exceedance_scores`; ε-DP.
+    """The noisy maximum of `exceedance_scores`; ε-DP."""
 
-    Attributes:
-        epsilon: of one record.
-        penalty: (thresholds,) public part of the scores.
-    """
-
-    epsilon: Fraction
-    penalty: tuple[int, ...]
+    epsilon: Fraction  # of one record
+    penalty: tuple[int, ...]  # (thresholds,) public part of the scores
 
     def __post_init__(self) -> None:
         positive("epsilon", self.epsilon)
@@ -82,18 +77,14 @@ class Learnt(NamedTuple):
 class Relearning:
     """Stretches of a window, and how each chooses the threshold of the next.
 
-    Attributes:
-        chooser: for every threshold but the first.
-        every: triggers of a stretch.
-        warmup, horizon: of the stream.
-
     >>> one = Relearning(Exceedance(Fraction(1), (0,)), every=3, warmup=2, horizon=9)
     >>> [one.stretch(t) for t in range(3, 10)], [one.learns(t) for t in range(3, 10)]
     ([0, 0, 0, 1, 1, 1, 2], [False, False, True, False, False, True, False])
     """
 
-    chooser: Chooser
-    every: int
+    chooser: Chooser  # for every threshold but the first
+    every: int  # triggers of a stretch
+    # warmup, horizon: of the stream
     warmup: int
     horizon: int
 

@@ -57,28 +57,20 @@ class Entries(NamedTuple):
 class Slots:
     """The public frame of a stream of values.
 
-    Attributes:
-        thresholds: increasing integers ≥ 0; the last one is B, the largest value.
-        horizon: triggers per window.
-        warmup: triggers at the start of a window that only serve to choose a threshold.
-        per_trigger: slots that one trigger closes.
-        origin, length: slot j of a window covers ``[origin + j·length, origin + (j+1)·length)``
-            modulo the length of a window, in the units of the time column.
-        grid: size of one integer step of a value, in the record's own unit.
-        bound: records that a unit may contribute per epoch.
-
     Raises:
         ParameterError: a parameter is out of range.
     """
 
-    thresholds: tuple[int, ...]
-    horizon: int
-    warmup: int
-    per_trigger: int = 1
+    thresholds: tuple[int, ...]  # increasing integers ≥ 0; the last one is B, the largest value
+    horizon: int  # triggers per window
+    warmup: int  # triggers at the start of a window that only serve to choose a threshold
+    per_trigger: int = 1  # slots that one trigger closes
+    # origin, length: slot j of a window covers ``[origin + j·length, origin + (j+1)·length)``
+    # modulo the length of a window, in the units of the time column
     origin: int = 0
     length: int = 1
-    grid: Fraction = Fraction(1)
-    bound: int = 1
+    grid: Fraction = Fraction(1)  # size of one integer step of a value, in the record's own unit
+    bound: int = 1  # records that a unit may contribute per epoch
 
     def __post_init__(self) -> None:
         at_least("warmup", self.warmup, 1)

@@ -18,21 +18,15 @@ from ..keys import Keys
 class InSteps:
     """A noise source whose ``first`` is a number of ended steps instead of a trigger.
 
-    Attributes:
-        source: the noise, whose ``first`` is a trigger.
-        before: the last trigger before the first step can end.
-        per_trigger: slots that a trigger closes.
-        width: slots of a step.
-
     >>> from ..noise import zero
     >>> InSteps(zero, before=2, per_trigger=4, width=3).triggers(np.array([1, 2, 8])).tolist()
     [3, 4, 8]
     """
 
-    source: Noise
-    before: int
-    per_trigger: int
-    width: int = 1
+    source: Noise  # the noise, whose ``first`` is a trigger
+    before: int  # the last trigger before the first step can end
+    per_trigger: int  # slots that a trigger closes
+    width: int = 1  # slots of a step
 
     def after(self, steps: int) -> InSteps:
         """The same for steps that are counted from later on.

@@ -37,11 +37,7 @@ class SlotKeys(OwnKeys):
 
 @dataclass(frozen=True)
 class SlotStream(Mechanism):
-    """Common base of the mechanisms over streams of values.
-
-    Attributes:
-        slots: time, values, thresholds, contribution bound.
-    """
+    """Common base of the mechanisms over streams of values."""
 
     routing: ClassVar[Literal["key", "single"]] = "single"
     row_dtype: ClassVar[np.dtype[Any]] = ROW
@@ -51,7 +47,7 @@ class SlotStream(Mechanism):
     neighbouring: ClassVar[Literal["add_remove"]] = "add_remove"
     keys: ClassVar[KeyForm] = SlotKeys()
 
-    slots: Slots
+    slots: Slots  # time, values, thresholds, contribution bound
 
     @property
     def horizon(self) -> int:

@@ -44,21 +44,17 @@ _ONE = np.uint64(1)
 class Axis:
     """One public coordinate.
 
-    Attributes:
-        name: the record column.
-        low, high: the range. ``real``: low ≤ x ≤ high. ``integer``: both ends included, one
-            unit wide each. ``day``: low is 0, high the length of a day in the column's unit;
-            any finite instant counts by its time of day.
-        kind: "real", "integer" or "day".
-
     Raises:
         ParameterError: the range is empty, not finite, or wider than 2^32 integers.
     """
 
-    name: str
+    name: str  # the record column
+    # low, high: the range. ``real``: low ≤ x ≤ high. ``integer``: both ends included, one unit
+    # wide each. ``day``: low is 0, high the length of a day in the column's unit; any finite
+    # instant counts by its time of day
     low: float
     high: float
-    kind: Literal["real", "integer", "day"] = "real"
+    kind: Literal["real", "integer", "day"] = "real"  # "real", "integer" or "day"
 
     def __post_init__(self) -> None:
         one_of("axis.kind", self.kind, ("real", "integer", "day"))

@@ -23,20 +23,15 @@ _PAIRS = 1 << 20  # pairs of cells and trapezoids that are cut at a time
 
 
 class Pieces(NamedTuple):
-    """Disjoint pieces of some cells, in order of their cells.
+    """Disjoint pieces of some cells, in order of their cells."""
 
-    Attributes:
-        cell: (p,) row of the cell that each piece belongs to.
-        volume: (p,) in the axes' units.
-        low, high: (p, d) box around each piece; exact but for the first axis under a polygon.
-        left, right: (p, 2) ends along the first axis, at the lower and the upper end of the
-            second; equal pairs without a polygon.
-    """
-
-    cell: NDArray[np.intp]
-    volume: F64
+    cell: NDArray[np.intp]  # (p,) row of the cell that each piece belongs to
+    volume: F64  # (p,) in the axes' units
+    # low, high: (p, d) box around each piece; exact but for the first axis under a polygon
     low: F64
     high: F64
+    # left, right: (p, 2) ends along the first axis, at the lower and the upper end of the
+    # second; equal pairs without a polygon
     left: F64
     right: F64
 

@@ -59,13 +59,6 @@ def largest_epsilon(bits: int) -> Fraction:
 class Selection:
     """Parameters of private splitting.
 
-    Attributes:
-        bits: log2 of the fan-out β.
-        epsilon: loss per record, at most ``(2β-1) ln β/(β-1)``.
-        depth: public cap; nodes there never split.
-        theta: threshold θ in records.
-        floor: nodes above this depth always split, whatever the data.
-
     Raises:
         ParameterError: ε is too large for the proof, or a number is out of range.
 
@@ -74,11 +67,11 @@ class Selection:
     (Fraction(192, 1), 134, 8.375)
     """
 
-    bits: int
-    epsilon: Fraction
-    depth: int
-    theta: int = 0
-    floor: int = 0
+    bits: int  # log2 of the fan-out β
+    epsilon: Fraction  # loss per record, at most ``(2β-1) ln β/(β-1)``
+    depth: int  # public cap; nodes there never split
+    theta: int = 0  # threshold θ in records
+    floor: int = 0  # nodes above this depth always split, whatever the data
 
     def __post_init__(self) -> None:
         at_least("fanout bits", self.bits, 1)

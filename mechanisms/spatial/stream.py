@@ -43,17 +43,13 @@ class CellKeys(OwnKeys):
 
 @dataclass(frozen=True)
 class SpatialStream(Mechanism):
-    """Common base of the mechanisms over points.
-
-    Attributes:
-        domain: public geometry; its finest cells are the deepest level of any tree.
-    """
+    """Common base of the mechanisms over points."""
 
     routing: ClassVar[Literal["key", "single"]] = "single"
     definition: ClassVar[Literal["approximate"]] = "approximate"
     neighbouring: ClassVar[Literal["add_remove"]] = "add_remove"
 
-    domain: Domain
+    domain: Domain  # public geometry; its finest cells are the deepest level of any tree
 
     @property
     def keys(self) -> KeyForm:

@@ -17,16 +17,11 @@ from ..sums import HELD, LARGEST, hold, total
 
 
 class BlockMemory(NamedTuple):
-    """State that a stream of blocks carries from one trigger to the next.
+    """State that a stream of blocks carries from one trigger to the next."""
 
-    Attributes:
-        partial: exact clipped sum of the block that is still open (private).
-        total: sum of the released totals of all ended blocks, in output steps.
-        past: newest released totals of ended blocks, newest first, in output steps.
-    """
-
-    partial: int = 0
-    total: int = 0
+    partial: int = 0  # exact clipped sum of the block that is still open (private)
+    total: int = 0  # sum of the released totals of all ended blocks, in output steps
+    # newest released totals of ended blocks, newest first, in output steps
     past: tuple[int, ...] = ()
 
 
@@ -39,21 +34,13 @@ class Slice(NamedTuple):
 
 @dataclass(frozen=True)
 class Blocks:
-    """A stream of slots in blocks of ``width``, whose totals get the noise of ``tree``.
+    """A stream of slots in blocks of ``width``, whose totals get the noise of ``tree``."""
 
-    Attributes:
-        tree: noise of block totals.
-        width: slots per block.
-        steps: output steps per grid step, a multiple of ``width``.
-        smoother: predicts the open block.
-        expected: records expected per slot, for the very first prediction.
-    """
-
-    tree: WideTree
-    width: int
-    steps: int
-    smoother: Smoother
-    expected: int = 1
+    tree: WideTree  # noise of block totals
+    width: int  # slots per block
+    steps: int  # output steps per grid step, a multiple of ``width``
+    smoother: Smoother  # predicts the open block
+    expected: int = 1  # records expected per slot, for the very first prediction
 
     def run(
         self, noise: Noise, theta: int, memory: BlockMemory, first: int, sums: I64

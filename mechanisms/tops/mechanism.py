@@ -50,15 +50,10 @@ from .blocks import BlockMemory, Blocks, pack, unpack
 
 @dataclass(frozen=True)
 class Warmup:
-    """Noise of a published warm-up.
+    """Noise of a published warm-up."""
 
-    Attributes:
-        chunks: hierarchy over its blocks.
-        width: slots per block; divides the number of slots of the warm-up.
-    """
-
-    chunks: Chunks
-    width: int
+    chunks: Chunks  # hierarchy over its blocks
+    width: int  # slots per block; divides the number of slots of the warm-up
 
 
 @dataclass(frozen=True)

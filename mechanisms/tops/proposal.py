@@ -29,32 +29,22 @@ _ENDS = 9  # ranges between every two of so many places of a chunk
 
 
 class TopsProposal(NamedTuple):
-    """Values in grid steps.
+    """Values in grid steps."""
 
-    Attributes:
-        records: records of a window, where they are better known than by ``expected``.
-        excess: c, the guessed scale of the tail.
-        parameters: proposed.
-        skip: s, levels without noise; ``width`` = fanout^s slots share one noisy total.
-        chunk: slots of one hierarchy; 0 where one tree covers the stream.
-        skips: (s, root mean squared error of a range at θ = 1) for every s, as in `parts.shape`,
-            each with the best levels for the chosen fanout.
-        thresholds: 5 %, 50 % and 95 % points of θ for a warm-up with just the expected counts.
-        ideal: the θ of least error.
-        error: root mean squared error of a random range, over the draws of θ.
-        ideal_error, top_error: the same with the ideal θ and with B.
-    """
-
-    records: int
-    excess: Fraction
-    parameters: TopsParameters
-    skip: int
+    records: int  # records of a window, where they are better known than by ``expected``
+    excess: Fraction  # c, the guessed scale of the tail
+    parameters: TopsParameters  # proposed
+    skip: int  # s, levels without noise; ``width`` = fanout^s slots share one noisy total
     width: int
-    chunk: int
+    chunk: int  # slots of one hierarchy; 0 where one tree covers the stream
+    # (s, root mean squared error of a range at θ = 1) for every s, as in `parts.shape`, each
+    # with the best levels for the chosen fanout
     skips: tuple[tuple[int, float], ...]
+    # 5 %, 50 % and 95 % points of θ for a warm-up with just the expected counts
     thresholds: tuple[int, int, int]
-    ideal: int
-    error: float
+    ideal: int  # the θ of least error
+    error: float  # root mean squared error of a random range, over the draws of θ
+    # ideal_error, top_error: the same with the ideal θ and with B
     ideal_error: float
     top_error: float
 

@@ -35,24 +35,17 @@ ANSWER_SECONDS = 4.0
 
 @dataclass
 class Watched:
-    """One pipeline, followed.
+    """One pipeline, followed."""
 
-    Attributes:
-        pipeline: as declared.
-        lock: to be held while anything else is used.
-        history: its releases.
-        assembly: records of releases that are not complete.
-        damaged: records that could not be decoded.
-        decode: turns a record into a row or a manifest.
-        tail: the thread that reads its topic.
-    """
-
-    pipeline: Declared
+    pipeline: Declared  # as declared
+    # to be held while anything else is used
     lock: threading.Lock = field(default_factory=threading.Lock)
-    history: History = field(default_factory=History)
+    history: History = field(default_factory=History)  # its releases
+    # records of releases that are not complete
     assembly: Assembly = field(default_factory=lambda: Assembly(""))
-    damaged: int = 0
-    tail: Tail | None = None
+    damaged: int = 0  # records that could not be decoded
+    tail: Tail | None = None  # the thread that reads its topic
+    # turns a record into a row or a manifest
     decode: Decode = lambda record: decode_public(record.headers, record.value)
 
     def begin(self) -> None:

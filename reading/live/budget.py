@@ -16,21 +16,13 @@ MOST = 400  # epochs that are listed; the totals are of all
 
 
 class SharedSum(NamedTuple):
-    """A budget that several pipelines share.
+    """A budget that several pipelines share."""
 
-    Attributes:
-        name: of the budget.
-        members: names of the pipelines, which have been declared.
-        epsilon: of one epoch of all of them together.
-        delta: of one epoch.
-        spent: in all epochs that any member has charged.
-    """
-
-    name: str
-    members: tuple[str, ...]
-    epsilon: Fraction
-    delta: Fraction
-    spent: Spent
+    name: str  # of the budget
+    members: tuple[str, ...]  # names of the pipelines, which have been declared
+    epsilon: Fraction  # of one epoch of all of them together
+    delta: Fraction  # of one epoch
+    spent: Spent  # in all epochs that any member has charged
 
 
 def purses(ledger: Ledger, sums: Mapping[str, Spent]) -> list[SharedSum]:

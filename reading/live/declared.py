@@ -19,17 +19,11 @@ FAR = 3  # windows ahead in which the next trigger is looked for
 
 @dataclass(frozen=True)
 class Declared:
-    """One pipeline of the ledger.
+    """One pipeline of the ledger."""
 
-    Attributes:
-        name: of the pipeline.
-        number: its place in the ledger.
-        config: its canonical public configuration.
-    """
-
-    name: str
-    number: int
-    config: Mapping[str, Any]
+    name: str  # of the pipeline
+    number: int  # its place in the ledger
+    config: Mapping[str, Any]  # its canonical public configuration
 
     @property
     def mechanism(self) -> str:

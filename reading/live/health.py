@@ -15,25 +15,16 @@ UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 
 @dataclass(frozen=True)
 class Evidence:
-    """Facts about a pipeline.
+    """Facts about a pipeline."""
 
-    Attributes:
-        read: whether its topic has been read to its end once.
-        last: scheduled time of its newest complete release, microseconds; None: there is none.
-        incomplete: releases of which something is there, but not all.
-        damaged: records that could not be decoded.
-        refused: epochs that the ledger refused.
-        until: end of a retired pipeline, microseconds; None: it goes on.
-        silent: reason for which its topic cannot be read; empty: it can.
-    """
-
-    read: bool = True
+    read: bool = True  # whether its topic has been read to its end once
+    # scheduled time of its newest complete release, microseconds; None: there is none
     last: int | None = None
-    incomplete: int = 0
-    damaged: int = 0
-    refused: tuple[int, ...] = ()
-    silent: str = ""
-    until: int | None = None
+    incomplete: int = 0  # releases of which something is there, but not all
+    damaged: int = 0  # records that could not be decoded
+    refused: tuple[int, ...] = ()  # epochs that the ledger refused
+    silent: str = ""  # reason for which its topic cannot be read; empty: it can
+    until: int | None = None  # end of a retired pipeline, microseconds; None: it goes on
 
 
 def health(pipeline: Declared, seen: Evidence, now: int) -> dict[str, Any]:

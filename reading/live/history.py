@@ -25,31 +25,20 @@ At = tuple[int, int]
 
 @dataclass(frozen=True)
 class Sheet:
-    """Rows of one window, of one release or merged from several.
+    """Rows of one window, of one release or merged from several."""
 
-    Attributes:
-        start, end: of the window, milliseconds since 1970.
-        trigger: of the newest release in it.
-        released: scheduled time of that, milliseconds.
-        final: whether that is the window's last.
-        told: the manifest's body that all rows share.
-        ids: JSON lists of key values, by which rows are told apart; ascending.
-        values: (v, n, 4) by value name, row and `PARTS`; NaN where there is none.
-        boxes: (n, axes, 2) ends of cells; no axes where rows are no cells.
-        of: (n,) trigger that each row is from.
-        cut: the share of records that the bound cut, up to the newest release; None: unknown.
-    """
-
+    # start, end: of the window, milliseconds since 1970
     start: int
     end: int
-    trigger: int
-    released: int
-    final: bool
-    told: Any
-    ids: tuple[str, ...]
-    values: F64
-    boxes: F64
-    of: I64
+    trigger: int  # of the newest release in it
+    released: int  # scheduled time of that, milliseconds
+    final: bool  # whether that is the window's last
+    told: Any  # the manifest's body that all rows share
+    ids: tuple[str, ...]  # JSON lists of key values, by which rows are told apart; ascending
+    values: F64  # (v, n, 4) by value name, row and `PARTS`; NaN where there is none
+    boxes: F64  # (n, axes, 2) ends of cells; no axes where rows are no cells
+    of: I64  # (n,) trigger that each row is from
+    # the share of records that the bound cut, up to the newest release; None: unknown
     cut: CutShare | None = None
 
     def __len__(self) -> int:

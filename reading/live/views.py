@@ -28,24 +28,16 @@ TOTAL = ""
 
 @dataclass(frozen=True)
 class Wish:
-    """A viewer's choice.
+    """A viewer's choice."""
 
-    Attributes:
-        window: start in milliseconds since 1970; None: the newest.
-        trigger: last one that counts; None: all.
-        value: name of a value; None: the first.
-        search: text that keys hold, in any case.
-        page, size: of the listed rows; pages from 0 on.
-        key: id of the row whose movement is shown; None: the first listed one.
-    """
-
-    window: int | None = None
-    trigger: int | None = None
-    value: str | None = None
-    search: str = ""
+    window: int | None = None  # start in milliseconds since 1970; None: the newest
+    trigger: int | None = None  # last one that counts; None: all
+    value: str | None = None  # name of a value; None: the first
+    search: str = ""  # text that keys hold, in any case
+    # page, size: of the listed rows; pages from 0 on
     page: int = 0
     size: int = 12
-    key: str | None = None
+    key: str | None = None  # id of the row whose movement is shown; None: the first listed one
 
     def __post_init__(self) -> None:
         if self.page < 0:

@@ -31,18 +31,14 @@ Places = Mapping[str, list[int]]
 
 
 class Loss(NamedTuple):
-    """Records of one partition that can no longer be used.
-
-    Attributes:
-        begin, end: offsets of the first one, and after the last one.
-        clock: the next entry of the clock log that the shard would handle.
-    """
+    """Records of one partition that can no longer be used."""
 
     topic: str
     partition: int
+    # begin, end: offsets of the first one, and after the last one
     begin: int
     end: int
-    clock: int
+    clock: int  # the next entry of the clock log that the shard would handle
 
 
 def find_lost(

@@ -24,21 +24,13 @@ class NoProgram(Exception):
 
 
 class Program(NamedTuple):
-    """A compiled schema.
+    """A compiled schema."""
 
-    Attributes:
-        code: (s, 5) steps of Avro, or fields of Protobuf; the loops say what their numbers mean.
-        jumps: places in the code, for the branches of unions.
-        symbols: (e, 3) number of an enum's symbol, and where its text begins and ends.
-        begin: (f, 4) kind, number, and text of each needed field before a record is read.
-        texts: what the symbols stand for, behind the words for true and false.
-    """
-
-    code: I64
-    jumps: I64
-    symbols: I64
-    begin: I64
-    texts: bytes
+    code: I64  # (s, 5) steps of Avro, or fields of Protobuf; the loops say what their numbers mean
+    jumps: I64  # places in the code, for the branches of unions
+    symbols: I64  # (e, 3) number of an enum's symbol, and where its text begins and ends
+    begin: I64  # (f, 4) kind, number, and text of each needed field before a record is read
+    texts: bytes  # what the symbols stand for, behind the words for true and false
 
 
 class Maker:

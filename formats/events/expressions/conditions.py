@@ -93,16 +93,12 @@ class TextIn:
 
 @dataclass(frozen=True)
 class TextFits:
-    """A text, after some functions, that fits or, if denied, one that does not.
-
-    Attributes:
-        steps: the functions, in order; a text of which they leave nothing fulfils neither.
-        test: "in" the values, "like" the only one, or "matches" it, a regular expression.
-    """
+    """A text, after some functions, that fits or, if denied, one that does not."""
 
     field: str
+    # the functions, in order; a text of which they leave nothing fulfils neither
     steps: tuple[Step, ...]
-    test: str
+    test: str  # "in" the values, "like" the only one, or "matches" it, a regular expression
     values: tuple[str, ...]
     denied: bool = False
     role = "text"

@@ -31,15 +31,10 @@ DECIMALS = 9
 
 @dataclass(frozen=True)
 class TimePart:
-    """A part of the event time: a whole number, or a date as text.
+    """A part of the event time: a whole number, or a date as text."""
 
-    Attributes:
-        part: a name of `PARTS`.
-        zone: time zone in which it is read.
-    """
-
-    part: str
-    zone: str = "UTC"
+    part: str  # a name of `PARTS`
+    zone: str = "UTC"  # time zone in which it is read
 
     def values(self, time: I64) -> list[int] | list[str]:
         """(n,) values of (n,) times; a time outside 1970 to 9999 gives an arbitrary one."""
@@ -54,17 +49,11 @@ class TimePart:
 
 @dataclass(frozen=True)
 class Band:
-    """The band of a number: the multiple of a width below it, or the nearest.
+    """The band of a number: the multiple of a width below it, or the nearest."""
 
-    Attributes:
-        field: path of the number.
-        width: of a band.
-        nearest: whether it is the nearest multiple; one in the middle goes up.
-    """
-
-    field: str
-    width: Fraction
-    nearest: bool = False
+    field: str  # path of the number
+    width: Fraction  # of a band
+    nearest: bool = False  # whether it is the nearest multiple; one in the middle goes up
     domain: ClassVar[None] = None
 
     def values(self, numbers: NDArray[np.float64]) -> list[int | str | None]:
@@ -91,15 +80,10 @@ class Band:
 
 @dataclass(frozen=True)
 class TextPart:
-    """A text after some functions.
+    """A text after some functions."""
 
-    Attributes:
-        field: path of the text.
-        steps: the functions, in order.
-    """
-
-    field: str
-    steps: tuple[Step, ...]
+    field: str  # path of the text
+    steps: tuple[Step, ...]  # the functions, in order
     domain: ClassVar[None] = None
 
     def values(self, texts: Sequence[str]) -> list[str | None]:
@@ -109,14 +93,10 @@ class TextPart:
 
 @dataclass(frozen=True)
 class Cases:
-    """One of some constants: that of the first condition that a record fulfils, or another.
+    """One of some constants: that of the first condition that a record fulfils, or another."""
 
-    Attributes:
-        conditions: in the order in which they are asked.
-        constants: JSON of a value for each condition, and of the one for all other records.
-    """
-
-    conditions: tuple[Condition, ...]
+    conditions: tuple[Condition, ...]  # in the order in which they are asked
+    # JSON of a value for each condition, and of the one for all other records
     constants: tuple[str, ...]
 
     def values(self, fields: Fields, size: int) -> list[Value]:

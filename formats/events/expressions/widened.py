@@ -19,14 +19,10 @@ _KINDS: dict[type, int] = {int: INTEGER, str: TEXT, type(None): MISSING}
 
 
 class DerivedColumn(NamedTuple):
-    """n values as texts, which many rows may share.
+    """n values as texts, which many rows may share."""
 
-    Attributes:
-        data: a buffer with the texts.
-        kind, low, high: (n,) as in `Scanned`, within ``data``.
-    """
-
-    data: NDArray[np.uint8]
+    data: NDArray[np.uint8]  # a buffer with the texts
+    # kind, low, high: (n,) as in `Scanned`, within ``data``
     kind: NDArray[np.uint8]
     low: I64
     high: I64
