@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from ...agents.kafka.access.refusals import refusal
 from ...agents.kafka.logs import check, consumer, raw
 from ...errors import EngineError
 from ...formats.events.decode import RawRecord
-from ...topics.config.clients import librdkafka_options
 from ...topics.config.model import Kafka
 
 POLL_SECONDS = 0.5
 AGAIN_SECONDS = 1.0
 ANSWER_SECONDS = 10.0
 BATCH = 2_000
+LAST = 500  # offsets before the end, markers included, that are looked at first
 
 Taker = Callable[[list[RawRecord]], None]
 
@@ -54,6 +53,7 @@ class Tail(threading.Thread):
         self._kafka, self._topic, self._span = kafka, topic, span
         self._begun, self._taken, self._options = begun, take, dict(options or {})
         self._last = end
+        self._since = 0  # records of earlier times, milliseconds, are left out
         self._ended = threading.Event()
         self.caught_up = threading.Event()
         self.trouble = ""
@@ -92,7 +92,8 @@ class Tail(threading.Thread):
         for message in client.consume(BATCH, POLL_SECONDS):
             error = message.error()
             if error is None:
-                records.append(raw(message))
+                if message.timestamp()[1] >= self._since:
+                    records.append(raw(message))
             elif error.code() == KafkaError._PARTITION_EOF:
                 unread.discard(message.partition())
             elif error.code() not in PASSING:
@@ -104,7 +105,11 @@ class Tail(threading.Thread):
             self._taken([])
 
     def _places(self, client: Consumer) -> list[TopicPartition]:
-        """Find where to begin: records carry scheduled times, by which the broker finds offsets."""
+        """Find where to begin, and from which time on records count.
+
+        The broker's index of times leads near it. What it finds may be older, since a marker of a
+        transaction carries the time of its commit, however old the records are.
+        """
         listed = client.list_topics(self._topic, timeout=ANSWER_SECONDS).topics[self._topic]
         if (
             refused := refusal(self._kafka, listed.error, "READ", self._topic, "reader")
@@ -113,21 +118,44 @@ class Tail(threading.Thread):
         if listed.error is not None or not listed.partitions:
             raise EngineError("there is no such topic" if listed.error else "it has no partition")
         numbers = sorted(listed.partitions)
-        newest = -1 if self._span is None else self._newest(numbers)
+        newest = -1 if self._span is None else max(self._newest(client, n) for n in numbers)
+        self._since = 0
         if self._span is None or newest < 0:
             return [TopicPartition(self._topic, n, 0) for n in numbers]
         if self._last is not None:  # another pipeline may go on with the topic
             newest = min(newest, self._last // 1000)
-        after = max(newest - self._span // 1000, 0)
-        wanted = [TopicPartition(self._topic, n, after) for n in numbers]
+        self._since = max(newest - self._span // 1000, 0)
+        wanted = [TopicPartition(self._topic, n, self._since) for n in numbers]
         return list(client.offsets_for_times(wanted, timeout=ANSWER_SECONDS))
 
-    def _newest(self, numbers: Sequence[int]) -> int:
-        """Latest time of a record, milliseconds; -1 if there is none."""
-        admin = AdminClient(librdkafka_options(self._kafka) | self._options)
-        asked = {TopicPartition(self._topic, n): OffsetSpec.max_timestamp() for n in numbers}
-        answers = admin.list_offsets(asked, request_timeout=ANSWER_SECONDS)
-        return max(int(answer.result().timestamp) for answer in answers.values())
+    def _newest(self, client: Consumer, partition: int) -> int:
+        """Latest time of the last records of a partition, milliseconds; -1 if there is none.
+
+        The broker's own answer counts markers of transactions, which carry other times.
+        """
+        place = TopicPartition(self._topic, partition)
+        low, end = client.get_watermark_offsets(place, timeout=ANSWER_SECONDS)
+        back = LAST
+        while low < end and not self._ended.is_set():
+            begin = max(low, end - back)
+            client.assign([TopicPartition(self._topic, partition, begin)])
+            times = [message.timestamp()[1] for message in self._to_end(client)]
+            if times or begin == low:
+                return max(times, default=-1)
+            back *= 10
+        return -1
+
+    def _to_end(self, client: Consumer) -> Iterator[Message]:
+        """Committed records of the one assigned partition, to where it ends now."""
+        while not self._ended.is_set():
+            for message in client.consume(BATCH, POLL_SECONDS):
+                error = message.error()
+                if error is None:
+                    yield message
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    return
+                elif error.code() not in PASSING:
+                    check(self._kafka, self._topic, error, self._topic, "reader")
 
 
 PASSING = (

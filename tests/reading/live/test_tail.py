@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from hushstream.deploy.broker import Broker
 from hushstream.formats.events.decode import RawRecord
+from hushstream.reading.live import tail as tail_module
 from hushstream.reading.live.tail import Tail
 from hushstream.topics.config.model import Kafka
 
@@ -92,6 +93,27 @@ def test_a_span_leaves_out_what_is_older_than_that(
     with tailed(broker.bootstrap, topic, 3 * HOUR * 1000) as (tail, seen):
         until(tail.caught_up.is_set)
         assert sorted(v or b"" for v in seen.values) == [b"kept", b"kept", b"new"]
+
+
+def test_times_are_those_of_records_whatever_the_markers_of_transactions_say(
+    broker: Broker, unique: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tail_module, "LAST", 1)  # the last one is a marker, of today
+    topic = unique("tailed")
+    create(broker.bootstrap, topic)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
+    producer.init_transactions()
+    for hour, value in {1: b"old", 7: b"kept", 9: b"new"}.items():
+        producer.begin_transaction()
+        for partition in range(2):
+            producer.produce(topic, value, partition=partition, timestamp=hour * HOUR)
+        producer.commit_transaction()
+    with tailed(broker.bootstrap, topic, 3 * HOUR * 1000) as (tail, seen):
+        until(tail.caught_up.is_set)
+        assert sorted(v or b"" for v in seen.values) == [b"kept"] * 2 + [b"new"] * 2
+    with tailed(broker.bootstrap, topic, 100 * HOUR * 1000) as (tail, seen):
+        until(tail.caught_up.is_set)
+        assert len(seen.values) == 6
 
 
 @pytest.mark.slow
