@@ -31,20 +31,20 @@ def health(pipeline: Declared, seen: Evidence, now: int) -> dict[str, Any]:
     """Judge a pipeline by what is known of its releases now, microseconds since 1970.
 
     Returns:
-        A JSON object: ``state`` (good, waiting, late or stopped), ``words``, and in milliseconds
-        ``last`` and ``due``.
+        A JSON object: ``state`` (good, waiting, asked, ended, late or stopped), ``words``, and in
+        milliseconds ``last`` and ``due``.
     """
     due = None if pipeline.external else pipeline.next_due(now if seen.last is None else seen.last)
     if ended := _ended(pipeline, seen, now):
         due = None
-    state, words = ("good", ended) if ended else _judged(pipeline, seen, due, now)
+    state, words = ("ended", ended) if ended else _judged(pipeline, seen, due, now)
     more = []
     if seen.damaged:
         more.append(f"{seen.damaged} records of the topic are damaged and were passed over.")
     if seen.incomplete:
         more.append(f"{_number(seen.incomplete, 'release')} not complete yet.")
     return {
-        "state": "late" if seen.damaged and state == "good" else state,
+        "state": "late" if seen.damaged and state in ("good", "asked") else state,
         "words": " ".join([words, *more]),
         "last": None if seen.last is None else seen.last // MILLI,
         "due": None if due is None else due // MILLI,
@@ -65,7 +65,7 @@ def _judged(pipeline: Declared, seen: Evidence, due: int | None, now: int) -> tu
         return "waiting", f"Nothing has been released yet.{first}"
     newest = f"The newest release is of {moment(seen.last)}, {ago(now - seen.last)}"
     if due is None:
-        return "good", f"{newest}. Releases come on request."
+        return "asked", f"{newest}. Releases come on request."
     if now < due:
         return "good", f"{newest}. The next one is due at {moment(due)}."
     if now <= due + max(LEAST, pipeline.windows.longest_gap() // 2):

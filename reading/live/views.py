@@ -69,8 +69,9 @@ def view(pipeline: Declared, history: History, asked: Wish) -> dict[str, Any]:
             s for s in history.sheets() if s.start == sheet.start and s.released <= sheet.released
         ]
         return body | distribution(pipeline, told) | _moved(history, value, first)
-    listed = _rows(history, sheet, value, asked)
+    listed = _rows(pipeline, history, sheet, value, asked)
     first = str(listed["rows"][0]["id"]) if listed["rows"] else "[]"
+    listed["ordered"] = pipeline.comes_round
     return body | listed | _moved(history, value, asked.key or first)
 
 
@@ -102,8 +103,12 @@ def shown(text: str) -> str:
     return visible(" / ".join(parts))
 
 
-def _rows(history: History, sheet: Sheet, value: str, asked: Wish) -> dict[str, Any]:
+def _rows(
+    pipeline: Declared, history: History, sheet: Sheet, value: str, asked: Wish
+) -> dict[str, Any]:
     places = order(sheet, value).tolist()
+    if pipeline.comes_round:  # hours are looked for in their order
+        places.sort(key=lambda place: json.loads(sheet.ids[place]))
     if wanted := asked.search.casefold():
         places = [i for i in places if wanted in shown(sheet.ids[i]).casefold()]
     page = places[asked.page * asked.size : (asked.page + 1) * asked.size]

@@ -1,6 +1,6 @@
 // Pictures as SVG, drawn as wide as their place. Each can be walked through with the arrow keys.
 
-import { about, draw, make, visible } from "./text.js";
+import { about, draw, fixed, make, visible } from "./text.js";
 
 const HOUR = 3_600_000;
 const STEPS = [1, 5, 10, 30, 60, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400,
@@ -16,6 +16,14 @@ export function ticks(low, high, wanted) {
   return found;
 }
 
+/** Marks of an axis, with as many decimals as their step has. */
+function marked(found) {
+  const step = found.length > 1 ? found[1] - found[0] : 0;
+  const places = step > 0 ? Math.max(-Math.floor(Math.log10(step) + 1e-9), 0) : 0;
+  const plain = step > 0 && places <= 6 && Math.abs(found.at(-1)) < 1e9;
+  return plain ? found.map((one) => fixed(one, places)) : found.map((one) => about(one));
+}
+
 function dates(low, high, wanted) {
   const step = STEPS.find((one) => one >= (high - low) / wanted) ?? STEPS.at(-1);
   const found = [];
@@ -29,10 +37,15 @@ function dated(at, step) {
   return at % (24 * HOUR) === 0 ? text.slice(5, 10) : text.slice(11, step < 60_000 ? 19 : 16);
 }
 
+function numbered(found) {
+  const texts = marked(found);
+  return found.map((at, n) => ({ at, text: texts[n] }));
+}
+
 /** A frame with both axes; `place` maps values to points. */
 export function frame(width, height, x, y, words) {
   const yTicks = ticks(y.low, y.high, Math.max(Math.floor(height / 48), 2));
-  const texts = yTicks.map((one) => (y.text ?? about)(one));
+  const texts = y.text ? yTicks.map(y.text) : marked(yTicks);
   const left = (y.name ? 32 : 14) + 7.2 * Math.max(...texts.map((text) => text.length));
   const box = { left, right: width - 12, top: 12, bottom: height - 40 };
   const scale = (axis, from, to) => (value) =>
@@ -51,7 +64,7 @@ export function frame(width, height, x, y, words) {
   });
   const room = Math.max(Math.floor((box.right - box.left) / (x.dated ? 96 : 64)), 2);
   const xTicks = x.dated ? dates(x.low, x.high, room)
-    : ticks(x.low, x.high, room).map((at) => ({ at, text: about(at) }));
+    : numbered(ticks(x.low, x.high, room));
   for (const { at, text } of xTicks) {
     const half = text.length * 3.4;
     const middle = Math.min(Math.max(px(at), half), width - half);

@@ -6,8 +6,8 @@ import { about, count, estimate, make, sentence, span, table, visible, when } fr
 
 const SIZES = [12, 50, 200];
 const LISTED = 200; // rows of a table behind a picture
-const MARKS = { good: "●", waiting: "◌", late: "▲", stopped: "■" };
-const STATES = { good: "on time", waiting: "waiting", late: "stale", stopped: "stopped" };
+const MARKS = { good: "●", waiting: "◌", asked: "○", ended: "○", late: "▲", stopped: "■" };
+const STATES = { good: "on time", waiting: "waiting", asked: "on request", ended: "ended", late: "stale", stopped: "stopped" };
 
 /** State as a sign and a word: colour alone says nothing. */
 export function badge(state) {
@@ -159,10 +159,10 @@ export class Panel {
     const focus = this.figure.contains(document.activeElement) ? document.activeElement.textContent : null;
     const hint = view.rows.length ? " Choose a key to see how it moved." : "";
     const found = this.search.value ? `${count(view.matching, "key")} of ${view.number.toLocaleString("en-US")} match` : count(view.number, "released key");
-    this.figure.replaceChildren(make("h3", {}, `Largest values of ${view.value}`), make("p", { class: "note", role: "status" }, `${found}.${hint}`),
+    this.figure.replaceChildren(make("h3", {}, view.ordered ? `${view.value} by ${view.key_names[0]}` : `Largest values of ${view.value}`), make("p", { class: "note", role: "status" }, `${found}.${hint}`),
       view.rows.length ? make("table", { class: "keys", role: "table", "aria-label": `${this.name}, ${view.value} by key` },
         make("thead", { role: "rowgroup" }, make("tr", { role: "row" }, ...heads.map(([text, name]) => make("th", { role: "columnheader", scope: "col", class: name || null }, text)))),
-        make("tbody", { role: "rowgroup" }, ...rows)) : make("p", { class: "quiet" }, view.number ? "No released key matches." : "No key has been released in this window yet: one appears once enough units have it."));
+        make("tbody", { role: "rowgroup" }, ...rows)) : make("p", { class: "quiet" }, view.number ? "No released key matches." : view.final ? "No key was released in this window: none had enough units." : "No key has been released in this window yet: one appears once enough units have it."));
     if (focus !== null) [...this.figure.querySelectorAll("button")].find((one) => one.textContent === focus)?.focus();
     this.turn(view);
     this.trend(view, `How ${view.trend.key || "it"} moved`);

@@ -46,7 +46,7 @@ def test_before_the_first_release_it_says_when_that_is_due() -> None:
 
 def test_releases_on_request_are_never_late() -> None:
     body = health(ASKED, Evidence(last=LAST), LAST + 9000 * HOUR)
-    assert body["state"] == "good" and body["due"] is None
+    assert body["state"] == "asked" and body["due"] is None
     assert body["words"].endswith("375 days ago. Releases come on request.")
 
 
@@ -58,7 +58,7 @@ def test_a_refused_epoch_stops_it_until_the_epoch_is_over() -> None:
     asked = replace(found, refused=(0,))
     assert health(ASKED, asked, LAST)["state"] == "stopped"
     later = replace(asked, last=BEGIN + 50 * HOUR)
-    assert health(ASKED, later, BEGIN + 51 * HOUR)["state"] == "good"
+    assert health(ASKED, later, BEGIN + 51 * HOUR)["state"] == "asked"
 
 
 @pytest.mark.parametrize("seen", [Evidence(), Evidence(refused=(1,))], ids=["released", "refused"])
@@ -66,7 +66,7 @@ def test_a_retired_pipeline_has_ended_once_its_last_release_is_out(seen: Evidenc
     until = BEGIN + 16 * HOUR  # two windows
     found = replace(seen, last=BEGIN + (8 if seen.refused else 16) * HOUR, until=until)
     state, words = told(until + 900 * HOUR, found)
-    assert state == "good" and words.startswith("Ended: it was retired at 2019-03-01 16:00 UTC.")
+    assert state == "ended" and words.startswith("Ended: it was retired at 2019-03-01 16:00 UTC.")
     assert health(WALL, found, until + 900 * HOUR)["due"] is None
     before = replace(found, last=BEGIN + 14 * HOUR, refused=())
     assert told(until + 9 * HOUR, before)[0] == "late"  # one is missing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -146,6 +147,26 @@ def test_many_keys_are_paged_and_filtered() -> None:
     assert found["matching"] == 10 and found["rows"][0]["key"].startswith("Zone 001239")
     assert view(pipeline, history, Wish(search="no such"))["rows"] == []
     assert len(json.dumps(body)) < 10_000
+
+
+def test_hours_come_in_their_order_and_other_keys_by_size() -> None:
+    pipeline, history = known("histogram-plain")
+    (one, *_) = released("histogram-plain")
+    rows = tuple(
+        Row("", f"{n}", one.manifest.pipeline, one.manifest.window, 1, False, {"hour": n},
+            {"count": Value(n % 7, 1.0, 0.0, 9.0)})
+        for n in (10, 2, 23, 9)
+    )  # fmt: skip
+    history = History()
+    history.add(Released(rows, (one.manifest,)))
+    hours = {"key": ["hour"], "derive": {"hour": {"time": "hour", "zone": "UTC"}}}
+    timed = replace(pipeline, config={**pipeline.config, **hours})
+    body = view(timed, history, Wish())
+    assert body["ordered"] and [row["key"] for row in body["rows"]] == ["2", "9", "10", "23"]
+    years = {"key": ["hour"], "derive": {"hour": {"time": "year", "zone": "UTC"}}}
+    for config in (years, {"key": ["hour"]}):
+        body = view(replace(pipeline, config={**pipeline.config, **config}), history, Wish())
+        assert not body["ordered"] and [r["key"] for r in body["rows"]] == ["10", "23", "2", "9"]
 
 
 def test_keys_without_a_value_come_last_and_have_none() -> None:
