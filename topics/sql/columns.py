@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -49,16 +50,80 @@ def bare(node: exp.Expr) -> exp.Expr:
     return node
 
 
+_KEPT = (
+    "TEXT", "VARCHAR", "STRING", "BOOLEAN", "DOUBLE", "FLOAT", "FLOAT32", "FLOAT64", "DECIMAL",
+    "NUMERIC", "BIGNUMERIC", "REAL", "BIGDECIMAL",
+)  # fmt: skip
+_WHOLE = ("INT", "BIGINT", "SMALLINT", "TINYINT", "INTEGER", "INT64", "INT128")
+
+
+def cast_to_whole(node: exp.Expr) -> bool:
+    """Whether an expression is a cast to whole numbers, which systems round or cut off."""
+    return isinstance(node, exp.Cast | exp.TryCast) and node.to.sql().upper() in _WHOLE
+
+
+def uncast(node: exp.Expr) -> exp.Expr:
+    """An expression without casts that change no value: it is read as the record has it."""
+    node = bare(node)
+    while isinstance(node, exp.Cast | exp.TryCast) and node.to.sql().upper() in _KEPT:
+        node = bare(node.this)
+    return node
+
+
+_COMPUTED: dict[type[exp.Expr], Callable[[Decimal, Decimal], Decimal]] = {
+    exp.Add: operator.add,
+    exp.Sub: operator.sub,
+    exp.Mul: operator.mul,
+}
+
+
 def number_of(node: exp.Expr | None) -> Decimal | None:
-    """The number that a literal states; None if an expression is no number."""
+    """The number that an expression of literals states; None if it is no number."""
     if isinstance(node, exp.Neg):
         inner = number_of(node.this)
         return None if inner is None else -inner
+    if isinstance(node, exp.Add | exp.Sub | exp.Mul):
+        left, right = number_of(node.this), number_of(node.expression)
+        if left is None or right is None:
+            return None
+        return _COMPUTED[type(node)](left, right)
     if isinstance(node, exp.Paren):
         return number_of(node.this)
     if isinstance(node, exp.Literal) and not node.is_string:
         return Decimal(node.this)
     return None
+
+
+def json_path(node: exp.Expr) -> str | None:
+    """The path that JSON_VALUE, ``->`` and the like take out of a field; None if none do."""
+    if isinstance(node, exp.JSONExtract | exp.JSONExtractScalar):
+        parts = [one.this for one in node.expression.find_all(exp.JSONPathKey)]
+        inner, plain = json_path(node.this), path_of(node.this, ())
+        first = inner if plain is None else plain
+        parts = parts or [node.expression.name]
+        return None if first is None else ".".join([first, *map(str, parts)])
+    call = node.name.upper() if isinstance(node, exp.Anonymous) else ""
+    if call in _JSON and len(node.expressions) == 2:
+        field, path = path_of(node.expressions[0], ()), node.expressions[1].name
+        return None if field is None else field + path.removeprefix("$")
+    return None
+
+
+_JSON = (
+    "JSON_VALUE", "JSON_QUERY", "JSON_EXTRACT", "JSON_EXTRACT_SCALAR", "EXTRACTJSONFIELD",
+    "GET_JSON_OBJECT", "JSON_EXTRACT_PATH_TEXT",
+)  # fmt: skip
+
+
+def meant_text(node: exp.Expr | None) -> str | None:
+    """The text that a name in double or curly quotes was probably meant to be; None if none."""
+    if not isinstance(node, exp.Column) or len(node.parts) > 1:
+        return None
+    curly = node.name[:1] in _CURLY and node.name[-1:] in _CURLY
+    return node.name.strip(_CURLY) if curly or node.this.args.get("quoted") else None
+
+
+_CURLY = "\u2018\u2019\u201c\u201d"
 
 
 def plain_number(number: Decimal) -> int | Decimal:

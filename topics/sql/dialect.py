@@ -13,11 +13,15 @@ from typing import Any, ClassVar
 
 from sqlglot import exp, parser, tokens
 from sqlglot.dialects.dialect import Dialect
+from sqlglot.tokenizer_core import TokenType
 
 from .refusal import QUANTILE_CALLS
 
 NAMED = "named"
 """In the ``meta`` of an aggregate: its arguments that were given by name."""
+
+PLACE = "place"
+"""In the ``meta`` of an expression: where it begins and ends in the text that was parsed."""
 
 
 def _aggregate(kind: type[exp.Expr]) -> Callable[[Sequence[exp.Expr]], exp.Expr]:
@@ -62,11 +66,36 @@ _FUNCTIONS: dict[str, Any] = {
 }
 
 
+_PARSED = (
+    "assignment", "disjunction", "conjunction", "equality", "comparison", "range", "bitwise",
+    "term", "factor", "unary", "type", "column", "primary", "function", "lambda",
+)  # fmt: skip
+"""What the parser parses by methods of these names; each returns an expression."""
+
+
+def _placed(name: str) -> Callable[..., Any]:
+    """A method of the parser that notes where the expression stood which it returns."""
+    parse = getattr(parser.Parser, f"_parse_{name}")
+
+    def placed(self: Any, *args: Any, **more: Any) -> Any:
+        first, goes_on = self._curr, bool(args and isinstance(args[0], exp.Expr))
+        found = parse(self, *args, **more)
+        if isinstance(found, exp.Expr) and first is not None and not goes_on:
+            found.meta.setdefault(PLACE, (first.start, self._prev.end + 1))
+        return found
+
+    return placed
+
+
 class Hush(Dialect):
     """Names in double quotes or backticks, texts in single quotes; see `spoken` for others."""
 
     class Tokenizer(tokens.Tokenizer):
         IDENTIFIERS: ClassVar[list[Any]] = ['"', "`"]
+        SINGLE_TOKENS: ClassVar[dict[str, Any]] = {
+            **tokens.Tokenizer.SINGLE_TOKENS,
+            "~": TokenType.RLIKE,  # as in Postgres
+        }
         COMMENTS: ClassVar[list[Any]] = ["--", "#", ("/*", "*/")]
         RAW_STRINGS: ClassVar[list[Any]] = [
             (prefix + quote, quote) for prefix in "rR" for quote in "'\""
@@ -77,6 +106,8 @@ class Hush(Dialect):
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
             name: f for name, f in parser.Parser.FUNCTION_PARSERS.items() if name not in _UNREAD
         }
+
+        locals().update({f"_parse_{name}": _placed(name) for name in _PARSED})
 
         def validate_expression(self, expression: Any, args: Any = None) -> Any:
             """Check the number of arguments, except of aggregates with some by name."""

@@ -10,8 +10,8 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from .dialect import Hush
-from .refusal import CLAUSES, QueryError, refused, unreadable
+from .dialect import PLACE, Hush
+from .refusal import CLAUSES, SAID, QueryError, refused, unreadable
 from .spoken import Spoken, spoken
 
 MOST = 20_000  # characters of a query
@@ -27,6 +27,7 @@ KEYWORDS = (
     "CHANGES", "DIFFERENTIAL_PRIVACY", "CLAMPED", "DESCRIPTOR", "TABLE", "BY",
 )  # fmt: skip
 _NEAR = 0.7
+_COMMENTS = ("--", "#", "/*")
 
 
 class Parsed(NamedTuple):
@@ -59,7 +60,17 @@ def parsed(text: str, names: Sequence[str] = ()) -> Parsed:
         found = [one for one in dialect.parse(said.text) if one is not None]
     except (sqlglot.errors.SqlglotError, RecursionError, AttributeError, ValueError) as error:
         raise QueryError(unreadable(text) or words.fault(error)) from None
+    _quote(found, text if len(text) == len(said.text) else said.text)
     return Parsed(_select(found), said)
+
+
+def _quote(found: Sequence[exp.Expr], text: str) -> None:
+    """Give each expression its words in the query, for messages."""
+    for node in (node for one in found for node in one.walk()):
+        begin, end = node.meta.pop(PLACE, (0, 0))
+        words = " ".join(text[begin:end].split())
+        if words and not any(mark in words for mark in _COMMENTS):
+            node.meta[SAID] = words
 
 
 def expression_of(sql: str) -> exp.Expr:

@@ -11,7 +11,7 @@ from sqlglot import exp
 from ...mechanisms.registry import QUANTILES
 from .aggregates import Aggregated, Scope, bounds_of, ends_of
 from .columns import bare, number_of, path_of, plain_number
-from .refusal import QUANTILE_CALLS, SPLIT_CALLS, QueryError, refused, shown
+from .refusal import QUANTILE_CALLS, SPLIT_CALLS, QueryError, refused, respelt, shown
 
 _DIGITS = 6  # of k / n
 _OFFSETS = {"OFFSET": 0, "SAFE_OFFSET": 0, "ORDINAL": 1, "SAFE_ORDINAL": 1}
@@ -178,7 +178,7 @@ def _clipped(outer: exp.Expr, path: str, table: Sequence[str]) -> str:
         ends = [exp.Literal.number(end) for end in (0, 100)]
         return exp.Anonymous(this="CLIP", expressions=[node.copy(), *ends])
 
-    return shown(outer.copy().transform(put))
+    return respelt(outer.transform(put))
 
 
 def mechanism_of(found: Sequence[Quantile], others: Sequence[Aggregated]) -> dict[str, Any]:

@@ -15,9 +15,28 @@ class QueryError(ConfigError):
     """A query cannot become a pipeline."""
 
 
+def single_quotes(text: str) -> str:
+    """What to say of a text that stands in other quotes, or in none."""
+    plain = text.replace("'", "''")
+    return f"texts stand in single quotes: write '{plain}'"
+
+
+SAID = "said"
+"""In the ``meta`` of an expression: its words in the query."""
+
+
 def shown(node: exp.Expr) -> str:
-    """The SQL of a part of a query, short enough for a message."""
-    text = node.sql(comments=False, unsupported_level=ErrorLevel.IGNORE)
+    """A part of a query as it was written, short enough for a message."""
+    said = node.meta.get(SAID)
+    return _short(said) if said else respelt(node)
+
+
+def respelt(node: exp.Expr) -> str:
+    """The SQL of an expression that no query has, short enough for a message."""
+    return _short(node.sql(comments=False, unsupported_level=ErrorLevel.IGNORE))
+
+
+def _short(text: str) -> str:
     return text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 3] + "..."
 
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from sqlglot import exp
 
 from ...formats.events.expressions.texts import expression
-from .columns import bare, number_of, path_of
-from .refusal import refused
+from .columns import bare, meant_text, number_of, path_of, uncast
+from .refusal import refused, single_quotes
 
 Table = dict[str, Any]
 
@@ -27,6 +27,7 @@ class Text(NamedTuple):
 
 _ENDS = {"LEADING": "left", "TRAILING": "right", "BOTH": "both", "": "both"}
 _CONTAINS = ("REGEXP_CONTAINS", "REGEXP_MATCH", "REGEXP_MATCHES")
+_LONGEST = 100  # characters of a pattern that stands for a length
 _OF_FIELD = "must be a function of a field: LOWER(product)"
 
 
@@ -36,12 +37,10 @@ def text_of(node: exp.Expr, table: Sequence[str]) -> Text | None:
     Raises:
         QueryError: an argument has no meaning here.
     """
-    node = bare(node)
+    node = uncast(node)
     path = path_of(node, table)
     if path is not None:
         return Text(path, [])
-    if isinstance(node, exp.Cast) and node.to.sql().upper() in ("TEXT", "VARCHAR", "STRING"):
-        return text_of(node.this, table)
     step = _step(node)
     if step is None:
         return None
@@ -88,15 +87,20 @@ def compared_text(node: exp.Expr, denied: bool, table: Sequence[str]) -> Table |
     if isinstance(node, exp.Like | exp.ILike):
         return _like(node, denied, table, "\\")
     if isinstance(node, exp.StartsWith | exp.EndsWith | exp.Contains):
-        kept = _pattern(node, node.expression)
-        plain = "".join(f"\\{one}" if one in "\\%_" else one for one in kept)
+        plain = _plain(_pattern(node, node.expression))
         before = "" if isinstance(node, exp.StartsWith) else "%"
         after = "" if isinstance(node, exp.EndsWith) else "%"
         return _asked(node, table, "like", before + plain + after, denied)
-    if isinstance(node, exp.RegexpLike):
+    if isinstance(node, exp.RegexpLike | exp.RegexpILike):
         if node.args.get("flag") is not None:
             raise refused(node, "has no flags: write (?i) in the expression")
-        return _asked(node, table, "matches", _expression(node, node.expression), denied)
+        small = "(?i)" if isinstance(node, exp.RegexpILike) else ""
+        form = small + _expression(node, node.expression)
+        return _asked(node, table, "matches", form, denied)
+    if isinstance(node, exp.SimilarTo):
+        raise refused(node, "write LIKE, or a regular expression: product ~ '^a.*$'")
+    if isinstance(node, exp.Binary) and (found := _measured(node, denied, table)) is not None:
+        return found
     if isinstance(node, exp.Anonymous) and node.name.upper() in _CONTAINS:
         if len(node.expressions) != 2:
             raise refused(node, "must be REGEXP_CONTAINS(field, r'...')")
@@ -115,11 +119,51 @@ def compared_text(node: exp.Expr, denied: bool, table: Sequence[str]) -> Table |
     if not _function(left):
         return None
     texts = [words_of(bare(one)) for one in values]
+    for text, one in zip(texts, values, strict=True):
+        if text is None and (meant := meant_text(one)) is not None:
+            raise refused(node, single_quotes(meant))
     if None in texts:
         raise refused(node, "a function of a text is compared with texts: LOWER(product) = 'a'")
     if name == "one_of" and len(texts) == 1:
         return _asked(node, table, "equals", texts[0], False, left)
     return _asked(node, table, name, texts, False, left)
+
+
+_AT_LEAST: dict[type[exp.Expr], tuple[int, bool]] = {
+    exp.GTE: (0, False),
+    exp.GT: (1, False),
+    exp.LT: (0, True),
+    exp.LTE: (1, True),
+}
+"""What is added to a number so that a comparison, or its denial, is one of at least so much."""
+
+
+def _measured(node: exp.Binary, denied: bool, table: Sequence[str]) -> Table | None:
+    """A comparison of a text's length, or of the place of another in it; None if it is neither."""
+    left, number = bare(node.this), number_of(node.expression)
+    if not isinstance(left, exp.Length | exp.StrPosition) or number is None:
+        return None
+    more, less = _AT_LEAST.get(type(node), (0, False))
+    least = int(number) + more
+    if isinstance(left, exp.StrPosition):
+        equal = isinstance(node, exp.EQ | exp.NEQ) and number == 0
+        if not equal and (least != 1 or type(node) not in _AT_LEAST):
+            raise refused(node, "write LIKE '%a%', or LIKE 'a%' for a text at the beginning")
+        inside = _plain(_pattern(left, left.args.get("substr")))
+        denied = denied != (less or isinstance(node, exp.EQ))
+        return _asked(node, table, "like", f"%{inside}%", denied, left.this)
+    if isinstance(node, exp.EQ | exp.NEQ):
+        pattern, denied = "_" * least, denied != isinstance(node, exp.NEQ)
+    else:
+        pattern, denied = "_" * least + "%", denied != less
+    if number != int(number) or not 0 <= least <= _LONGEST:
+        raise refused(node, f"compares a length with a whole number up to {_LONGEST}")
+    return _asked(node, table, "like", pattern, denied, left.this)
+
+
+def _plain(text: str) -> str:
+    """The pattern of LIKE that stands for a text itself."""
+    return "".join(f"\\{one}" if one in "\\%_" else one for one in text)
 
 
 def _function(node: exp.Expr) -> bool:
@@ -129,6 +173,8 @@ def _function(node: exp.Expr) -> bool:
 
 def _like(node: exp.Expr, denied: bool, table: Sequence[str], escape: str | None) -> Table:
     pattern = words_of(bare(node.expression))
+    if pattern is None and (text := meant_text(node.expression)) is not None:
+        raise refused(node, single_quotes(text))
     if pattern is None or escape is None or len(escape) != 1:
         raise refused(node, "LIKE needs a field and one text: product LIKE 'a%'")
     if escape != "\\":  # a backslash has no meaning beside another sign
@@ -161,7 +207,9 @@ def _asked(
 def _pattern(node: exp.Expr, given: exp.Expr | None) -> str:
     found = None if given is None else words_of(bare(given))
     if found is None:
-        raise refused(node, "needs a text that is known before: r'...'")
+        text = meant_text(given)
+        known = "needs a text that is known before: r'...'"
+        raise refused(node, known if text is None else single_quotes(text))
     return found
 
 
