@@ -22,7 +22,7 @@ from ..topics.config.load import Config, load
 from ..topics.config.ratchet_file import ratchet_of
 from ..topics.config.secret import noise_key, own_keys, signing_key, write_new_key
 from .group import exit_code
-from .options import config_options, emit, json_option, read_config
+from .options import Flags, config_options, emit, json_option, read_config
 
 
 @click.command()
@@ -53,19 +53,12 @@ def init(folder: Path) -> None:
 @json_option
 @click.option("--offline", is_flag=True, help="Do not contact the cluster.")
 @click.option("--member", default="", help="The worker whose tables are held against the cluster.")
-def check(
-    path: str,
-    bootstrap: str | None,
-    settings: tuple[str, ...],
-    as_json: bool,
-    offline: bool,
-    member: str,
-) -> None:
+def check(flags: Flags, as_json: bool, offline: bool, member: str) -> None:
     """Check configuration, key, topics, ledger and clock log; exit 0 if a worker could start.
 
     The exit code is otherwise that with which a worker would end.
     """
-    config = read_config(path, bootstrap, settings)
+    config = read_config(flags)
     findings: list[Finding] = []
     code = _offline(config, findings) if offline else _online(config, member, findings)
     if not code:

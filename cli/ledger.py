@@ -31,7 +31,7 @@ from ..topics.config.load import Config
 from ..topics.config.model import Kafka
 from ..topics.config.secret import noise_key
 from ..topics.names import Names
-from .options import CONFIG, config_options, emit, json_option, read_config, readable
+from .options import Flags, config_options, emit, json_option, read_config, readable
 from .page import page
 
 
@@ -40,8 +40,8 @@ def ledger() -> None:
     """Show, verify, explain or add up privacy ledgers."""
 
 
-def _open(path: str, bootstrap: str | None, settings: tuple[str, ...]) -> tuple[Config, Ledger]:
-    config = read_config(path, bootstrap, settings)
+def _open(flags: Flags) -> tuple[Config, Ledger]:
+    config = read_config(flags)
     cluster = Cluster(config.kafka, role="auditor")
     cluster.wait()
     return config, read_ledger(cluster, config.deployment.name)
@@ -50,9 +50,9 @@ def _open(path: str, bootstrap: str | None, settings: tuple[str, ...]) -> tuple[
 @ledger.command()
 @config_options
 @json_option
-def show(path: str, bootstrap: str | None, settings: tuple[str, ...], as_json: bool) -> None:
+def show(flags: Flags, as_json: bool) -> None:
     """Show every record, oldest first, and the totals."""
-    _, read = _open(path, bootstrap, settings)
+    _, read = _open(flags)
     sums = totals(read, list(read.pipelines))
     if as_json:
         emit(
@@ -165,9 +165,9 @@ def records(found: Sequence[Record]) -> Table:
 @ledger.command()
 @config_options
 @json_option
-def verify(path: str, bootstrap: str | None, settings: tuple[str, ...], as_json: bool) -> None:
+def verify(flags: Flags, as_json: bool) -> None:
     """Check the chain, one charge per epoch, a charge for each trigger; exit 3 if it fails."""
-    config, read = _open(path, bootstrap, settings)
+    config, read = _open(flags)
     read = _against_clock(config, read)
     body = {"records": len(read.records), "charges": len(read.charges), "head": read.head}
     if as_json:
@@ -193,9 +193,9 @@ def _against_clock(config: Config, read: Ledger) -> Ledger:
 @ledger.command()
 @config_options
 @click.argument("pipeline")
-def explain(path: str, bootstrap: str | None, settings: tuple[str, ...], pipeline: str) -> None:
+def explain(flags: Flags, pipeline: str) -> None:
     """Explain what PIPELINE has paid for, and what its figures mean."""
-    config, read = _open(path, bootstrap, settings)
+    config, read = _open(flags)
     charges = [r for (name, _), r in sorted(read.charges.items()) if name == pipeline]
     if pipeline not in read.pipelines:
         there = ", ".join(read.pipelines) or "none"
@@ -268,13 +268,7 @@ def _span(compiled: Pipeline | None, epoch: int) -> str:
 @config_options
 @json_option
 @click.argument("ledgers", nargs=-1, required=True, metavar="LEDGER...")
-def add_up(
-    path: str,
-    bootstrap: str | None,
-    settings: tuple[str, ...],
-    as_json: bool,
-    ledgers: tuple[str, ...],
-) -> None:
+def add_up(flags: Flags, as_json: bool, ledgers: tuple[str, ...]) -> None:
     """Add up LEDGERs: what one unit pays that is in the data of all of them.
 
     Each LEDGER is a file with a copy, one record per line, or the name of a deployment.
@@ -284,7 +278,7 @@ def add_up(
         if Path(name).is_file():
             found[name] = _copy(Path(name))
         else:
-            found[name] = _of_deployment(path, bootstrap, settings, name)
+            found[name] = _of_deployment(flags, name)
     whole = joint(found)
     if as_json:
         emit(_plain_sum(found, whole))
@@ -315,13 +309,11 @@ def _copy(path: Path) -> Ledger:
         raise LedgerError(f"{path}: {error}") from None
 
 
-def _of_deployment(
-    path: str, bootstrap: str | None, settings: tuple[str, ...], name: str
-) -> Ledger:
-    if bootstrap and not settings and path == CONFIG and not Path(path).exists():
-        kafka = Kafka(bootstrap=bootstrap)
+def _of_deployment(flags: Flags, name: str) -> Ledger:
+    if flags.bootstrap and flags.alone:
+        kafka = Kafka(bootstrap=flags.bootstrap)
     else:
-        kafka = read_config(path, bootstrap, settings).kafka
+        kafka = read_config(flags).kafka
     cluster = Cluster(kafka, role="auditor")
     cluster.wait()
     try:

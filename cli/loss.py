@@ -14,22 +14,20 @@ from ..agents.kafka.cluster import Cluster
 from ..agents.worker.admission import lost, prepare
 from ..agents.worker.lines.screen import say
 from ..errors import EngineError
-from .options import config_options, emit, json_option, read_config
+from .options import Flags, config_options, emit, json_option, read_config
 
 
 @click.command("accept-loss")
 @config_options
 @json_option
 @click.option("--yes", is_flag=True, help="Write it: it cannot be taken back.")
-def accept_loss(
-    path: str, bootstrap: str | None, settings: tuple[str, ...], as_json: bool, yes: bool
-) -> None:
+def accept_loss(flags: Flags, as_json: bool, yes: bool) -> None:
     """Accept that raw records were deleted before they were used, and go on without them.
 
     Releases of the epochs that are named may lack records; the ledger says so from then on.
     Without --yes nothing is written. Where nothing is lost it is refused.
     """
-    config = read_config(path, bootstrap, settings)
+    config = read_config(flags)
     setup = prepare(config, role="administrator")
     cluster = Cluster(config.kafka, role="administrator")
     cluster.wait()

@@ -21,7 +21,7 @@ from ..reading.grids import FINEST
 from ..reading.maps import cells_of, domain_of, map_before, points_as_geojson, points_of
 from ..reading.regrid import regrid
 from ..reading.tables import table_of
-from .options import F, config_options, release_topic
+from .options import F, Flags, config_options, release_topic
 
 FORMATS = ("geojson", "csv", "parquet")
 SUFFIXES = {".geojson": "geojson", ".json": "geojson", ".csv": "csv", ".parquet": "parquet"}
@@ -53,9 +53,7 @@ def _options(command: F) -> F:
                    "their names.")  # fmt: skip
 @click.argument("pipeline")
 def map_(
-    path: str,
-    bootstrap: str | None,
-    settings: tuple[str, ...],
+    flags: Flags,
     window: str | None,
     form: str | None,
     out: Path | None,
@@ -73,7 +71,7 @@ def map_(
         raise click.UsageError("give one of --h3 and --geohash")
     if lonlat and h3 is None and geohash is None:
         raise click.UsageError("--lonlat goes with --h3 or --geohash")
-    release = _newest(path, bootstrap, settings, pipeline, window)
+    release = _newest(flags, pipeline, window)
     if h3 is not None or geohash is not None:
         shared = regrid(release, h3=h3, geohash=geohash, lonlat=lonlat)
         _write(form, out, shared.to_geojson() if form == "geojson" else {}, shared.to_table())
@@ -97,9 +95,7 @@ def map_(
                    "as the two agree.")  # fmt: skip
 @click.argument("pipeline")
 def points(
-    path: str,
-    bootstrap: str | None,
-    settings: tuple[str, ...],
+    flags: Flags,
     window: str | None,
     form: str | None,
     out: Path | None,
@@ -115,9 +111,9 @@ def points(
     """
     form = _form(form, out)
     if earlier:
-        release, before = _with_map_before(path, bootstrap, settings, pipeline, window)
+        release, before = _with_map_before(flags, pipeline, window)
     else:
-        release, before = _newest(path, bootstrap, settings, pipeline, window), None
+        release, before = _newest(flags, pipeline, window), None
     drawn = points_of(release, number, seed, smooth, before)
     shapes = points_as_geojson(domain_of(release), drawn) if form == "geojson" else {}
     _write(form, out, shapes, drawn)
@@ -140,20 +136,18 @@ def _form(form: str | None, out: Path | None) -> str:
     return SUFFIXES[suffix]
 
 
-def _newest(
-    path: str, bootstrap: str | None, settings: tuple[str, ...], pipeline: str, window: str | None
-) -> Released:
+def _newest(flags: Flags, pipeline: str, window: str | None) -> Released:
     """The newest complete release of the newest window, or of the one asked for."""
-    topic = release_topic(path, bootstrap, settings, pipeline)
+    topic = release_topic(flags, pipeline)
     every = read(topic, Wanted(window=moment("--window", window)))
     return _last(every, pipeline, window)
 
 
 def _with_map_before(
-    path: str, bootstrap: str | None, settings: tuple[str, ...], pipeline: str, window: str | None
+    flags: Flags, pipeline: str, window: str | None
 ) -> tuple[Released, Released | None]:
     """The same, and the last map of the window before, if there is one."""
-    topic, asked = release_topic(path, bootstrap, settings, pipeline), moment("--window", window)
+    topic, asked = release_topic(flags, pipeline), moment("--window", window)
     every = list(read(topic, Wanted()))
     release = _last(filter(Wanted(window=asked).takes, every), pipeline, window)
     before = map_before(every, release)

@@ -6,8 +6,9 @@ import json
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import click
 from rich.table import Table
@@ -22,8 +23,26 @@ F = TypeVar("F", bound=Callable[..., Any])
 CONFIG = "hush.toml"
 
 
+class Flags(NamedTuple):
+    """The options of every command that reads a deployment."""
+
+    path: str = CONFIG  # of the configuration
+    bootstrap: str | None = None  # address of Kafka; None: the configuration's
+    settings: tuple[str, ...] = ()  # overrides, each ``SETTING=VALUE``
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is no configuration, and nothing else needs one."""
+        return not self.settings and self.path == CONFIG and not Path(self.path).exists()
+
+
 def config_options(command: F) -> F:
-    """Add ``--config``, ``--bootstrap`` and ``--set`` to a command that reads a deployment."""
+    """Add ``--config``, ``--bootstrap`` and ``--set`` to a command, which gets them as `Flags`."""
+
+    @wraps(command)
+    def flagged(path: str, bootstrap: str | None, settings: tuple[str, ...], **more: Any) -> None:
+        command(flags=Flags(path, bootstrap, settings), **more)
+
     for option in (
         click.option(
             "--set",
@@ -37,46 +56,40 @@ def config_options(command: F) -> F:
             "-c", "--config", "path", default=CONFIG, show_default=True, help="Configuration."
         ),
     ):
-        command = option(command)
-    return command
+        flagged = option(flagged)
+    return cast(F, flagged)
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 
-def read_config(path: str, bootstrap: str | None, settings: tuple[str, ...]) -> Config:
+def read_config(flags: Flags) -> Config:
     """Read the configuration with overrides from flags.
-
-    Args:
-        bootstrap: address of Kafka; None: the configuration's.
-        settings: overrides, each ``SETTING=VALUE``.
 
     Raises:
         UsageError: an override has another form.
         ConfigError: the configuration is missing or not valid.
     """
-    flags: dict[str, Any] = {}
-    for setting in settings:
+    given: dict[str, Any] = {}
+    for setting in flags.settings:
         name, equals, value = setting.partition("=")
         if not equals:
             raise click.UsageError(f"--set {setting}: write SETTING=VALUE")
-        flags[name.strip()] = value.strip()
-    if bootstrap:
-        flags["kafka.bootstrap"] = bootstrap
-    return load(path, flags=flags)
+        given[name.strip()] = value.strip()
+    if flags.bootstrap:
+        given["kafka.bootstrap"] = flags.bootstrap
+    return load(flags.path, flags=given)
 
 
-def release_topic(
-    path: str, bootstrap: str | None, settings: tuple[str, ...], pipeline: str
-) -> ReleaseTopic:
-    """Find the releases of a pipeline; arguments and errors as for `read_config`.
+def release_topic(flags: Flags, pipeline: str) -> ReleaseTopic:
+    """Find the releases of a pipeline; errors as for `read_config`.
 
     Releases are public, so their readers need no configuration: where none was named and none lies
     in this folder, the topic is ``hush.<pipeline>.releases.v1``.
     """
-    if bootstrap and not settings and path == CONFIG and not Path(path).exists():
-        return source_of(bootstrap, pipeline)
-    config = read_config(path, bootstrap, settings)
+    if flags.bootstrap and flags.alone:
+        return source_of(flags.bootstrap, pipeline)
+    config = read_config(flags)
     found = [p for p in config.pipeline if p.name == pipeline]
     if not found:
         known = ", ".join(p.name for p in config.pipeline)

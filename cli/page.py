@@ -15,7 +15,7 @@ from ..errors import ConfigError
 from ..reading.live.promise import Limits, facts
 from ..reading.live.public_page import page as page_of
 from ..topics.config.load import Config
-from .options import config_options, read_config
+from .options import Flags, config_options, read_config
 
 
 @click.command()
@@ -26,14 +26,14 @@ from .options import config_options, read_config
     type=click.Path(path_type=Path, dir_okay=False),
     help="File of the page; the same facts go beside it, with the ending .json.",
 )
-def page(path: str, bootstrap: str | None, settings: tuple[str, ...], out: Path) -> None:
+def page(flags: Flags, out: Path) -> None:
     """Write a page that says what is promised and spent, for a site: one file, for people.
 
     It needs no secret: all of it follows from the ledger, and the limits of the configuration.
     """
     if not out.parent.is_dir():
         raise ConfigError(f"--out: there is no folder {out.parent}")
-    config = read_config(path, bootstrap, settings)
+    config = read_config(flags)
     cluster = Cluster(config.kafka, role="auditor")
     cluster.wait()
     ledger = read_ledger(cluster, config.deployment.name)

@@ -23,7 +23,7 @@ from ..formats.events.decode import Decoder, RawRecord
 from ..offline.files import check_columns, stream_file
 from ..topics.config.load import Config
 from ..topics.config.model import InputSettings
-from .options import config_options, emit, json_option, read_config
+from .options import Flags, config_options, emit, json_option, read_config
 
 CHUNK = 5_000
 # Old times are kept, so that Kafka's retention by time would delete the records at once.
@@ -40,14 +40,7 @@ PARTITIONERS = {"none": "murmur2_random", "murmur2": "murmur2_random", "crc32": 
 @click.option("--append", is_flag=True, help="Write although the topic exists.")
 @json_option
 def produce(
-    file: Path,
-    topic: str,
-    path: str,
-    bootstrap: str | None,
-    settings: tuple[str, ...],
-    partitions: int,
-    append: bool,
-    as_json: bool,
+    file: Path, topic: str, flags: Flags, partitions: int, append: bool, as_json: bool
 ) -> None:
     """Write the rows of FILE (CSV, JSON lines, Arrow) as JSON records to the raw TOPIC.
 
@@ -55,7 +48,7 @@ def produce(
     its key is its unit where the input names a partitioner. Nothing is written if a field that the
     input or one of its pipelines reads is not in the file.
     """
-    config = read_config(path, bootstrap, settings)
+    config = read_config(flags)
     given, source = _input(config, topic)
     total = _checked(file, source)
     cluster = Cluster(config.kafka)

@@ -9,7 +9,7 @@ import click
 
 from ..agents.worker.lines.screen import say
 from ..topics.config.ratchet_file import RatchetFile, create
-from .options import config_options, emit, json_option, read_config
+from .options import Flags, config_options, emit, json_option, read_config
 
 
 @click.group()
@@ -36,9 +36,9 @@ def new(file: Path) -> None:
 @ratchet.command()
 @config_options
 @json_option
-def show(path: str, bootstrap: str | None, settings: tuple[str, ...], as_json: bool) -> None:
+def show(flags: Flags, as_json: bool) -> None:
     """Show which epochs' noise keys this machine holds; no key is shown."""
-    config = read_config(path, bootstrap, settings)
+    config = read_config(flags)
     found = RatchetFile(Path(config.secret.ratchet_file))
     kept: dict[str, list[int]] = defaultdict(list)
     for charge in found.kept:

@@ -21,7 +21,7 @@ from ..reading.client import Wanted, moment
 from ..reading.client import releases as read
 from ..reading.tables import table_of
 from ..topics.releases import Manifest, Row, Value
-from .options import config_options, read_config, release_topic
+from .options import Flags, config_options, read_config, release_topic
 
 
 @click.command()
@@ -39,9 +39,7 @@ from .options import config_options, read_config, release_topic
     help="Write a Parquet file.",
 )  # fmt: skip
 def releases(
-    path: str,
-    bootstrap: str | None,
-    settings: tuple[str, ...],
+    flags: Flags,
     pipeline: str,
     latest: bool,
     final: bool,
@@ -63,7 +61,7 @@ def releases(
         raise click.UsageError("give --latest or --final, not both")
     if follow and (latest or file is not None):
         raise click.UsageError("--follow goes with single releases: leave out --latest, --parquet")
-    source = release_topic(path, bootstrap, settings, pipeline)
+    source = release_topic(flags, pipeline)
     wanted = Wanted(final, moment("--window", window), moment("--since", since))
     every = read(source, wanted, follow)
     form = "json" if as_json else "csv" if as_csv else "parquet" if file else "text"
@@ -213,9 +211,7 @@ def date(time: datetime) -> str:
 @click.option("--integer", "integers", multiple=True, metavar="COLUMN",
               help="A key column of whole numbers, where only the records tell.")  # fmt: skip
 def connect(
-    path: str,
-    bootstrap: str | None,
-    settings: tuple[str, ...],
+    flags: Flags,
     pipeline: str,
     url: str,
     table: str | None,
@@ -225,7 +221,7 @@ def connect(
 
     It needs the configuration alone; the schema of the rows follows from it.
     """
-    config = read_config(path, bootstrap, settings)
+    config = read_config(flags)
     for one in compile_config(config).pipelines:
         if one.name == pipeline:
             put(sink_properties(one, url, table or pipeline, integers), "")

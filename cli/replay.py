@@ -16,7 +16,7 @@ from ..errors import ConfigError
 from ..offline.compare import ReplayOutcome
 from ..offline.replay import replay as run_replay
 from ..topics.config.load import Config
-from .options import config_options, emit, json_option, moment, read_config, readable
+from .options import Flags, config_options, emit, json_option, moment, read_config, readable
 
 DISAGREES = 4
 
@@ -35,9 +35,7 @@ DISAGREES = 4
 )
 @json_option
 def replay(
-    path: str,
-    bootstrap: str | None,
-    settings: tuple[str, ...],
+    flags: Flags,
     pipelines: tuple[str, ...],
     windows: tuple[str, ...],
     escrow_key: Path | None,
@@ -49,7 +47,7 @@ def replay(
     forgotten are left out. Exits with 4 if a release
     differs, is missing or occurs twice. It may run beside the workers.
     """
-    config = read_config(path, bootstrap, settings)
+    config = read_config(flags)
     console = Screen(stderr=True)
     with _progress(console, hidden=as_json) as bar:
         outcome = run_replay(

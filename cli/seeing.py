@@ -23,7 +23,7 @@ from ..reading.live.views import MOST_ROWS, Wish, shown, view
 from ..topics.config.load import Config
 from ..topics.config.model import Kafka
 from ..topics.names import ledger_topic
-from .options import config_options, read_config
+from .options import Flags, config_options, read_config
 
 
 @click.command()
@@ -39,9 +39,7 @@ from .options import config_options, read_config
 @click.option("--windows", type=click.IntRange(1, 10_000), default=60, show_default=True,
               help="Windows that are read, back from the newest.")  # fmt: skip
 def live(
-    path: str,
-    bootstrap: str | None,
-    settings: tuple[str, ...],
+    flags: Flags,
     deployment: str | None,
     only: tuple[str, ...],
     port: int,
@@ -54,7 +52,7 @@ def live(
     the page may be shown to anyone. A configuration is only asked for the connection and the
     deployment's name: with --bootstrap and --deployment none is needed.
     """
-    kafka, name = _source(path, bootstrap, settings, deployment)
+    kafka, name = _source(flags, deployment)
     with suppress(KafkaException):  # the page itself says that no broker answers
         Cluster(kafka, role="reader").partitions(ledger_topic(name), "READ")
     board = Board(kafka, name, only, windows)
@@ -68,13 +66,11 @@ def live(
         server.shutdown()
 
 
-def _source(
-    path: str, bootstrap: str | None, settings: tuple[str, ...], deployment: str | None
-) -> tuple[Kafka, str]:
+def _source(flags: Flags, deployment: str | None) -> tuple[Kafka, str]:
     """Connection and deployment, of the configuration or of the flags alone."""
-    if deployment and bootstrap and not settings and not Path(path).exists():
-        return Kafka(bootstrap=bootstrap), deployment
-    config = read_config(path, bootstrap, settings)
+    if deployment and flags.bootstrap and not flags.settings and not Path(flags.path).exists():
+        return Kafka(bootstrap=flags.bootstrap), deployment
+    config = read_config(flags)
     return config.kafka, deployment or config.deployment.name
 
 
@@ -87,9 +83,7 @@ def _source(
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
               help="File to write: .png, .svg or .pdf; default: PIPELINE.png.")  # fmt: skip
 def plot(
-    path: str,
-    bootstrap: str | None,
-    settings: tuple[str, ...],
+    flags: Flags,
     pipeline: str,
     window: str | None,
     value: str | None,
@@ -106,7 +100,7 @@ def plot(
         raise click.BadParameter(
             f"folder {file.resolve().parent} does not exist", param_hint="--out"
         )
-    config = read_config(path, bootstrap, settings)
+    config = read_config(flags)
     declared = _declared(config, pipeline)
     history = History()
     for release in read(ReleaseTopic(config.kafka, declared.topic, pipeline), Wanted()):

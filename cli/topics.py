@@ -34,7 +34,7 @@ from ..topics.config.load import Config
 from ..topics.config.schedule import Schedule
 from ..topics.config.secret import noise_key, own_keys, signing_key
 from ..topics.names import Names
-from .options import config_options, emit, json_option, read_config
+from .options import Flags, config_options, emit, json_option, read_config
 
 FORMATS = ("table", "kafka-acls", "strimzi")
 
@@ -56,9 +56,7 @@ FORMATS = ("table", "kafka-acls", "strimzi")
 @click.option("--cluster", "resource", default=CLUSTER, show_default=True, metavar="NAME",
               help="Strimzi's name of the cluster.")  # fmt: skip
 def topics(
-    path: str,
-    bootstrap: str | None,
-    settings: tuple[str, ...],
+    flags: Flags,
     as_json: bool,
     only_print: bool,
     form: str | None,
@@ -73,7 +71,7 @@ def topics(
 
     With --print, --format, --role, --user or --genesis nothing is created, and no cluster is asked.
     """
-    config = read_config(path, bootstrap, settings)
+    config = read_config(flags)
     if only_print or form or roles or genesis or users:
         shown = Shown(config, genesis or UNKNOWN, roles or ROLES, _named(users), resource)
         shown.say(form or "table", as_json, topics=not roles or only_print)
@@ -271,11 +269,9 @@ def _line(spec: TopicSpec) -> str:
     show_default=True,
     help="Address of the page with a section for each alert.",
 )
-def alerts(
-    path: str, bootstrap: str | None, settings: tuple[str, ...], as_json: bool, runbooks: str
-) -> None:
+def alerts(flags: Flags, as_json: bool, runbooks: str) -> None:
     """Print Prometheus rules; each pipeline's schedule decides when it is overdue."""
-    found = gaps(read_config(path, bootstrap, settings))
+    found = gaps(read_config(flags))
     if as_json:
         emit(rules(found, runbooks))
     else:

@@ -19,7 +19,7 @@ from ..errors import ConfigError, EngineError
 from ..topics.config.load import Config
 from ..topics.names import Names
 from ..topics.records import TriggerRequest, encode
-from .options import config_options, emit, json_option, moment, read_config
+from .options import Flags, config_options, emit, json_option, moment, read_config
 
 MOST_CHARGES = 10  # of one request, without --yes
 LOOK_SECONDS = 2.0
@@ -44,9 +44,7 @@ STILL_SECONDS = 60.0  # without any trigger, until that is said
 )
 @click.option("--cancel", is_flag=True, help="End earlier requests: fire nothing more of them.")
 def trigger(
-    path: str,
-    bootstrap: str | None,
-    settings: tuple[str, ...],
+    flags: Flags,
     as_json: bool,
     at: str | None,
     only: tuple[str, ...],
@@ -66,7 +64,7 @@ def trigger(
     request = TriggerRequest(
         identity or secrets.token_hex(8), moment(at), sorted(only) or None, cancel
     )
-    asked = Asked(read_config(path, bootstrap, settings), request)
+    asked = Asked(read_config(flags), request)
     found = [] if cancel else asked.forecasts()
     if not as_json:
         for one in found:

@@ -16,7 +16,7 @@ from ..reading.proof import Checkpoint, Proof, plain, prove
 from ..reading.public_topics import PublicTopics
 from ..topics.config.model import Kafka
 from ..topics.signatures import is_public_key
-from .options import CONFIG, config_options, emit, json_option, read_config
+from .options import CONFIG, Flags, config_options, emit, json_option, read_config
 
 REFUSED = 3
 AGAIN_SECONDS = 2.0
@@ -42,9 +42,7 @@ AGAIN_SECONDS = 2.0
 )
 @json_option
 def verify(
-    path: str,
-    bootstrap: str | None,
-    settings: tuple[str, ...],
+    flags: Flags,
     deployment: str,
     public_key: str,
     checkpoint: Path | None,
@@ -58,7 +56,7 @@ def verify(
     """
     if public_key and not is_public_key(public_key):
         raise ConfigError("--public-key: must be 64 hexadecimal digits, as `hush topics` prints it")
-    kafka, name = _place(path, bootstrap, settings, deployment)
+    kafka, name = _place(flags, deployment)
     known = _known(checkpoint)
     reader = PublicTopics(kafka, name)
     until = time.monotonic() + wait
@@ -82,19 +80,17 @@ def verify(
         checkpoint.write_bytes(msgspec.json.encode(proof.checkpoint()))
 
 
-def _place(
-    path: str, bootstrap: str | None, settings: tuple[str, ...], deployment: str
-) -> tuple[Kafka, str]:
+def _place(flags: Flags, deployment: str) -> tuple[Kafka, str]:
     """The cluster, and the deployment's name; a reader may have no configuration."""
-    if not settings and path == CONFIG:
-        if bootstrap and deployment:
-            return Kafka(bootstrap=bootstrap), deployment
-        if not Path(path).exists():
+    if not flags.settings and flags.path == CONFIG:
+        if flags.bootstrap and deployment:
+            return Kafka(bootstrap=flags.bootstrap), deployment
+        if not Path(flags.path).exists():
             raise ConfigError(
                 "name the cluster and the deployment (--bootstrap HOST:PORT --deployment NAME), or "
-                f"a configuration (--config): there is no {path} here"
+                f"a configuration (--config): there is no {flags.path} here"
             )
-    config = read_config(path, bootstrap, settings)
+    config = read_config(flags)
     return config.kafka, deployment or config.deployment.name
 
 

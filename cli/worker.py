@@ -21,7 +21,7 @@ from ..agents.worker.lines.log_lines import name_lines
 from ..agents.worker.lines.redaction import quoting
 from ..agents.worker.startup import run_worker
 from ..topics.config.model import Engine
-from .options import config_options, read_config
+from .options import Flags, config_options, read_config
 
 
 @click.command()
@@ -37,16 +37,9 @@ from .options import config_options, read_config
     "--member", default="", help="Stable name of this worker, which makes a restart cheap."
 )
 @click.option("--pages", type=click.Path(path_type=Path), hidden=True)  # given by `_supervise`
-def worker(
-    path: str,
-    bootstrap: str | None,
-    settings: tuple[str, ...],
-    processes: int,
-    member: str,
-    pages: Path | None,
-) -> None:
+def worker(flags: Flags, processes: int, member: str, pages: Path | None) -> None:
     """Run a worker; any number of workers, on any machines, form one group."""
-    config = read_config(path, bootstrap, settings)
+    config = read_config(flags)
     if not quoting():  # -v logs more than any configured level
         logging.getLogger("hushstream").setLevel(config.engine.log_level.upper())
     # The last one is of Faust's own services, as far as classes here extend them.

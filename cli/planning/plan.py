@@ -45,7 +45,7 @@ from ...reading.tables import table_of
 from ...topics.config.load import Config
 from ...topics.private_files import private_file, private_folder
 from ...topics.releases import decode_public
-from ..options import config_options, emit, json_option, read_config, readable
+from ..options import Flags, config_options, emit, json_option, read_config, readable
 from .diff import show_difference
 from .request import check, forecasts, plan_options, proposals, purses, request
 
@@ -100,14 +100,7 @@ def capped(p: Pipeline) -> dict[str, Any]:
 @click.option("--diff", "before", metavar="OLD.toml|ledger",
               help="Instead tell what differs from a file, or from what was declared.")  # fmt: skip
 @json_option
-def plan(
-    path: str,
-    bootstrap: str | None,
-    settings: tuple[str, ...],
-    as_json: bool,
-    before: str | None,
-    **options: Any,
-) -> None:
+def plan(flags: Flags, as_json: bool, before: str | None, **options: Any) -> None:
     """Print bounds, noise, thresholds and cost, before anything is spent.
 
     With --sample, forecast what would be released and three ways to go. With --shape, or --sample
@@ -117,7 +110,7 @@ def plan(
     With --diff, tell each setting that differs, from when on it holds, and what a unit pays for the
     old terms, the new ones and both.
     """
-    config = read_config(path, bootstrap, settings)
+    config = read_config(flags)
     if before is not None:
         show_difference(config, before, as_json)
         return
@@ -341,9 +334,7 @@ def _together(console: Console, inputs: Any, pipelines: tuple[Pipeline, ...]) ->
 @click.option("--plot", "pictures", type=click.Path(path_type=Path, file_okay=False),
               metavar="FOLDER", help="Draw the releases of each pipeline as PNG.")  # fmt: skip
 def simulate(
-    path: str,
-    bootstrap: str | None,
-    settings: tuple[str, ...],
+    flags: Flags,
     as_json: bool,
     file: Path,
     source: str | None,
@@ -359,7 +350,7 @@ def simulate(
     for folder in (out, pictures):
         if folder is not None and not folder.is_dir():
             private_folder(folder)
-    config = read_config(path, bootstrap, settings)
+    config = read_config(flags)
     rows = read_file(file)
     secret = hashlib.sha256(seed.encode()).digest() if seed else secrets.token_bytes(32)
     name = source or config.input[0].name

@@ -15,7 +15,7 @@ from ...planning.limits import Limit, limits
 from ...planning.size import Load, Size
 from ...planning.size import size as size_of
 from ...topics.config.load import Config
-from ..options import emit, json_option, read_config, readable
+from ..options import Flags, emit, json_option, read_config, readable
 
 NUMBER, COUNT = click.FloatRange(0), click.IntRange(1)
 MIB = 1024 * 1024
@@ -68,7 +68,7 @@ def size(
     load = Load(direct=int(not rekeyed), rekeyed=int(rekeyed), unit_cache=cache,
                 waiting=float(input_mb * MIB), **given)  # fmt: skip
     if path is not None:
-        load = configured(load, read_config(path, None, ()))
+        load = configured(load, read_config(Flags(path)))
     found = size_of(load, COSTS)
     parts = limits(load, found, brokers)
     if as_json:

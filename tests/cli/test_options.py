@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 import pytest
-from hushstream.cli.options import CONFIG, moment, release_topic
+from hushstream.cli.options import CONFIG, Flags, moment, release_topic
 from hushstream.deploy.broker import Broker
 from hushstream.errors import ConfigError
 
@@ -20,7 +20,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_without_a_configuration_the_topic_has_the_usual_name() -> None:
-    found = release_topic(CONFIG, "b:1", (), "shop")
+    found = release_topic(Flags(CONFIG, "b:1"), "shop")
     assert (found.kafka.bootstrap, found.topic) == ("b:1", "hush.shop.releases.v1")
 
 
@@ -29,16 +29,16 @@ def test_without_a_configuration_the_topic_has_the_usual_name() -> None:
 )
 def test_a_configuration_that_was_asked_for_must_be_there(given: tuple[str, None, tuple]) -> None:  # type: ignore[type-arg]
     with pytest.raises(ConfigError, match="not found"):
-        release_topic(*given, "shop")
+        release_topic(Flags(*given), "shop")
 
 
 def test_the_configuration_of_this_folder_counts_and_knows_its_pipelines(
     broker: Broker, tmp_path: Path
 ) -> None:
     Place(broker, tmp_path, "hush.privhp.releases.v1", "privhp")
-    assert release_topic(CONFIG, "b:1", (), "privhp").kafka.bootstrap == "b:1"
+    assert release_topic(Flags(CONFIG, "b:1"), "privhp").kafka.bootstrap == "b:1"
     with pytest.raises(ConfigError, match="'shop' is unknown; expected one of privhp"):
-        release_topic(CONFIG, "b:1", (), "shop")
+        release_topic(Flags(CONFIG, "b:1"), "shop")
     told = [typed(*words) for words in (("releases", "privhp", "--csv"), ("map", "privhp"))]
     (tmp_path / CONFIG).unlink()
     for words, (code, out, err) in zip((("releases", "privhp", "--csv"), ("map", "privhp")), told,
