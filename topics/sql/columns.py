@@ -58,7 +58,7 @@ _WHOLE = ("INT", "BIGINT", "SMALLINT", "TINYINT", "INTEGER", "INT64", "INT128")
 
 
 def cast_to_whole(node: exp.Expr) -> bool:
-    """Whether an expression is a cast to whole numbers, which systems round or cut off."""
+    """Tell whether an expression is a cast to whole numbers, which systems round or cut off."""
     return isinstance(node, exp.Cast | exp.TryCast) and node.to.sql().upper() in _WHOLE
 
 

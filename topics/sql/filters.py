@@ -72,7 +72,7 @@ def conditions_of(
 
 
 def _timed(node: exp.Expr, time: str) -> str:
-    """What to write in place of a condition on the event time."""
+    """Say what to write in place of a condition on the event time."""
     part = node.find(exp.Extract, exp.Hour, exp.DayOfWeek, exp.Month, exp.Year, exp.DayOfWeekIso)
     if part is not None:
         return (
@@ -172,7 +172,7 @@ def _defaulted(node: exp.Expr, denied: bool, table: Sequence[str]) -> Table | No
 
 
 def _fulfils(value: Any, condition: Table) -> bool | None:
-    """Whether a constant fulfils a condition; None if it is of another kind."""
+    """Tell whether a constant fulfils a condition; None if it is of another kind."""
     if "any" in condition:
         parts = [_fulfils(value, one) for one in condition["any"]]
         return None if None in parts else any(parts)
@@ -217,7 +217,7 @@ _TWO = (
 
 
 def _computed(node: exp.Expr) -> str:
-    """What to write in place of a comparison of something else than a field."""
+    """Say what to write in place of a comparison of something else than a field."""
     for side in (bare(one) for one in (node.this, node.args.get("expression")) if one):
         fields = list(side.find_all(exp.Column))
         if not fields:

@@ -16,7 +16,7 @@ class QueryError(ConfigError):
 
 
 def single_quotes(text: str) -> str:
-    """What to say of a text that stands in other quotes, or in none."""
+    """Say how to write a text that stands in other quotes, or in none."""
     plain = text.replace("'", "''")
     return f"texts stand in single quotes: write '{plain}'"
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hushstream.topics.config.load import loads
 from hushstream.topics.config.expressions.conditions import every
+from hushstream.topics.config.load import loads
 from hushstream.topics.sql.columns import QuerySource
 from hushstream.topics.sql.query import compile_query
 from hushstream.topics.sql.written import table
@@ -77,7 +77,7 @@ def theirs(condition: str) -> list[int]:
     base.execute("CREATE TABLE orders (place INT, t TEXT, n REAL, b INT)")
     rows = [(place, *row) for place, row in enumerate(ROWS)]
     base.executemany("INSERT INTO orders VALUES (?, ?, ?, ?)", rows)
-    found = base.execute(f"SELECT place FROM orders WHERE {condition} ORDER BY place")  # noqa: S608
+    found = base.execute(f"SELECT place FROM orders WHERE {condition} ORDER BY place")
     return [place for (place,) in found]
 
 
