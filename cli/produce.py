@@ -21,6 +21,7 @@ from ..agents.worker.lines.screen import Screen, say
 from ..errors import ConfigError, EngineError
 from ..formats.events.decode import Decoder, RawRecord
 from ..offline.files import check_columns, stream_file
+from ..offline.first_rows import unfit
 from ..topics.config.load import Config
 from ..topics.config.model import InputSettings
 from .options import Flags, config_options, emit, json_option, read_config
@@ -38,19 +39,28 @@ PARTITIONERS = {"none": "murmur2_random", "murmur2": "murmur2_random", "crc32": 
 @click.option("--partitions", type=click.IntRange(1, 1000), default=1, show_default=True,
               help="Of the topic, if it is created.")  # fmt: skip
 @click.option("--append", is_flag=True, help="Write although the topic exists.")
+@click.option("--force", is_flag=True,
+              help="Write although the rows do not fit: those are dead letters.")  # fmt: skip
 @json_option
 def produce(
-    file: Path, topic: str, flags: Flags, partitions: int, append: bool, as_json: bool
+    file: Path,
+    topic: str,
+    flags: Flags,
+    partitions: int,
+    append: bool,
+    force: bool,
+    as_json: bool,
 ) -> None:
     """Write the rows of FILE (CSV, JSON lines, Arrow) as JSON records to the raw TOPIC.
 
     The topic is created where it is missing. Each record bears its event time as Kafka's timestamp;
     its key is its unit where the input names a partitioner. Nothing is written if a field that the
-    input or one of its pipelines reads is not in the file.
+    input or one of its pipelines reads is not in the file, if most of the first rows cannot become
+    events, or if a row has more or fewer fields than the header.
     """
     config = read_config(flags)
     given, source = _input(config, topic)
-    total = _checked(file, source)
+    total = _checked(file, source, force)
     cluster = Cluster(config.kafka)
     cluster.wait()
     existing = cluster.partitions(topic)
@@ -99,23 +109,21 @@ def _input(config: Config, topic: str) -> tuple[InputSettings, Input]:
     raise ConfigError(f"no input reads topic {topic!r}; the configuration reads {known}")
 
 
-def _checked(file: Path, source: Input) -> int:
-    """The number of rows; refuses a file that lacks a field which is read of each record."""
+def _checked(file: Path, source: Input, force: bool) -> int:
+    """The number of rows; refuses a file that cannot be meant."""
     if any(p.mechanism.survey is not None for p in source.pipelines):
         raise ConfigError(
             "a pipeline of this input is a survey: its records are reports that devices make "
             "themselves, so that raw values must not be written"
         )
-    found: set[str] = set()
-    total = 0
-    for row in stream_file(file):
-        total += 1
-        if total <= CHUNK:
-            found |= set(row)
-    if not total:
+    rows = stream_file(file, strict=not force)
+    first = list(islice(rows, CHUNK))
+    if not first:
         raise ConfigError(f"{file}: the file holds no record")
-    check_columns(source, [dict.fromkeys(found)], str(file))
-    return total
+    check_columns(source, [dict.fromkeys(set().union(*first))], str(file))
+    if not force and (why := unfit(source, first)) is not None:
+        raise ConfigError(f"{file}: {why}. --force writes the file as it is")
+    return len(first) + sum(1 for _ in rows)
 
 
 def _sent(

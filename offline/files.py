@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +28,17 @@ def read_file(path: Path) -> list[dict[str, Any]]:
     return list(stream_file(path))
 
 
-def stream_file(path: Path, wanted: Collection[str] | None = None) -> Iterator[dict[str, Any]]:
+def stream_file(
+    path: Path, wanted: Collection[str] | None = None, strict: bool = False
+) -> Iterator[dict[str, Any]]:
     """Read the rows of a file one after the other, as `read_file` does.
 
     ``wanted`` names the needed fields (None: all); others may be missing. Some of the errors of
-    `read_file` come only after the first rows.
+    `read_file` come only after the first rows. With ``strict``, a row of a CSV file that has not
+    as many fields as the header is an error too.
     """
     readers: dict[str, Callable[[Path, Collection[str] | None], Iterator[dict[str, Any]]]] = {
-        ".csv": _csv,
+        ".csv": partial(_csv, strict),
         ".jsonl": _lines,
         ".ndjson": _lines,
         ".json": _lines,
@@ -60,15 +64,31 @@ def _guarded(path: Path, rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, A
         raise ConfigError(f"{path}: not a {path.suffix} file in UTF-8 that can be read") from None
 
 
-def _csv(path: Path, wanted: Collection[str] | None) -> Iterator[dict[str, Any]]:
+def _csv(strict: bool, path: Path, wanted: Collection[str] | None) -> Iterator[dict[str, Any]]:
     with path.open(newline="", encoding="utf-8") as file:
         rows = csv.reader(file)
         head = next(rows, [])
+        _check_head(path, head)
         places = [(i, n) for i, n in enumerate(head) if wanted is None or n in wanted]
         for row in rows:
             if row:  # as `csv.DictReader`: an empty line is none, a short one lacks fields
                 size = len(row)
+                if strict and size != len(head):
+                    raise ConfigError(
+                        f"{path}, line {rows.line_num}: {size} fields, and the header names "
+                        f"{len(head)}: quote fields that hold a comma"
+                    )
                 yield {name: _typed(row[i]) if i < size else None for i, name in places}
+
+
+def _check_head(path: Path, head: Sequence[str]) -> None:
+    twice = [name for place, name in enumerate(head) if name in head[:place]]
+    if twice:
+        raise ConfigError(f"{path}: the header names {twice[0]!r} twice: rename one of the columns")
+    other = next((sign for sign in ";\t|" if len(head) == 1 and sign in head[0]), None)
+    if other is not None:
+        name = {"\t": "tabs"}.get(other, repr(other))
+        raise ConfigError(f"{path}: the header is one column with {name} in it: write commas")
 
 
 def _typed(text: str | None) -> Any:

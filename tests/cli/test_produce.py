@@ -114,3 +114,37 @@ def test_a_row_that_utf8_cannot_hold_does_not_end_the_work_half_way(
     assert code == 0, err
     assert "3 records written" in out
     assert [json.loads(m.value()) for m in cluster.read(topic, 0)] == rows
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (
+            "trip,zone,t\na,Ost,1551398401000\n",
+            "look like milliseconds: set time.format = 'epoch_ms'",
+        ),
+        (
+            "trip,zone,t\na,Ost,soon\n",
+            "row 1 is the first that cannot become an event of input 'trips'",
+        ),
+        ("trip,zone,t\na,Ost,2019-03-01T00:00:01,1\n", "line 2: 4 fields, and the header names 3"),
+        ("trip,zone,t\na,Ost,2019-03-01T00:00:01\nb,Ost\n", "line 3: 2 fields"),
+        ("trip,zone,t,zone\na,Ost,2019-03-01T00:00:01,West\n", "the header names 'zone' twice"),
+        ("trip;zone;t\na;Ost;2019-03-01T00:00:01\n", "one column with ';' in it"),
+    ],
+)
+def test_rows_that_cannot_become_events_are_not_written(
+    place: tuple[Cluster, str], rows: str, said: str
+) -> None:
+    cluster, topic = place
+    Path("wrong.csv").write_text(rows)
+    code, _, err = typed("produce", "wrong.csv", topic)
+    assert code == 2 and said in " ".join(err.split()) and not cluster.partitions(topic)
+
+
+def test_force_writes_rows_that_do_not_fit(place: tuple[Cluster, str]) -> None:
+    cluster, topic = place
+    Path("wrong.csv").write_text("trip,zone,t\na,Ost,soon\nb,Ost\n")
+    code, out, err = typed("produce", "wrong.csv", topic, "--force")
+    assert code == 0 and "2 of them lack a unit or a time" in out, err
+    assert len(list(cluster.read(topic, 0))) == 2

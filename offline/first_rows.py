@@ -1,0 +1,89 @@
+"""Rows of a file that cannot become events, found before any of them is written.
+
+The owner of the file reads these words; they name row, field and types, and quote no value.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from ..agents.deployment.model import Input
+from ..formats.events.decode import Decoder, RawRecord
+from ..formats.events.times import FACTORS
+from ..formats.events.types import paths_of
+from ..formats.events.unusable import in_words, unusable
+from ..mechanisms.columns import I64
+
+YEARS = 1990, 2100  # times of most data; a wrong unit leads out of it
+UNITS = {"epoch_s": "seconds", "epoch_ms": "milliseconds", "epoch_us": "microseconds"}
+
+
+def unfit(source: Input, rows: Sequence[Mapping[str, Any]]) -> str | None:
+    """Say why most of some rows cannot become events of an input as it is configured.
+
+    Args:
+        source: the input; its values are read as JSON.
+        rows: the first rows of a file.
+
+    Returns:
+        One sentence with the first such row, from 1 on, reason, field and what to do; None if at
+        least half of them can, at likely times.
+    """
+    decoder = Decoder(
+        source.in_json().fields,
+        [p.fields for p in source.pipelines],
+        [p.mechanism for p in source.pipelines],
+    )
+    values = [json.dumps(row, default=str).encode() for row in rows]
+    decoded = decoder.decode([RawRecord(n, 0, None, one) for n, one in enumerate(values)])
+    good = np.ones(len(rows), np.bool_)
+    good[list(decoded.bad)] = False
+    if good.sum() * 2 >= len(rows):
+        return _mistimed(source, decoded.time[good])
+    kinds = paths_of(source.fields, [p.fields for p in source.pipelines])
+    reasons = in_words(unusable(decoded.bad, rows, kinds))
+    return (
+        f"row {min(decoded.bad) + 1} is the first that cannot become an event of input "
+        f"{source.name!r}; of {len(rows):,} rows: {reasons}.{_hint(source, rows)}"
+    )
+
+
+def _mistimed(source: Input, times: I64) -> str | None:
+    """Words on times that another unit would put where they belong; None if they are likely."""
+    form = source.fields.time_format
+    if form not in UNITS or not len(times) or _likely(median := int(np.median(times))):
+        return None
+    raw = median // FACTORS[form]
+    other = next((name for name in UNITS if _likely(raw * FACTORS[name])), None)
+    if other is None:
+        return None
+    year = datetime.fromtimestamp(median // 1_000_000, UTC).year
+    return (
+        f"field {source.fields.time!r} is read as {UNITS[form]}, and its times fall into the year "
+        f"{year}: its numbers look like {UNITS[other]}, so set time.format = {other!r}"
+    )
+
+
+def _likely(time: int) -> bool:
+    begin, end = (int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) for year in YEARS)
+    return begin <= time // 1_000_000 < end
+
+
+def _hint(source: Input, rows: Sequence[Mapping[str, Any]]) -> str:
+    """The next step, where the event time is at fault."""
+    field, form = source.fields.time or "", source.fields.time_format
+    first = next((row[field] for row in rows if row.get(field) is not None), None)
+    if isinstance(first, str):
+        iso = form in UNITS
+        return f" If {field!r} holds ISO times, set time.format = 'iso'" if iso else ""
+    if isinstance(first, bool) or not isinstance(first, int | float):
+        return ""
+    looks = next((name for name in UNITS if _likely(int(first) * FACTORS[name])), form)
+    if looks == form:
+        return ""
+    return f" Numbers of {field!r} look like {UNITS[looks]}: set time.format = {looks!r}"
