@@ -73,17 +73,26 @@ def joined(first: Rows, second: Rows) -> Rows:
     )
 
 
+class Hop(NamedTuple):
+    """Place of a window among those whose rows are carried from one to the next."""
+
+    ordinal: int = 1  # of the window in its epoch, from 1
+    chain: int = 1  # windows, one after the other up to this one, whose rows were carried
+
+
 class Closed(NamedTuple):
     """Everything a release may read; frozen by the barrier of trigger t.
 
     ``rows`` holds each key of ``part`` and each row that is due, freshly initialised where it
-    was not stored. Both columns are in canonical key order.
+    was not stored. Both columns are in canonical key order. Where rows are carried
+    (`Mechanism.carries`), they are all of the window before, as that one left them.
     """
 
     rows: Rows
     part: Part  # merged parts of micro-batch t alone
     t: int  # trigger, 1..horizon
     renewals: tuple[int, ...] = ()  # triggers up to t, ascending, since which noise has a new nonce
+    hop: Hop = Hop()
 
     @property
     def renewed(self) -> int:

@@ -177,7 +177,10 @@ class Statement(ABC):
         return NOTHING_MORE
 
     def key_threshold(self, t: int) -> Fraction | None:
-        """The threshold of a key's noisy count at trigger t; None if keys are not selected."""
+        """The threshold of a key's noisy count at trigger t; None if keys are not selected.
+
+        Where rows are carried, t is the window's place in its epoch, from 1.
+        """
         return None
 
     def learnt(self, public: Mapping[str, Sequence[int]]) -> float | None:
@@ -270,6 +273,11 @@ class Mechanism(Statement):
         return "due"
 
     @property
+    def carries(self) -> bool:
+        """Whether rows of a window begin as those of the window before; it has one trigger then."""
+        return False
+
+    @property
     def feedback(self) -> bool:
         """Whether `absorb` depends on earlier releases."""
         return False
@@ -347,6 +355,7 @@ class Setting:
         distinct: whether the count is one of distinct values, which keys of records list last.
         apart: places of value columns that are of some records alone and 0 for others, in groups:
             no record is in two columns of a group.
+        hops: windows that overlap: how many of the schedule's windows each is a sum of.
         shards: aggregate shards. Each draws under nonces of its own, so whatever all of them
             release of the same content is released with so many independent noises.
         confidence: of released intervals, for a mechanism that makes its own.
@@ -365,3 +374,4 @@ class Setting:
     confidence: Fraction = Fraction(95, 100)
     distinct: bool = False
     apart: tuple[tuple[int, ...], ...] = ()
+    hops: int = 1

@@ -72,6 +72,7 @@ class Entry(NamedTuple):
         objections: settings that were given and would not be used.
         planner: proposes settings for `hush plan`, and forecasts; None where there is none.
         distinct: whether it can count distinct values (`Setting.distinct`).
+        hops: whether its windows may overlap (`Setting.hops`).
         sibling: name of another mechanism that answers the same question, to be compared with.
         adopted: settings for this mechanism, from those of its sibling.
         picture: how its releases are shown.
@@ -87,6 +88,7 @@ class Entry(NamedTuple):
     objections: Callable[[Any, Frame], Iterable[Objection]] = no_objection
     planner: Planner | None = None
     distinct: bool = False
+    hops: bool = False
     sibling: str | None = None
     adopted: Callable[[dict[str, Any]], dict[str, Any]] = dict
     picture: Picture = Picture()

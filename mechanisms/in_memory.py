@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ContractError
-from .columns import I64, Batch, Closed, Part, Releases, empty_part, merge
+from .columns import I64, Batch, Closed, Hop, Part, Releases, empty_part, merge
 from .contract import Mechanism, Noise
 from .key_form import RecordKeys
 from .keys import Keys, concat
@@ -59,6 +59,8 @@ class Memory:
         scan: load every row at every trigger instead of due ones (same result, slower).
         renewals: triggers at which the nonce of the noise changes; all rows are loaded there.
         window: place of the window in its epoch.
+        hop: the same among windows whose rows are carried.
+        before: the window before it, of which they are.
         unit_tables: unit tables, one for each bound shard; windows of an epoch share them.
     """
 
@@ -70,6 +72,8 @@ class Memory:
     scan: bool = False
     renewals: tuple[int, ...] = ()
     window: int = 0
+    hop: Hop = Hop()
+    before: Memory | None = None
     t: int = 0
     unit_tables: list[UnitTable] = field(default_factory=list)
     row_tables: list[RowTable] = field(default_factory=list)
@@ -150,9 +154,11 @@ class Memory:
         if self.mechanism.pairs:
             part = self._settled(part, self.sets[shard])
         table = self.row_tables[shard]
-        rows = table.load(part, self.t, self.scan or self.t in self.renewals)
+        scan = self.scan or self.mechanism.carries or self.t in self.renewals
+        source = table if self.before is None else self.before.row_tables[shard]
+        rows = source.load(part, self.t, scan)
         renewals = tuple(t for t in self.renewals if t <= self.t)
-        closed = Closed(rows, part, self.t, renewals)
+        closed = Closed(rows, part, self.t, renewals, self.hop)
         rows, releases = self.mechanism.release(closed, self.noise)
         table.store(rows)
         return releases

@@ -216,9 +216,9 @@ class _Chosen:
         first: int | None,
         without: Collection[int],
     ) -> None:
-        self._least = b"" if first is None else utc(pipeline.windows.start(first)).encode()
+        self._least = b"" if first is None else utc(pipeline.windows.opens(first)).encode()
         self._pipeline = pipeline
-        start = pipeline.windows.start
+        start = pipeline.windows.opens
         self._ordinals = {(utc(start(t.window)).encode(), t.index): t.ordinal for t in triggers}
         self._texts = None if windows is None else {utc(start(w)).encode() for w in windows}
         self._without = {utc(start(w)).encode() for w in without}

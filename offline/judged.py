@@ -59,7 +59,8 @@ def judge(p: Pipeline, view: View, decoded: Decoded, engine: OfflineEngine) -> S
     released, told = last_rows(p, engine), manifests(p, engine)
     for number in sorted({*np.unique(window).tolist(), *told}):
         rows = released.get(number, {})
-        truth = _truth(p, view, window == number, unit, rows)
+        held = (window > number - p.windows.hops) & (window <= number)
+        truth = _truth(p, view, held, unit, rows)
         entry = dates(p, number) | compare(p, truth, rows) | _said(p, told.get(number, {}))
         report.windows.append({"window": number, **entry})
     return report
@@ -94,7 +95,7 @@ def counts_of(p: Pipeline, engine: OfflineEngine) -> dict[str, int]:
 
 def dates(p: Pipeline, window: int) -> dict[str, str]:
     """Both ends of a window as texts."""
-    return {"start": utc(p.windows.start(window)), "end": utc(p.windows.end(window))}
+    return {"start": utc(p.windows.opens(window)), "end": utc(p.windows.end(window))}
 
 
 def _bodies(p: Pipeline, engine: OfflineEngine, kind: str) -> Iterator[tuple[bytes, Any]]:
@@ -105,7 +106,7 @@ def _bodies(p: Pipeline, engine: OfflineEngine, kind: str) -> Iterator[tuple[byt
 
 def _window(p: Pipeline, body: Mapping[str, Any]) -> int:
     start = datetime.fromisoformat(body["window"]["start"])
-    return p.windows.window(round(start.timestamp()) * 1_000_000)
+    return p.windows.opened(round(start.timestamp()) * 1_000_000)
 
 
 def last_rows(p: Pipeline, engine: OfflineEngine) -> dict[int, Bodies]:

@@ -58,7 +58,7 @@ class PublishedNonces:
         windows = self._windows[pipeline]
 
         def nonce(trigger: Trigger) -> bytes:
-            start = utc(windows.start(trigger.window))
+            start = utc(windows.opens(trigger.window))
             key = f"{pipeline}|{start}|manifest:{shard}".encode()
             return self._known.get((key, trigger.index), bytes(NONCE))
 

@@ -288,6 +288,7 @@ def setting_of(
         distinct=counted_in(p.aggregate) is not None,
         squares=tuple(c.name for c in columns if square_of(c.name) in parts),
         apart=apart(columns),
+        hops=schedule.hops,
         confidence=p.release.confidence_level,
     )
 

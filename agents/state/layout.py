@@ -18,6 +18,7 @@ OPEN       aggregate  (none)                                       the release i
 HELD       aggregate  key                                          a computed row
 MANIFEST   aggregate  (none)                                       the held release's manifest
 NONCE      aggregate  window                                       nonces of its noise, by trigger
+CHAIN      aggregate  window                                       windows whose rows it carries
 SHOWN      aggregate  window, key                                  empty: in the latest topic
 PAIR       aggregate  window, name of a pair (`mechanisms.pairs`)  empty: a value is known
 SCHEMA     ingest     id in the registry                           offset, and the schema
@@ -41,6 +42,7 @@ from numpy.typing import DTypeLike, NDArray
 
 UNIT, TOTAL, RUN, ROW, DUE, STATUS, PAIR = b"u", b"t", b"f", b"r", b"d", b"s", b"p"
 OPEN, HELD, MANIFEST, NONCE, SHOWN, SCHEMA = b"o", b"h", b"m", b"n", b"l", b"x"
+CHAIN = b"c"
 MARKER, POSITION = b"\x00marker", b"\x00position"
 
 _HEAD = 1 + 8  # tag and window before a key
@@ -145,6 +147,11 @@ def statuses_of(window: int) -> bytes:
 def nonces_of(window: int) -> bytes:
     """Name the row with the nonces of a window's noise."""
     return NONCE + sortable(window)
+
+
+def chain_of(window: int) -> bytes:
+    """Name the row with the number of windows, up to one, whose rows it carries."""
+    return CHAIN + sortable(window)
 
 
 def shown_of(window: int) -> bytes:

@@ -1,6 +1,6 @@
 """Factorisations of prefix sums, A = BC, and the noise processes that they give."""
 
-from .matrix import BITS, LAST, LONGEST, NAMES, Factorization, build
+from .matrix import BITS, LAST, LONGEST, NAMES, Factorization, build, of_encoder
 
 __all__ = [
     "BITS",
@@ -9,4 +9,5 @@ __all__ = [
     "NAMES",
     "Factorization",
     "build",
+    "of_encoder",
 ]

@@ -171,7 +171,19 @@ def build(name: str, horizon: int, bits: int | None = None) -> Factorization:
     bits = (normalized.BITS if name == "normalized" else BITS) if bits is None else bits
     if not 4 <= at_least("bits", bits, 4) <= 16:
         raise ParameterError("bits", bits, "must lie between 4 and 16")
-    made = _BUILDERS[name](name, horizon, bits)
+    return _frozen(_BUILDERS[name](name, horizon, bits))
+
+
+def of_encoder(name: str, C: I64, bits: int) -> Factorization:
+    """The factorisation with a lower triangular C (T, T) of integers in units of 2^-bits.
+
+    Raises:
+        ParameterError: it is too ill-conditioned for the exact rounding of its noise.
+    """
+    return _frozen(_of_encoder(name, C, bits))
+
+
+def _frozen(made: Factorization) -> Factorization:
     arrays = [one for one in vars(made).values() if isinstance(one, np.ndarray)]
     for array in [*arrays, *_arrays(made.matrices)]:
         array.flags.writeable = False
@@ -214,12 +226,15 @@ def _of_toeplitz(name: str, horizon: int, bits: int) -> Factorization:
 
 
 def _of_terminal(name: str, horizon: int, bits: int) -> Factorization:
-    C = terminal.encoder(horizon, bits, LAST[name])
+    return _of_encoder(name, terminal.encoder(horizon, bits, LAST[name]), bits)
+
+
+def _of_encoder(name: str, C: I64, bits: int) -> Factorization:
     B = _exact.on_grid(_exact.prefix_solve(C.astype(np.float64) * 2.0**-bits))
     slack, sums = _row_errors(B, C, bits), _exact.row_sums(np.abs(B))
     exact = Fraction(int((C * C).sum(axis=0).max()), 4**bits)
     norms = np.sqrt(_exact.row_sums(B * B))
-    return _triangular((name, horizon, bits), Dense(C, B), (slack, norms, sums), exact, C)
+    return _triangular((name, len(C), bits), Dense(C, B), (slack, norms, sums), exact, C)
 
 
 def _of_normalized(name: str, horizon: int, bits: int) -> Factorization:

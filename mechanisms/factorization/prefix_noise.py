@@ -126,14 +126,19 @@ class Process:
 
     def draws(self, of: str) -> Draws:
         """Its noise, and the most that can be rounded exactly (`exact_rounding.floors`)."""
-        widest = max(float(self.factor.row_norms.max()) * STEPS / 2.0**self.factor.bits, 0.25)
-        return Draws(of, "gauss", self.variance, Fraction(_ROUNDED / GAUSS_TAIL / widest) ** 2)
+        return Draws(of, "gauss", self.variance, largest(self.factor))
 
     def quantile(self, t: int, beta: Fraction) -> Fraction:
         """x with P(noise at trigger t ≥ x) ≤ β, in records."""
         factor = self.factor
         norms = factor.norm2(t), factor.norm1(t)
         return accounting.sum_tail(beta, self.variance, *norms, factor.noises) / (1 << factor.bits)
+
+
+def largest(factor: Factorization) -> Fraction:
+    """The largest variance of noise whose prefix sums can be rounded exactly."""
+    widest = max(float(factor.row_norms.max()) * STEPS / 2.0**factor.bits, 0.25)
+    return Fraction(_ROUNDED / GAUSS_TAIL / widest) ** 2
 
 
 def factor_of(name: str, horizon: int) -> Factorization:

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ..entry import Entry, Frame, Objection
+from .hop_settings import build
+from .hopping import Hopping
 from .mechanism import Histogram
 from .planner import HistogramPlanner
 from .rounds import Rounds
-from .settings import HistogramParameters, build
+from .settings import HistogramParameters
 
 DISTINCT = {"bound": "per-key", "per_key": 1}
 """Settings with which a count is one of distinct units."""
@@ -33,11 +35,12 @@ ENTRY = Entry(
     name="histogram",
     summary="counts and sums per key, keys known or not, one privacy unit spread over many keys",
     parameters=HistogramParameters,
-    mechanisms=(Histogram, Rounds),
+    mechanisms=(Histogram, Rounds, Hopping),
     grouped=True,
     build=build,
     framed=framed,
     objections=objections,
     planner=HistogramPlanner(),
     distinct=True,
+    hops=True,
 )

@@ -64,16 +64,23 @@ def plan(mechanism: Planned) -> dict[str, Any]:
     out: dict[str, Any] = {
         "factorization": factor.name,
         "factorization_digest": factor.digest(),
-        "bound": _bound(mechanism),
+        "bound": bound_of(mechanism),
         "outputs": [output.name for output in mechanism.outputs],
         "noise_stddev": [[float(x) for x in mechanism.error(t)] for t in triggers],
-        "cost": _cost(mechanism.loss),
+        "cost": cost_of(mechanism.loss),
         "delay": mechanism.delay,
     }
     return out | _chances(mechanism, mechanism.selector) if mechanism.threshold else out
 
 
-def _bound(mechanism: Planned) -> dict[str, Any]:
+class Bounded(Protocol):
+    """A mechanism with a bound."""
+
+    @property
+    def bound(self) -> Bound: ...
+
+
+def bound_of(mechanism: Bounded) -> dict[str, Any]:
     bound = mechanism.bound
     out: dict[str, Any] = {"kind": bound.kind, "most_records_per_key": bound.most_per_key()}
     if getattr(mechanism, "pairs", False):
@@ -86,7 +93,7 @@ def _bound(mechanism: Planned) -> dict[str, Any]:
     return out
 
 
-def _cost(loss: Cost) -> dict[str, float]:
+def cost_of(loss: Cost) -> dict[str, float]:
     return {
         "mu": float(loss.mu2) ** 0.5,
         "epsilon": float(loss.epsilon),
@@ -109,11 +116,11 @@ def _chances(mechanism: Planned, process: Process) -> dict[str, Any]:
 
 def plan_rows(body: dict[str, Any], unit: str) -> list[tuple[str, str]]:
     """Format the result of `plan` as rows of text."""
-    rows = [("contribution bound", _bound_words(body["bound"], unit))]
+    rows = [("contribution bound", bound_words(body["bound"], unit))]
     first, last = body["noise_stddev"][0], body["noise_stddev"][-1]
     if len(body["noise_stddev"]) > 1:  # one trigger has no course, and its noise stands elsewhere
         if first:
-            spread = f"±{_listed(first)} at the first trigger … ±{_listed(last)}"
+            spread = f"±{listed(first)} at the first trigger … ±{listed(last)}"
             rows.append(("noise over time", spread))
         rows.append(_by_trigger(body))
         if "adaptive_weight" in body["bound"]:
@@ -127,13 +134,13 @@ def round_rows(body: dict[str, Any], unit: str) -> list[tuple[str, str]]:
     count = len(body["noise_stddev"])
     new = f"a key is released again when enough new units ({unit}) have come since its last release"
     spread = (
-        f"±{_listed(first)} at a key's first … ±{_listed(last)} at its {count:,}th, if it has one"
+        f"±{listed(first)} at a key's first … ±{listed(last)} at its {count:,}th, if it has one"
     )
     bars = body["threshold"]
     threshold = f"{bars[0]:.4g} after the first trigger of a round … {bars[-1]:.4g} after the last"
     least = [("  and at least", f"{body['min_users']:,} units")] if body["min_users"] > 1 else []
     return [
-        ("contribution bound", _bound_words(body["bound"], unit)),
+        ("contribution bound", bound_words(body["bound"], unit)),
         ("rounds", new),
         ("noise over releases", spread),
         _by_trigger(body),
@@ -164,7 +171,7 @@ def _chance_row(body: dict[str, Any], unit: str) -> tuple[str, str]:
     return "chance that a key appears", f"{chance} (one record each, last trigger)"
 
 
-def _bound_words(bound: dict[str, Any], unit: str) -> str:
+def bound_words(bound: dict[str, Any], unit: str) -> str:
     most, what = f"at most {bound['most_records_per_key']:,} of one key", bound.get("of", "records")
     if bound["kind"] == "records":
         return f"{bound['budget']:,} {what} of a {unit}, {most}"
@@ -178,5 +185,5 @@ def _triggers(count: int) -> str:
     return f"{count:,} trigger" if count == 1 else f"{count:,} triggers"
 
 
-def _listed(values: list[float]) -> str:
+def listed(values: list[float]) -> str:
     return ", ".join(f"{value:.6g}" for value in values)

@@ -43,6 +43,7 @@ NO_DELTA = (
 _NO_GAUSS = (
     "does not pay for Gaussian noise: set budget.delta above 0, usually below 1 / (number of units)"
 )
+NOT_HOPPING = "is not forecast: try windows that hop with hush simulate"
 _BOUNDS = ("quadratic", "records", "per-key")
 
 
@@ -110,11 +111,13 @@ def build(parameters: HistogramParameters, setting: Setting) -> Histogram | Roun
     Raises:
         ParameterError: a parameter is out of range, or parameters contradict each other.
     """
-    _check(parameters, setting)
+    check(parameters, setting)
+    if setting.hops > 1:
+        raise ParameterError("window.hop", setting.hops, NOT_HOPPING)
     if parameters.selection == "rounds":
         return _rounds(parameters, setting)
-    columns, bound = _columns(parameters, setting), bound_of(parameters, setting)
-    squares = _squares(setting, columns)
+    columns, bound = columns_of(parameters, setting), bound_of(parameters, setting)
+    squares = squares_of(setting, columns)
     unknown = setting.keys is None
     share = rational("threshold_delta_share", parameters.threshold_delta_share)
     selecting = setting.delta * share if unknown else Fraction(0)
@@ -141,7 +144,7 @@ def build(parameters: HistogramParameters, setting: Setting) -> Histogram | Roun
     return replace(mechanism, threshold=threshold_of(mechanism, selecting, parameters))
 
 
-def _check(parameters: HistogramParameters, setting: Setting) -> None:
+def check(parameters: HistogramParameters, setting: Setting) -> None:
     one_of("bound", parameters.bound, _BOUNDS)
     one_of("selection", parameters.selection, ("threshold", "rounds"))
     one_of("aggregate", parameters.aggregate, ("values", "keys"))
@@ -169,7 +172,7 @@ def _check(parameters: HistogramParameters, setting: Setting) -> None:
         raise ParameterError("count", False, "leaves nothing to release")
 
 
-def _columns(parameters: HistogramParameters, setting: Setting) -> tuple[Column, ...]:
+def columns_of(parameters: HistogramParameters, setting: Setting) -> tuple[Column, ...]:
     if parameters.aggregate == "keys":
         return ()
     centred = setting.keys is None or setting.count  # the count is there to shift sums back
@@ -185,7 +188,7 @@ def _columns(parameters: HistogramParameters, setting: Setting) -> tuple[Column,
     return tuple(made)
 
 
-def _squares(setting: Setting, columns: tuple[Column, ...]) -> tuple[Square, ...]:
+def squares_of(setting: Setting, columns: tuple[Column, ...]) -> tuple[Square, ...]:
     if setting.squares and not setting.count:
         raise ParameterError("count", False, "a variance needs it")
     return tuple(
@@ -259,9 +262,13 @@ def processes(
     bound: Bound,
     summed: tuple[tuple[Column, ...], tuple[Square, ...]],
     selecting: Fraction,
+    factor: Factorization | None = None,
 ) -> Processes:
-    """Every quantity with the noise that its share of the budget buys, and what it costs."""
-    factor = factor_of(parameters.factorization, setting.horizon)
+    """Every quantity with the noise that its share of the budget buys, and what it costs.
+
+    ``factor`` is that of the noise; None: the one that parameters and horizon say.
+    """
+    factor = factor or factor_of(parameters.factorization, setting.horizon)
     counted = setting.keys is None or setting.count
     columns, squares = summed
     names = ["count"] * counted + [f"sum:{column.name}" for column in columns]
@@ -282,7 +289,7 @@ def processes(
         for one, place in zip(squares, own, strict=True)
     ]
     most = max(1, bound.left // min(bound.weights)) * (1 + setting.distinct)
-    touched = most * setting.horizon
+    touched = most * factor.horizon
     if parameters.debias:
         ends = (parameters.debias_cap, min(most, parameters.debias_cap))
         looks = at_least("shards", setting.shards, 1)  # each with a noise of its own
@@ -360,7 +367,7 @@ def _least(
 
 def _rounds(parameters: HistogramParameters, setting: Setting) -> Rounds:
     """The paper's mechanism: half of the Gaussian budget selects, the other half releases."""
-    columns = _columns(parameters, setting)
+    columns = columns_of(parameters, setting)
     records = rational("budget", 32 if parameters.budget is None else parameters.budget)
     _check_rounds(parameters, setting, records)
     bound = Bound("records", int(records))

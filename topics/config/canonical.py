@@ -83,6 +83,8 @@ def _window(pipeline: PipelineSettings) -> dict[str, Any]:
     """The window; with one of the calendar the zone and the digest of all of its midnights."""
     window: dict[str, Any] = _plain(pipeline.window)
     del window["zone"]  # as before there was such a setting
+    if pipeline.window.hop is None:
+        del window["hop"]
     made = pipeline.calendar
     return window if made is None else window | {"zone": made.zone, "midnights": made.digest}
 

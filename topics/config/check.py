@@ -204,6 +204,8 @@ def _schedule(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:
     if (window.length is None) == (window.horizon is None):
         yield "window", "needs either length or horizon"
         return
+    if window.hop is not None:
+        yield from _hopping(pipeline)
     if isinstance(window.length, CalendarSpan):
         yield from _calendar(pipeline, window.length)
         return
@@ -223,10 +225,33 @@ def _schedule(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:
         yield from _regular(pipeline, rule.every)
     if window.horizon is not None and pipeline.lateness:
         yield "lateness", "has no effect with window.horizon, where events are never late"
-    length = pipeline.window_length
+    length, of = pipeline.step_length, "hop" if window.hop else "length"
     if not isinstance(epoch, CalendarSpan) and epoch is not None and length and epoch % length:
         whole = f"{format_duration(epoch)} is not a multiple of the window's"
-        yield "epoch", f"{whole} length, {format_duration(length)}"
+        yield "epoch", f"{whole} {of}, {format_duration(length)}"
+
+
+def _hopping(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:
+    """Contradictions of windows that overlap."""
+    window, rule, budget = pipeline.window, pipeline.triggers, pipeline.budget
+    hop, length = window.hop or 0, window.length
+    if not isinstance(length, int):
+        yield "window.hop", 'needs a length that is a duration, such as length = "24h"'
+    elif length % hop or length == hop:
+        shown = f"{format_duration(hop)} must divide window.length = {format_duration(length)}"
+        yield "window.hop", f"{shown}, and be shorter"
+    if rule.every != hop or rule.cron is not None:
+        shown = f'every = "{format_duration(hop)}"'
+        yield "triggers", f"of windows that hop fire at the end of each: write {shown}"
+    if not find(pipeline.mechanism.kind).hops:
+        yield "window.hop", f"is not possible with {pipeline.mechanism.kind}, but with histogram"
+    if budget.per_unit is not None:
+        yield "budget.per_unit", "is not possible with window.hop"
+    if pipeline.forget_keys:
+        yield (
+            "forget_keys",
+            "is not possible with window.hop: noise of an epoch is kept for windows after its end",
+        )
 
 
 def _calendar(pipeline: PipelineSettings, length: CalendarSpan) -> Iterator[tuple[str, str]]:

@@ -194,6 +194,8 @@ def _objections(
         yield "follows", "needs triggers that follow the clock: an epoch's end is a time of it"
     if p.window.length is None:
         yield "follows", "needs window.length: by arrival, a record could count in both"
+    if p.window.hop is not None:
+        yield "follows", "is not possible with window.hop: its windows begin before the boundary"
     if any(q.follows == p.follows and q.name != p.name for q in config.pipeline):
         yield "follows", f'"{p.follows}" is followed by another pipeline already'
     other = known.get(p.follows)
@@ -208,6 +210,8 @@ def _between(p: PipelineSettings, other: PipelineSettings) -> Iterator[tuple[str
     if other.until is None:
         yield "follows", f'"{other.name}" has no until, so nothing follows it'
         return
+    if other.window.hop is not None:
+        yield "follows", f'"{other.name}" has window.hop, and no other goes on with its windows'
     if other.schedule == "external" or other.window.length is None:
         rule = "must have triggers that follow the clock, and window.length"
         yield "follows", f'"{other.name}" {rule}'

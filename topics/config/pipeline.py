@@ -108,6 +108,8 @@ class WindowSettings:
     Attributes:
         length: length of a window of event time: a duration, or a number of days, weeks, months,
             quarters or years of the calendar such as `"1 month"`.
+        hop: a divisor of `length`: windows overlap, and one begins every so much. Each is released
+            once, at its end.
         horizon: instead of `length`, triggers per window; events then belong to the micro-batch in
             which they arrive.
         origin: a time at which a window begins.
@@ -116,6 +118,7 @@ class WindowSettings:
     """
 
     length: Length | None = None
+    hop: Annotated[Duration, span("1s", "3650d")] | None = None
     horizon: Annotated[int, within(1, 100_000)] | None = None
     origin: Instant = UNIX_EPOCH
     zone: str | None = None
@@ -275,7 +278,8 @@ class PipelineSettings:
         unit_name: name of a privacy unit in releases and the ledger.
         neighbouring: relation of data sets: neighbours differ by one whole unit.
         epoch: length of the windows that share one charge and one contribution bound; default: one
-            window. For windows of the calendar a number of them, such as `"3 months"`.
+            window, or with `window.hop` one length. For windows of the calendar a number of them,
+            such as `"3 months"`.
         until: a boundary of two epochs, from which on this pipeline is retired: no later epoch is
             ever charged or released. Once `hush topics` has written it to the ledger it stays.
         follows: the pipeline whose releases this one goes on with, on the same topics, from that
@@ -363,6 +367,11 @@ class PipelineSettings:
             made = self.calendar
             return 0 if made is None else made.longest
         return given.length or (given.horizon or 1) * (every if isinstance(every, int) else 0)
+
+    @property
+    def step_length(self) -> int:
+        """Microseconds from one window to the next: less than a window where they overlap."""
+        return self.window.hop or self.window_length
 
     @property
     def calendar(self) -> Calendar | None:

@@ -71,6 +71,8 @@ class Schedule:
         arrival: whether an event belongs to the window that is open at its arrival, whatever its
             time.
         calendar: windows of the calendar; None: all have the same length.
+        hops: how many of these windows each release is of, the last one included. More than 1:
+            windows overlap, and what is called a window elsewhere is a hop.
     """
 
     origin: int
@@ -82,6 +84,7 @@ class Schedule:
     lateness: int = 0
     arrival: bool = False
     calendar: Calendar | None = None
+    hops: int = 1
 
     @classmethod
     def of(cls, pipeline: PipelineSettings) -> Schedule:
@@ -90,7 +93,7 @@ class Schedule:
         if made is not None:
             epoch = pipeline.epoch_length
             return cls._of_calendar(made, epoch, pipeline.lateness)
-        length, every, epoch = pipeline.window_length, rule.every, pipeline.epoch_length
+        length, every, epoch = pipeline.step_length, rule.every, pipeline.epoch_length
         assert not isinstance(every, CalendarSpan) and not isinstance(
             epoch, CalendarSpan
         )  # a valid pipeline
@@ -103,6 +106,7 @@ class Schedule:
             horizon=rule.count or length // (every or length),
             lateness=pipeline.lateness,
             arrival=window.horizon is not None,
+            hops=pipeline.window_length // length,
         )
 
     @classmethod
@@ -116,7 +120,8 @@ class Schedule:
         if isinstance(window["length"], str):
             return cls._of_calendar(_charged(config), _span(config["epoch"]), config["lateness"])
         every, horizon = triggers["every"] or 0, window["horizon"]
-        length = window["length"] or (horizon or 1) * every
+        whole = window["length"] or (horizon or 1) * every
+        length = window.get("hop") or whole
         return cls(
             origin=window["origin"],
             length=length,
@@ -126,6 +131,7 @@ class Schedule:
             horizon=triggers["count"] or length // (every or length),
             lateness=config["lateness"],
             arrival=horizon is not None,
+            hops=whole // length,
         )
 
     @classmethod
@@ -142,6 +148,8 @@ class Schedule:
     @property
     def shown(self) -> str:
         """Length of a window, in words."""
+        if self.hops > 1:
+            return f"{format_duration(self.length * self.hops)} every {format_duration(self.length)}"
         return format_duration(self.length) if self.calendar is None else str(self.calendar)
 
     @property
@@ -160,6 +168,14 @@ class Schedule:
     def end(self, window: int) -> int:
         """First microsecond after a window."""
         return self.start(window + 1)
+
+    def opens(self, window: int) -> int:
+        """First microsecond of what a window's release is of."""
+        return self.start(window - self.hops + 1)
+
+    def opened(self, time: int) -> int:
+        """The window whose release begins at a time."""
+        return self.window(time) + self.hops - 1
 
     def window(self, time: int) -> int:
         """The window that an event time falls into."""

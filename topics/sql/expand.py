@@ -39,7 +39,7 @@ def _expand(pipeline: Table, sources: list[QuerySource]) -> Iterator[tuple[Place
         yield from _put(pipeline, name, value)
     window = pipeline.get("window")
     if "triggers" not in pipeline and isinstance(window, dict) and "length" in window:
-        pipeline["triggers"] = {"every": window["length"]}
+        pipeline["triggers"] = {"every": window.get("hop", window["length"])}
 
 
 def _put(pipeline: Table, name: str, value: Any) -> Iterator[tuple[Place, str]]:

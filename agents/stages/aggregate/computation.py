@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from ....mechanisms.columns import Closed, Part, Releases
+from ....mechanisms.columns import Closed, Hop, Part, Releases
 from ....mechanisms.keys import Keys
 from ....mechanisms.noise import KeyedNoise, Nonces, derive
 from ....topics.names import Names
@@ -17,6 +17,7 @@ from ...deployment.model import Pipeline
 from ...state.store import Changes, KeyLimit, StateReader
 from ..feedback import changed_statuses
 from ..step import Step
+from .chain import hop_of
 from .due_keys import DueKeys, united
 from .first_sightings import of_keys, sighted
 from .key_rows import KeyRows, due_entries, due_keys
@@ -155,12 +156,16 @@ class Computation:
             Released columns; their values are on the mechanism's public grid.
         """
         step.rows.update(chosen.known or {})
-        rows = self._rows.load(reader, trigger.window, chosen.keys, first=trigger.index == 1)
+        carries = self._mechanism.carries
+        rows = self._rows.load(
+            reader, trigger.window - carries, chosen.keys, first=trigger.index == 1 and not carries
+        )
         rows, seeded = self._due.seeded(trigger, rows)
         self._rows.store(trigger.window, seeded, step)
         if not _renewed(trigger, nonces):  # else every row is predicted anew, due or not
             rows = self._due.live(trigger, rows, chosen.part)
-        closed = Closed(rows, chosen.part, trigger.index, renewals(nonces))
+        hop = hop_of(reader, self._pipeline, trigger, step.rows) if carries else Hop()
+        closed = Closed(rows, chosen.part, trigger.index, renewals(nonces), hop)
         changed, releases = self._mechanism.release(closed, self._noise(trigger, nonces))
         self._rows.store(trigger.window, changed, step)
         if self._mechanism.feedback:

@@ -27,6 +27,7 @@ class DueKeys:
         self._pipeline = pipeline
         self._partition = partition
         self._all = pipeline.mechanism.load == "all"
+        self._carries = pipeline.mechanism.carries
 
     def keys(
         self, reader: StateReader, trigger: Trigger, part: Part, most: KeyLimit, every: bool
@@ -68,6 +69,8 @@ class DueKeys:
             begun: key to continue after; None: begin with the first one.
             most: keys that the caller wants.
         """
+        if self._carries:  # every row of the window before, which has one trigger
+            return most.first(stored_keys(reader, trigger.window - 1, begun))
         if every:
             return most.first(stored_keys(reader, trigger.window, begun))
         always = most.first(due_keys(reader, trigger.window, -1, begun))
@@ -94,7 +97,7 @@ class DueKeys:
         Args:
             part: sums of the micro-batch; a key that it holds is read in any case.
         """
-        if self._all:
+        if self._all or self._carries:
             return rows
         # The mechanism would release such a row before its time, so a hint is checked against the
         # row itself.
@@ -113,7 +116,7 @@ class DueKeys:
         Returns:
             All rows, and those of public keys alone, which must be stored.
         """
-        seeds = set(self.seeds(trigger, None))
+        seeds = set(() if self._carries else self.seeds(trigger, None))
         if not seeds:
             none = np.zeros(0, np.intp)
             return rows, Rows(rows.key.take(none), rows.cell[none], rows.due[none])

@@ -64,7 +64,7 @@ class Writer:
         self._sealing = sealing
         self._quantile = NormalDist().inv_cdf((1 + pipeline.confidence) / 2)
         windows, number = pipeline.windows, trigger.window
-        self._window = {"start": utc(windows.start(number)), "end": utc(windows.end(number))}
+        self._window = {"start": utc(windows.opens(number)), "end": utc(windows.end(number))}
         # The time of the record is the schedule's. The broker's time of arrival would show how long
         # the release took, and so how many records there were.
         self._millis = trigger.scheduled // 1000
@@ -280,7 +280,7 @@ class Writer:
             "noise": {"distribution": p.mechanism.distribution},
             "privacy": statement.privacy(p, t),
             "bounds": statement.bounds(p),
-            "key_threshold": statement.key_threshold(p.mechanism, t.index),
+            "key_threshold": statement.key_threshold(p, t),
             "config_hash": t.config_hash,
             "code_version": t.code_version,
             "emitted_at": utc(t.scheduled),

@@ -29,12 +29,25 @@ from ....topics.records import Marker, Trigger
 from ....topics.signatures import Sealing
 from ...clock.log import ClockLog
 from ...deployment.model import Pipeline
-from ...state.layout import DUE, MANIFEST, NONCE, OPEN, PAIR, ROW, SHOWN, STATUS, below, shown_of
+from ...state.layout import (
+    CHAIN,
+    DUE,
+    MANIFEST,
+    NONCE,
+    OPEN,
+    PAIR,
+    ROW,
+    SHOWN,
+    STATUS,
+    below,
+    shown_of,
+)
 from ...state.store import KeyLimit, StateReader
 from ..expiry import Expiry
 from ..feedback import finished
 from ..routing import route
 from ..step import LogFrame, Out, Step, missing_barrier
+from .chain import lengthen
 from .computation import Chosen, Computation, NoiseKey
 from .held_release import Pending, held, hold, kept_manifest, public_time, published
 from .nonces import Opening, close, load
@@ -177,6 +190,8 @@ class AggregateStage:
         """Close a complete micro-batch; release it in this step, or begin to."""
         step = Step(self._marker(marker), more=True)
         nonces = close(reader, trigger, self._nonce(trigger), step.rows)
+        if self._pipeline.mechanism.carries:
+            lengthen(reader, trigger.window, step.rows)
         chosen = self._computation.whole(reader, trigger, self._sums, nonces)
         # This step's marker passes every frame taken so far. So sums of later micro-batches go to
         # the state with it: their frames will not be read again.
@@ -267,7 +282,8 @@ class AggregateStage:
         Some may never have been released: the budget did not pay for them.
         """
         found = self._sums.forget(floor, step.rows)
-        for tag in (ROW, STATUS, NONCE, SHOWN, DUE, PAIR):
+        floor -= self._pipeline.mechanism.carries  # the next window begins with rows of the last
+        for tag in (ROW, STATUS, NONCE, SHOWN, DUE, PAIR, CHAIN):
             for key, _ in islice(reader.scan(*below(tag, floor)), max(limit - found, 0)):
                 (step.local if tag == DUE else step.rows).setdefault(key, None)
                 found += 1

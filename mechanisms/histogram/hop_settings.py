@@ -1,0 +1,90 @@
+"""Settings of a histogram whose windows hop, and what cannot be had of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+from ...errors import ParameterError
+from ..contract import Setting
+from ..factorization.hopping import hopping
+from ..validate import rational
+from . import settings
+from .hop_noise import HopNoise
+from .hopping import Hopping, thresholds
+from .mechanism import Histogram
+from .rounds import Rounds
+from .settings import HistogramParameters
+
+_REFUSED = {
+    "selection": "rounds release a key when enough new units came, and a window has to forget them",
+    "aggregate": "keys alone are not released of windows that hop: release a count",
+    "min_users": "distinct units of a window do not follow from those of its hops",
+    "adaptive_weight": "a key that was shown may vanish, so no record can cost less for it",
+    "debias": "what the bound cuts is counted by epoch, and not by window",
+    "factorization": "windows that hop have one of their own",
+}
+
+
+def build(parameters: HistogramParameters, setting: Setting) -> Histogram | Rounds:
+    """A calibrated histogram, of windows that overlap or do not.
+
+    Raises:
+        ParameterError: a parameter is out of range, or parameters contradict each other.
+    """
+    if setting.hops == 1:
+        return settings.build(parameters, setting)
+    settings.check(parameters, setting)
+    _refuse(parameters, setting)
+    plain = replace(parameters, adaptive_weight=0.0)
+    columns, bound = settings.columns_of(plain, setting), settings.bound_of(plain, setting)
+    squares = settings.squares_of(setting, columns)
+    share = rational("threshold_delta_share", parameters.threshold_delta_share)
+    selecting = setting.delta * share if setting.keys is None else Fraction(0)
+    factor = hopping(setting.hops, setting.windows)
+    made = settings.processes(plain, setting, bound, (columns, squares), selecting, factor)
+    noises = tuple(
+        HopNoise(lane.purpose, setting.hops, setting.windows, lane.variance)
+        for quantity in made.quantities
+        for lane in quantity.lanes
+    )
+    bars = ()
+    if setting.keys is None:
+        squared, most = settings.sensitivity2(bound), bound.most_per_key()
+        bars = tuple(thresholds(noises[0], selecting, squared, most))
+    return Hopping(
+        horizon=setting.horizon,
+        bound=bound,
+        quantities=made.quantities,
+        loss=made.loss,
+        summed=columns,
+        grids=setting.grids,
+        threshold=bars,
+        public=None if setting.keys is None else frozenset(setting.keys),
+        count=setting.count,
+        squares=squares,
+        noises=noises,
+        hops=setting.hops,
+        per_epoch=setting.windows,
+    )
+
+
+def _refuse(parameters: HistogramParameters, setting: Setting) -> None:
+    plain = HistogramParameters()
+    for name, why in _REFUSED.items():
+        given = getattr(parameters, name)
+        if given not in (getattr(plain, name), 0):
+            raise ParameterError(name, given, f"not with window.hop: {why}")
+    if setting.distinct:
+        raise ParameterError("distinct", True, f"not with window.hop: {_DISTINCT}")
+    if parameters.bound == "per-key" and parameters.per_key == 1:
+        raise ParameterError("per_key", 1, f"not with window.hop: {_UNITS}")
+    if setting.horizon != 1:
+        raise ParameterError("horizon", setting.horizon, "windows that hop are released once")
+
+
+_DISTINCT = "a value counts in the hop that shows it first, and a window may begin after it"
+_UNITS = (
+    "it would count a unit in the first hop of an epoch that it is in, and a window may begin after "
+    "that; count records, or distinct units of windows that tumble"
+)
