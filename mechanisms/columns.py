@@ -80,6 +80,9 @@ class Hop(NamedTuple):
     chain: int = 1  # windows, one after the other up to this one, whose rows were carried
 
 
+FIRST = Hop()
+
+
 class Closed(NamedTuple):
     """Everything a release may read; frozen by the barrier of trigger t.
 
@@ -92,7 +95,7 @@ class Closed(NamedTuple):
     part: Part  # merged parts of micro-batch t alone
     t: int  # trigger, 1..horizon
     renewals: tuple[int, ...] = ()  # triggers up to t, ascending, since which noise has a new nonce
-    hop: Hop = Hop()
+    hop: Hop = FIRST
 
     @property
     def renewed(self) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ContractError
-from .columns import I64, Batch, Closed, Hop, Part, Releases, empty_part, merge
+from .columns import FIRST, I64, Batch, Closed, Hop, Part, Releases, empty_part, merge
 from .contract import Mechanism, Noise
 from .key_form import RecordKeys
 from .keys import Keys, concat
@@ -72,7 +72,7 @@ class Memory:
     scan: bool = False
     renewals: tuple[int, ...] = ()
     window: int = 0
-    hop: Hop = Hop()
+    hop: Hop = FIRST
     before: Memory | None = None
     t: int = 0
     unit_tables: list[UnitTable] = field(default_factory=list)

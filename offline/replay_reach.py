@@ -3,7 +3,8 @@
 Records of a window may have come before the snapshot, and with them part of the bound of its epoch.
 So only epochs are recomputed of which nothing can have come before: each pipeline starts with the
 first of them, or of the first period where units have a cap. Its triggers are numbered anew from
-there, and those of earlier windows only say how far the raw log may be used.
+there, and those of earlier windows only say how far the raw log may be used. Where windows overlap,
+rows carried on from before decide about more windows, which are recomputed and not compared.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ..agents.clock.timeline import Timeline
 from ..agents.deployment.model import Deployment, Pipeline
 from ..agents.stages.step import LogFrame
 from ..errors import EngineError
+from ..mechanisms.factorization.hopping import earlier
 from ..topics.frames import Barrier, EventsFrame, decode, encode_barrier
 from ..topics.records import (
     Beat,
@@ -51,6 +53,7 @@ class Reach:
         self.place = place
         self._snapshot = snapshot
         self._first = {p.name: _first(p, snapshot) for p in deployment.pipelines}
+        self._carried = {p.name: carried(p) for p in deployment.pipelines}
         self._number: dict[tuple[str, int], int] = {}
         self._triggers: dict[str, list[Trigger]] = {p.name: [] for p in deployment.pipelines}
         for one in triggers:
@@ -76,8 +79,9 @@ class Reach:
         return places[partition] if partition < len(places) else 0
 
     def first(self, pipeline: str) -> int | None:
-        """The first window that is recomputed; None: all of them."""
-        return self._first[pipeline]
+        """The first window that can be compared; None: all of them."""
+        first = self._first[pipeline]
+        return None if first is None else first + self._carried[pipeline]
 
     def renumbered(self, deployment: Deployment) -> Deployment:
         """Say of each pipeline, in new numbers, after which trigger added partitions count."""
@@ -206,6 +210,20 @@ def _first(pipeline: Pipeline, snapshot: Kept) -> int | None:
             return NEVER
         share *= pipeline.lifetime.cap.epochs
     return -(-(after + 1) // share) * share
+
+
+def carried(pipeline: Pipeline) -> int:
+    """Windows for which what was carried before a first one may still matter.
+
+    A row is dropped 2K epochs after its last record, and holds the noise of K epochs more, if a
+    window holds hops of K epochs before its own: then rows are as if nothing had come before.
+    """
+    windows = pipeline.windows
+    return (
+        (3 * earlier(windows.hops, windows.per_epoch) + 1)
+        * windows.per_epoch
+        * (pipeline.mechanism.carries)
+    )
 
 
 def offsets_of(reach: Reach, raw: Mapping[tuple[str, int], int]) -> dict[tuple[bytes, bytes], int]:

@@ -9,7 +9,6 @@ from fractions import Fraction
 from math import sqrt
 from typing import Any
 
-from ...mechanisms.contract import Mechanism
 from ...mechanisms.parts.stated_bound import plain
 from ...topics.config.values import format_duration
 from ...topics.records import Trigger

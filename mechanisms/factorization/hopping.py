@@ -34,7 +34,7 @@ SEARCHED = 128
 _ROUNDS = 100  # of the iteration, which is at its fixed point by then
 
 
-class Span(NamedTuple):
+class Stretch(NamedTuple):
     """Hops of one epoch in a window: those after ``before`` up to ``last``."""
 
     before: int
@@ -65,11 +65,11 @@ def earlier(hops: int, per_epoch: int) -> int:
     return -(-(hops - 1) // per_epoch)
 
 
-def spans(ordinal: int, hops: int, per_epoch: int, chain: int | None = None) -> dict[int, Span]:
+def spans(ordinal: int, hops: int, per_epoch: int, chain: int | None = None) -> dict[int, Stretch]:
     """The hops of a window, by the number of epochs that they lie back.
 
     >>> spans(2, 3, 2)
-    {0: Span(before=0, last=2), 1: Span(before=1, last=2)}
+    {0: Stretch(before=0, last=2), 1: Stretch(before=1, last=2)}
 
     Args:
         ordinal: place of the window's last hop in its epoch, from 1.
@@ -79,21 +79,21 @@ def spans(ordinal: int, hops: int, per_epoch: int, chain: int | None = None) -> 
     found = {}
     for back in range(earlier(hops, per_epoch) + 1):
         row = ordinal + back * per_epoch
-        one = Span(max(0, row - hops), min(row, per_epoch))
+        one = Stretch(max(0, row - hops), min(row, per_epoch))
         held = one.before < one.last
         if held and (back == 0 or chain is None or chain > row - per_epoch):
             found[back] = one
     return found
 
 
-def row(factor: Factorization, span: Span) -> F64:
+def row(factor: Factorization, span: Stretch) -> F64:
     """(H,) weights of an epoch's noise in a window, as doubles near the exact ones."""
     both = factor.rows(np.array([span.last, max(span.before, 1)]))
     weights: F64 = both[0] - both[1] if span.before else both[0]
     return weights
 
 
-def norms(factor: Factorization, span: Span) -> tuple[float, float]:
+def norms(factor: Factorization, span: Stretch) -> tuple[float, float]:
     """Upper bounds of the Euclidean length and the sum of sizes of the exact row."""
     weights, width = row(factor, span), span.last
     far = float(factor.slack[span.last - 1]) + float(factor.slack[max(span.before, 1) - 1])

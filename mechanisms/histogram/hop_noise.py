@@ -90,5 +90,5 @@ class HopNoise:
         """Its noise, and the most that can be rounded exactly."""
         return Draws(of, "gauss", self.variance, largest(self.factor))
 
-    def _spans(self, ordinal: int, chain: int | None) -> Iterator[tuple[int, hopping.Span]]:
+    def _spans(self, ordinal: int, chain: int | None) -> Iterator[tuple[int, hopping.Stretch]]:
         yield from hopping.spans(ordinal, self.hops, self.per_epoch, chain).items()

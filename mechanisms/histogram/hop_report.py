@@ -11,8 +11,8 @@ from ..parts.bounding import Bound
 from .report import bound_of, bound_words, cost_of, listed
 
 
-class Planned(Protocol):
-    """What the report reads of `Hopping`; all of it is public."""
+class PlannedHops(Protocol):
+    """Members of `Hopping` that the report reads; all of them are public."""
 
     @property
     def hops(self) -> int: ...
@@ -30,7 +30,7 @@ class Planned(Protocol):
     def digests(self) -> tuple[str, ...]: ...
 
 
-def plan(mechanism: Planned) -> dict[str, Any]:
+def plan(mechanism: PlannedHops) -> dict[str, Any]:
     """Bounds, and noise and thresholds by ordinal: a function of public parameters alone."""
     out: dict[str, Any] = {
         "hops": mechanism.hops,

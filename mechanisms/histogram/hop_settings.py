@@ -48,7 +48,7 @@ def build(parameters: HistogramParameters, setting: Setting) -> Histogram | Roun
         for quantity in made.quantities
         for lane in quantity.lanes
     )
-    bars = ()
+    bars: tuple[int, ...] = ()
     if setting.keys is None:
         squared, most = settings.sensitivity2(bound), bound.most_per_key()
         bars = tuple(thresholds(noises[0], selecting, squared, most))
@@ -85,6 +85,6 @@ def _refuse(parameters: HistogramParameters, setting: Setting) -> None:
 
 _DISTINCT = "a value counts in the hop that shows it first, and a window may begin after it"
 _UNITS = (
-    "it would count a unit in the first hop of an epoch that it is in, and a window may begin after "
-    "that; count records, or distinct units of windows that tumble"
+    "it would count a unit in the first hop of an epoch that it is in, and a window may begin "
+    "later: count records, or distinct units of windows that tumble"
 )

@@ -148,9 +148,7 @@ class Hopping(Histogram):
         if self.public is None:
             cell[cell["quiet"] > 2 * (self.epochs - 1)] = np.zeros(1, cell.dtype)[0]
 
-    def _draw(
-        self, cell: NDArray[Any], keys: Keys, hop: Hop, noise: Noise
-    ) -> NDArray[np.bool_]:
+    def _draw(self, cell: NDArray[Any], keys: Keys, hop: Hop, noise: Noise) -> NDArray[np.bool_]:
         """(r,) live rows, which get the noise of this hop; new ones also that of all before it."""
         fresh, known = np.flatnonzero(cell["live"] == 1), np.flatnonzero(cell["live"] == 2)
         self._put(cell, keys, known, 0, range(hop.ordinal - 1, hop.ordinal), noise)
@@ -219,7 +217,8 @@ class Hopping(Histogram):
 
     def error(self, t: int) -> F64:
         """(c',) largest deviation of each output among the windows of an epoch, in grid units."""
-        return self.deviations().max(axis=0)
+        largest: F64 = self.deviations().max(axis=0)
+        return largest
 
     def deviations(self) -> F64:
         """(H, c') standard deviation of the noise of each output, by the window's ordinal."""

@@ -7,8 +7,8 @@ library. `rules` and `numbers` have what follows from the configuration, `noise`
 reads JSON, `rows` writes values, `rounds` has the other way to find keys, `logs` reads topics.
 
 It covers counts, sums, means, variances, quantiles, keys alone; keys unknown or public; all bounds,
-adaptive weights, `min_users`, deletions, debiasing; windows of event time and of arrival; epochs of
-several windows; all factorisations but `blt`. It covers no dead letters and few texts of manifests.
+adaptive weights, `min_users`, deletions, debiasing; all windows and epochs; all factorisations but
+`blt`. It covers no dead letters and few texts of manifests.
 """
 
 import hashlib
@@ -68,11 +68,12 @@ class Release(NamedTuple):
     """What one trigger must publish, and what its micro-batch held."""
 
     trigger: Clock
-    start: str  # of its window
+    start: str
     rows: dict[bytes, dict[str, Any]]  # by key
     contents: dict[bytes, list[list[int]]]  # accepted alone: key, lane, count and sums
     threshold: int | None  # in 1/256
     counters: dict[int, Any] | None = None  # by shard: arrived and accepted, deviations, cap
+    hops: int | None = None  # held, where windows overlap
 
 
 class Judge:
@@ -198,7 +199,7 @@ class Judge:
             self.floor += 1
 
     def bound(self, place: Place) -> None:
-        """Bound everything of a micro-batch, every unit's records in the order of their log."""
+        """Bound a micro-batch, every unit's records in the order of their log."""
         for unit, number in self.needed.pop(place, {}).items():
             while number:
                 one = self.next(unit)
@@ -236,7 +237,7 @@ class Judge:
         unit, room = self.units.setdefault(place, Unit(rules.budget)), self.purses.room(place)
         if room < 0:
             return
-        used = unit.used.setdefault((one.window, key), [0, 0])
+        used = unit.used.setdefault((one.window if rules.hops == 1 else 0, key), [0, 0])
         if rules.quadratic:
             price, free = rules.weights[lane] * (2 * used[lane] + 1), used[lane] < rules.caps[lane]
         else:
@@ -286,10 +287,9 @@ class Judge:
                     window.first[key] = t
         window.released = t
         rows = {key: self.row(window, trigger, key) for key in sorted(window.first)}
-        start = utc(rules.start(trigger["window"]))
         bar = rules.thresholds[t - 1] if rules.thresholds else None
         cut = self.cut(window, trigger) if rules.parameters["debias"] else None
-        return Release(trigger, start, rows, contents, bar, cut)
+        return Release(trigger, utc(rules.opens(trigger["window"])), rows, contents, bar, cut)
 
     def cut(self, window: Window, trigger: Clock) -> dict[int, Any]:
         """What each shard says of all records: how many arrived, how many were accepted."""
@@ -383,7 +383,7 @@ class Judge:
                 value[f"sum:{c.path}"] += middle * value["count"]
                 variance[f"sum:{c.path}"] += middle**2 * variance["count"]
         value = {name: held(one) for name, one in value.items()}
-        start = rules.start(trigger["window"])
+        start = rules.opens(trigger["window"])
         named = (trigger["charge"], config["name"], str(trigger["window"]), str(t))
         parts = [*map(str.encode, named), key]
         return {

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from .distinct import DistinctJudge
 from .histogram import Clock, Judge, Objection, Order, Release
+from .hopping import HoppingJudge
 from .noise import Secret
 from .quantiles import QuantileJudge, QuantileRules
 from .records import Event, home, read
@@ -86,7 +87,7 @@ class Nonces:
 
     def nonce(self, window: int, shard: int, trigger: int) -> bytes:
         """The nonce in force at a trigger; what is not published is not judged."""
-        return self._known.get((utc(self._rules.start(window)), shard, trigger), b"")
+        return self._known.get((utc(self._rules.opens(window)), shard, trigger), b"")
 
 
 def judged(
@@ -112,6 +113,7 @@ def judged(
     shards = next((body["shards"] for body in every if body["schema"] == "hush.manifest/2"), 1)
     rules = pipeline.rules(shards)
     kind = RoundsJudge if rules.rounds else DistinctJudge if rules.distinct else Judge
+    kind = HoppingJudge if rules.hops > 1 else kind
     kind = QuantileJudge if isinstance(rules, QuantileRules) else kind
     judge = kind(rules, secret, Nonces(rules, published), order)
     return judge.run(clock, [pipeline.usable(n, records) for n, records in enumerate(raw)])
@@ -189,6 +191,8 @@ def about(place: Any, release: Release, manifest: dict[str, Any]) -> Iterator[st
             yield f"{place}: the manifest says {name} = {manifest[name]} and not {value}"
     if manifest["privacy"]["charge"] != release.trigger["charge"]:
         yield f"{place}: the manifest names another charge"
+    if release.hops is not None and manifest["public"]["hops"] != [release.hops]:
+        yield f"{place}: the manifest says hops = {manifest['public']['hops']}, not {release.hops}"
     yield from about_cut(place, release, manifest)
 
 

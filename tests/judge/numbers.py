@@ -23,7 +23,7 @@ PI = Decimal(
 class Matrix:
     """A = BC: noise (Bz)(t) hides prefix sums, z independent, C in units of 2^-12."""
 
-    def __init__(self, name: str, horizon: int) -> None:
+    def __init__(self, name: str, horizon: int, hops: int = 1) -> None:
         self.horizon = horizon
         if name == "auto":
             name = "terminal" if horizon <= 1024 else "blt"
@@ -35,7 +35,7 @@ class Matrix:
             self.width = [0, *(2 * t - t.bit_count() for t in steps)]
             self.sensitivity2 = Fraction(horizon.bit_length())
         else:
-            self.C = _encoder(name, horizon)
+            self.C = _encoder(name, horizon, hops)
             self.width = [0, *steps]
             columns = (sum(row[j] ** 2 for row in self.C[j:]) for j in range(horizon))
             self.sensitivity2 = Fraction(max(columns), 4**BITS)
@@ -115,17 +115,20 @@ def held(x: int) -> int:
 
 
 @lru_cache(None)
-def matrix(name: str, horizon: int) -> Matrix:
-    """The factorisation called ``name`` for so many triggers."""
-    return Matrix(name, horizon)
+def matrix(name: str, horizon: int, hops: int = 1) -> Matrix:
+    """The factorisation called ``name`` for so many triggers, or windows of so many hops."""
+    return Matrix(name, horizon, hops)
 
 
-def _encoder(name: str, horizon: int) -> list[list[int]]:
+def _encoder(name: str, horizon: int, hops: int) -> list[list[int]]:
     """C, lower triangular with unit columns, rounded to the nearest multiple of 2^-12."""
-    if name not in ("terminal", "final", "toeplitz"):
+    if name not in ("terminal", "final", "toeplitz", "hopping"):
         raise NotImplementedError(f"the judge does not know the factorisation {name!r}")
     with localcontext(DIGITS):
-        make = _toeplitz(horizon) if name == "toeplitz" else _optimal(name, horizon)
+        if name == "hopping":
+            make = _windows(horizon, hops)
+        else:
+            make = _toeplitz(horizon) if name == "toeplitz" else _optimal(name, horizon)
         return [
             [int((x * 2**BITS + Decimal("0.5")).to_integral_value(ROUND_FLOOR)) for x in row]
             for row in make
@@ -153,7 +156,23 @@ def _optimal(name: str, horizon: int) -> list[list[Decimal]]:
     size = range(horizon)
     gram = [[Decimal(w[i] * w[j] * ((last + 1) * horizon - 1 - max(i, j))) for j in size]
             for i in size]  # fmt: skip
-    root = _matrix_root(gram)
+    return _factor(_matrix_root(gram))
+
+
+def _windows(horizon: int, hops: int) -> list[list[Decimal]]:
+    """The same for all windows of so many hops that one epoch has a part in, v the fixed point."""
+    size, v = range(horizon), [Decimal(1)] * horizon
+    for _ in range(60):
+        w = [x.sqrt() for x in v]
+        gram = [[w[i] * w[j] * max(0, hops - abs(i - j)) for j in size] for i in size]
+        root = _matrix_root(gram)
+        v = [root[j][j] for j in size]
+    return _factor([[root[i][j] / (w[i] * w[j]) for j in size] for i in size])
+
+
+def _factor(root: list[list[Decimal]]) -> list[list[Decimal]]:
+    """C with unit columns, whose CᵀC is ``root`` but for their lengths."""
+    horizon, size = len(root), range(len(root))
     F = [[Decimal(0)] * horizon for _ in size]  # lower triangular, FᵀF = root
     for i in reversed(size):
         for j in [i, *range(i)]:
@@ -300,6 +319,45 @@ def variances(
             return found
         epsilon -= pure * Fraction(17, 16)
     raise ValueError("ε does not pay for noise on this grid")
+
+
+def parts(row: int, hops: int, horizon: int) -> list[tuple[int, int, int]]:
+    """Of the window that ends ``row`` hops into an epoch: epochs back, first hop less 1, last."""
+    found, back = [], 0
+    while (before := max(0, row + back * horizon - hops)) < horizon:
+        found.append((back, before, min(row + back * horizon, horizon)))
+        back += 1
+    return found
+
+
+def hopping(
+    factors: Matrix, hops: int, variance: Fraction, delta: Fraction, unit: tuple[Fraction, int]
+) -> list[int]:
+    """Thresholds of windows by their place in the epoch: a unit is in H + n - 1 of them."""
+    (budget, most), H, out = unit, factors.horizon, []
+    epochs = 1 + -(-(hops - 1) // H)
+    for row in range(1, H + 1):
+        rows = [weights(factors, before, last) for _, before, last in parts(row, hops, H)]
+        norm = root(sum((b * b for one in rows for b in one), Fraction(0)))
+        norm1, kept = sum(abs(b) for one in rows for b in one), 1 - len(rows) * H / (24 * variance)
+        worst = Fraction(0)
+        for total in range(1, epochs * most + 1):
+            split = [total // epochs + (n < total % epochs) for n in range(epochs)]
+            beta = delta / (H + hops - 1) * sum(m * m for m in split) / budget
+            far = root(variance) * norm * _normal_quantile(beta * kept) + norm1 / 2
+            worst = max(worst, total + far / 2**BITS + Fraction(len(rows), STEPS))
+        out.append(ceil(worst * STEPS))
+    return out
+
+
+def weights(factors: Matrix, before: int, last: int) -> list[Fraction]:
+    """What each draw of an epoch weighs in the sum of hops ``before`` + 1 … ``last``."""
+    found = [Fraction(0)] * last
+    for end, sign in ((last, 1), (before, -1)):
+        row, common = factors.row(end) if end else ([], 1)
+        for place, b in enumerate(row):
+            found[place] += sign * Fraction(b, common)
+    return found
 
 
 def _up(value: Fraction) -> Fraction:

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from .calendar import Calendar
-from .numbers import BITS, matrix, sampling, spent, thresholds, variances
+from .numbers import BITS, hopping, matrix, sampling, spent, thresholds, variances
 from .purses import Costs, Purses, fits, together
 from .records import columns, key_bytes
 
@@ -40,6 +40,8 @@ class Rules:
         dated = isinstance(given["length"], str)
         self.calendar = Calendar(config) if dated else None
         self.length = 0 if dated else given["length"] or given["horizon"] * every
+        self.hops = self.length // given.get("hop", self.length) if self.length else 1
+        self.length //= self.hops
         self.horizon = self.calendar.horizon if self.calendar else (
             config["triggers"]["count"] or self.length // (every or self.length))  # fmt: skip
         self.per_epoch = (
@@ -80,7 +82,7 @@ class Rules:
         budget = written(default if p["budget"] is None else p["budget"])
         self.quadratic = p["bound"] == "quadratic" and not self.rounds
         weight = written(p["adaptive_weight"] or 1)
-        if p["adaptive_weight"] is None and budget >= 3:
+        if p["adaptive_weight"] is None and budget >= 3 and self.hops == 1:
             weight = Fraction(3, 10)
         two = unknown and self.quadratic and not self.keys_only and (weight < 1 or self.least > 1)
         self.weights = [weight.denominator**2, weight.numerator**2] if two else [1]
@@ -94,6 +96,8 @@ class Rules:
         p, config = self.parameters, self.config
         automatic = self.rounds and p["factorization"] == "auto"
         self.matrix = matrix("honaker" if automatic else p["factorization"], self.horizon)
+        if self.hops > 1:
+            self.matrix = matrix("hopping", self.per_epoch, self.hops)
         moved = self._moved()
         names = ["count"] * self.counted + [f"sum:{c.path}" for c in self.columns]
         reach = [max(high - middle, middle - low, 1)
@@ -132,7 +136,7 @@ class Rules:
             names.append(f"square:{self.columns[n].path}")
             needs.append((moved * top**2 * unit, kept * each, Fraction(1)))
         records = max(1, self.budget // min(self.weights))
-        touched = records * self.horizon * (1 + self.distinct)
+        touched = records * self.matrix.horizon * (1 + self.distinct)
         if p["debias"]:
             cap = p["debias_cap"]
             # Each shard publishes these counters, with a noise of its own.
@@ -177,6 +181,12 @@ class Rules:
 
     def _select(self, name: str, selecting: Fraction) -> None:
         """Thresholds of a noisy count; ``selecting`` is the δ that they use."""
+        if self.hops > 1:
+            alone = math.isqrt(self.budget) if self.quadratic else min(self.per_key, self.budget)
+            self.thresholds = hopping(
+                self.matrix, self.hops, self.variance[name], selecting, (self._moved(), alone)
+            )
+            return
         last, T = written(self.parameters["last_share"]), self.horizon
         beta = [selecting * (1 - last) / (T - 1)] * (T - 1) if T > 1 else []
         beta.append(selecting * last if T > 1 else selecting)
@@ -276,6 +286,10 @@ class Rules:
         if self.calendar:
             return self.calendar.start(window)
         return int(self.config["window"]["origin"]) + window * self.length
+
+    def opens(self, window: int) -> int:
+        """First microsecond of what is released of it."""
+        return self.start(window + 1 - self.hops)
 
     def window(self, time: int) -> int:
         """The window of an event time."""

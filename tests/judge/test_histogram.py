@@ -18,7 +18,7 @@ from .worlds import HORIZONS, INPUT, PIPELINE, SHARED, sharing, verdict, world
 HERE = Path(__file__).parent
 JUDGE = (
     "histogram", "rounds", "rows", "rules", "purses", "numbers", "noise", "records", "logs",
-    "calendar", "forms", "proto_classes", "ratchet", "distinct", "quantiles",
+    "calendar", "forms", "proto_classes", "ratchet", "distinct", "quantiles", "hopping",
 )  # fmt: skip
 ALLOWED = {"cryptography", "confluent_kafka", "pyarrow", "fastavro", "google", "jsonschema"}
 FORMS = ("json", "avro", "protobuf", "json_schema")
@@ -230,3 +230,26 @@ def agreed(text: str, partitions: int, seed: int, size: tuple[int, int]) -> None
     found, rows = verdict(made, one.logs, one.clock)
     assert found == []
     assume(rows)
+
+
+HOPS = (
+    'window = { length = "2d", hop = "12h", origin = "2019-03-01T00:00:00Z" }\n'
+    'triggers = { every = "12h" }'
+)
+
+
+@pytest.mark.parametrize("epoch", ["12h", "1d", "2d", "3d"])
+@pytest.mark.parametrize("more", [
+    f"aggregate = [{COUNT}]", f"aggregate = [{COUNT}, {MEAN}]\nsign = \"gone\"",
+    f"aggregate = [{VARIANCE}]", f"{KEYS}\naggregate = [{SUM}]",
+])  # fmt: skip
+def test_windows_that_hop_release_what_the_judge_says(more, epoch):
+    text = INPUT.format(units=2, cells=2, partitioner="none", unit='"user"') + PIPELINE.format(
+        name="p", key='["page"]', window=HOPS, more=f'{more}\nepoch = "{epoch}"',
+        epsilon=8, delta=0.01, mechanism=", budget = 4",
+    )  # fmt: skip
+    made = compile_config(loads(text, environ={}), {"events": 2})
+    one = world(made, Random(4), events=1200, windows=12, users=60)
+    found, rows = verdict(made, one.logs, one.clock)
+    assert found == []
+    assert rows

@@ -45,6 +45,7 @@ unit_name = "user"
 budget = {{ epsilon = 4.0, delta = 1e-6 }}
 """
 WINDOW = 'window = { length = "8h", origin = "2019-03-01T00:00:00Z" }\ntriggers = { every = "2h" }'
+HOPS = WINDOW.replace('length = "8h"', 'length = "8h", hop = "2h"')
 ARRIVAL = "window = { horizon = 4 }"
 EVERY = 'triggers = { every = "2h" }'
 KEYS = 'key = ["zone"]\n'
@@ -172,7 +173,7 @@ def values(n: int = 3000, seed: int = 8) -> list[dict[str, Any]]:
 
 def cases() -> list[str]:
     """Names of everything that is recorded."""
-    return [*SETTINGS, "histogram-direct", "histogram-arrival", "topl"]
+    return [*SETTINGS, "histogram-direct", "histogram-arrival", "histogram-hopping", "topl"]
 
 
 def text_of(case: str) -> str:
@@ -180,8 +181,12 @@ def text_of(case: str) -> str:
     if case == "topl":
         text = SURVEY
     else:
-        base = {"histogram-direct": "histogram-debiased", "histogram-arrival": "histogram-plain"}
-        window = f"{ARRIVAL}\n{EVERY}" if case == "histogram-arrival" else WINDOW
+        base = {
+            "histogram-direct": "histogram-debiased", "histogram-arrival": "histogram-plain",
+            "histogram-hopping": "histogram-sums",
+        }  # fmt: skip
+        windows = {"histogram-arrival": f"{ARRIVAL}\n{EVERY}", "histogram-hopping": HOPS}
+        window = windows.get(case, WINDOW)
         partitioner = "crc32" if case == "histogram-direct" else "none"
         text = HEAD.format(partitioner=partitioner)
         text += COMMON.format(name=case, window=window) + SETTINGS[base.get(case, case)]

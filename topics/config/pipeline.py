@@ -103,7 +103,7 @@ Length = Annotated[Duration | CalendarSpan, _length("3650d")]
 
 @dataclass(frozen=True)
 class WindowSettings:
-    """Tumbling windows, of event time or of arrival.
+    """Windows of event time or of arrival.
 
     Attributes:
         length: length of a window of event time: a duration, or a number of days, weeks, months,

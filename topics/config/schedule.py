@@ -149,7 +149,8 @@ class Schedule:
     def shown(self) -> str:
         """Length of a window, in words."""
         if self.hops > 1:
-            return f"{format_duration(self.length * self.hops)} every {format_duration(self.length)}"
+            whole, hop = (format_duration(self.length * many) for many in (self.hops, 1))
+            return f"{whole} every {hop}"
         return format_duration(self.length) if self.calendar is None else str(self.calendar)
 
     @property

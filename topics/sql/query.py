@@ -19,7 +19,7 @@ from .parsed import Parsed, expression_of, parsed
 from .promised import Promise
 from .quantiles import Quantile, mechanism_of, quantile_of
 from .refusal import CLAUSES, QUANTILE_CALLS, QueryError, instead_of, refused
-from .windows import Tumbling, check_time, duration_of, names_window, window_of
+from .windows import Windowed, check_time, duration_of, names_window, window_of
 
 _OF_TABLE = {"this", "db", "catalog", "alias"}
 
@@ -191,7 +191,7 @@ class _Query:
                 "of all records of a unit in a group together"
             )
 
-    def _stated(self) -> Tumbling | None:
+    def _stated(self) -> Windowed | None:
         """The window of a clause or a table function."""
         said = self._said
         if said.window is None:
@@ -199,7 +199,9 @@ class _Query:
         if said.time is not None:
             time = expression_of(said.time)
             check_time(time, time, self._source, self._table)
-        return Tumbling(duration_of(expression_of(said.window)))
+        length = duration_of(expression_of(said.window))
+        hop = None if said.hop is None else duration_of(expression_of(said.hop))
+        return Windowed(length, hop=None if hop == length else hop)
 
     def _grouping(self) -> list[exp.Expr]:
         """Expressions of GROUP BY; numbers and aliases stand for columns of SELECT."""

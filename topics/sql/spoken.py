@@ -17,8 +17,9 @@ from sqlglot.tokenizer_core import Token
 from .refusal import QueryError
 
 _SHOWN = "write TABLE(TUMBLE(TABLE orders, DESCRIPTOR(time), INTERVAL '1' DAY))"
+_HOP = "write TABLE(HOP(TABLE orders, DESCRIPTOR(time), INTERVAL '1' HOUR, INTERVAL '1' DAY))"
 _TABLE = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
-SMOOTH = "windows tumble, and releases of them can be added up, which costs nothing: write"
+SMOOTH = "windows tumble or hop: write"
 
 
 @dataclass
@@ -30,6 +31,7 @@ class Spoken:
         view: name of the view, table or stream that it was to create.
         options: of the clause on differential privacy, by lower-case name, as SQL.
         window: SQL of the window's length, from a clause or a table function.
+        hop: SQL of the time from one window to the next, where they overlap.
         time: SQL of the column that the window is of; None: the event time, unsaid.
         emit: whether it said when results are emitted.
     """
@@ -38,6 +40,7 @@ class Spoken:
     view: str | None = None
     options: dict[str, str] = field(default_factory=dict)
     window: str | None = None
+    hop: str | None = None
     time: str | None = None
     emit: bool = False
 
@@ -116,7 +119,7 @@ class _Reader:
 
     def _window(self, place: int) -> int:
         kind, end = self._word(place + 1), place + 1
-        if kind != "TUMBLING":
+        if kind == "SESSION":
             instead = f"{SMOOTH} WINDOW TUMBLING (SIZE 1 HOUR)"
             raise QueryError(f"WINDOW {kind} is not possible: {instead}")
         if self._word(place + 2) == "(":
@@ -124,8 +127,13 @@ class _Reader:
             for part in self._parts(place + 3, end):
                 if self._words[part[0]] == "SIZE":
                     self._length("INTERVAL " + self._sql(part[0] + 1, part[-1]))
+                if kind == "HOPPING" and self._words[part[0] : part[0] + 2] == ["ADVANCE", "BY"]:
+                    self.said.hop = "INTERVAL " + self._sql(part[0] + 2, part[-1])
         if self.said.window is None:
             raise QueryError("WINDOW TUMBLING needs a length: write WINDOW TUMBLING (SIZE 1 HOUR)")
+        if kind == "HOPPING" and self.said.hop is None:
+            shown = "WINDOW HOPPING (SIZE 24 HOURS, ADVANCE BY 1 HOUR)"
+            raise QueryError(f"WINDOW HOPPING needs the time to the next window: write {shown}")
         self._edit(place, end)
         return end + 1
 
@@ -136,15 +144,20 @@ class _Reader:
         wrapped = self._word(place - 1) == "(" and self._word(place - 2) == "TABLE"
         if not wrapped and self._word(place - 1) != "FROM":
             return place + 1
-        if kind != "TUMBLE":
+        if kind not in ("TUMBLE", "HOP"):
             raise QueryError(f"{kind} is not possible: {SMOOTH} TUMBLE in its place")
-        if len(parts) < 3:
-            raise QueryError(f"TUMBLE needs table, time and length: {_SHOWN}")
-        table, time, length = (self._sql(part[0], part[-1]) for part in parts[:3])
-        if len(parts) > 3:
-            moved = self._sql(parts[3][0], parts[3][-1])
-            raise QueryError(f"TUMBLE with an offset of {moved} is not possible: leave it out")
+        hops = kind == "HOP"
+        if len(parts) < 3 + hops:
+            needs = f"HOP needs table, time, hop and length: {_HOP}" if hops else (
+                f"TUMBLE needs table, time and length: {_SHOWN}")  # fmt: skip
+            raise QueryError(needs)
+        table, time, length = (self._sql(parts[n][0], parts[n][-1]) for n in (0, 1, 2 + hops))
+        if len(parts) > 3 + hops:
+            moved = self._sql(parts[3 + hops][0], parts[3 + hops][-1])
+            raise QueryError(f"{kind} with an offset of {moved} is not possible: leave it out")
         self.said.time = time
+        if hops:
+            self.said.hop = self._sql(parts[2][0], parts[2][-1])
         self._length(length)
         first, last = (place - 2, end + 1) if wrapped else (place, end)
         self._edit(first, last, table)

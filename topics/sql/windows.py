@@ -22,7 +22,7 @@ _UNITS = {
 }  # fmt: skip
 _CUT = ("DATE_TRUNC", "TIMESTAMP_TRUNC", "DATETIME_TRUNC")
 _BINS = ("TIME_BUCKET", "DATE_BIN", "TIME_SLICE")
-_OTHER = ("HOP", "CUMULATE", "SESSION", "HOPPING", "SLIDING")
+_OTHER = ("CUMULATE", "SESSION", "SLIDING")
 _NAMES = {
     "WINDOW_START", "WINDOW_END", "WINDOW_TIME", "WINDOWSTART", "WINDOWEND", "WSTART", "WEND",
     "WINDOW", "WINDOW.START", "WINDOW.END",
@@ -39,15 +39,21 @@ _WRAPPED = {
 }  # fmt: skip
 
 
-class Tumbling(NamedTuple):
-    """A window: its length, where one begins if that is not midnight of 1970-01-01, its zone."""
+class Windowed(NamedTuple):
+    """A window: its length, where one begins if that is not midnight of 1970-01-01, its zone.
+
+    Where windows overlap, one begins every ``hop``.
+    """
 
     length: str
     origin: str | None = None
     zone: str | None = None
+    hop: str | None = None
 
     def settings(self) -> dict[str, Any]:
-        found = {"length": self.length, "origin": self.origin, "zone": self.zone}
+        found = {
+            "length": self.length, "hop": self.hop, "origin": self.origin, "zone": self.zone
+        }  # fmt: skip
         return {name: value for name, value in found.items() if value}
 
 
@@ -81,12 +87,12 @@ def names_window(node: exp.Expr, table: Sequence[str]) -> bool:
     """Whether a column names the window of a row, which every release does by itself."""
     node = bare(node)
     if isinstance(node, exp.Anonymous):
-        return node.name.upper().startswith(("TUMBLE", "WINDOW_"))
+        return node.name.upper().startswith(("TUMBLE", "HOP_", "WINDOW_"))
     path = path_of(node, table)
     return path is not None and path.upper() in _NAMES
 
 
-def window_of(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Tumbling | None:
+def window_of(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Windowed | None:
     """The window that an expression of GROUP BY states; None if it states none.
 
     Raises `QueryError` for another kind of window, or one that is not of the event time.
@@ -102,6 +108,8 @@ def window_of(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Tumb
     name, given = node.name.upper(), node.expressions
     if name in _OTHER:
         raise refused(node, f"{SMOOTH} TUMBLE(time, INTERVAL '1' DAY)")
+    if name in ("HOP", "HOPPING"):
+        return _hopping(node, given, source, table)
     if name.startswith("TUMBLE"):
         return _tumbling(node, given, source, table)
     if name in _CUT:
@@ -113,24 +121,44 @@ def window_of(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Tumb
         if len(given) > 2:
             raise refused(node, "leave out the origin: windows begin at whole multiples of 1970")
         check_time(node, time, source, table)
-        return Tumbling(duration_of(length))
+        return Windowed(duration_of(length))
     return None
 
 
 def _tumbling(
     node: exp.Anonymous, given: Sequence[exp.Expr], source: QuerySource, table: Sequence[str]
-) -> Tumbling:
-    if len(given) > 2 and node.name.upper() == "TUMBLE":
-        raise refused(node, f"slides or is moved: {SMOOTH} TUMBLE(time, INTERVAL '1' DAY)")
+) -> Windowed:
+    if len(given) == 3 and node.name.upper() == "TUMBLE":  # of Spark: length, then the hop
+        return hopping(node, given[2], given[1], source, table, given[0])
+    if len(given) > 3:
+        raise refused(node, f"is moved: {SMOOTH} TUMBLE(time, INTERVAL '1' DAY)")
     if len(given) != 2:
         raise refused(node, "must be TUMBLE(time, INTERVAL '1' DAY)")
     check_time(node, given[0], source, table)
-    return Tumbling(duration_of(given[1]))
+    return Windowed(duration_of(given[1]))
+
+
+def _hopping(
+    node: exp.Anonymous, given: Sequence[exp.Expr], source: QuerySource, table: Sequence[str]
+) -> Windowed:
+    if len(given) != 3:
+        raise refused(node, "must be HOP(time, INTERVAL '1' HOUR, INTERVAL '24' HOUR)")
+    return hopping(node, given[1], given[2], source, table, given[0])
+
+
+def hopping(
+    node: exp.Expr, hop: exp.Expr, length: exp.Expr, source: QuerySource, table: Sequence[str],
+    time: exp.Expr,
+) -> Windowed:  # fmt: skip
+    """Windows of a length that begin every ``hop``; raises `QueryError` for another time."""
+    check_time(node, time, source, table)
+    every, whole = duration_of(hop), duration_of(length)
+    return Windowed(whole) if every == whole else Windowed(whole, hop=every)
 
 
 def _truncated(
     node: exp.Anonymous, given: Sequence[exp.Expr], source: QuerySource, table: Sequence[str]
-) -> Tumbling:
+) -> Windowed:
     """A time cut to whole units: the unit is a text and comes first, or a word and last."""
     if len(given) not in (2, 3):
         raise refused(node, f"must be {node.name.upper()}('day', time)")
@@ -147,34 +175,34 @@ def _truncated(
     return _zoned(node, word.lower().removesuffix("s"), zone.name, sunday=not first)
 
 
-def _zoned(node: exp.Expr, word: str, zone: str, *, sunday: bool) -> Tumbling:
+def _zoned(node: exp.Expr, word: str, zone: str, *, sunday: bool) -> Windowed:
     """A time cut to days or more in a zone; ``sunday``: whether a plain week begins then."""
     if word in _WEEKS:
         if word != "week(sunday)" and not (sunday and word == "week"):
-            return Tumbling("1 week", None, zone)
+            return Windowed("1 week", None, zone)
         try:
             begin = midnight(zone, date(1970, 1, 4))
         except ConfigError as error:
             raise refused(node, str(error)) from error
-        return Tumbling("1 week", utc(begin), zone)
+        return Windowed("1 week", utc(begin), zone)
     if word not in _LONG:
         instead = "windows in a zone are DAY, WEEK, MONTH, QUARTER, YEAR; for others leave it out"
         raise refused(node, instead)
-    return Tumbling(f"1 {word}", None, zone)
+    return Windowed(f"1 {word}", None, zone)
 
 
-def _cut(node: exp.Expr, unit: str, *, day_first: bool) -> Tumbling:
+def _cut(node: exp.Expr, unit: str, *, day_first: bool) -> Windowed:
     """``day_first``: whether a plain week begins on Sunday, as in BigQuery."""
     word = unit.lower().removesuffix("s")
     if word in _WEEKS:
-        return Tumbling("7d", _SUNDAY if day_first and word == "week" else _WEEKS[word])
+        return Windowed("7d", _SUNDAY if day_first and word == "week" else _WEEKS[word])
     if word in _CALENDAR:
-        return Tumbling(f"1 {word}")
+        return Windowed(f"1 {word}")
     short = _UNITS.get(word)
     if short is None or short == "ms":
         instead = "cut to SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER or YEAR"
         raise refused(node, instead)
-    return Tumbling(f"1{short}")
+    return Windowed(f"1{short}")
 
 
 def check_time(node: exp.Expr, given: exp.Expr, source: QuerySource, table: Sequence[str]) -> None:

@@ -31,7 +31,7 @@ def hop_of(reader: StateReader, pipeline: Pipeline, trigger: Trigger, rows: Chan
     (found,) = Overlay(reader, rows).get_many([chain_of(trigger.window)])
     if found is None:
         raise EngineError(
-            f"pipeline {pipeline.name!r}: the state does not say which windows were released before "
-            f"window {trigger.window}: delete the data folder and restart"
+            f"pipeline {pipeline.name!r}: the state does not say which windows were released "
+            f"before window {trigger.window}: delete the data folder and restart"
         )
     return Hop(pipeline.windows.ordinal(trigger.window) + 1, int.from_bytes(found, "big"))

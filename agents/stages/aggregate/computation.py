@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from ....mechanisms.columns import Closed, Hop, Part, Releases
+from ....mechanisms.columns import FIRST, Closed, Part, Releases
 from ....mechanisms.keys import Keys
 from ....mechanisms.noise import KeyedNoise, Nonces, derive
 from ....topics.names import Names
@@ -164,7 +164,7 @@ class Computation:
         self._rows.store(trigger.window, seeded, step)
         if not _renewed(trigger, nonces):  # else every row is predicted anew, due or not
             rows = self._due.live(trigger, rows, chosen.part)
-        hop = hop_of(reader, self._pipeline, trigger, step.rows) if carries else Hop()
+        hop = hop_of(reader, self._pipeline, trigger, step.rows) if carries else FIRST
         closed = Closed(rows, chosen.part, trigger.index, renewals(nonces), hop)
         changed, releases = self._mechanism.release(closed, self._noise(trigger, nonces))
         self._rows.store(trigger.window, changed, step)

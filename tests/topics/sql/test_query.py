@@ -242,7 +242,15 @@ REFUSED = [
     ("SELECT p FROM orders AS o(p, q) GROUP BY p", "leave out the list"),
     ("SELECT p FROM orders TABLESAMPLE (10 PERCENT) GROUP BY p", "counts every record"),
     ("SELECT p, COUNT(1, q) FROM orders GROUP BY p", "a pipeline for each field"),
-    ("SELECT p FROM orders GROUP BY p, HOP(created, INTERVAL '1' HOUR)", "windows tumble"),
+    ("SELECT p FROM orders GROUP BY p, HOP(created, INTERVAL '1' HOUR)", "must be HOP(time,"),
+    (
+        "SELECT p FROM orders WINDOW HOPPING (SIZE 1 DAY) GROUP BY p",
+        "SIZE 24 HOURS, ADVANCE BY 1 HOUR",
+    ),
+    (
+        "SELECT p FROM TABLE(HOP(TABLE orders, DESCRIPTOR(created), INTERVAL '1' DAY)) GROUP BY p",
+        "HOP needs table, time, hop and length",
+    ),
     ("SELECT p FROM orders GROUP BY p, TUMBLE(t, INTERVAL '1' DAY)", "is created"),
     ("SELECT p FROM orders GROUP BY p, TUMBLE(created, INTERVAL '0' MONTH)", "positive number"),
     ("SELECT p FROM orders GROUP BY p, TUMBLE(created, INTERVAL '0' DAY)", "positive number"),

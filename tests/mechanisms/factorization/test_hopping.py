@@ -1,0 +1,97 @@
+"""Noise of windows that hop: every row is the window's, and its bounds hold."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hushstream.errors import ParameterError
+from hushstream.mechanisms.factorization.hopping import (
+    LONGEST,
+    SEARCHED,
+    earlier,
+    hopping,
+    norms,
+    row,
+    spans,
+)
+
+SIZES = [(2, 1), (3, 2), (4, 4), (3, 7), (24, 24), (5, 2)]
+
+
+def band(hops: int, per_epoch: int) -> np.ndarray:
+    """W: heads, then tails, one row for each window that holds hops of an epoch."""
+    rows = np.arange(1, per_epoch + hops)[:, None]
+    hop = np.arange(1, per_epoch + 1)
+    return ((rows - hops < hop) & (hop <= rows)).astype(np.float64)
+
+
+@pytest.mark.parametrize(("hops", "per_epoch"), SIZES)
+def test_every_window_of_an_epoch_is_there_once(hops: int, per_epoch: int) -> None:
+    found = []
+    for ordinal in range(1, per_epoch + 1):
+        for back, span in spans(ordinal, hops, per_epoch).items():
+            one = np.zeros(per_epoch)
+            one[span.before : span.last] = 1
+            found.append((ordinal + back * per_epoch, one.tolist()))
+    assert [one for _, one in sorted(found)] == band(hops, per_epoch).tolist()
+    assert max(n for n, _ in found) == per_epoch + hops - 1
+
+
+@pytest.mark.parametrize(("hops", "per_epoch"), SIZES)
+def test_rows_solve_the_windows(hops: int, per_epoch: int) -> None:
+    factor = hopping(hops, per_epoch)
+    C = factor.C * 2.0**-factor.bits
+    exact = band(hops, per_epoch) @ np.linalg.inv(C)
+    for ordinal in range(1, per_epoch + 1):
+        for back, span in spans(ordinal, hops, per_epoch).items():
+            wanted = exact[ordinal + back * per_epoch - 1]
+            assert np.allclose(row(factor, span), wanted, atol=1e-9)
+            length, total = norms(factor, span)
+            assert np.linalg.norm(wanted) <= length * (1 + 1e-12) + 1e-12
+            assert np.abs(wanted).sum() <= total * (1 + 1e-12) + 1e-12
+
+
+@pytest.mark.parametrize(("hops", "per_epoch"), SIZES)
+def test_columns_have_unit_length(hops: int, per_epoch: int) -> None:
+    factor = hopping(hops, per_epoch)
+    columns = (factor.C.astype(object) ** 2).sum(axis=0)
+    assert factor.sensitivity2 == Fraction(int(max(columns)), 4**factor.bits)
+    assert abs(float(factor.sensitivity2) - 1) < 1e-3
+    assert (np.triu(factor.C, 1) == 0).all()
+
+
+def test_a_day_of_hours_has_half_the_deviation_of_released_hours() -> None:
+    factor, total = hopping(24, 24), 0.0
+    for ordinal in range(1, 25):
+        total += sum(float((row(factor, s) ** 2).sum()) for s in spans(ordinal, 24, 24).values())
+    assert (total / 24 * float(factor.sensitivity2)) ** 0.5 < 0.54 * 24**0.5
+
+
+def test_a_long_epoch_has_nearly_the_deviation_of_the_optimum() -> None:
+    def mean(per_epoch: int) -> float:
+        factor = hopping(24, per_epoch)
+        every = range(1, per_epoch + 1)
+        found = [
+            float((row(factor, s) ** 2).sum())
+            for o in every for s in spans(o, 24, per_epoch).values()
+        ]  # fmt: skip
+        return float(np.sqrt(sum(found) / per_epoch * float(factor.sensitivity2)))
+
+    assert mean(SEARCHED + 1) < 1.03 * mean(SEARCHED)
+
+
+def test_epochs_that_were_not_released_have_no_part() -> None:
+    assert spans(1, 24, 24, chain=1).keys() == {0}
+    assert spans(1, 24, 24, chain=2).keys() == {0, 1}
+    assert spans(24, 24, 24).keys() == {0}
+    assert spans(2, 5, 2, chain=4).keys() == {0, 1}  # hops 1 to 4 of a chain: two epochs
+    assert spans(2, 5, 2, chain=5).keys() == {0, 1, 2}
+    assert earlier(5, 2) == 2
+
+
+def test_what_is_too_long_is_refused() -> None:
+    for hops, per_epoch in ((LONGEST + 1, 4), (4, LONGEST + 1), (0, 4)):
+        with pytest.raises(ParameterError):
+            hopping(hops, per_epoch)
