@@ -9,6 +9,7 @@ from fractions import Fraction
 from math import sqrt
 from typing import Any
 
+from ...mechanisms.contract import Mechanism
 from ...mechanisms.parts.stated_bound import plain
 from ...topics.config.values import format_duration
 from ...topics.records import Trigger
@@ -50,10 +51,17 @@ def span_of(lifetime: Lifetime) -> str:
     return format_duration(lifetime.period)
 
 
-def key_threshold(pipeline: Pipeline, trigger: Trigger) -> int | float | None:
-    """State the threshold of a key's noisy count at a trigger; None where keys are not selected."""
-    mechanism, place = pipeline.mechanism, pipeline.windows.ordinal(trigger.window) + 1
-    bar = mechanism.key_threshold(place if mechanism.carries else trigger.index)
+def key_threshold(mechanism: Mechanism, index: int) -> int | float | None:
+    """State the threshold of a key's noisy count at a trigger.
+
+    Args:
+        index: number of the trigger in its window, from 1; where rows are carried, of the window
+            in its epoch.
+
+    Returns:
+        None where keys are not selected.
+    """
+    bar = mechanism.key_threshold(index)
     return None if bar is None else plain(bar)
 
 

@@ -269,6 +269,7 @@ class Writer:
     @cached_property
     def _common(self) -> dict[str, Any]:
         p, t = self._pipeline, self._trigger
+        place = p.windows.ordinal(t.window) + 1 if p.mechanism.carries else t.index
         return {
             "pipeline": p.name,
             "window": self._window,
@@ -280,7 +281,7 @@ class Writer:
             "noise": {"distribution": p.mechanism.distribution},
             "privacy": statement.privacy(p, t),
             "bounds": statement.bounds(p),
-            "key_threshold": statement.key_threshold(p, t),
+            "key_threshold": statement.key_threshold(p.mechanism, place),
             "config_hash": t.config_hash,
             "code_version": t.code_version,
             "emitted_at": utc(t.scheduled),
