@@ -37,11 +37,14 @@ def private_folder(folder: Path, whole: bool = True) -> None:
     tightens all that lies in the folder too, without following links.
 
     Raises:
-        ConfigError: others keep some rights: it belongs to another user, or the file system keeps
-            none.
+        ConfigError: it cannot be made; or others keep some rights, since it belongs to another
+            user or the file system keeps none.
     """
-    with unseen():
-        folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with unseen():
+            folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(_unmade(folder, error.strerror or "refused")) from None
     shared = folder.stat().st_mode & stat.S_ISGID
     taken = OTHERS if shared else MASK
     _tighten(folder, folder, taken)
@@ -51,6 +54,23 @@ def private_folder(folder: Path, whole: bool = True) -> None:
         for name in (*folders, *files):
             with contextlib.suppress(FileNotFoundError):  # it went away meanwhile
                 _tighten(folder, Path(place, name), taken)
+
+
+def could_be_made(folder: Path) -> None:
+    """Refuse a folder that this process could not make or write to, without making it.
+
+    Raises:
+        ConfigError: a part of its path is no folder, or may not be written to.
+    """
+    there = next(one for one in (folder, *folder.absolute().parents) if one.exists())
+    if not there.is_dir():
+        raise ConfigError(_unmade(folder, f"{there} is not a folder"))
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ConfigError(_unmade(folder, f"{there} may not be written to"))
+
+
+def _unmade(folder: Path, why: str) -> str:
+    return f"folder {folder} cannot be made: {why}; name another one"
 
 
 def private_file(path: Path) -> None:

@@ -16,6 +16,7 @@ from ...topics.config.model import Kafka
 from ...topics.config.ratchet_file import RatchetFile, ratchet_of
 from ...topics.config.secret import noise_key, own_keys, signing_key
 from ...topics.names import Names, ledger_topic
+from ...topics.private_files import could_be_made
 from ..clock.begins import read_begins
 from ..clock.forecast import forecast
 from ..clock.genesis import NoLedgerError, read_ledger, refuse_lost
@@ -164,6 +165,8 @@ def admit(
     _check_settings(cluster, deployment, names)
     told("topics: those that the ledger pinned, set and owned as they must be")
     data_dir = Path(config.engine.data_dir) / (member or "worker")
+    if role == "worker":
+        could_be_made(data_dir)
     tables = check_tables(config.kafka, cluster, names, data_dir)
     told(f"local tables: {tables}, none of them ahead of the cluster")
     begins = read_begins(cluster, names, ledger, secret)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from hushstream.errors import ConfigError
-from hushstream.topics.private_files import private_file, private_folder, unseen
+from hushstream.topics.private_files import could_be_made, private_file, private_folder, unseen
 
 
 @pytest.fixture(autouse=True)
@@ -104,3 +104,12 @@ def test_what_is_made_within_the_block_is_unseen_and_what_comes_later_is_not(tmp
         (tmp_path / "within").touch()
     (tmp_path / "after").touch()
     assert (mode(tmp_path / "within"), mode(tmp_path / "after")) == (0o600, 0o644)
+
+
+def test_a_folder_that_cannot_be_made_is_refused_before_and_when_it_is_made(tmp_path):
+    (tmp_path / "file").write_text("")
+    for make in (could_be_made, private_folder):
+        with pytest.raises(ConfigError, match=r"cannot be made: .*; name another one"):
+            make(tmp_path / "file" / "deep" / "er")
+    could_be_made(tmp_path / "new" / "er")
+    assert not (tmp_path / "new").exists()

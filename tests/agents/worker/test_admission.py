@@ -146,6 +146,9 @@ CASES: dict[str, tuple[Spoil, int, str]] = {
     ),
     "lost ledger": (lambda run: run.delete(ledger_topic(run.name)), 3, "had begun"),
     "lost ledger beside state": (state, 3, "had begun"),
+    "a folder that is a file": (
+        lambda run: (run.folder / "state").write_text(""), 2, "cannot be made",
+    ),
     "lost beginnings": (forget, 3, "as the ledger sealed it"),
     "unpaid trigger": (lambda run: fire(run, 1, 1), 3, "never charged by this ledger"),
     "gap in the clock": (lambda run: fire(run, 2, 2), 4, "has a gap"),
