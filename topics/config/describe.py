@@ -39,8 +39,21 @@ _TYPES: dict[Any, str] = {
 
 
 def reference() -> str:
-    """Return one Markdown section with a list of settings for every table of the file."""
-    return "\n".join([*(_section(name, kind) for name, kind in tables()), change.reference()])
+    """Return a Markdown section for each kind of table, and one on what holds a setting.
+
+    A kind that stands in several tables has one section, under the shortest of their names. Rows
+    that an earlier section has as well are named there and not repeated.
+    """
+    places: dict[type[Any], list[str]] = {}
+    for name, kind in tables():
+        places.setdefault(kind, []).append(name)
+    shown: dict[str, str] = {}
+    sections = []
+    for name, kind in tables():
+        title, *others = sorted(dict.fromkeys(places[kind]), key=len)
+        if name == title:
+            sections.append(_section(title, others, kind, shown))
+    return "\n".join([*sections, change.reference()])
 
 
 def documented(kind: type[Any]) -> dict[str, str]:
@@ -71,14 +84,23 @@ def settings_of(kind: type[Any]) -> list[tuple[str, ...]]:
     ]
 
 
-def _section(title: str, kind: type[Any]) -> str:
+def _section(title: str, others: list[str], kind: type[Any], shown: dict[str, str]) -> str:
+    """A section; ``shown`` maps each row that the page has so far to its table, and grows."""
     summary = (inspect.getdoc(kind) or "").partition("\n\nAttributes:")[0]
-    rows = [
-        f"- `{name}` ({form}{_said(default)}): {text}"
-        for name, form, default, text in settings_of(kind)
-        if name not in IMPLIED and not (name == "kind" and "kind = " in title)
-    ]
-    return f"## `{title}`\n\n{summary}\n\n" + "\n".join(rows) + "\n"
+    also = f" Also for {', '.join(f'`{other}`' for other in others)}." if others else ""
+    rows: list[str] = []
+    same: dict[str, list[str]] = {}
+    for name, form, default, text in settings_of(kind):
+        if name in IMPLIED or (name == "kind" and "kind = " in title):
+            continue
+        row = f"- `{name}` ({form}{_said(default)}): {text}"
+        if row in shown:
+            same.setdefault(shown[row], []).append(f"`{name}`")
+        else:
+            shown[row] = title
+            rows.append(row)
+    rows += [f"- {', '.join(names)}: as in `{table}`." for table, names in same.items()]
+    return f"## `{title}`\n\n{summary}{also}\n\n" + "\n".join(rows) + "\n"
 
 
 def _said(default: str) -> str:

@@ -147,13 +147,18 @@ def _collect(kind: type[Any], prefix: str, found: list[tuple[str, type[Any]]]) -
     hints = typing.get_type_hints(kind)
     for setting in fields(kind):
         for inner in _dataclasses(hints[setting.name]):
-            many = typing.get_origin(hints[setting.name]) is tuple
+            many = any(typing.get_origin(hint) is tuple for hint in _members(hints[setting.name]))
             name = f"{prefix}{setting.name}"
             tag = typing.get_type_hints(inner).get("kind")
             label = f"[[{name}]]" if many else f"[{name}]"
             suffix = f" kind = {get_args(tag)[0]!r}" if get_args(tag) else ""
             found.append((label + suffix, inner))
             _collect(inner, f"{name}.", found)
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    """The hint itself, and what it may be if it is a union."""
+    return hint, *get_args(hint)
 
 
 def _dataclasses(hint: Any) -> list[type[Any]]:
