@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from ...compiled import compiled, writeable
 from ...mechanisms.keys import Keys
+from .batch_header import SIZE
 from .record_columns import RecordColumns
 
-HEADER = 61  # bytes of a batch before its records
 _OVERHEAD = 26  # bytes of a record beside key and value, at most
 
 Bytes = NDArray[np.uint8]
@@ -52,7 +52,7 @@ def _pack(
     Returns:
         The first record that did not fit, and the end of the batch.
     """
-    at = HEADER
+    at = SIZE
     for n in range(begun, len(gone)):
         key = key_ends[n + 1] - key_ends[n]
         value = value_ends[n + 1] - value_ends[n]
@@ -91,7 +91,7 @@ def packed(rows: RecordColumns, begun: int, most: int) -> tuple[bytearray, int]:
         The batch, and the index of the first record that did not fit.
     """
     first = _size(rows.keys, begun) + _size(rows.values, begun)
-    data = np.empty(max(most, HEADER + _OVERHEAD + first), np.uint8)
+    data = np.empty(max(most, SIZE + _OVERHEAD + first), np.uint8)
     end, size = _pack(
         writeable(rows.keys.data), rows.keys.offsets, writeable(rows.values.data),
         rows.values.offsets, rows.gone, begun, data, most,

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import struct
-
 import numpy as np
 from aiokafka.errors import CorruptRecordException
 from numpy.typing import NDArray
 
 from ...compiled import compiled
 from ...formats.events.raw import RawBatch
-
-HEADER = 61  # bytes of a batch before its records
-_BASE = struct.Struct(">q")
-_ATTRIBUTES = struct.Struct(">h")
-_ATTRIBUTES_AT = 21
-_APPENDED = 0x08  # the broker's time counts, for all of the batch
-_TIMES = struct.Struct(">qq")  # the first, and the latest
-_TIMES_AT = 27
-_COUNT = struct.Struct(">i")
-_COUNT_AT = 57
+from .batch_header import APPENDED, SIZE, BatchHeader
 
 
 @compiled
@@ -42,7 +31,7 @@ def _scan(
     data: NDArray[np.uint8], base: int, first: int, append: int, out: NDArray[np.int64]
 ) -> bool:
     """Read records into the columns of a `RawBatch`; False if they are not whole."""
-    at, end = HEADER, len(data)
+    at, end = SIZE, len(data)
     for row in range(out.shape[1]):
         length, at = _varint(data, at, end)
         last = at + length
@@ -87,13 +76,11 @@ def scan(data: memoryview) -> RawBatch:
     Raises:
         CorruptRecordException: the records are not what the header says.
     """
-    (base,), (attributes,) = _BASE.unpack_from(data), _ATTRIBUTES.unpack_from(data, _ATTRIBUTES_AT)
-    first, latest = _TIMES.unpack_from(data, _TIMES_AT)
-    (number,) = _COUNT.unpack_from(data, _COUNT_AT)
-    if not 0 <= number <= len(data):
+    head = BatchHeader.of(data)
+    if not 0 <= head.records <= len(data):
         raise CorruptRecordException("a batch with an impossible number of records")
-    buffer, out = np.frombuffer(data, np.uint8), np.empty((8, number), np.int64)
-    append = latest if attributes & _APPENDED else -1
-    if not _scan(buffer, base, first, append, out):
+    buffer, out = np.frombuffer(data, np.uint8), np.empty((8, head.records), np.int64)
+    append = head.latest_time if head.attributes & APPENDED else -1
+    if not _scan(buffer, head.base, head.first_time, append, out):
         raise CorruptRecordException("a record does not end where it should")
     return RawBatch(buffer, *out)

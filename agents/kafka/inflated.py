@@ -22,27 +22,17 @@ from aiokafka.record.default_records import DefaultRecord
 from aiokafka.record.util import decode_varint
 
 from ...formats.events.reasons import Unread
+from .batch_header import CODEC, OVERHEAD, SIZE, BatchHeader
 
 MOST = 128 << 20  # bytes of one batch; no record that any input allows is larger
 PORTION = 1 << 20
-HEADER = 61  # bytes of a batch before its records
-_LENGTH = struct.Struct(">i")
-_LENGTH_AT = 8  # of all that follows the length itself
-_OVERHEAD = 12  # base offset and length
-_BASE = struct.Struct(">q")
-_CODEC_AT = 22  # the lower byte of the attributes
-_CODEC = 0x07
-_LAST = struct.Struct(">i")
-_LAST_AT = 23  # last offset, relative to the base
-_TIMES = struct.Struct(">qq")
-_TIMES_AT = 27
-_COUNT_AT = 57
 _PREFIX = 32  # bytes of a record in which its offset stands
 _STREAMS = {1: "gzip", 3: "lz4", 4: "zstd"}
 _SNAPPY = 2
 _SNAPPY_RATIO = 24  # a copy of 64 bytes takes 3
 _XERIAL = b"\x82SNAPPY\0"
 _XERIAL_HEADER = 16
+_SIZE = struct.Struct(">i")  # of a block, before it
 
 
 @dataclass
@@ -52,11 +42,6 @@ class Allowed:
     largest: int = MOST  # bytes of a record in a compressed batch; larger ones are `Unread`
     # whether whole batches are read into arrays, without an object per record
     columns: bool = False
-
-
-def codec_of(batch: memoryview) -> int:
-    """Number of the codec of a batch; 0 if it is not compressed."""
-    return batch[_CODEC_AT] & _CODEC
 
 
 def pieces(codec: int, data: memoryview) -> Iterator[bytes]:
@@ -82,8 +67,8 @@ def _snappy(data: memoryview) -> Iterator[bytes]:
         return
     at = _XERIAL_HEADER
     while at < len(data):
-        (size,) = _LENGTH.unpack_from(data, at)
-        at += _LENGTH.size
+        (size,) = _SIZE.unpack_from(data, at)
+        at += _SIZE.size
         yield _block(data[at : at + size])
         at += size
 
@@ -117,7 +102,7 @@ def portions(batch: memoryview, codec: int, reading: Allowed) -> Iterator[Any]:
     Raises:
         CorruptRecordException: the batch is not what its header says.
     """
-    data, made = batch[HEADER:], _Portions(bytes(batch[:HEADER]), reading)
+    data, made = batch[SIZE:], _Portions(BatchHeader.of(batch), reading)
     source = pieces(codec, data)
     piece, following = next(source, b""), next(source, b"")
     if not following and len(piece) <= reading.largest:  # most batches: one portion holds all
@@ -136,15 +121,13 @@ def portions(batch: memoryview, codec: int, reading: Allowed) -> Iterator[Any]:
 class _Portions:
     """Cuts inflated bytes at the ends of records."""
 
-    def __init__(self, header: bytes, reading: Allowed) -> None:
+    def __init__(self, header: BatchHeader, reading: Allowed) -> None:
         self._header = header
         self._largest = reading.largest
         self._held = bytearray()
         self._skip = 0
-        (self._base,) = _BASE.unpack_from(header)
-        (self.left,) = _LENGTH.unpack_from(header, _COUNT_AT)
-        (last,) = _LAST.unpack_from(header, _LAST_AT)
-        self.last = self._base + last
+        self.left = header.records
+        self.last = header.base + header.last
 
     def take(self, piece: bytes) -> Iterator[Any]:
         """Portions and records that end in ``piece``, or are too large and begin in it."""
@@ -197,18 +180,17 @@ class _Portions:
         self._skip = max(whole - len(self._held), 0)
         del self._held[:whole]
         self.left -= 1
-        return self.unread("oversized", self._base + offset, self._base + offset)
+        place = self._header.base + offset
+        return self.unread("oversized", place, place)
 
     def unread(self, reason: str, offset: int, first: int | None = None) -> Any:
         """A record in place of what is not read; its time is the batch's first."""
-        stamp, _ = _TIMES.unpack_from(self._header, _TIMES_AT)
-        value = Unread.of(reason, self._base if first is None else first)
-        return DefaultRecord(offset, stamp, 0, None, value, [])
+        value = Unread.of(reason, self._header.base if first is None else first)
+        return DefaultRecord(offset, self._header.first_time, 0, None, value, [])
 
     def whole(self, records: bytes, number: int) -> bytes:
         """A batch of the same header, uncompressed, with other records."""
-        made = bytearray(self._header) + records
-        _LENGTH.pack_into(made, _LENGTH_AT, len(made) - _OVERHEAD)
-        made[_CODEC_AT] &= ~_CODEC & 0xFF
-        _LENGTH.pack_into(made, _COUNT_AT, number)
+        made = bytearray(SIZE) + records
+        plain = self._header.attributes & ~CODEC
+        self._header.write(made, length=len(made) - OVERHEAD, attributes=plain, records=number)
         return bytes(made)

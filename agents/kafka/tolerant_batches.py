@@ -10,7 +10,6 @@ may be longer, and would take everything behind it for something else. Compresse
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,13 +19,10 @@ from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.record.util import decode_varint
 
 from ...formats.events.raw import RawChunk
-from .inflated import HEADER, Allowed, codec_of, portions
+from .batch_header import CODEC, SIZE, BatchHeader, end_of
+from .inflated import Allowed, portions
 from .private.of_aiokafka import opened, read_batches_with
 
-_LENGTH = struct.Struct(">i")
-_LENGTH_AT = 8  # after the base offset
-_OVERHEAD = 12  # base offset and length
-_COUNT_AT = 57
 _VERSION = 2  # earlier formats have no headers
 
 
@@ -57,8 +53,7 @@ class TolerantBatches:
         if batch is None:
             return None
         begin = self._begin
-        (length,) = _LENGTH.unpack_from(self._data, begin + _LENGTH_AT)
-        self._begin = begin + _OVERHEAD + length
+        self._begin = end_of(self._data, begin)
         if getattr(batch, "magic", 0) < _VERSION:  # the first formats lack this attribute
             return batch
         return TolerantBatch(batch, memoryview(self._data)[begin : self._begin], self.reading)
@@ -81,7 +76,7 @@ class TolerantBatch:
         return next(self._batch)
 
     def __iter__(self) -> Iterator[Any]:
-        codec = codec_of(self._data)
+        codec = BatchHeader.of(self._data).attributes & CODEC
         if codec:
             return self._inflated(codec)
         return self._read(self._batch, self._data)
@@ -118,9 +113,8 @@ def _records(batch: Any, data: memoryview) -> Iterator[Any]:
 
 def _ordinary(data: memoryview) -> bool:
     """Whether the attributes of all records are 0, and each lies within the batch."""
-    place, end = HEADER, len(data)
-    (records,) = _LENGTH.unpack_from(data, _COUNT_AT)
-    for _ in range(records):
+    place, end = SIZE, len(data)
+    for _ in range(BatchHeader.of(data).records):
         if place >= end:
             return False
         length, place = decode_varint(data, place)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import struct
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -23,6 +22,7 @@ from aiokafka.structs import TopicPartition
 from faust.types import TP
 
 from ....errors import EngineError
+from ..batch_header import CHECKED_FROM, OVERHEAD, BatchHeader
 from ..intervals import Gone, Interval, Most, Positions, Taken, since
 from ..record_columns import Content, RecordColumns
 from . import Needed, check
@@ -30,14 +30,6 @@ from . import Needed, check
 QUIET_SECONDS = 2.0  # without a record, after which a fetcher becomes patient
 LONG_MS = 1_000  # for which the broker then holds a request; a new assignment may wait as long
 FIXED_MS = 5_000  # the same for a client whose assignment stays; other questions of it wait as long
-
-HEADER = 61  # bytes of a batch before its records; places in it:
-_LENGTH, _LENGTH_AT = struct.Struct(">i"), 8  # of all that follows it
-_CRC, _CRC_AT = struct.Struct(">I"), 17
-_ATTRIBUTES_AT = 21
-_RECORDS, _RECORDS_AT = struct.Struct(">iqq"), 23  # last offset, first and latest time
-_PRODUCER, _PRODUCER_AT = struct.Struct(">qhi"), 43  # id, epoch, sequence number
-_COUNT, _COUNT_AT = struct.Struct(">i"), 57
 
 NEEDED: Needed = (
     (AIOKafkaAdminClient, ("_send_request",)),
@@ -306,11 +298,14 @@ class PackedBatch(BatchBuilder):
     """A batch whose records were written in one go, and not by the builder."""
 
     def _set_producer_state(self, producer_id: int, producer_epoch: int, sequence: int) -> None:
-        _PRODUCER.pack_into(self._buffer, _PRODUCER_AT, producer_id, producer_epoch, sequence)
+        data: bytearray = self._buffer
+        head = BatchHeader.of(data)
+        head.write(data, producer=producer_id, epoch=producer_epoch, sequence=sequence)
 
     def _build(self) -> bytearray:
         data: bytearray = self._buffer
-        _CRC.pack_into(data, _CRC_AT, calc_crc32c(memoryview(data)[_ATTRIBUTES_AT:]))
+        checksum = calc_crc32c(memoryview(data)[CHECKED_FROM:])
+        BatchHeader.of(data).write(data, checksum=checksum)
         return data
 
 
@@ -326,11 +321,11 @@ def fill_columns(batch: Any, rows: RecordColumns, begun: int, most: int) -> int:
 
     data, end = packed(rows, begun, most)
     # An empty batch of the builder's own: its attributes say what the producer is.
-    data[:HEADER] = batch._builder.build()
-    now = int(time.time() * 1000)
-    _LENGTH.pack_into(data, _LENGTH_AT, len(data) - _LENGTH_AT - _LENGTH.size)
-    _RECORDS.pack_into(data, _RECORDS_AT, end - begun - 1, now, now)
-    _COUNT.pack_into(data, _COUNT_AT, end - begun)
+    empty, now = BatchHeader.of(batch._builder.build()), int(time.time() * 1000)
+    empty.write(
+        data, length=len(data) - OVERHEAD, last=end - begun - 1, first_time=now, latest_time=now,
+        records=end - begun,
+    )  # fmt: skip
     batch.__class__ = PackedBatch
     batch._buffer, batch._relative_offset, batch._closed = data, end - begun, True
     return end

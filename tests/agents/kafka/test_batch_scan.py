@@ -1,6 +1,6 @@
 """Whole batches read into arrays: the records are those that the library reads.
 
-Covers: formats/events/raw.py
+Covers: formats/events/raw.py, agents/kafka/batch_header.py
 """
 
 from __future__ import annotations
