@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,7 +30,7 @@ class Forgotten(NamedTuple):
 
 
 def forgetting(text: str, folder: Path) -> str:
-    """Let every other pipeline of a configuration forget its keys.
+    """Let every other pipeline of a configuration forget its keys, but none whose windows hop.
 
     The first state stays beside the file for the judge, and an auditor's private key for replays:
     a deployment that means it keeps neither.
@@ -49,8 +48,9 @@ def forgetting(text: str, folder: Path) -> str:
     first = first.replace(
         "[secret]\n", f'[secret]\nratchet = "{name}"\nescrow_key_file = "{PUBLIC}"\n'
     )
-    forgets = ("forget_keys = true\n" if n % 2 == 0 else "" for n in count())
-    blocks = (f"[[pipeline]]\n{more}{one}" for more, one in zip(forgets, others, strict=False))
+    forgets = ["" if n % 2 or "hop = " in one else "forget_keys = true\n"
+               for n, one in enumerate(others)]  # fmt: skip
+    blocks = (f"[[pipeline]]\n{more}{one}" for more, one in zip(forgets, others, strict=True))
     return first + "".join(blocks)
 
 

@@ -86,6 +86,25 @@ triggers = { every = "5s" }
 epoch = "30s"
 budget = { epsilon = 8.0, delta = 1e-4 }
 mechanism = { kind = "histogram", adaptive_weight = 0 }
+
+[[pipeline]]
+name = "direct-hops"
+input = "visits"
+key = ["page"]
+window = { length = "8h", hop = "2h", origin = "2019-03-01T00:00:00Z" }
+triggers = { every = "2h" }
+epoch = "6h"
+schedule = "external"
+budget = { epsilon = 8.0, delta = 1e-4 }
+aggregate = [{ kind = "count" }, { kind = "mean", field = "spent", low = 0, high = 50 }]
+
+[[pipeline]]
+name = "routed-hops"
+input = "orders"
+key = ["item"]
+window = { length = "10s", hop = "2s" }
+triggers = { every = "2s" }
+budget = { epsilon = 8.0, delta = 1e-4 }
 """
 
 

@@ -103,6 +103,14 @@ low = 0
 high = 100
 where = [{ field = "fare", at_least = 10 }]
 """
+HOPS = """key = ["page"]
+[[pipeline.aggregate]]
+kind = "count"
+[[pipeline.aggregate]]
+kind = "count"
+name = "near"
+where = [{ field = "city", equals = "c1" }]
+"""
 SURVEY = """aggregate = [{ kind = "mean", field = "minutes", low = 0, high = 240, grid = 0.001 }]
 [pipeline.mechanism]
 kind = "topl"
@@ -130,6 +138,7 @@ PIPELINES = {
     "quantiles": ("trips", CAPPED, QUANTILES),
     "distinct": ("visits", CENTRAL, DISTINCT),
     "conditions": ("trips", CENTRAL, CONDITIONS),
+    "hops": ("visits", CENTRAL, HOPS),
 }  # fmt: skip
 
 
@@ -138,6 +147,8 @@ def toml() -> str:
     parts = [HEAD]
     for name, (source, budget, more) in PIPELINES.items():
         text = COMMON.replace("{input}", source).replace("{budget}", budget) + more
+        if name == "hops":
+            text = text.replace('length = "8h"', 'length = "8h", hop = "2h"')
         parts.append(text.replace("{name}", name).replace("{kind}", name))
     return "".join(parts)
 

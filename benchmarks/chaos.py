@@ -1,12 +1,12 @@
 """Faults at random points on a real broker; afterwards replay and judge must agree.
 
-Two or more workers serve four pipelines (direct and re-partitioned, with feedback and without,
-epochs of one window and of several, one of them over its budget) while records keep coming, some
-of them in aborted transactions, one partition of each topic idle. Meanwhile workers are killed,
-their data wiped, stopped past their session and resumed, added and removed, the clock's owner is
-taken, and the broker is killed and started again. Every other pipeline forgets its keys, which an
-auditor opens in the end. Afterwards a replay must give the same bytes, and the judge of the tests,
-which shares no line with the product, the same rows.
+Two or more workers serve six pipelines (direct and re-partitioned, with feedback and without,
+windows that tumble and hop, epochs of one and of several, one of them over its budget) while
+records keep coming, some of them in aborted transactions, one partition of each topic idle.
+Meanwhile workers are killed, their data wiped, stopped past their session and resumed, added and
+removed, the clock's owner is taken, and the broker is killed and started again. Every other
+pipeline forgets its keys, which an auditor opens in the end. Afterwards a replay must give the same
+bytes, and the judge of the tests, which shares no line with the product, the same rows.
 
 With --harsh there are also an outage while producers buffer (what was in time must not be late), a
 crash loop (retention goes past what was used: nothing may be charged until that is accepted), and
@@ -89,7 +89,7 @@ class Plan(NamedTuple):
     """What is run, and what happens to it.
 
     Attributes:
-        six: all mechanisms, instead of four histograms.
+        six: all mechanisms, instead of six histograms.
         harsh: faults of machines and operators, too.
         longest: seconds that the broker may be away at most.
         patience: seconds after the last fault until what is not released counts as stuck.
