@@ -246,7 +246,7 @@ class Local:
         pipelines = {p.name: p for p in self.deployment.pipelines}
         wanted = set()
         for t in triggers:
-            start = utc(pipelines[t.pipeline].windows.start(t.window))
+            start = utc(pipelines[t.pipeline].windows.opens(t.window))
             shards = range(pipelines[t.pipeline].cells_partitions)
             wanted |= {(t.pipeline, start, t.index, shard) for shard in shards}
         until = time.monotonic() + timeout

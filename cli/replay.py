@@ -25,7 +25,7 @@ DISAGREES = 4
 @config_options
 @click.argument("pipelines", nargs=-1)
 @click.option(
-    "--window", "windows", multiple=True, metavar="TIME", help="Only the window that contains TIME."
+    "--window", "windows", multiple=True, metavar="TIME", help="Only windows that contain TIME."
 )
 @click.option(
     "--escrow-key",
@@ -71,7 +71,7 @@ def _numbers(
         raise click.UsageError("--window needs exactly one pipeline: each counts its own windows")
     for pipeline in compile_config(config).pipelines:
         if pipeline.name == pipelines[0]:
-            return {pipeline.windows.window(moment(text)) for text in windows}
+            return {n for text in windows for n in pipeline.windows.holding(moment(text))}
     raise ConfigError(f"pipeline {pipelines[0]!r} is unknown")
 
 

@@ -231,7 +231,7 @@ class ReleaseProof:
         self._sealed[name, shard] = seal.ordinal
         self._triggers[name, shard, begin] = seal.trigger
         self._digests[name, shard, seal.ordinal] = seal.rows
-        epoch = declared.windows.epoch_at(_micros(begin))
+        epoch = declared.windows.epoch(declared.windows.opened(_micros(begin)))
         self._cited.setdefault((seal.charge, name, epoch), where)
         self.until = max(self.until, record.timestamp)
 

@@ -63,14 +63,18 @@ def world(
     key: SigningKey | None = KEY,
     sealing: Sealing | None = None,
     paid: Sequence[int] = (0, 0, 0, 0, 1, 1, 1, 1),
+    hop: bool = False,
 ) -> World:
     """Two windows of a histogram, four triggers each, over three shards and two partitions.
 
     Args:
         key: signs the ledger, and releases unless ``sealing`` does; None: nobody signs.
         paid: epoch whose charge each trigger names.
+        hop: whether there are eight windows instead, of a day each, which overlap.
     """
     swap = {"cells_partitions": "release_partitions = 2\ncells_partitions"}
+    if hop:
+        swap |= {'length = "1d"': 'length = "1d", hop = "6h"'}
     made = deployment(cells=SHARDS, mechanism=", adaptive_weight = 0", swap=swap)
     (p,) = made.pipelines
     ledger = ledger_of(p, key)
@@ -81,10 +85,9 @@ def world(
         event(n, f"u{n % 90}", f"p{drawn.randrange(6)}", ORIGIN + DAY * (n >= 200))
         for n in range(400)
     ]
-    triggers = [
-        trigger(p, n, [50 * n], (n - 1) // 4, charge=ledger.charges[p.name, paid[n - 1]].hash())
-        for n in range(1, 9)
-    ]
+    windows = range(8) if hop else [(n - 1) // 4 for n in range(1, 9)]
+    charges = [ledger.charges[p.name, epoch].hash() for epoch in paid]
+    triggers = [trigger(p, n, [50 * n], windows[n - 1], charge=charges[n - 1]) for n in range(1, 9)]
     run = OfflineEngine(
         made, NAMES, SECRET, {("events", 0): events}, list(enumerate([start(p), *triggers])),
         sealing=sealing,

@@ -236,6 +236,13 @@ def test_a_release_that_another_epoch_has_paid_for_is_refused() -> None:
     assert "has no charge of epoch 1 of p with the hash that this release names" in proof.fault
 
 
+def test_windows_that_hop_are_charged_in_the_epoch_of_their_end() -> None:
+    proof = world(hop=True).prove(KEY.public)
+    assert proof.proved and proof.releases == {"p": 8}, proof
+    early = world(hop=True, paid=(0, 0, 0, 1, 1, 1, 1, 1)).prove()
+    assert "no charge of epoch 0" in early.fault
+
+
 def test_a_shard_that_is_missing_altogether_is_missed() -> None:
     """The ledger says how many there are, whatever manifests say."""
     whole = WORLD()

@@ -184,6 +184,10 @@ class Schedule:
             return self.calendar.window(time)
         return (time - self.origin) // self.length
 
+    def holding(self, time: int) -> range:
+        """The windows whose releases are of a time: one, or with a hop several."""
+        return range(self.window(time), self.opened(time) + 1)
+
     def windows(self, times: I64) -> I64:
         """(n,) windows of (n,) event times."""
         if self.calendar is not None:

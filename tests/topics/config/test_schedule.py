@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -48,6 +48,18 @@ def test_each_time_lies_in_exactly_one_window_and_epoch(schedule: Schedule, time
     assert schedule.epoch(window) * schedule.per_epoch + schedule.ordinal(window) == window
     assert 0 <= schedule.ordinal(window) < schedule.per_epoch
     assert schedule.windows(np.array([time], np.int64)).tolist() == [window]
+
+
+@given(schedules(), st.integers(1, 30), st.integers(-(10**7), 10**7))
+def test_each_time_lies_in_as_many_windows_as_they_have_hops(
+    schedule: Schedule, hops: int, time: int
+) -> None:
+    hopping = replace(schedule, hops=hops)
+    held = hopping.holding(time)
+    assert len(held) == hops
+    near = range(held.start - 2, held.stop + 2)
+    assert list(held) == [n for n in near if hopping.opens(n) <= time < hopping.end(n)]
+    assert all(hopping.opened(hopping.opens(n)) == n for n in held)
 
 
 @given(schedules(), st.integers(-1000, 1000))
