@@ -55,6 +55,7 @@ UNKNOWN = (
     "forecasts it from public or synthetic ones, with three ways to go; for histograms and "
     "quantiles, --shape users=N,records=N,keys=N does from your guess of a window."
 )
+HOPPING = "Windows that hop are not forecast: hush simulate runs them on such records."
 SLIGHT = 1e-4  # share of ε: rounding costs far less, and noise that is chosen more
 SAMPLER = 2.0**-60  # the distance of a draw from the exact distribution costs far less
 
@@ -142,7 +143,9 @@ def plan(flags: Flags, as_json: bool, before: str | None, **options: Any) -> Non
             console.print(f"\n{p.name}: cap per {p.unit_name}", style="bold", highlight=False)
             console.print(dry[p.name].in_words, highlight=False, markup=False)
     if asked.sample is None and asked.shape is None:
-        console.print(f"\n{UNKNOWN}", highlight=False, markup=False)
+        hops = any(p.windows.hops > 1 for p in deployment.pipelines)
+        words = f"{UNKNOWN} {HOPPING}" if hops else UNKNOWN
+        console.print(f"\n{words}", highlight=False, markup=False)
 
 
 def _planned(
@@ -218,7 +221,8 @@ def described(p: Pipeline, body: dict[str, Any]) -> Table:
     partial = {f"sum:{c.name}": a.label for a in p.aggregates for c in a.columns if c.where}
     inexact = {one.name for one in p.mechanism.outputs if one.ends}
     for name, stddev in body["noise"].items():
-        words = "standard deviation, last trigger"
+        last = "last trigger" if p.windows.hops == 1 else "worst window of an epoch"
+        words = f"standard deviation, {last}"
         if name in inexact:
             words = "at most; it depends on the values, and each release has its interval"
         table.add_row(f"noise of {partial.get(name, name)}", f"±{stddev:.4g} ({words})")

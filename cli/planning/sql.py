@@ -152,9 +152,14 @@ def _completed(
         raise ConfigError(
             "the query has no window: group by TUMBLE(time, INTERVAL '1' DAY), or give --window 1d"
         )
-    settings["triggers"] = {"every": every or settings["window"]["length"]}
+    settings["triggers"] = {"every": every or _at_ends(settings["window"])}
     settings["name"] = name or _free_name(before, meant)
     return settings
+
+
+def _at_ends(window: dict[str, Any]) -> str:
+    """How often windows end: what a query means that says no more."""
+    return str(window.get("hop", window["length"]))
 
 
 def _free_name(before: Config, meant: dict[str, Any]) -> str:
@@ -175,7 +180,7 @@ def _asked(
 ) -> dict[str, Any]:
     """The pipeline with its query in place of what it means."""
     kept = {name: value for name, value in settings.items() if meant.get(name) != value}
-    if settings["triggers"]["every"] == settings["window"]["length"]:
+    if settings["triggers"]["every"] == _at_ends(settings["window"]):
         kept.pop("triggers", None)
     return _ordered(kept | {"query": query} | ({"clip": bounds} if bounds else {}))
 

@@ -8,7 +8,7 @@ from ..columns import F64
 from ..contract import Cost, Output
 from ..factorization.prefix_noise import STEPS
 from ..parts.bounding import Bound
-from .report import bound_of, bound_words, cost_of, listed
+from .report import bound_of, bound_words, cost_of
 
 
 class PlannedHops(Protocol):
@@ -55,7 +55,9 @@ def plan_rows(body: dict[str, Any], unit: str) -> list[tuple[str, str]]:
         ("contribution bound", bound_words(body["bound"], unit)),
     ]
     if least:
-        rows.append(("noise by place in the epoch", f"±{listed(least)} … ±{listed(most)}"))
+        named = zip(body["outputs"], least, most, strict=True)
+        shown = (f"{name} ±{low:.4g} … {high:.4g}" for name, low, high in named)
+        rows.append(("noise by place in the epoch", ", ".join(shown)))
     if "threshold" in body:
         bars = body["threshold"]
         rows.append(("threshold of a key", f"{min(bars):.4g} … {max(bars):.4g}"))

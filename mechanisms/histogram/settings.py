@@ -43,7 +43,7 @@ NO_DELTA = (
 _NO_GAUSS = (
     "does not pay for Gaussian noise: set budget.delta above 0, usually below 1 / (number of units)"
 )
-NOT_HOPPING = "is not forecast: try windows that hop with hush simulate"
+NOT_HOPPING = "windows that hop are not forecast: try them with hush simulate"
 _BOUNDS = ("quadratic", "records", "per-key")
 
 
@@ -113,7 +113,7 @@ def build(parameters: HistogramParameters, setting: Setting) -> Histogram | Roun
     """
     check(parameters, setting)
     if setting.hops > 1:
-        raise ParameterError("window.hop", setting.hops, NOT_HOPPING)
+        raise ParameterError("hops", setting.hops, NOT_HOPPING)
     if parameters.selection == "rounds":
         return _rounds(parameters, setting)
     columns, bound = columns_of(parameters, setting), bound_of(parameters, setting)

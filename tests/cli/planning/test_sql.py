@@ -61,6 +61,20 @@ def test_both_forms_that_are_written_are_charged_alike(path: Path) -> None:
     assert config_hash(one, one.pipeline[0]) == config_hash(other, other.pipeline[0])
 
 
+def test_windows_that_hop_end_with_each_hop_in_both_forms(path: Path) -> None:
+    hop = "HOP(created, INTERVAL '1' HOUR, INTERVAL '6' HOUR)"
+    made = []
+    for form in ("settings", "query"):
+        path.write_text(INPUT)
+        query = f"SELECT product, COUNT(*) FROM orders GROUP BY product, {hop}"
+        told = typed(path, query, "--name", "p", "--write", form)
+        assert "worst window of an" in told and "last trigger" not in told
+        assert ("triggers" in path.read_text()) == (form == "settings")
+        made.append(load(path, environ={}))
+    one, other = (config_hash(config, config.pipeline[0]) for config in made)
+    assert one == other
+
+
 def test_quantiles_are_written_as_their_mechanism_in_both_forms(path: Path) -> None:
     query = "SELECT product, MEDIAN(price), COUNT(*) FROM orders GROUP BY product"
     made = []
