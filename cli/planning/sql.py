@@ -158,7 +158,7 @@ def _completed(
 
 
 def _at_ends(window: dict[str, Any]) -> str:
-    """How often windows end: what a query means that says no more."""
+    """Time between ends of windows, at which a query is released that says no more."""
     return str(window.get("hop", window["length"]))
 
 
