@@ -28,8 +28,8 @@ IMPLIED = {"parameters"}  # a mechanism's settings stand beside its kind
 _TYPES: dict[Any, str] = {
     str: "text",
     Secret: "text",
-    bool: "true or false",
-    int: "whole number",
+    bool: "boolean",
+    int: "integer",
     float: "number",
     Fraction: "number",
     Duration: "duration",
@@ -93,7 +93,7 @@ def _section(title: str, others: list[str], kind: type[Any], shown: dict[str, st
     for name, form, default, text in settings_of(kind):
         if name in IMPLIED or (name == "kind" and "kind = " in title):
             continue
-        row = f"- `{name}` ({form}{_said(default)}): {text}"
+        row = f"- `{name}`{_said(form, default)}: {text}"
         if row in shown:
             same.setdefault(shown[row], []).append(f"`{name}`")
         else:
@@ -103,11 +103,11 @@ def _section(title: str, others: list[str], kind: type[Any], shown: dict[str, st
     return f"## `{title}`\n\n{summary}{also}\n\n" + "\n".join(rows) + "\n"
 
 
-def _said(default: str) -> str:
-    """The words on a default behind the type; none where there is no default to name."""
-    if default in ("none", "see below"):
-        return ""
-    return ", required" if default == "required" else f"; {default}"
+def _said(form: str, default: str) -> str:
+    """Type and default in brackets, without what the page says of all: texts, and no default."""
+    unsaid = ("text", "none", "see below")
+    said = "; ".join(word for word in (form, default) if word not in unsaid)
+    return f" ({said})" if said else ""
 
 
 def _type(hint: Any) -> str:

@@ -150,14 +150,14 @@ class SecretFiles:
         noise_key_file: file with the 32-byte key in hexadecimal or base64, relative to this file.
         key: a command that prints the key, instead of the file.
         signing_key_file: likewise, the key that signs releases and ledger. A deployment that begins
-            without one is never signed, one that begins with one always.
+            without one is never signed; one that begins with one always is.
         signing_key: a command that prints that key, instead of the file.
-        ratchet: name of the ratchet of pipelines that forget their keys, as `hush ratchet new` says
-            it: 32 hexadecimal digits, public. Default: none.
-        ratchet_file: file with that ratchet. Workers rewrite it, so it lies in a folder of theirs
-            on a disk that stays.
+        ratchet: public name of the ratchet of pipelines that forget their keys: 32 hexadecimal
+            digits, printed by `hush ratchet new`.
+        ratchet_file: file with that ratchet. Workers rewrite it, so put it in a folder of theirs
+            on a persistent disk.
         escrow_key_file: public key (X25519, PEM) of an auditor, to which each epoch's key is
-            sealed before it is forgotten. Default: none.
+            sealed before it is forgotten.
         escrow_file: file to which sealed keys are added.
     """
 
@@ -186,36 +186,35 @@ class Engine:
         beat_interval: interval at which new records become available for processing; up to a
             second after a pause.
         publish_delay: least public pause between a trigger and its publication, to hide load.
-        settle: time after an outage of the brokers, or of all workers, in which no scheduled
-            trigger is cut, so that producers can send what they hold; a trigger that was due
-            meanwhile waits for `lateness` where that is longer.
-        max_clock_lead: a worker fires no triggers while its clock is further ahead of the broker's.
+        settle: time without scheduled triggers after an outage of the brokers or of all workers,
+            so that producers can send what they hold; a trigger that was due meanwhile waits for
+            `lateness` where that is longer.
+        max_clock_lead: a worker whose clock is further ahead of the broker's fires no triggers.
         max_future_skew: records further ahead of the clock are set aside.
         step_records: maximum records per transaction.
         step_bytes: maximum bytes per fetch of a partition, and of the raw records of one step.
         input_mb: memory of fetched records that wait for their step, MiB per process; its
             partitions share it.
-        stall_timeout: a worker one of whose tasks makes no progress for longer is not `/live`.
-        loss_share: an alarm is written inside the trust boundary while more than this part of a
+        stall_timeout: a worker with a task that makes no progress for longer is not `/live`.
+        loss_share: an alarm is written, inside the trust boundary, while more than this share of a
             pipeline's records is bad, misplaced, late or cut off; 0: never.
         session_timeout: a worker that is silent for longer counts as dead.
         transaction_timeout: time after which the broker aborts an unfinished transaction.
         trim_interval: interval at which applied partial sums are deleted from Kafka; "0s": never.
-        keep_clock: how far back `hush replay` finds the clock log; "0s": only what workers need is
-            kept.
+        keep_clock: how long the clock log is kept for `hush replay`; "0s": only what workers
+            need.
         keep_units: whether to keep re-partitioned events as long as the clock log; `hush replay`
             needs them.
         block_cache_mb: memory of the tables' shared cache, MiB per process.
         write_buffer_mb: memory of unflushed rows, MiB per table.
-        unit_cache_mb: memory of rows of units that are on disk as well, MiB per process; its tables
-            share it. A row that is not there is read from disk, which takes some 12 µs of
-            a core.
+        unit_cache_mb: cache of the rows of units, MiB per process; its tables share it. Other
+            rows are read from disk, at some 12 µs of a core each.
         public_host: address of public metrics, `/live` and `/ready`.
         public_port: port of `public_host`; 0 disables it.
         operator_host: address of operator metrics, which are functions of raw data.
         operator_port: port of `operator_host`; 0 disables it.
-        page_names: names besides `localhost` under which operator metrics, and whatever is served
-            on the loopback interface, may be asked for; addresses always may.
+        page_names: host names, besides `localhost`, under which operator metrics and all that is
+            served on the loopback interface answer; addresses always do.
         log_level: level of the worker's log.
     """
 

@@ -263,15 +263,14 @@ class PipelineSettings:
         budget: cost of a privacy unit.
         key: columns that events are grouped by: paths, and names of derived columns.
         derive: derived columns of the key, by name.
-        where: list of conditions, all of which a record must fulfil to count here; they are asked
-            before the contribution bound.
+        where: conditions, all of which a record must fulfil to count here, tested before the
+            contribution bound.
         public_keys: list of all keys, if it is public; `"natural"` where the key's columns say it:
             parts of the time, cases, or no column, for a total. Without it, keys are found
             privately.
         public_keys_file: file with that list: JSON, or one key per line.
-        aggregate: released values per key: a list of counts, sums, means, variances and
-            standard deviations, one number of distinct values, or `"keys"` for keys
-            alone.
+        aggregate: released values per key: counts, sums, means, variances and standard
+            deviations; or one number of distinct values; or `"keys"` for keys alone.
         inputs: for mechanisms other than `histogram`, path of each number that they read; default:
             the number's name. `value` is the aggregate's field, `time` the event time.
         sign: path of a field that marks deletions (true, -1 or "delete").
@@ -280,14 +279,15 @@ class PipelineSettings:
         epoch: length of the windows that share one charge and one contribution bound; default: one
             window, or with `window.hop` one length. For windows of the calendar a number of them,
             such as `"3 months"`.
-        until: a boundary of two epochs, from which on this pipeline is retired: no later epoch is
-            ever charged or released. Once `hush topics` has written it to the ledger it stays.
-        follows: the pipeline whose releases this one goes on with, on the same topics, from that
-            one's `until` on: there its windows begin.
-        noise_key_file: file with a noise key of this pipeline's own: of its releases' noise, while
-            all else stays with the deployment's key. Default: that one.
-        forget_keys: the noise of each epoch has a key of its own, which every machine erases once
-            the epoch is over. Needs a ratchet: `hush ratchet new`.
+        until: boundary between two epochs at which this pipeline is retired: no later epoch is
+            charged or released. It cannot be changed once `hush topics` has written it to the
+            ledger.
+        follows: the pipeline whose releases this one continues, on the same topics; its windows
+            begin at that one's `until`.
+        noise_key_file: file with this pipeline's own noise key; default: the deployment's, which
+            keeps its other purposes.
+        forget_keys: each epoch has its own noise key, which every machine erases once the epoch is
+            over. Needs a ratchet: `hush ratchet new`.
         schedule: triggers follow the clock, or `hush trigger`.
         lateness: wait for late records after a trigger's time.
         feedback_delay: triggers until a released key affects how its records are counted.
