@@ -243,6 +243,10 @@ class KeyedNoise:
         return Prf(hmac.digest(derive(self.secret, "noise"), label, "sha256"))
 
     def _label(self, kind: str, purpose: str, parameter: Rational | int, nonce: bytes) -> bytes:
+        """Sampler version, kind (`gauss`, `laplace`, `bits`), purpose, numerator and denominator of
+        the scale in decimal, mechanism, pipeline, hash of the configuration as hexadecimal text,
+        window (in decimal), charge (32 bytes), test (one byte, 0 or 1), nonce (16 bytes).
+        """
         window = self.window.encode() if isinstance(self.window, str) else self.window
         scale = (str(parameter.numerator), str(parameter.denominator))
         words = (SAMPLER_VERSION, kind, purpose, *scale, self.mechanism, self.pipeline)
