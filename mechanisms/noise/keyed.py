@@ -14,6 +14,26 @@ computational: Mironov, Pandey, Reingold and Vadhan, *Computational Differential
 2009). Where neighbours differ in the arguments of n draws (all draws that one unit's records can
 meet), those draws owe (1+e^ε)·n·`DELTA_PER_DRAW` to δ. Anyone who learns the secret can remove all
 noise drawn with it, past releases included.
+
+*Two contents, two noises.* Let a state of a shard be what some prefix of its changelog partition
+says. No draw from which anything was published covers two different contents, even on a cluster
+that was rewound.
+
+*Proof.* Take two publications that use the draw of one label, possibly in two histories of the
+cluster. Let t be its first trigger and N the nonce in it; both publications are of triggers ≥ t,
+and both shards had N in force at t. (i) N is drawn at random by one opening and committed by no
+other opening: up to a chance of 2⁻¹²⁸ for each pair of openings both histories contain a committed
+transaction of that one opening that closed t under N. (ii) An opening closes each trigger in at
+most one transaction that commits: a failed or uncertain one ends the opening, and the next one
+draws another nonce. So both histories contain *the same* transaction, hence, both being made of
+prefixes of one partition, the same changelog up to it. (iii) Exact content of all triggers up to t
+is in that prefix, and closed: nothing later changes it. The content that the draw covers is
+complete at t, so it is the same in both.
+
+The claim needs no other partition. It needs that a shard's state is that of a prefix, so a local
+table that does not follow from the log is discarded or refused at opening. It also needs that an
+opening is one process: a worker that is cloned *with its memory* draws its next nonce only when it
+opens again, so start clones from disk alone.
 """
 
 from __future__ import annotations
