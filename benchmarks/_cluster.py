@@ -112,10 +112,10 @@ class Local:
             assert time.monotonic() < until, self.raw
             time.sleep(0.05)
         now = int(time.time() * 1e6)
-        admin.begin(
+        admin.Beginning(
             self.cluster, self.deployment, self._replication, now, self.secret,
             signing=signing_key(self.config(), {}),
-        )  # fmt: skip
+        ).begin()  # fmt: skip
         return self.names
 
     @property

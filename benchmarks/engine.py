@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 from confluent_kafka.admin import NewTopic
-from hushstream.agents.clock.genesis import begin, read_ledger
+from hushstream.agents.clock.genesis import Beginning, read_ledger
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.kafka.cluster import Cluster
 from hushstream.deploy.broker import Broker
@@ -106,7 +106,8 @@ def deployment(cluster: Cluster, folder: Path, topic: str, partitioner: str, mec
     config = load(path, flags={"kafka.bootstrap": cluster.bootstrap,
                                "engine.data_dir": str(folder / name)})  # fmt: skip
     compiled = compile_config(config, {topic: PARTITIONS})
-    begin(cluster, compiled, 1, int(time.time() * 1e6), noise_key(config, {}))
+    now, secret = int(time.time() * 1e6), noise_key(config, {})
+    Beginning(cluster, compiled, 1, now, secret).begin()
     return path, config, compiled.pipelines[0]
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import click
 
-from ..agents.clock.genesis import NoLedgerError, begin, read_ledger, verify_begin
+from ..agents.clock.genesis import Beginning, NoLedgerError, read_ledger
 from ..agents.clock.ledger import Ledger
 from ..agents.clock.pinned import signed
 from ..agents.clock.start import last_triggers
@@ -116,16 +117,17 @@ def _create(config: Config, as_json: bool, grow: bool) -> None:
     cluster.wait()
     partitions = {i.topic: cluster.partitions(i.topic) for i in config.input}
     deployment = compile_config(config, partitions).with_keys(own_keys(config))
-    replication = config.engine.replication_factor
-    now, secret, signing = int(time.time() * 1e6), noise_key(config), signing_key(config)
+    beginning = Beginning(
+        cluster, deployment, config.engine.replication_factor, int(time.time() * 1e6),
+        noise_key(config), partial(last_triggers, config.kafka) if grow else None,
+        signing_key(config),
+    )  # fmt: skip
     # Nothing can be deleted from a registry, so every check that may refuse comes first.
-    ledger = verify_begin(cluster, deployment, now, secret, grow, signing)
-    deployment = _registered(config, deployment, ledger)
+    deployment = _registered(config, deployment, beginning.verify())
     if not as_json:
         specs = (*public_topics(deployment), *internal_topics(deployment, Names(UNKNOWN, UNKNOWN)))
         say(f"needed: {counted(specs)[0]} (`hush topics --print` lists them)")
-    fired = partial(last_triggers, config.kafka) if grow else None
-    created = begin(cluster, deployment, replication, now, secret, fired, signing)
+    created = replace(beginning, deployment=deployment).begin()
     ledger = read_ledger(cluster, deployment.name)
     _announce(cluster, deployment, ledger)
     genesis = ledger.genesis["genesis"]

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from confluent_kafka import (
-    KafkaError,
-    KafkaException,
-)
+from confluent_kafka import KafkaError, KafkaException
 
 from ...errors import EngineError, LedgerError
 from ...mechanisms.noise import fingerprint
 from ...topics.names import Names, genesis_id, ledger_topic
 from ...topics.signatures import SigningKey
 from ..deployment.forms import pins
+from ..deployment.growth import Growth
 from ..deployment.model import Deployment, Input, Pipeline
-from ..deployment.topic_specs import internal_topics, layout, public_topics
+from ..deployment.topic_specs import TopicSpec, internal_topics, layout, public_topics
 from ..kafka.access.owners import claim, verify_unclaimed
 from ..kafka.cluster import Cluster
 from .begins import Begins
@@ -85,83 +84,182 @@ Stated = tuple[str, dict[str, Any]]
 """Kind and body of a record that the ledger will hold."""
 
 
-def begin(
-    cluster: Cluster,
-    deployment: Deployment,
-    replication: int,
-    now: int,
-    secret: bytes,
-    grow: Fired | None = None,
-    signing: SigningKey | None = None,
-) -> list[str]:
-    """Create all topics, and write the genesis and the pipelines to the ledger.
+@dataclass(frozen=True)
+class Beginning:
+    """All that the beginning of a deployment, or the declaration of what is new in it, depends on.
 
-    Safe to repeat: what exists is left alone, new pipelines are added to the ledger. A deployment
-    of an earlier format gets this version's: no version that does not know it goes on after that.
-
-    Args:
+    Attributes:
         replication: copies of each partition; -1 is the cluster's default.
         now: microseconds since 1970.
-        grow: count partitions that were added to raw topics; None: they are refused.
+        grow: counts partitions that were added to raw topics; None: they are refused.
         signing: signs releases and ledger of a deployment that begins, and of one that began with
             it; None: a deployment that begins is never signed.
-
-    Returns:
-        Names of the topics created.
-
-    Raises:
-        EngineError: an input is missing, or what was declared before has changed.
-        LedgerError: the ledger is broken, lost, or belongs to another key; or a pipeline would be
-            retired before what has begun.
     """
-    if not verify_begin(cluster, deployment, now, secret, grow is not None, signing).records:
-        created = cluster.create(public_topics(deployment), replication)
-        claim(cluster, deployment)
-        return created + _first(cluster, deployment, replication, now, secret, signing)
-    return _again(cluster, deployment, replication, now, secret, grow, signing)
 
+    cluster: Cluster
+    deployment: Deployment
+    replication: int
+    now: int
+    secret: bytes
+    grow: Fired | None = None
+    signing: SigningKey | None = None
 
-def verify_begin(
-    cluster: Cluster,
-    deployment: Deployment,
-    now: int,
-    secret: bytes,
-    grow: bool = False,
-    signing: SigningKey | None = None,
-) -> Ledger:
-    """Check all that `begin` needs, and write nothing.
+    def begin(self) -> list[str]:
+        """Create all topics, and write the genesis and the pipelines to the ledger.
 
-    Args:
-        now: microseconds since 1970.
-        grow: whether partitions that were added to raw topics will be counted.
-        signing: as for `begin`.
+        Safe to repeat: what exists is left alone, new pipelines are added to the ledger. A
+        deployment of an earlier format gets this version's: no version that does not know it goes
+        on after that.
 
-    Returns:
-        The ledger; one without records where the deployment has not begun.
+        Returns:
+            Names of the topics created.
 
-    Raises:
-        EngineError: as `begin`.
-        LedgerError: likewise.
-    """
-    raw = cluster.topics(source.topic for source in deployment.inputs)
-    for source in deployment.inputs:
-        if source.topic not in raw:
-            raise EngineError(
-                f"input topic {source.topic!r} does not exist: create it, or let a producer do so"
-            )
-    ledger = Ledger()
-    if _begun(cluster, deployment.name, raw):
-        ledger = read_ledger(cluster, deployment.name, signing)
-        verify_key(ledger, secret)
-        verify_signing(ledger, signing)
-        names = Names(deployment.name, ledger.genesis["genesis"])
-        growing = growths(deployment, ledger, names) if grow else []
-        verify_declared(cluster, deployment, ledger, growing)
-    else:
-        refuse_lost(cluster, deployment.name)
-    _declare_on_copy(deployment, ledger, now)
-    verify_unclaimed(cluster, deployment, ledger.pipelines)
-    return ledger
+        Raises:
+            EngineError: an input is missing, or what was declared before has changed.
+            LedgerError: the ledger is broken, lost, or belongs to another key; or a pipeline would
+                be retired before what has begun.
+        """
+        ledger = self.verify()
+        if ledger.records:
+            return self._again(ledger)
+        created = self._create(public_topics(self.deployment))
+        claim(self.cluster, self.deployment)
+        return created + self._first()
+
+    def verify(self) -> Ledger:
+        """Check all that `begin` needs, and write nothing; it raises the same errors.
+
+        Returns:
+            The ledger; one without records where the deployment has not begun.
+
+        Raises:
+            EngineError: as `begin`.
+        """
+        cluster, deployment = self.cluster, self.deployment
+        raw = cluster.topics(source.topic for source in deployment.inputs)
+        for source in deployment.inputs:
+            if source.topic not in raw:
+                raise EngineError(
+                    f"input topic {source.topic!r} does not exist: create it, or let a producer do "
+                    "so"
+                )
+        ledger = Ledger()
+        if _begun(cluster, deployment.name, raw):
+            ledger = read_ledger(cluster, deployment.name, self.signing)
+            verify_key(ledger, self.secret)
+            verify_signing(ledger, self.signing)
+            verify_declared(cluster, deployment, ledger, self._growing(ledger))
+        else:
+            refuse_lost(cluster, deployment.name)
+        _declare_on_copy(deployment, ledger, self.now)
+        verify_unclaimed(cluster, deployment, ledger.pipelines)
+        return ledger
+
+    def _growing(self, ledger: Ledger) -> list[Growth]:
+        names = Names(self.deployment.name, ledger.genesis["genesis"])
+        return [] if self.grow is None else growths(self.deployment, ledger, names)
+
+    def _create(self, specs: Iterable[TopicSpec]) -> list[str]:
+        return self.cluster.create(specs, self.replication)
+
+    def _again(self, ledger: Ledger) -> list[str]:
+        """Create what is missing, declare what is new."""
+        deployment, names = self.deployment, Names(self.deployment.name, ledger.genesis["genesis"])
+        growing = self._growing(ledger)
+        ends = any(retirement(p, ledger, self.now) is not None for p in deployment.pipelines)
+        created = self._create(public_topics(deployment))
+        claim(self.cluster, deployment)
+        created += self._create(internal_topics(deployment, names))
+        if growing:
+            self.cluster.extend({one.changelog: one.after for one in growing})
+        declared = set(ledger.pipelines) >= {p.name for p in deployment.pipelines}
+        if declared and not ends and not growing and ledger.format >= FORMAT:
+            return created
+
+        def missing() -> list[Line]:
+            ledger = _read(self.cluster, names.ledger, self.signing)
+            grown = [] if self.grow is None else _grown(deployment, ledger, names, self.grow)
+            return self._declarations(ledger, names, grown)
+
+        # Under the clock's id, because its owner may be writing a charge at the same moment. It is
+        # fenced, and reads the ledger again before it goes on.
+        append(self.cluster, names.transactional_id("clock", "clock", 0), missing)
+        return created
+
+    def _first(self) -> list[str]:
+        """Make a genesis. All first runs share this transactional id; one commits."""
+        # Random, so that topics which an earlier deployment of this name left behind are never
+        # taken for ours.
+        names = Names(self.deployment.name, secrets.token_hex(5))
+        created: list[str] = []
+
+        def lines() -> list[Line]:
+            if _read(self.cluster, names.ledger).records:
+                return []  # another process was first
+            created.extend(self._create(internal_topics(self.deployment, names)))
+            return self._declarations(Ledger(key=self.signing), names)
+
+        try:
+            append(self.cluster, genesis_id(self.deployment.name), lines)
+        except Overtaken:
+            if _read(self.cluster, names.ledger).genesis.get("genesis") != names.genesis:
+                self.cluster.delete(created)  # their genesis was never committed: of no use
+            raise
+        return created or replace(self, grow=None).begin()
+
+    def _declarations(
+        self, ledger: Ledger, names: Names, grown: Collection[Stated] = ()
+    ) -> list[Line]:
+        """Genesis if there is none, this version's format, growths, and pipelines that are new."""
+        cluster, deployment, lines = self.cluster, self.deployment, list[Line]()
+
+        def declare(kind: str, body: dict[str, Any]) -> None:
+            record = ledger.next(kind, self.now, body)
+            ledger.take(record.encode())  # at once, because the next record is chained to it
+            lines.append(ledger_line(names.ledger, record))
+
+        def retire(p: Pipeline) -> None:
+            if (body := retirement(p, ledger, self.now)) is not None:
+                declare("retired", body)
+
+        if not ledger.records:
+            declare("genesis", self._genesis(names))
+        if ledger.format < FORMAT:
+            declare("format", {"format": FORMAT})
+        for kind, body in grown:
+            declare(kind, body)
+        for p in deployment.pipelines:
+            if p.name in ledger.pipelines:
+                retire(p)
+        for source in deployment.inputs:
+            offsets = cluster.offsets.begins(source.topic, source.partitions)
+            for p in sorted(source.pipelines, key=lambda p: len(p.lineage)):  # parents first
+                if p.name in ledger.pipelines:
+                    continue
+                begins = Begins(names.genesis, p.name, source.topic, offsets)
+                lines.append(Line(names.begins, p.name.encode(), begins.encode()))
+                body = _pipeline(cluster, source, p, names) | following(p, ledger, self.now)
+                if p.own_key is not None:
+                    body["key_fingerprint"] = p.own_key
+                number = len(ledger.pipelines)
+                declare("pipeline", body | {"number": number, "begins": begins.seal(self.secret)})
+                retire(p)
+        return lines
+
+    def _genesis(self, names: Names) -> dict[str, Any]:
+        inputs = {i.topic: i.partitions for i in self.deployment.inputs}
+        body = {
+            "format": FORMAT,
+            "genesis": names.genesis,
+            "deployment": self.deployment.name,
+            "key_fingerprint": fingerprint(self.secret),
+            "topic_ids": self.cluster.ids([*inputs, names.clock, names.requests, names.begins]),
+            "partitions": inputs,
+        }
+        if self.signing is None:
+            return body
+        # The format stops versions that sign nothing.
+        return body | {"format": SIGNED, "public_key": self.signing.public}
 
 
 def _declare_on_copy(deployment: Deployment, ledger: Ledger, now: int) -> None:
@@ -208,71 +306,6 @@ def refuse_lost(cluster: Cluster, deployment: str) -> None:
             )
 
 
-def _again(
-    cluster: Cluster,
-    deployment: Deployment,
-    replication: int,
-    now: int,
-    secret: bytes,
-    grow: Fired | None = None,
-    signing: SigningKey | None = None,
-) -> list[str]:
-    """Create what is missing, declare what is new."""
-    ledger = verify_begin(cluster, deployment, now, secret, grow is not None, signing)
-    names = Names(deployment.name, ledger.genesis["genesis"])
-    growing = growths(deployment, ledger, names) if grow is not None else []
-    ends = any(retirement(p, ledger, now) is not None for p in deployment.pipelines)
-    created = cluster.create(public_topics(deployment), replication)
-    claim(cluster, deployment)
-    created += cluster.create(internal_topics(deployment, names), replication)
-    if growing:
-        cluster.extend({one.changelog: one.after for one in growing})
-    declared = set(ledger.pipelines) >= {p.name for p in deployment.pipelines}
-    if declared and not ends and not growing and ledger.format >= FORMAT:
-        return created
-
-    def missing() -> list[Line]:
-        ledger = _read(cluster, names.ledger, signing)
-        grown = [] if grow is None else _grown(deployment, ledger, names, grow)
-        return _declarations(cluster, deployment, ledger, names, now, secret, grown)
-
-    # Under the clock's id, because its owner may be writing a charge at the same moment. It is
-    # fenced, and reads the ledger again before it goes on.
-    append(cluster, names.transactional_id("clock", "clock", 0), missing)
-    return created
-
-
-def _first(
-    cluster: Cluster,
-    deployment: Deployment,
-    replication: int,
-    now: int,
-    secret: bytes,
-    signing: SigningKey | None = None,
-) -> list[str]:
-    """Make a genesis. All first runs share this transactional id; one commits."""
-    # Random, so that topics which an earlier deployment of this name left behind are never taken
-    # for ours.
-    names = Names(deployment.name, secrets.token_hex(5))
-    created: list[str] = []
-
-    def lines() -> list[Line]:
-        if _read(cluster, names.ledger).records:
-            return []  # another process was first
-        created.extend(cluster.create(internal_topics(deployment, names), replication))
-        return _declarations(cluster, deployment, Ledger(key=signing), names, now, secret)
-
-    try:
-        append(cluster, genesis_id(deployment.name), lines)
-    except Overtaken:
-        if _read(cluster, names.ledger).genesis.get("genesis") != names.genesis:
-            cluster.delete(created)  # their genesis was never committed: nobody else uses them
-        raise
-    if created:
-        return created
-    return _again(cluster, deployment, replication, now, secret, signing=signing)
-
-
 def _grown(deployment: Deployment, ledger: Ledger, names: Names, fired: Fired) -> list[Stated]:
     """Growths of raw topics, after the format that makes older versions stop.
 
@@ -286,71 +319,6 @@ def _grown(deployment: Deployment, ledger: Ledger, names: Names, fired: Fired) -
         last = fired(names, readers)
         found.append(("grown", one.body({name: last[name] for name in readers})))
     return [("format", {"format": GROWN}), *found] if found and ledger.format < GROWN else found
-
-
-def _declarations(
-    cluster: Cluster,
-    deployment: Deployment,
-    ledger: Ledger,
-    names: Names,
-    now: int,
-    secret: bytes,
-    grown: Collection[Stated] = (),
-) -> list[Line]:
-    """Genesis if there is none, this version's format, growths, and pipelines that are new."""
-    lines: list[Line] = []
-
-    def declare(kind: str, body: dict[str, Any]) -> None:
-        record = ledger.next(kind, now, body)
-        ledger.take(record.encode())  # at once, because the next record is chained to it
-        lines.append(ledger_line(names.ledger, record))
-
-    def retire(p: Pipeline) -> None:
-        if (body := retirement(p, ledger, now)) is not None:
-            declare("retired", body)
-
-    if not ledger.records:
-        declare("genesis", _genesis(cluster, deployment, names, secret) | _signing(ledger.key))
-    if ledger.format < FORMAT:
-        declare("format", {"format": FORMAT})
-    for kind, body in grown:
-        declare(kind, body)
-    for p in deployment.pipelines:
-        if p.name in ledger.pipelines:
-            retire(p)
-    for source in deployment.inputs:
-        offsets = cluster.offsets.begins(source.topic, source.partitions)
-        for p in sorted(source.pipelines, key=lambda p: len(p.lineage)):  # nobody before its own
-            if p.name in ledger.pipelines:
-                continue
-            begins = Begins(names.genesis, p.name, source.topic, offsets)
-            lines.append(Line(names.begins, p.name.encode(), begins.encode()))
-            body = _pipeline(cluster, source, p, names) | following(p, ledger, now)
-            if p.own_key is not None:
-                body["key_fingerprint"] = p.own_key
-            number = len(ledger.pipelines)
-            declare("pipeline", body | {"number": number, "begins": begins.seal(secret)})
-            retire(p)
-    return lines
-
-
-def _genesis(
-    cluster: Cluster, deployment: Deployment, names: Names, secret: bytes
-) -> dict[str, Any]:
-    inputs = {i.topic: i.partitions for i in deployment.inputs}
-    return {
-        "format": FORMAT,
-        "genesis": names.genesis,
-        "deployment": deployment.name,
-        "key_fingerprint": fingerprint(secret),
-        "topic_ids": cluster.ids([*inputs, names.clock, names.requests, names.begins]),
-        "partitions": inputs,
-    }
-
-
-def _signing(key: SigningKey | None) -> dict[str, Any]:
-    """Members of a signed deployment's genesis; the format stops versions that sign nothing."""
-    return {} if key is None else {"format": SIGNED, "public_key": key.public}
 
 
 def _pipeline(cluster: Cluster, source: Input, p: Pipeline, names: Names) -> dict[str, Any]:

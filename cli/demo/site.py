@@ -18,7 +18,7 @@ from typing import Any
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from ...agents.clock.genesis import begin, read_ledger
+from ...agents.clock.genesis import Beginning, read_ledger
 from ...agents.deployment.compile import compile_config
 from ...agents.deployment.model import Deployment
 from ...agents.deployment.topic_specs import ANY_TIME, TopicSpec, public_topics
@@ -94,9 +94,10 @@ class Site:
         replication = -1 if self._broker is None else 1
         self.topics = cluster.create(specs, replication)
         now, secret = int(time.time() * 1e6), noise_key(config)
-        self.topics += begin(
+        begins = Beginning(
             cluster, deployment, replication, now, secret, signing=signing_key(config)
         )
+        self.topics += begins.begin()
         genesis = read_ledger(cluster, deployment.name).genesis["genesis"]
         return config, deployment, Names(deployment.name, genesis)
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from random import Random
 from typing import Any
 
-from hushstream.agents.clock.genesis import begin
+from hushstream.agents.clock.genesis import Beginning
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.model import Deployment
 from hushstream.agents.kafka.cluster import Cluster
@@ -119,7 +119,7 @@ def template(variant: int, trimmed: bool) -> Template:
             broker.append(("events", number), None, b"{}", None, ())
         broker.trim(("events", number), offset)
     deployment = compile_config(config, {"events": RAW})
-    begin(Cluster(config.kafka), deployment, -1, int(START * 1e6), SECRET)
+    Beginning(Cluster(config.kafka), deployment, -1, int(START * 1e6), SECRET).begin()
     return Template(
         config, deployment, Names("sim", GENESIS), broker.logs, broker.topics, broker.ids,
         broker.settings, begins,

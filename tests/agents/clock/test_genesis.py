@@ -135,7 +135,7 @@ def test_a_deployment_that_has_begun_can_start_and_beginning_again_changes_nothi
     ledger = admin.read_ledger(made.cluster, made.name)
     assert [r.kind for r in ledger.records] == ["genesis", "pipeline"]
     topics = made.cluster.topics()
-    again = admin.begin(made.cluster, made.deployment, 1, 1, made.secret)
+    again = admin.Beginning(made.cluster, made.deployment, 1, 1, made.secret).begin()
     assert again == [] and made.cluster.topics() == topics
     assert admin.read_ledger(made.cluster, made.name).head == ledger.head
 
@@ -241,7 +241,7 @@ def counting(made: Deployed, last: int = 0) -> list[str]:
     def fired(names: Names, pipelines: Collection[str]) -> dict[str, int]:
         return dict.fromkeys(pipelines, last)
 
-    admin.begin(made.cluster, made.deployment, 1, 1, made.secret, fired)
+    admin.Beginning(made.cluster, made.deployment, 1, 1, made.secret, fired).begin()
     return [r.kind for r in admin.read_ledger(made.cluster, made.name).records]
 
 
@@ -366,15 +366,15 @@ def test_a_key_of_its_own_is_kept_and_no_other_is_taken(broker, unique, tmp_path
     own = {p.name: bytes(range(100, 132)) for p in plain.pipelines}
     other = {name: bytes(range(60, 92)) for name in own}
     made = plain.with_keys(own)
-    admin.begin(run.cluster, made, 1, 1, run.secret)
+    admin.Beginning(run.cluster, made, 1, 1, run.secret).begin()
     ledger = admin.read_ledger(run.cluster, plain.name)
     assert {b["key_fingerprint"] for b in ledger.pipelines.values()} == {
         fingerprint(key) for key in own.values()
     }
-    assert admin.begin(run.cluster, made, 1, 2, run.secret) == []
+    assert admin.Beginning(run.cluster, made, 1, 2, run.secret).begin() == []
     for wrong in (plain, plain.with_keys(other)):
         with pytest.raises(EngineError, match="its own noise key"):
-            admin.begin(run.cluster, wrong, 1, 3, run.secret)
+            admin.Beginning(run.cluster, wrong, 1, 3, run.secret).begin()
 
 
 def unbegun(broker: Broker, unique: Callable[[str], str], tmp_path: Path) -> Deployed:
@@ -407,7 +407,7 @@ def test_a_ledger_that_is_gone_is_missed_although_there_is_no_state(made):
     said = made.refused(LedgerError)
     assert made.names_begun.begins in said and "restore the ledger from its backup" in said
     with pytest.raises(LedgerError, match="had begun"):
-        admin.begin(made.cluster, made.deployment, 1, 1, made.secret)
+        admin.Beginning(made.cluster, made.deployment, 1, 1, made.secret).begin()
 
 
 def test_what_is_wrong_with_a_ledger_is_said_although_there_is_state(made):
@@ -430,7 +430,7 @@ def test_a_ledger_of_another_format_is_refused(broker, unique, tmp_path):
     said = run.refused(LedgerError)
     assert "has format 1, this version of Hushstream reads 2" in said
     with pytest.raises(LedgerError, match="format 1"):
-        admin.begin(run.cluster, run.deployment, 1, 1, run.secret)
+        admin.Beginning(run.cluster, run.deployment, 1, 1, run.secret).begin()
 
 
 def test_topics_raises_the_format_and_only_then_a_later_version_starts(made, monkeypatch):
@@ -444,20 +444,20 @@ def test_topics_raises_the_format_and_only_then_a_later_version_starts(made, mon
         assert said in made.refused()
         prepare(made.config(), role="auditor")  # it writes nothing, and compares what was released
         for _ in range(2):  # written once
-            admin.begin(made.cluster, made.deployment, 1, 1, made.secret)
+            admin.Beginning(made.cluster, made.deployment, 1, 1, made.secret).begin()
         kinds = [r.kind for r in prepare(made.config()).ledger.records]
         assert kinds == ["genesis", "pipeline", "format"]
     before = made.cluster.offsets.ends(ledger_topic(made.name), 1)
     assert f"reached format {later}, and this version" in made.refused()
     with pytest.raises(EngineError, match=f"reached format {later}"):
-        admin.begin(made.cluster, made.deployment, 1, 1, made.secret)
+        admin.Beginning(made.cluster, made.deployment, 1, 1, made.secret).begin()
     assert made.cluster.offsets.ends(ledger_topic(made.name), 1) == before
 
 
 def test_an_input_that_does_not_exist_is_refused(made):
     made.edit(f'topic = "{made.name}-raw"', 'topic = "nowhere"')
     with pytest.raises(EngineError, match="input topic 'nowhere' does not exist"):
-        admin.begin(made.cluster, made.deployment, 1, 1, made.secret)
+        admin.Beginning(made.cluster, made.deployment, 1, 1, made.secret).begin()
 
 
 def test_the_first_offsets_of_an_input_are_pinned(
@@ -545,9 +545,9 @@ def test_of_two_who_begin_at_once_one_loses_and_leaves_nothing(broker, unique, t
     run.settle(lambda topics: f"{run.name}-raw" in topics)
     deployment = run.deployment
     slow = Overtaking(run.config().kafka)
-    slow.other = lambda: admin.begin(run.cluster, deployment, 1, 1, run.secret)
+    slow.other = lambda: admin.Beginning(run.cluster, deployment, 1, 1, run.secret).begin()
     with pytest.raises(admin.Overtaken, match="run it again"):
-        admin.begin(slow, deployment, 1, 2, run.secret)
+        admin.Beginning(slow, deployment, 1, 2, run.secret).begin()
     ledger = admin.read_ledger(run.cluster, run.name)  # its chain is whole
     assert [r.kind for r in ledger.records] == ["genesis", "pipeline"]
     ours = run.names
@@ -558,7 +558,7 @@ def test_of_two_who_begin_at_once_one_loses_and_leaves_nothing(broker, unique, t
         return {t for t in mine - {ours.ledger} if not t.startswith(ours.base)}
 
     run.settle(lambda topics: left(topics) == set())  # deleted is gone a moment later
-    assert admin.begin(slow, deployment, 1, 3, run.secret) == []
+    assert admin.Beginning(slow, deployment, 1, 3, run.secret).begin() == []
     prepare(run.config())
 
 
@@ -570,7 +570,7 @@ def test_any_number_may_begin_at_once(broker, unique, tmp_path):
 
     def attempt(number: int) -> str:
         try:
-            admin.begin(run.cluster, deployment, 1, number, run.secret)
+            admin.Beginning(run.cluster, deployment, 1, number, run.secret).begin()
         except admin.Overtaken:
             return "lost"
         return "won"
@@ -580,7 +580,7 @@ def test_any_number_may_begin_at_once(broker, unique, tmp_path):
     assert "won" in ends
     ledger = admin.read_ledger(run.cluster, run.name)
     assert [r.kind for r in ledger.records] == ["genesis", "pipeline"]
-    admin.begin(run.cluster, deployment, 1, 9, run.secret)
+    admin.Beginning(run.cluster, deployment, 1, 9, run.secret).begin()
     prepare(run.config())
 
 

@@ -63,7 +63,7 @@ def leave(run: Deployed) -> set[str]:
     cluster = Interrupted(run.config().kafka)
     cluster.then = killed
     with pytest.raises(KeyboardInterrupt):
-        admin.begin(cluster, run.deployment, 1, 1, run.secret)
+        admin.Beginning(cluster, run.deployment, 1, 1, run.secret).begin()
     return {topic for topic in run.cluster.topics().keys() - before if genesis_of(topic)}
 
 
@@ -130,7 +130,7 @@ def test_a_run_that_has_not_committed_is_fenced_before_its_topics_go(broker, uni
     slow = Committing(run.config().kafka)
     slow.then = lambda: delete_orphans(run.cluster, run.name, lambda: "")
     with pytest.raises(admin.Overtaken):
-        admin.begin(slow, run.deployment, 1, 1, run.secret)
+        admin.Beginning(slow, run.deployment, 1, 1, run.secret).begin()
     run.settle(lambda _: internal(run) == set())
     run.begin()
     prepare(run.config())
