@@ -31,6 +31,7 @@ from ..topics.config.load import Config
 from ..topics.config.model import Kafka
 from ..topics.config.secret import noise_key
 from ..topics.names import Names
+from .deployed import ledger_of
 from .options import Flags, config_options, emit, json_option, read_config, readable
 from .page import page
 
@@ -42,9 +43,7 @@ def ledger() -> None:
 
 def _open(flags: Flags) -> tuple[Config, Ledger]:
     config = read_config(flags)
-    cluster = Cluster(config.kafka, role="auditor")
-    cluster.wait()
-    return config, read_ledger(cluster, config.deployment.name)
+    return config, ledger_of(config)
 
 
 @ledger.command()

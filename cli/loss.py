@@ -10,10 +10,10 @@ import click
 
 from ..agents.clock.loss.accept import accept, lacking, resumed
 from ..agents.clock.loss.found import Loss
-from ..agents.kafka.cluster import Cluster
 from ..agents.worker.admission import lost, prepare
 from ..agents.worker.lines.screen import say
 from ..errors import EngineError
+from .deployed import cluster_of
 from .options import Flags, config_options, emit, json_option, read_config
 
 
@@ -29,8 +29,7 @@ def accept_loss(flags: Flags, as_json: bool, yes: bool) -> None:
     """
     config = read_config(flags)
     setup = prepare(config, role="administrator")
-    cluster = Cluster(config.kafka, role="administrator")
-    cluster.wait()
+    cluster = cluster_of(config, "administrator")
     by_topic: dict[str, list[Loss]] = defaultdict(list)
     for one in lost(cluster, setup):
         by_topic[one.topic].append(one)

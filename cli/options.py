@@ -18,6 +18,7 @@ from ..agents.worker.lines.visible import visible
 from ..errors import ConfigError
 from ..reading.client import ReleaseTopic, source_of
 from ..topics.config.load import Config, load
+from ..topics.config.pipeline import PipelineSettings
 
 F = TypeVar("F", bound=Callable[..., Any])
 CONFIG = "hush.toml"
@@ -90,11 +91,16 @@ def release_topic(flags: Flags, pipeline: str) -> ReleaseTopic:
     if flags.bootstrap and flags.alone:
         return source_of(flags.bootstrap, pipeline)
     config = read_config(flags)
-    found = [p for p in config.pipeline if p.name == pipeline]
-    if not found:
-        known = ", ".join(p.name for p in config.pipeline)
-        raise ConfigError(f"pipeline {pipeline!r} is unknown; expected one of {known}")
-    return ReleaseTopic(config.kafka, found[0].release_topic, pipeline)
+    return ReleaseTopic(config.kafka, declared(config, pipeline).release_topic, pipeline)
+
+
+def declared(config: Config, name: str) -> PipelineSettings:
+    """Look up a pipeline of the configuration; a `ConfigError` if there is none of this name."""
+    for one in config.pipeline:
+        if one.name == name:
+            return one
+    known = ", ".join(p.name for p in config.pipeline)
+    raise ConfigError(f"pipeline {name!r} is unknown; expected one of {known}")
 
 
 def emit(body: object) -> None:

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import click
 
-from ..agents.clock.genesis import read_ledger
 from ..agents.deployment.compile import compile_config
-from ..agents.kafka.cluster import Cluster
 from ..agents.worker.lines.screen import say
 from ..errors import ConfigError
 from ..reading.live.promise import Limits, facts
 from ..reading.live.public_page import page as page_of
 from ..topics.config.load import Config
+from .deployed import ledger_of
 from .options import Flags, config_options, read_config
 
 
@@ -34,10 +33,7 @@ def page(flags: Flags, out: Path) -> None:
     if not out.parent.is_dir():
         raise ConfigError(f"--out: there is no folder {out.parent}")
     config = read_config(flags)
-    cluster = Cluster(config.kafka, role="auditor")
-    cluster.wait()
-    ledger = read_ledger(cluster, config.deployment.name)
-    told = facts(ledger, _limits(config))
+    told = facts(ledger_of(config), _limits(config))
     beside = out.with_suffix(".json")
     out.write_text(page_of(told), "utf-8")
     beside.write_text(json.dumps(told, indent=1, sort_keys=True) + "\n", "utf-8")

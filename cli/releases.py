@@ -11,16 +11,15 @@ import click
 from pyarrow import csv, parquet
 from rich.table import Table
 
-from ..agents.deployment.compile import compile_config
 from ..agents.deployment.connect_sink import sink_properties, undeclared
 from ..agents.worker.lines.screen import Screen, put, say
 from ..agents.worker.lines.visible import visible
-from ..errors import ConfigError
 from ..reading.assembly import Released, in_order, newest
 from ..reading.client import Wanted, moment
 from ..reading.client import releases as read
 from ..reading.tables import table_of
 from ..topics.releases import Manifest, Row, Value
+from .deployed import pipeline_of
 from .options import Flags, config_options, read_config, release_topic
 
 
@@ -221,18 +220,14 @@ def connect(
 
     It needs the configuration alone; the schema of the rows follows from it.
     """
-    config = read_config(flags)
-    for one in compile_config(config).pipelines:
-        if one.name == pipeline:
-            put(sink_properties(one, url, table or pipeline, integers), "")
-            if unsure := sorted(set(undeclared(one)) - set(integers)):
-                say(
-                    f"taken as text: {', '.join(unsure)}. Where producers write whole numbers, the "
-                    f"table would hold NULL: give --integer {unsure[0]}",
-                    err=True,
-                )
-            return
-    raise ConfigError(f"pipeline {pipeline!r} is unknown")
+    one = pipeline_of(read_config(flags), pipeline)
+    put(sink_properties(one, url, table or pipeline, integers), "")
+    if unsure := sorted(set(undeclared(one)) - set(integers)):
+        say(
+            f"taken as text: {', '.join(unsure)}. Where producers write whole numbers, the table "
+            f"would hold NULL: give --integer {unsure[0]}",
+            err=True,
+        )
 
 
 COMMANDS: list[click.Command] = [releases, connect]

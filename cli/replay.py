@@ -6,16 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from ..agents.deployment.compile import compile_config
 from ..agents.worker.lines.screen import Screen
-from ..errors import ConfigError
 from ..offline.compare import ReplayOutcome
 from ..offline.replay import replay as run_replay
 from ..topics.config.load import Config
+from .deployed import pipeline_of
 from .options import Flags, config_options, emit, json_option, moment, read_config, readable
 
 DISAGREES = 4
@@ -48,11 +46,16 @@ def replay(
     differs, is missing or occurs twice. It may run beside the workers.
     """
     config = read_config(flags)
-    console = Screen(stderr=True)
-    with _progress(console, hidden=as_json) as bar:
-        outcome = run_replay(
-            config, pipelines, _numbers(config, pipelines, windows), _Tasks(bar), escrow_key
-        )
+    numbers = _numbers(config, pipelines, windows)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+               TimeElapsedColumn())  # fmt: skip
+    with Progress(*columns, console=Screen(stderr=True), transient=True, disable=as_json) as bar:
+        task = bar.add_task("reading")
+
+        def told(what: str, done: int, total: int) -> None:
+            bar.update(task, description=what, completed=done, total=total or None)
+
+        outcome = run_replay(config, pipelines, numbers, told, escrow_key)
     if as_json:
         emit(outcome.figures())
     else:
@@ -69,26 +72,8 @@ def _numbers(
         return None
     if len(pipelines) != 1:
         raise click.UsageError("--window needs exactly one pipeline: each counts its own windows")
-    for pipeline in compile_config(config).pipelines:
-        if pipeline.name == pipelines[0]:
-            return {n for text in windows for n in pipeline.windows.holding(moment(text))}
-    raise ConfigError(f"pipeline {pipelines[0]!r} is unknown")
-
-
-def _progress(console: Console, hidden: bool) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    return Progress(*columns, TimeElapsedColumn(), console=console, transient=True, disable=hidden)
-
-
-class _Tasks:
-    """One line of progress that names the current step."""
-
-    def __init__(self, bar: Progress) -> None:
-        self._bar = bar
-        self._task = bar.add_task("reading")
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        self._bar.update(self._task, description=what, completed=done, total=total or None)
+    schedule = pipeline_of(config, pipelines[0]).windows
+    return {n for text in windows for n in schedule.holding(moment(text))}
 
 
 def _show(outcome: ReplayOutcome) -> None:

@@ -9,10 +9,9 @@ from pathlib import Path
 import click
 from confluent_kafka import KafkaException
 
-from ..agents.deployment.compile import compile_config
 from ..agents.kafka.cluster import Cluster
 from ..agents.worker.lines.screen import say
-from ..errors import ConfigError, EngineError
+from ..errors import EngineError
 from ..reading.client import ReleaseTopic, Wanted, moment
 from ..reading.client import releases as read
 from ..reading.live.board import Board
@@ -20,9 +19,9 @@ from ..reading.live.declared import Declared
 from ..reading.live.history import History, millis
 from ..reading.live.server import serve
 from ..reading.live.views import MOST_ROWS, Wish, shown, view
-from ..topics.config.load import Config
 from ..topics.config.model import Kafka
 from ..topics.names import ledger_topic
+from .deployed import pipeline_of
 from .options import Flags, config_options, read_config
 
 
@@ -101,7 +100,8 @@ def plot(
             f"folder {file.resolve().parent} does not exist", param_hint="--out"
         )
     config = read_config(flags)
-    declared = _declared(config, pipeline)
+    found = pipeline_of(config, pipeline)
+    declared = Declared(pipeline, found.number, found.config)  # as its ledger would say
     history = History()
     for release in read(ReleaseTopic(config.kafka, declared.topic, pipeline), Wanted()):
         history.add(release)
@@ -116,15 +116,6 @@ def plot(
     }  # fmt: skip
     draw(pipeline, told, seen, file)
     say(f"wrote {file}")
-
-
-def _declared(config: Config, name: str) -> Declared:
-    """The pipeline as its ledger would declare it."""
-    found = [p for p in compile_config(config).pipelines if p.name == name]
-    if not found:
-        known = ", ".join(p.name for p in config.pipeline)
-        raise ConfigError(f"pipeline {name!r} is unknown; expected one of {known}")
-    return Declared(name, found[0].number, found[0].config)
 
 
 def _start(history: History, window: str | None) -> int | None:

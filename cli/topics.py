@@ -35,6 +35,7 @@ from ..topics.config.load import Config
 from ..topics.config.schedule import Schedule
 from ..topics.config.secret import noise_key, own_keys, signing_key
 from ..topics.names import Names
+from .deployed import cluster_of
 from .options import Flags, config_options, emit, json_option, read_config
 
 FORMATS = ("table", "kafka-acls", "strimzi")
@@ -94,7 +95,7 @@ def _named(users: tuple[str, ...]) -> dict[str, str]:
 
 
 def _delete_orphans(config: Config, as_json: bool) -> None:
-    cluster, name = Cluster(config.kafka, role="administrator"), config.deployment.name
+    cluster, name = cluster_of(config, "administrator"), config.deployment.name
 
     def genesis() -> str:
         try:
@@ -102,7 +103,6 @@ def _delete_orphans(config: Config, as_json: bool) -> None:
         except NoLedgerError:
             return ""
 
-    cluster.wait()
     deleted = [topic for one in delete_orphans(cluster, name, genesis) for topic in one.topics]
     if as_json:
         emit({"deleted": deleted})
@@ -113,8 +113,7 @@ def _delete_orphans(config: Config, as_json: bool) -> None:
 
 
 def _create(config: Config, as_json: bool, grow: bool) -> None:
-    cluster = Cluster(config.kafka, role="administrator")
-    cluster.wait()
+    cluster = cluster_of(config, "administrator")
     partitions = {i.topic: cluster.partitions(i.topic) for i in config.input}
     deployment = compile_config(config, partitions).with_keys(own_keys(config))
     beginning = Beginning(

@@ -13,12 +13,12 @@ from ..agents.clock.forecast import InForce, Standing, TriggerForecast, forecast
 from ..agents.clock.genesis import read_ledger
 from ..agents.clock.timeline import Timeline
 from ..agents.deployment.compile import compile_config
-from ..agents.kafka.cluster import Cluster
 from ..agents.worker.lines.screen import say
 from ..errors import ConfigError, EngineError
 from ..topics.config.load import Config
 from ..topics.names import Names
 from ..topics.records import TriggerRequest, encode
+from .deployed import cluster_of
 from .options import Flags, config_options, emit, json_option, moment, read_config
 
 MOST_CHARGES = 10  # of one request, without --yes
@@ -107,8 +107,7 @@ class Asked:
             )
         self._config = config
         self._request = request
-        self._cluster = Cluster(config.kafka, role="administrator")
-        self._cluster.wait()
+        self._cluster = cluster_of(config, "administrator")
         ledger = read_ledger(self._cluster, config.deployment.name)
         self._names = Names(config.deployment.name, ledger.genesis["genesis"])
         requests = self._names.requests
@@ -219,15 +218,8 @@ def _line(one: TriggerForecast) -> str:
 
 
 def _body(one: TriggerForecast) -> dict[str, object]:
-    return {
-        "pipeline": one.pipeline,
-        "triggers": one.triggers,
-        "charges": one.charges,
-        "refused": one.refused,
-        "more": one.more,
-        "epsilon": float(one.epsilon),
-        "delta": float(one.delta),
-    }
+    cost = {"epsilon": float(one.epsilon), "delta": float(one.delta)}
+    return {name: value for name, value in vars(one).items() if name != "due"} | cost
 
 
 COMMANDS: list[click.Command] = [trigger]

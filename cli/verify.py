@@ -61,7 +61,11 @@ def verify(
     reader = PublicTopics(kafka, name)
     until = time.monotonic() + wait
     with _progress(hidden=as_json) as bar:
-        told = _Told(bar)
+        task = bar.add_task("reading")
+
+        def told(what: str, records: int) -> None:
+            bar.update(task, description=f"reading {what}", completed=records)
+
         while True:
             proof = prove(reader.ledger, reader.records, name, public_key, known, told)
             if not proof.unfinished or proof.fault or time.monotonic() > until:
@@ -109,17 +113,6 @@ def _progress(hidden: bool) -> Progress:
     columns = (TextColumn("{task.description}"), TextColumn("{task.completed:,} records"))
     screen = Screen(stderr=True)
     return Progress(*columns, TimeElapsedColumn(), console=screen, transient=True, disable=hidden)
-
-
-class _Told:
-    """One line of progress that names what is being read."""
-
-    def __init__(self, bar: Progress) -> None:
-        self._bar = bar
-        self._task = bar.add_task("reading")
-
-    def __call__(self, what: str, records: int) -> None:
-        self._bar.update(self._task, description=f"reading {what}", completed=records)
 
 
 def _said(proof: Proof) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -34,15 +35,10 @@ class Span(NamedTuple):
 
 def spans(kafka: Kafka, topic: str, partitions: int) -> list[Span]:
     """Ask for the current span of each partition of a topic; raises `EngineError`."""
-    client = consumer(kafka, True)
-    try:
-        found = []
-        for n in range(partitions):
-            place = TopicPartition(topic, n)
-            found.append(Span(topic, n, *watermarks(client, place)))
-        return found
-    finally:
-        client.close()
+    with closing(consumer(kafka, True)) as client:
+        return [
+            Span(topic, n, *watermarks(client, TopicPartition(topic, n))) for n in range(partitions)
+        ]
 
 
 class StreamLog:

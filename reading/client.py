@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
@@ -182,12 +183,10 @@ def _records(
             f"topic {source.topic!r} does not exist on this cluster: check the name of the "
             "pipeline and the address; topics are created before a pipeline begins"
         )
-    client = consumer(source.kafka, True, {"auto.offset.reset": "earliest", **source.options})
-    try:
+    more = {"auto.offset.reset": "earliest", **source.options}
+    with closing(consumer(source.kafka, True, more)) as client:
         client.assign(_starts(client, source.topic, partitions, since))
         yield from _polled(client, source, partitions, follow, patience)
-    finally:
-        client.close()
 
 
 def _starts(

@@ -33,7 +33,7 @@ from ...topics.records import (
     is_snapshot,
 )
 from ..deployment.model import Deployment
-from ..kafka.clients import consumer, read_span, stop_quietly
+from ..kafka.clients import backwards, read_span, reader
 from ..kafka.markers import last_markers
 from .log import Entry
 
@@ -41,6 +41,7 @@ MANY = 10_000  # offsets of the clock log after which a snapshot is due
 FEW = 100  # offsets after which one is due if the last is old
 PARTS = 16  # of `engine.keep_clock`: the spacing of snapshots that are kept for replays
 TAIL = 12_000  # offsets before the end in which the last snapshot is looked for first
+GROWTH = 8  # times as many each time after that
 
 Trim = Callable[[Mapping[TP, int], Mapping[str, int]], Awaitable[None]]
 """Delete below places that are no longer needed; windows: the first still needed."""
@@ -167,22 +168,15 @@ def needed(values: Iterable[bytes | None]) -> int | None:
 
 async def beginning(kafka: Kafka, topic: str) -> int:
     """Find where a reader of the clock log begins: at the snapshot that is needed, or its start."""
-    client, tp, back = consumer(kafka), TopicPartition(topic, 0), TAIL
-    await client.start()
-    try:
+    tp = TopicPartition(topic, 0)
+    async with reader(kafka) as client:
         client.assign([tp])
         begin: int = (await client.beginning_offsets([tp]))[tp]
         end: int = (await client.end_offsets([tp]))[tp]
-        while True:
-            start = max(begin, end - back)
-            found = needed(await _values(client, tp, start, end))
-            if found is not None:
+        for start in backwards(begin, end, TAIL, GROWTH):
+            if (found := needed(await _values(client, tp, start, end))) is not None:
                 return max(found, begin)
-            if start == begin:
-                return begin
-            back *= 8
-    finally:
-        await stop_quietly(client)
+        return begin
 
 
 async def _values(client: Any, tp: TopicPartition, start: int, end: int) -> list[bytes]:

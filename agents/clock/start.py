@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 
 from confluent_kafka import KafkaError, TopicPartition
 
@@ -14,13 +15,14 @@ from ...topics.names import Names
 from ...topics.records import is_snapshot
 from ..deployment.model import Deployment
 from ..kafka.access.refusals import of_group, refusal
+from ..kafka.clients import backwards
 from ..kafka.cluster import Cluster
 from ..kafka.logs import PATIENCE_SECONDS, consumer, raw, watermarks
 from .genesis import read_ledger
 from .ledger import Ledger
 from .log import ALL, entries_of
 from .paid import Clocked
-from .snapshots import TAIL, Opening, needed
+from .snapshots import GROWTH, TAIL, Opening, needed
 from .timeline import Timeline, advance, fold, resumed
 
 LIST = 10_000  # records of one list
@@ -100,21 +102,14 @@ def last_triggers(kafka: Kafka, names: Names, pipelines: Iterable[str]) -> dict[
 
 def beginning_of(kafka: Kafka, topic: str) -> int:
     """Find where a reader of the clock log begins; see `snapshots.beginning`."""
-    client = consumer(kafka, committed=True)
-    try:
+    with closing(consumer(kafka, committed=True)) as client:
         begin, end = watermarks(client, TopicPartition(topic, 0))
-    finally:
-        client.close()
-    back = TAIL
-    while True:
-        start = max(begin, end - back)
+    for start in backwards(begin, end, TAIL, GROWTH):
         lists = committed_lists(kafka, topic, start)
-        found = needed([r.value for records in lists for r in records if is_snapshot(r.value)])
+        found = needed(r.value for records in lists for r in records if is_snapshot(r.value))
         if found is not None:
             return max(found, begin)
-        if start == begin:
-            return begin
-        back *= 8
+    return begin
 
 
 def check_paid(cluster: Cluster, read: Clocked, ledger: Ledger, names: Names) -> Ledger:
@@ -151,8 +146,7 @@ def committed_lists(kafka: Kafka, topic: str, start: int = 0) -> Iterator[list[R
         OutageError: the broker is silent, or the partition has no leader.
         RightError: the cluster refuses the right to read.
     """
-    client = consumer(kafka, committed=True)
-    try:
+    with closing(consumer(kafka, committed=True)) as client:
         place = TopicPartition(topic, 0)
         begin, _ = watermarks(client, place)
         client.assign([TopicPartition(topic, 0, max(begin, start))])
@@ -170,8 +164,6 @@ def committed_lists(kafka: Kafka, topic: str, start: int = 0) -> Iterator[list[R
             if time.monotonic() - heard > PATIENCE_SECONDS:
                 raise OutageError(f"{topic} could not be read to its end: the broker is silent")
             yield [raw(m) for m in found if not m.error()]
-    finally:
-        client.close()
 
 
 def _check_ends(cluster: Cluster, topic: str, reached: list[int]) -> None:

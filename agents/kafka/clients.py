@@ -5,7 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any
 
@@ -119,6 +128,31 @@ def consumer(kafka: Kafka) -> aiokafka.AIOKafkaConsumer:
     )
 
 
+@asynccontextmanager
+async def reader(kafka: Kafka) -> AsyncIterator[aiokafka.AIOKafkaConsumer]:
+    """Start a `consumer`, and stop it at the end."""
+    client = consumer(kafka)
+    try:
+        await client.start()
+        yield client
+    finally:
+        await stop_quietly(client)
+
+
+def backwards(begin: int, end: int, step: int, growth: int) -> Iterator[int]:
+    """Offsets from which to look for the last of something: further back each time, to ``begin``.
+
+    Args:
+        step: offsets before ``end`` at first.
+        growth: times as many each time.
+    """
+    start = end
+    while start > begin:
+        start = max(begin, end - step)
+        yield start
+        step *= growth
+
+
 async def reached(
     client: aiokafka.AIOKafkaConsumer, known: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
@@ -155,12 +189,8 @@ async def check_reached(kafka: Kafka, topic: str, partition: int, position: int)
     Raises:
         RewoundError: the partition ends below it.
     """
-    client = consumer(kafka)
-    await client.start()
-    try:
+    async with reader(kafka) as client:
         await reached(client, {TopicPartition(topic, partition): position})
-    finally:
-        await stop_quietly(client)
 
 
 class Silence:
@@ -234,10 +264,8 @@ async def read_to_end(
         RewoundError: ``start`` is above its end.
         TimeoutError: nothing came for `READ_SECONDS` although the end was not reached.
     """
-    client = consumer(kafka)
-    await client.start()
     tp = TopicPartition(topic, partition)
-    try:
+    async with reader(kafka) as client:
         client.assign([tp])
         begin = (await client.beginning_offsets([tp]))[tp]
         position = begin if start is None else start
@@ -247,8 +275,6 @@ async def read_to_end(
         yield [], position, end
         async for records, reached_now in read_span(client, tp, position, end, columns):
             yield records, reached_now, end
-    finally:
-        await stop_quietly(client)
 
 
 OUTAGES = (KafkaError, IllegalOperation, ConnectionError, TimeoutError, asyncio.CancelledError)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from typing import Any
 
 from confluent_kafka import (
-    Consumer,
     KafkaError,
     KafkaException,
     Producer,
@@ -29,10 +28,9 @@ from confluent_kafka.admin import (
 from ...errors import EngineError, OutageError
 from ...topics.config.clients import librdkafka_options
 from ...topics.config.model import Kafka
-from ...topics.names import READ_GROUPS
 from ..deployment.topic_specs import TopicSpec, sized
 from .access.refusals import Permits, locked_out, of_group, of_token, passing
-from .logs import failed
+from .logs import consumer, failed
 from .offsets import PartitionOffsets
 
 SPREAD_SECONDS = 5.0  # a broker may not know yet what another one has created
@@ -315,18 +313,10 @@ class Cluster:
             OutageError: the broker is silent, or the partition has no leader.
             EngineError: it reports another error, or refuses the right to read.
         """
-        options = {
-            "group.id": f"{READ_GROUPS}{secrets.token_hex(4)}",
-            "enable.auto.commit": False,
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "earliest",
-            "enable.partition.eof": True,
-            "fetch.wait.max.ms": 10,  # else the broker delays its answer at the end of the log
-        }
         written = self.offsets.written(topic, partition)
         until = time.monotonic() + OPEN_SECONDS
-        client = Consumer(self._options | options)
-        try:
+        more = self._options | {"auto.offset.reset": "earliest"}
+        with closing(consumer(self._kafka, committed=True, more=more)) as client:
             client.assign([TopicPartition(topic, partition, start)])
             reached = -1  # where the last end of the partition was seen
             while reached < written and not (reached >= 0 and time.monotonic() > until):
@@ -341,8 +331,6 @@ class Cluster:
                 elif not of_group(message.error()):
                     self.rights.refuse(KafkaException(message.error()), "READ", topic)
                     raise failed(message.error(), f"{topic}-{partition}")
-        finally:
-            client.close()
 
     def producer(self, **options: Any) -> Producer:
         """Make a producer with this cluster's settings; ``options`` of librdkafka win."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from operator import methodcaller
 from typing import Any, NamedTuple
 
@@ -71,8 +72,7 @@ def read_topic(
         OutageError: the broker is silent, or a partition has no leader.
         EngineError: the broker reports another error.
     """
-    client = consumer(kafka, committed)
-    try:
+    with closing(consumer(kafka, committed)) as client:
         places = [TopicPartition(topic, n, 0) for n in range(partitions)]
         begins = [watermarks(client, place)[0] for place in places]
         client.assign([TopicPartition(topic, n, begin) for n, begin in enumerate(begins)])
@@ -89,8 +89,6 @@ def read_topic(
                 advance(read - told)
                 told = read
         return [PartitionLog(b, records) for b, records in zip(begins, found, strict=True)]
-    finally:
-        client.close()
 
 
 def failed(error: KafkaError, text: str) -> EngineError:

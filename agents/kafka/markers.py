@@ -11,7 +11,7 @@ from aiokafka.structs import TopicPartition
 from ...topics.config.model import Kafka
 from ...topics.records import Marker, decode_marker
 from ..state.layout import MARKER
-from .clients import consumer, read_span, stop_quietly
+from .clients import backwards, read_span, reader
 
 TAIL = 64  # records in which the last marker is looked for first
 
@@ -33,32 +33,25 @@ async def seek_marker(
         position: a table's position, not beyond the end. Its marker is the last one below it or,
             after a step of its own, the first one at or above it.
     """
-    client, tp = consumer(kafka), TopicPartition(changelog, partition)
-    await client.start()
-    try:
+    tp = TopicPartition(changelog, partition)
+    async with reader(kafka) as client:
         last = await _last(client, tp)
         if last == marker:  # the usual case: nothing was written since
             return Sought(last, True, True)
         before = await _last(client, tp, position)
         found = marker in (before, await _first(client, tp, position))
         return Sought(last, found, before is not None)
-    finally:
-        await stop_quietly(client)
 
 
 async def last_markers(
     kafka: Kafka, changelogs: Mapping[str, int]
 ) -> dict[str, list[Marker | None]]:
     """Last committed markers of all partitions of changelogs, given their numbers."""
-    client = consumer(kafka)
-    await client.start()
-    try:
+    async with reader(kafka) as client:
         return {
             topic: [await _last(client, TopicPartition(topic, n)) for n in range(partitions)]
             for topic, partitions in changelogs.items()
         }
-    finally:
-        await stop_quietly(client)
 
 
 async def _last(
@@ -72,15 +65,10 @@ async def _last(
     begin = (await client.beginning_offsets([tp]))[tp]
     if end is None:
         end = (await client.end_offsets([tp]))[tp]
-    back = TAIL
-    while True:
-        start = max(begin, end - back)
-        row = await _marker_row(client, tp, start, end)
-        if row is not None:
+    for start in backwards(begin, end, TAIL, 64):
+        if (row := await _marker_row(client, tp, start, end)) is not None:
             return decode_marker(row)
-        if start <= begin:
-            return None
-        back *= 64
+    return None
 
 
 async def _first(

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -137,14 +138,11 @@ def _check_histories(
     Where it is not near, it may lie further off, which the shard finds out when it opens.
     """
     there = cluster.topics()
-    client = consumer(kafka, committed=True)
-    try:
+    with closing(consumer(kafka, committed=True)) as client:
         for folder, one in known.items():
             topic, number = folder.parent.name, int(folder.name)
             if one.marker.genesis == names.genesis and topic in there:
                 check_near(kafka, cluster, client, TopicPartition(topic, number), one)
-    finally:
-        client.close()
 
 
 def check_near(

@@ -26,10 +26,9 @@ from ..kafka.clients import (
     READ_SECONDS,
     asked_to_end,
     check_outage,
-    consumer,
     reached,
     read_to_end,
-    stop_quietly,
+    reader,
     through_outages,
 )
 from ..kafka.private.of_aiokafka import FIXED_MS, wait_patiently
@@ -208,9 +207,7 @@ class LogFollower:
                 await asyncio.sleep(1.0)
 
     async def _follow(self) -> None:
-        client = consumer(self._kafka)
-        try:
-            await client.start()
+        async with reader(self._kafka) as client:
             wait_patiently(client, FIXED_MS)
             client.assign(list(self._positions))
             ends = await self._look(client, {})
@@ -229,8 +226,6 @@ class LogFollower:
                     ends = await self._look(client, ends)
                     if self._read.unchecked:
                         await self.check()  # the client may have lost its broker and said nothing
-        finally:
-            await stop_quietly(client)
 
     async def _pass_markers(self, client: AIOKafkaConsumer) -> None:
         """Move positions past the ends of transactions, which take an offset and are not records.
@@ -284,15 +279,11 @@ class LogFollower:
         for tp, position in known.items():
             place = TopicPartition(*tp)
             ends[place] = max(position, ends.get(place, 0))
-        client = consumer(self._kafka)
-        await client.start()
-        try:
+        async with reader(self._kafka) as client:
             await reached(client, ends)
             if places := self._read.places:
                 client.assign(places)
                 await self._read.check(client)
-        finally:
-            await stop_quietly(client)
 
     async def reach_back(
         self, place: int, pipelines: Sequence[str], raw: tuple[str, int] | None = None

@@ -7,12 +7,11 @@ from typing import Any
 
 from rich.table import Table
 
-from ...agents.clock.genesis import read_ledger
 from ...agents.deployment.compile import compile_config
 from ...agents.deployment.difference import ChangedSetting, Difference, Terms, beside, differences
-from ...agents.kafka.cluster import Cluster
 from ...agents.worker.lines.screen import Screen, say
 from ...topics.config.load import Config, load
+from ..deployed import ledger_of
 from ..options import emit, readable
 
 LEDGER = "ledger"
@@ -54,9 +53,7 @@ def show_difference(config: Config, before: str, as_json: bool) -> None:
 
 
 def _declared(config: Config) -> list[Terms]:
-    cluster = Cluster(config.kafka, role="auditor")
-    cluster.wait()
-    ledger = read_ledger(cluster, config.deployment.name)
+    ledger = ledger_of(config)
     ends = {name: int(body["until"]) for name, body in ledger.retired.items()}
     return [Terms(name, body["config"], ends.get(name)) for name, body in ledger.pipelines.items()]
 

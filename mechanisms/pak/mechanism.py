@@ -239,11 +239,7 @@ class Pak(SlotStream):
             made.append(laplace("value", self.slots.top / self.sum_epsilon, steps))
         if isinstance(self.chooser, RankQuantile):
             made.append(laplace("value", 2 / self.chooser.epsilon))
-        if self.watch:
-            made.append(laplace("value", 1 / self.watch))
-        if self.relearning:
-            made.append(laplace("value", self.relearning.chooser.scale))
-        return tuple(made)
+        return (*made, *self._further_draws(self.watch, self.relearning))
 
     def error(self, t: int) -> F64:
         """(c,) noise of every column at the last slot of trigger t for the worst case τ = B.

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from ...errors import ParameterError
 from .. import accounting, factorization
+from ..accounting.calibration import inexact_draws
 from ..contract import Cost, Setting
 from ..factorization.prefix_noise import chosen
 from ..parts.hierarchy import Chunks, choose_height
@@ -19,7 +20,6 @@ from ..slots.settings import (
     check_delta,
     check_sums,
     relearn_of,
-    sampler_delta,
     slots_of,
     watch_of,
 )
@@ -107,7 +107,7 @@ def sampling_of(parameters: PakParameters, setting: Setting, slots: Slots) -> Fr
     draws = len(slots.thresholds) + 2 * slots.slots.bit_length() + 2 * slots.slots
     if parameters.relearn:
         draws += len(slots.thresholds)  # a record may count in two choices' noise, never in more
-    return sampler_delta(setting.epsilon, slots.bound * draws)
+    return inexact_draws(setting.epsilon, slots.bound * draws)
 
 
 def steps_of(parameters: PakParameters, slots: Slots) -> int:

@@ -138,17 +138,3 @@ class PrivateTotal:
         scaled = np.rint(value * factor).astype(np.int64)
         wide = variance * factor**2 + scaled.astype(np.float64) ** 2 * (spread / records**2)
         return Corrected(scaled, wide, public)
-
-
-def private_total(
-    debias: bool, cap: int, share: Fraction | float, bound: int, epsilon: Fraction
-) -> PrivateTotal | None:
-    """The total of a map with these settings; None without ``debias``.
-
-    Raises:
-        ParameterError: a setting is out of range.
-    """
-    part = Fraction(share)
-    if not 0 < part < 1:
-        raise ParameterError("debias_share", share, "must lie between 0 and 1")
-    return PrivateTotal(bound, cap, part * epsilon) if debias else None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ..entry import Entry, Picture
+from ..spatial.settings import adopting
 from .mechanism import PHDStream
 from .planner import PHDStreamPlanner
-from .settings import PHDStreamParameters, adopted, build
+from .settings import PHDStreamParameters, build
 
 ENTRY = Entry(
     name="phdstream",
@@ -16,6 +17,6 @@ ENTRY = Entry(
     build=build,
     planner=PHDStreamPlanner(),
     sibling="privhp",
-    adopted=adopted,
+    adopted=adopting("all", 1),
     picture=Picture("cells"),
 )

@@ -42,8 +42,6 @@ from ..columns import F64, I64, Batch, Closed, Part, Releases, Rows, Units, empt
 from ..contract import ALWAYS, Cost, Noise, Output
 from ..keys import Keys, concat
 from ..parts.point_bound import insertions, signed
-from ..parts.record_total import PrivateTotal
-from ..parts.stated_bound import stated_records
 from ..ranges import Draws
 from ..spatial.domain import U64, Bool
 from ..spatial.privtree import STEPS, Selection
@@ -122,8 +120,6 @@ class PHDStream(SpatialStream):
             tree alone; needs a counter whose noise is labelled by trigger.
         smoothing: records added to a child's estimate before its parent's unplaced counts are
             shared in proportion; 0 = equal shares, as in the paper.
-        total: private number of all records, by which released counts are scaled up
-            (`parts.record_total`); insertions alone.
 
     Released: one row per leaf. Its key is the node's code (eight bytes), ``count`` a non-negative
     estimate that is consistent over the whole tree, ``unbiased`` the plain sum of counters and
@@ -143,11 +139,10 @@ class PHDStream(SpatialStream):
     smoothing: int = 0
     forget: bool = False
     opening: WindowStart | None = None
-    total: PrivateTotal | None = None
 
     @property
-    def totals(self) -> int:
-        return 0 if self.total is None else 1
+    def accepted(self) -> int:
+        return self.bound
 
     @property
     def outputs(self) -> tuple[Output, ...]:
@@ -182,11 +177,6 @@ class PHDStream(SpatialStream):
         """Digest the counter's factorisation, if it has one."""
         return self.counter.digests()
 
-    def bounds(self, unit: str) -> dict[str, Any]:
-        """Events of one unit that count in an epoch."""
-        said = stated_records(self.bound, unit)
-        return said if self.total is None else self.total.stated(said)
-
     # Bound shard
 
     def init_units(self, u: int) -> Units:
@@ -197,11 +187,7 @@ class PHDStream(SpatialStream):
     def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
         """Bound the slice; sum insertions and deletions per cell, never netted."""
         accept = signed if self.deletions and not self.lifetime else insertions
-        records = np.empty(0, np.int64)
-        if self.total is None:
-            units, accepted = accept(units, batch)
-        else:
-            units, accepted, records = self.total.absorb(accept, units, batch)
+        units, accepted, records = self._accept(accept, units, batch)
         k = len(batch.keys)
         slot = batch.key[accepted] + k * (batch.sign[accepted] < 0)
         counts = np.bincount(slot, minlength=2 * k)

@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 from ...errors import ParameterError
 from ..contract import Setting
-from ..parts.record_total import private_total
 from ..spatial.domain import Domain
 from ..spatial.privtree import Selection
-from ..validate import at_least, between, non_negative, one_of, positive, without_unset
+from ..spatial.settings import MapParameters, check_counts
+from ..validate import at_least, between, non_negative, one_of
 from .matrix_counter import MatrixCounter
 from .mechanism import PHDStream, ReleasedSelection
 from .node_counters import BlockCounter, NodeCounter, SimpleCounter, TreeCounter
@@ -24,11 +24,10 @@ MOST = 2**16 - 1  # events of a unit: what its pairs can hold
 
 
 @dataclass(frozen=True)
-class PHDStreamParameters:
-    """The settings of a user.
+class PHDStreamParameters(MapParameters):
+    """The settings of a user, besides those of `MapParameters`.
 
     Attributes:
-        domain: public geometry, or its plain form (`Domain.to_json`).
         selection: "released" splits by released counts, at no cost; "private" by noisy scores
             that see the trigger's own insertions, as in the paper.
         share: part of ε that private selection gets ("private").
@@ -50,12 +49,6 @@ class PHDStreamParameters:
             tree; None = wherever the counter allows it ("simple", "block").
         first: hold-back: everything up to this trigger is counted there.
         lifetime: triggers after which an insertion is deleted; 0 = never.
-        bound: most events of one unit in an epoch, deletions included.
-        deletions: whether records of sign -1 count.
-        debias: scale counts up by a private number of all records; assumes that the bound cuts the
-            same share everywhere. Insertions alone.
-        debias_cap: most records of a unit that this number counts, in an epoch.
-        debias_share: part of ε that it costs.
     """
 
     domain: Domain | Mapping[str, Any] = _UNIT
@@ -74,15 +67,6 @@ class PHDStreamParameters:
     forget: bool | None = None
     first: int = 1
     lifetime: int = 0
-    bound: int = 1
-    deletions: bool = False
-    debias: bool = False
-    debias_cap: int = 100
-    debias_share: Fraction | float = Fraction(1, 10)
-
-    def pinned(self) -> dict[str, Any]:
-        """The settings as they are charged under."""
-        return without_unset(self, ("debias", "debias_cap", "debias_share"))
 
 
 def build(parameters: PHDStreamParameters, setting: Setting) -> PHDStream:
@@ -92,12 +76,7 @@ def build(parameters: PHDStreamParameters, setting: Setting) -> PHDStream:
         ParameterError: a parameter is out of range, or they clash with the setting.
     """
     _check(parameters, setting)
-    given = parameters.domain
-    domain = given if isinstance(given, Domain) else Domain.from_json(given)
-    total = private_total(
-        parameters.debias, parameters.debias_cap, parameters.debias_share, parameters.bound,
-        setting.epsilon,
-    )  # fmt: skip
+    domain, total = parameters.geometry, parameters.total(setting.epsilon)
     left = setting.epsilon - (Fraction(0) if total is None else total.epsilon)
     split, count = budget(parameters, left)
     smoothing = parameters.smoothing
@@ -120,7 +99,7 @@ def build(parameters: PHDStreamParameters, setting: Setting) -> PHDStream:
         smoothing,
         forget,
         _opening(parameters, count, domain),
-        total,
+        total=total,
     )
 
 
@@ -143,17 +122,11 @@ def budget(parameters: PHDStreamParameters, epsilon: Fraction) -> tuple[Fraction
 
 
 def _check(parameters: PHDStreamParameters, setting: Setting) -> None:
-    if setting.columns:
-        raise ParameterError("columns", setting.columns, "phdstream counts records")
-    if setting.keys is not None:
-        raise ParameterError("keys", len(setting.keys), "cells of the domain are the keys")
-    if not setting.count:
-        raise ParameterError("count", setting.count, "counts are what phdstream releases")
+    check_counts("phdstream", setting)
     one_of("selection", parameters.selection, ("released", "private"))
     one_of("counter", parameters.counter, ("simple", "block", "tree", "matrix"))
     if parameters.start is not None:
         one_of("start", parameters.start, ("private", "as later"))
-    positive("epsilon", setting.epsilon)
     between("bound", at_least("bound", parameters.bound, 1), 1, MOST)
     between("first", at_least("first", parameters.first, 1), 1, setting.horizon)
     if at_least("lifetime", parameters.lifetime, 0) and parameters.bound < 2:
@@ -208,11 +181,3 @@ def _selection(
     resolution = non_negative("resolution", Fraction(parameters.resolution))
     theta = between("theta", at_least("theta", parameters.theta, 0), 0, LARGEST_COUNT)
     return ReleasedSelection(domain.depth, theta, resolution, parameters.floor)
-
-
-def adopted(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings of a map, for this one: a node is split in every dimension at once."""
-    kept: dict[str, Any] = {n: settings[n] for n in ("domain", "bound") if n in settings}
-    if isinstance(domain := kept.get("domain"), dict):
-        kept["domain"] = domain | {"split": "all", "depth": domain.get("depth", 8)}
-    return kept

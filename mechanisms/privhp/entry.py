@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ..entry import Entry, Picture
+from ..spatial.settings import adopting
 from .mechanism import PrivHP
 from .planner import PrivHPPlanner
-from .settings import PrivHPParameters, adopted, build
+from .settings import PrivHPParameters, build
 
 ENTRY = Entry(
     name="privhp",
@@ -16,6 +17,6 @@ ENTRY = Entry(
     build=build,
     planner=PrivHPPlanner(),
     sibling="phdstream",
-    adopted=adopted,
+    adopted=adopting("binary", 2),
     picture=Picture("cells"),
 )

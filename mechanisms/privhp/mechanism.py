@@ -32,8 +32,6 @@ from ..columns import F64, I64, Batch, Closed, Part, Releases, Rows, Units, empt
 from ..contract import ALWAYS, Cost, Noise, Output
 from ..keys import Keys, concat
 from ..parts.point_bound import insertions, signed
-from ..parts.record_total import PrivateTotal
-from ..parts.stated_bound import stated_records
 from ..ranges import Draws
 from ..spatial.domain import bit_level
 from ..spatial.stream import SpatialStream
@@ -111,11 +109,10 @@ class PrivHP(SpatialStream):
     bar: Fraction = Fraction(2)
     decode: Literal["joint", "single"] = "joint"
     deletions: bool = False
-    total: PrivateTotal | None = None
 
     @property
-    def totals(self) -> int:
-        return 0 if self.total is None else 1
+    def accepted(self) -> int:
+        return self.counter.bound
 
     @property
     def shape(self) -> SumLayout:
@@ -143,11 +140,6 @@ class PrivHP(SpatialStream):
         """Digest the counter's factorisation, if it has one, and name the form of the rows."""
         return (*self.counter.digests(), _ROWS)
 
-    def bounds(self, unit: str) -> dict[str, Any]:
-        """Records of one unit that count in an epoch."""
-        said = stated_records(self.counter.bound, unit)
-        return said if self.total is None else self.total.stated(said)
-
     # Bound shard
 
     def init_units(self, u: int) -> Units:
@@ -159,11 +151,8 @@ class PrivHP(SpatialStream):
 
         A part has at most one row per sum, however many records and cells it stands for.
         """
-        accept, records = signed if self.deletions else insertions, np.empty(0, np.int64)
-        if self.total is None:
-            units, accepted = accept(units, batch)
-        else:
-            units, accepted, records = self.total.absorb(accept, units, batch)
+        accept = signed if self.deletions else insertions
+        units, accepted, records = self._accept(accept, units, batch)
         counts = _net(batch, accepted)
         used = np.flatnonzero(counts)
         codes = batch.keys.take(used).codes()

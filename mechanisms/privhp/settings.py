@@ -10,10 +10,10 @@ from typing import Any, Literal
 from ...errors import ParameterError
 from ..accounting import tree_levels
 from ..contract import Setting
-from ..parts.record_total import private_total
 from ..parts.sketch import Sketch, SketchKind
 from ..spatial.domain import Domain
-from ..validate import at_least, one_of, positive, without_unset
+from ..spatial.settings import MapParameters, check_counts
+from ..validate import at_least, one_of, positive
 from .layout import SumLayout
 from .mechanism import PrivHP, SumNoise
 from .noise import MatrixNoise, TreeNoise
@@ -26,11 +26,10 @@ _LEAST, _LARGEST = 16, 1 << 14
 
 
 @dataclass(frozen=True)
-class PrivHPParameters:
-    """The settings of a user.
+class PrivHPParameters(MapParameters):
+    """The settings of a user, besides those of `MapParameters`; the domain's split is binary.
 
     Attributes:
-        domain: public geometry (binary split), or its plain form (`Domain.to_json`).
         k: nodes refined per level below the exact ones; sets the size of a release. None = chosen
             from ε and ``expected`` (`nodes_for`).
         expected: public guess of a window's records, never taken from the data; 0 = `USUAL`.
@@ -45,12 +44,6 @@ class PrivHPParameters:
         noise: "laplace" (pure ε, a tree over triggers) or "gauss" (needs δ, a matrix).
         factorization: the matrix ("gauss" only): auto, terminal, final, toeplitz, blt, normalized,
             tree, honaker.
-        bound: most records of one unit in an epoch, deletions included.
-        deletions: whether records of sign -1 count.
-        debias: scale counts up by a private number of all records; assumes that the bound cuts the
-            same share everywhere. Insertions alone.
-        debias_cap: most records of a unit that this number counts, in an epoch.
-        debias_share: part of ε that it costs.
     """
 
     domain: Domain | Mapping[str, Any] = _UNIT
@@ -66,15 +59,6 @@ class PrivHPParameters:
     decode: Literal["joint", "single"] = "joint"
     noise: Literal["laplace", "gauss"] = "laplace"
     factorization: str = "auto"
-    bound: int = 1
-    deletions: bool = False
-    debias: bool = False
-    debias_cap: int = 100
-    debias_share: Fraction | float = Fraction(1, 10)
-
-    def pinned(self) -> dict[str, Any]:
-        """The settings as they are charged under."""
-        return without_unset(self, ("debias", "debias_cap", "debias_share"))
 
 
 def build(parameters: PrivHPParameters, setting: Setting) -> PrivHP:
@@ -84,34 +68,23 @@ def build(parameters: PrivHPParameters, setting: Setting) -> PrivHP:
         ParameterError: a parameter is out of range, or they clash with the setting.
     """
     _check(parameters, setting)
-    domain = parameters.domain
-    if not isinstance(domain, Domain):
-        domain = Domain.from_json(domain)
+    domain = parameters.geometry
     if domain.step != 1:
         raise ParameterError("domain.split", domain.split, "must be binary")
-    total = private_total(
-        parameters.debias, parameters.debias_cap, parameters.debias_share, parameters.bound,
-        setting.epsilon,
-    )  # fmt: skip
+    total = parameters.total(setting.epsilon)
     if total is not None:
         setting = replace(setting, epsilon=setting.epsilon - total.epsilon)
     counter = _counter(parameters, setting, _shape(parameters, setting, domain))
     bar = Fraction(positive("bar", parameters.bar))
     given = (parameters.prune, bar, parameters.decode, parameters.deletions)
-    return PrivHP(domain, counter, *given, total)
+    return PrivHP(domain, counter, *given, total=total)
 
 
 def _check(parameters: PrivHPParameters, setting: Setting) -> None:
-    if setting.columns:
-        raise ParameterError("columns", setting.columns, "privhp counts records, it sums nothing")
-    if setting.keys is not None:
-        raise ParameterError("keys", len(setting.keys), "cells of the domain are the keys")
-    if not setting.count:
-        raise ParameterError("count", setting.count, "counts are what privhp releases")
+    check_counts("privhp", setting)
     one_of("prune", parameters.prune, ("top", "threshold"))
     one_of("decode", parameters.decode, ("joint", "single"))
     one_of("noise", parameters.noise, ("laplace", "gauss"))
-    positive("epsilon", setting.epsilon)
     if parameters.debias and parameters.deletions:
         raise ParameterError("debias", True, "needs deletions = false")
 
@@ -160,11 +133,3 @@ def _counter(parameters: PrivHPParameters, setting: Setting, shape: SumLayout) -
     if parameters.noise == "laplace":
         return TreeNoise.calibrated(shape, horizon, bound, setting.epsilon)
     return MatrixNoise.calibrated(shape, setting, bound, parameters.factorization)
-
-
-def adopted(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings of a map, for this one: a node is split in one dimension, hence twice the depth."""
-    kept: dict[str, Any] = {n: settings[n] for n in ("domain", "bound") if n in settings}
-    if isinstance(domain := kept.get("domain"), dict):
-        kept["domain"] = domain | {"split": "binary", "depth": domain.get("depth", 8) * 2}
-    return kept

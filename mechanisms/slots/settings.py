@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, TypeVar
 
 from ...errors import ParameterError
-from ..accounting.calibration import inexact_draws
 from ..contract import Setting
 from ..entry import Frame, Picture
 from ..parts.clip_threshold import geometric_thresholds
-from ..validate import at_least
+from ..validate import at_least, without_unset
 from .slots import Slots
 
 FEWEST = 1 << 24
@@ -57,10 +56,7 @@ class SlotParameters:
 
     def pinned(self) -> dict[str, Any]:
         """The settings as they are charged: later ones only where they are not the default."""
-        later = ("relearn", "relearn_share", *self.later)
-        given = {one.name: getattr(self, one.name) for one in fields(self)}
-        plain = {one.name: one.default for one in fields(self)}
-        return {n: v for n, v in given.items() if n not in later or v != plain[n]}
+        return without_unset(self, ("relearn", "relearn_share", *self.later))
 
 
 P = TypeVar("P", bound="SlotParameters")
@@ -160,11 +156,6 @@ def check_sums(slots: Slots, steps: int, expected: int) -> None:
             "63 bits; choose a coarser grid, a smaller largest value (high), or expect less"
         )
         raise ParameterError("high", slots.top, rule)
-
-
-def sampler_delta(epsilon: Fraction, draws: int) -> Fraction:
-    """The δ added by the distance of ``draws`` draws from their exact distributions."""
-    return inexact_draws(epsilon, draws)
 
 
 def check_delta(setting: Setting, spent: Fraction) -> None:

@@ -18,6 +18,7 @@ from ..contract import Mechanism, Noise
 from ..key_form import KeyForm, Kind, OwnKeys, Place
 from ..keys import Keys
 from ..parts.stated_bound import stated_records
+from ..ranges import Draws, laplace
 from ..sums import totals
 from ..truth import Truth, WindowRecords
 from .relearning import Learnt, Relearning
@@ -144,6 +145,12 @@ class SlotStream(Mechanism):
         return Releases(slot_keys(first, end), value, variance, status, public)
 
     # Statements
+
+    def _further_draws(self, watch: Fraction | None, relearning: Relearning | None) -> list[Draws]:
+        """Draws of the number above θ, and of thresholds that are learnt anew."""
+        scales = [1 / watch] if watch else []
+        scales += [relearning.chooser.scale] if relearning else []
+        return [laplace("value", scale) for scale in scales]
 
     def bounds(self, unit: str) -> dict[str, Any]:
         """Records of one unit that count in an epoch."""

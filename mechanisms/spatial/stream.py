@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns import Encoded
+from ..columns import I64, Batch, Encoded, Units
 from ..contract import Mechanism
 from ..key_form import KeyForm, Kind, OwnKeys, Place
 from ..keys import Keys
+from ..parts.record_total import Accept, PrivateTotal
+from ..parts.stated_bound import stated_records
 from ..truth import Truth, WindowRecords
-from .domain import Domain
+from .domain import Bool, Domain
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,7 @@ class SpatialStream(Mechanism):
     neighbouring: ClassVar[Literal["add_remove"]] = "add_remove"
 
     domain: Domain  # public geometry; its finest cells are the deepest level of any tree
+    total: PrivateTotal | None = field(default=None, kw_only=True)  # scales released counts up
 
     @property
     def keys(self) -> KeyForm:
@@ -60,6 +64,26 @@ class SpatialStream(Mechanism):
     def inputs(self) -> tuple[str, ...]:
         """Names of the coordinates."""
         return self.domain.names
+
+    @property
+    def totals(self) -> int:
+        return 0 if self.total is None else 1
+
+    @property
+    @abstractmethod
+    def accepted(self) -> int:
+        """Most records of one unit in an epoch."""
+
+    def bounds(self, unit: str) -> dict[str, Any]:
+        """Records of one unit that count in an epoch."""
+        said = stated_records(self.accepted, unit)
+        return said if self.total is None else self.total.stated(said)
+
+    def _accept(self, accept: Accept, units: Units, batch: Batch) -> tuple[Units, Bool, I64]:
+        """Let ``accept`` bound a slice; returns also the records that the total counts, if any."""
+        if self.total is not None:
+            return self.total.absorb(accept, units, batch)
+        return *accept(units, batch), np.empty(0, np.int64)
 
     def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
         """Records as keys of their finest cells; those outside the domain are not kept."""

@@ -200,11 +200,7 @@ class Tops(SlotStream):
         made.append(self.tree.draws("value", top, -(-late // self.width)))
         if self.warmup:
             made.append(self.warmup.chunks.draws("value", top, self.slots.warmup_slots))
-        if self.watch:
-            made.append(laplace("value", 1 / self.watch))
-        if self.relearning:
-            made.append(laplace("value", self.relearning.chooser.scale))
-        return tuple(made)
+        return (*made, *self._further_draws(self.watch, self.relearning))
 
     def error(self, t: int) -> F64:
         """(2,) noise of slot and prefix sum at the last slot of trigger t for the worst case θ = B.

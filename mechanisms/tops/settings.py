@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ...errors import ParameterError
+from ..accounting.calibration import inexact_draws
 from ..columns import I64
 from ..contract import Setting
 from ..parts.clip_threshold import noise_penalty, scale_free_penalty
@@ -18,7 +19,6 @@ from ..slots.settings import (
     check_delta,
     check_sums,
     relearn_of,
-    sampler_delta,
     slots_of,
     watch_of,
 )
@@ -87,7 +87,7 @@ def build(parameters: TopsParameters, setting: Setting) -> Tops:
     made = Tops(
         slots, first, tree, width, tuple(penalty.tolist()), smoother,
         widest * _fineness(slots.top * widest), warmup, parameters.expected,
-        sampler_delta(setting.epsilon, draws(slots, 65, warmup, anew > 0)), watch or None,
+        inexact_draws(setting.epsilon, draws(slots, 65, warmup, anew > 0)), watch or None,
         _relearning(parameters, slots, anew, later) if anew else None,
     )  # fmt: skip
     check_delta(setting, made.sampling)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -75,8 +76,7 @@ class Tail(threading.Thread):
 
     def _follow(self) -> None:
         more = {"auto.offset.reset": "earliest", **self._options}
-        client = consumer(self._kafka, True, more)
-        try:
+        with closing(consumer(self._kafka, True, more)) as client:
             places = self._places(client)
             self._begun()
             client.assign(places)
@@ -84,8 +84,6 @@ class Tail(threading.Thread):
             self.trouble = ""
             while not self._ended.is_set():
                 self._batch(client, unread)
-        finally:
-            client.close()
 
     def _batch(self, client: Consumer, unread: set[int]) -> None:
         records = []

@@ -1,4 +1,7 @@
-"""Options of commands: whoever has an address reads releases without a configuration."""
+"""Options of commands: whoever has an address reads releases without a configuration.
+
+Covers: cli/deployed.py
+"""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ the clock meanwhile: epochs would be charged of which nothing can be released.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from typing import NamedTuple
 
 from aiokafka.structs import TopicPartition as Place
@@ -97,32 +98,22 @@ async def check_kept(kafka: Kafka, tp: TP, applied: int) -> None:
     Raises:
         EngineError: it has not.
     """
-    client, place = clients.consumer(kafka), Place(tp.topic, tp.partition)
-    await client.start()
-    try:
+    place = Place(tp.topic, tp.partition)
+    async with clients.reader(kafka) as client:
         begin = (await client.beginning_offsets([place]))[place]
-    finally:
-        await clients.stop_quietly(client)
     if begin > applied:
         check_lost([Loss(tp.topic, tp.partition, applied, begin, 0)])
 
 
 def _last(kafka: Kafka, changelog: str, partition: int) -> Marker | None:
     """The last committed marker of a shard; None if it has none."""
-    client = consumer(kafka, committed=True)
-    try:
+    with closing(consumer(kafka, committed=True)) as client:
         begin, end = watermarks(client, TopicPartition(changelog, partition))
-        back = TAIL
-        while True:
-            start = max(begin, end - back)
+        for start in clients.backwards(begin, end, TAIL, TAIL):
             row = _last_row(kafka, client, TopicPartition(changelog, partition, start))
             if row is not None:
                 return decode_marker(row)
-            if start <= begin:
-                return None
-            back *= TAIL
-    finally:
-        client.close()
+    return None
 
 
 def _last_row(kafka: Kafka, client: Consumer, place: TopicPartition) -> bytes | None:
