@@ -50,9 +50,10 @@ from ..keys import Keys
 from ..noise import zero
 from ..ranges import Draws
 from .hop_noise import HopNoise
-from .hop_report import plan, plan_rows
+from .hop_report import plan_rows
 from .mechanism import MOST, Histogram
 from .quantities import Quantity
+from .report import bound_of, cost_of
 from .rows import rows_of
 
 
@@ -250,11 +251,22 @@ class Hopping(Histogram):
 
     def plan(self) -> dict[str, Any]:
         """Bounds, noise and thresholds by ordinal."""
-        return {"hopping": plan(self)}
+        out: dict[str, Any] = {
+            "hops": self.hops,
+            "hops_per_epoch": self.per_epoch,
+            "factorization_digest": self.digests()[0],
+            "bound": bound_of(self.bound, self.pairs),
+            "outputs": [output.name for output in self.outputs],
+            "noise_stddev": self.deviations().tolist(),
+            "cost": cost_of(self.loss),
+        }
+        if self.threshold:
+            out["threshold"] = [bar / STEPS for bar in self.threshold]
+        return {"hopping": out}
 
     def plan_rows(self, unit: str) -> list[tuple[str, str]]:
         """The same in words."""
-        return plan_rows(plan(self), unit)
+        return plan_rows(self.plan()["hopping"], unit)
 
 
 def thresholds(

@@ -46,6 +46,8 @@ class Planned(Protocol):
     @property
     def delay(self) -> int: ...
     @property
+    def pairs(self) -> bool: ...
+    @property
     def outputs(self) -> tuple[Output, ...]: ...
     def error(self, t: int) -> F64: ...
 
@@ -64,7 +66,7 @@ def plan(mechanism: Planned) -> dict[str, Any]:
     out: dict[str, Any] = {
         "factorization": factor.name,
         "factorization_digest": factor.digest(),
-        "bound": bound_of(mechanism),
+        "bound": bound_of(mechanism.bound, mechanism.pairs),
         "outputs": [output.name for output in mechanism.outputs],
         "noise_stddev": [[float(x) for x in mechanism.error(t)] for t in triggers],
         "cost": cost_of(mechanism.loss),
@@ -73,17 +75,9 @@ def plan(mechanism: Planned) -> dict[str, Any]:
     return out | _chances(mechanism, mechanism.selector) if mechanism.threshold else out
 
 
-class Bounded(Protocol):
-    """A mechanism with a bound."""
-
-    @property
-    def bound(self) -> Bound: ...
-
-
-def bound_of(mechanism: Bounded) -> dict[str, Any]:
-    bound = mechanism.bound
+def bound_of(bound: Bound, pairs: bool) -> dict[str, Any]:
     out: dict[str, Any] = {"kind": bound.kind, "most_records_per_key": bound.most_per_key()}
-    if getattr(mechanism, "pairs", False):
+    if pairs:
         out["of"] = "distinct values"
     if bound.kind == "records":
         return out | {"budget": bound.left}

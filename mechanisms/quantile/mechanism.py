@@ -32,10 +32,12 @@ function of counts with their noise.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -67,7 +69,7 @@ from ..sums import held
 from ..truth import Truth, WindowRecords
 from .bands import Bands
 from .inversion import invert
-from .report import plan, plan_rows
+from .report import plan_rows, rank_stddev
 from .tree import BandTree, levels_of
 from .truth import exact_answers
 
@@ -274,11 +276,26 @@ class Quantiles(Mechanism):
 
     def plan(self) -> dict[str, Any]:
         """Bands, noise of ranks and counts by trigger, and the chances of keys to appear."""
-        return {"quantile": plan(self)}
+        bands, trees = self.bands, [self.tree(t) for t in range(1, self.horizon + 1)]
+        out: dict[str, Any] = {
+            "at": [float(q) for q in self.at],
+            "bands": bands.number,
+            "low": float(bands.edges[0] * bands.grid),
+            "high": float(bands.edges[-1] * bands.grid),
+            "widest": float(max(b - a for a, b in pairwise(bands.edges)) * bands.grid),
+            "grid": float(bands.grid),
+            "factorization": self.counter.factor.name,
+            "most_records_per_key": self.bound.most_per_key(),
+            "rank_stddev": [rank_stddev(tree, self.at) for tree in trees],
+            "count_stddev": [math.sqrt(tree.total_variance) for tree in trees],
+        }
+        if self.threshold:
+            out["threshold"] = [bar / STEPS for bar in self.threshold]
+        return {"quantile": out}
 
     def plan_rows(self, unit: str) -> list[tuple[str, str]]:
         """The same in words."""
-        return plan_rows(plan(self), unit)
+        return plan_rows(self.plan()["quantile"], unit)
 
     def truth(self, seen: WindowRecords, released: Sequence[bytes]) -> Truth:
         """Exact quantiles and counts of every key, values cut to the range."""
