@@ -95,7 +95,7 @@ def published_threshold(
     slot: int | None = None,
     group: int = VALUE,
 ) -> int | None:
-    """The threshold step that a record of the release topic tells devices, if it is one that does.
+    """The threshold step, 1 to ``survey.buckets``, that a release record tells devices; else None.
 
     In two rounds the narrow group is told a range in its place.
 
@@ -109,9 +109,6 @@ def published_threshold(
         slot: what is to be reported about, in seconds since 1970: the manifest of a window that
             it does not lie in tells nothing either. None: any window's will do.
         group: group of the user, ``survey.group(user)``.
-
-    Returns:
-        A step from 1 to ``survey.buckets``, or None.
 
     Raises:
         ReportError: ``record`` is none: neither bytes, text nor a mapping; or it is in the wire

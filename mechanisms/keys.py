@@ -181,15 +181,12 @@ class Keys:
 
 
 def gather(data: Bytes, begins: NDArray[np.int64], offsets: NDArray[np.int64]) -> Bytes:
-    """Copy strings that lie anywhere in ``data`` one after the other.
+    """(offsets[-1],) bytes: strings that lie anywhere in ``data``, one after the other.
 
     Args:
         data: (bytes,) that holds them.
         begins: (n,) where each begins.
         offsets: (n+1,) from 0, where each is to begin and end.
-
-    Returns:
-        (offsets[-1],) bytes.
     """
     out = np.empty(int(offsets[-1]), np.uint8)
     row = 0

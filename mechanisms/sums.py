@@ -47,15 +47,12 @@ _LOW = (1 << _HALF) - 1
 
 
 def totals(row: NDArray[np.intp], values: I64, rows: int) -> I64:
-    """Exact sums by row, each cut once.
+    """(rows,) or (rows, c) exact sums by row, each cut once.
 
     Args:
         row: (n,) row of each of fewer than 2^31 values.
         values: (n,) or (n, c), within ±`LARGEST`.
         rows: number of rows.
-
-    Returns:
-        (rows,) or (rows, c).
 
     >>> totals(np.array([0, 0, 0]), np.array([LARGEST, 1, -2]), 1).tolist() == [LARGEST - 1]
     True

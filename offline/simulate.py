@@ -50,14 +50,11 @@ def simulate(
     secret: bytes,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[dict[str, SimulationReport], OfflineEngine]:
-    """Run rows in event-time order through the input ``source_name``; no cluster is used.
+    """Run rows in event-time order, without a cluster; returns reports by pipeline, and the engine.
 
     Rows with raw values for a survey (`topl`) are first turned into the reports that devices would
     have made of them; rows that are reports are used as they are. Noise and digests come from the
     root key ``secret``; ``progress`` is called after a step with the number of events that it used.
-
-    Returns:
-        A report by pipeline, and the engine with all records.
 
     Raises:
         ConfigError: the input is unknown, or no row has a time.

@@ -55,11 +55,7 @@ def take_request(
 
 
 def too_early(request: TriggerRequest, sent: int) -> bool:
-    """Whether a request is ignored: it was sent more than a day before the time it asks for.
-
-    Args:
-        sent: microseconds since 1970.
-    """
+    """Whether a request is ignored: at ``sent``, microseconds, its time was over a day ahead."""
     return request.at > sent + REQUEST_AHEAD
 
 

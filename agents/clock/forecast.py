@@ -40,10 +40,7 @@ class TriggerForecast:
 
 
 class Standing:
-    """The standing of pipelines in the clock log; each look reads on from the one before.
-
-    Args:
-        horizons: triggers per window, by pipeline.
+    """The standing of pipelines, given triggers per window; each look reads on from the one before.
 
     Attributes:
         snapshot: the newest one that a look has met.
@@ -123,11 +120,7 @@ class InForce:
 
 
 def forecast(pipeline: Pipeline, timeline: Timeline, ledger: Ledger, at: int) -> TriggerForecast:
-    """Count what is scheduled up to a time and has not fired yet.
-
-    Args:
-        at: microseconds since 1970.
-    """
+    """Count what is scheduled up to ``at``, microseconds since 1970, and has not fired yet."""
     name, windows = pipeline.name, pipeline.windows
     dues = windows.due(timeline, at, MOST, ledger.end(pipeline))
     epochs = Counter(windows.epoch(due.window) for due in dues)  # in the order in which they fire

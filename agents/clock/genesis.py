@@ -105,14 +105,11 @@ class Beginning:
     signing: SigningKey | None = None
 
     def begin(self) -> list[str]:
-        """Create all topics, and write the genesis and the pipelines to the ledger.
+        """Create all topics, whose names it returns, and write genesis and pipelines to the ledger.
 
         Safe to repeat: what exists is left alone, new pipelines are added to the ledger. A
         deployment of an earlier format gets this version's: no version that does not know it goes
         on after that.
-
-        Returns:
-            Names of the topics created.
 
         Raises:
             EngineError: an input is missing, or what was declared before has changed.

@@ -337,13 +337,10 @@ class Ledger:
 
 
 def earliest_end(pipeline: Pipeline, ledger: Ledger, now: int) -> int:
-    """Find the first boundary at which a pipeline can still be retired, microseconds since 1970.
+    """Find the first boundary at which a pipeline can still be retired; microseconds since 1970.
 
     No epoch beyond it has begun or was charged. Windows of a pipeline that is triggered by request
     do not follow the clock, so for it the charges alone decide.
-
-    Args:
-        now: microseconds since 1970.
     """
     windows = pipeline.windows
     charged = [epoch + 1 for name, epoch in ledger.charges if name == pipeline.name]
@@ -431,10 +428,7 @@ def cost_of(body: Mapping[str, Any]) -> Spent:
 
 
 def totals(ledger: Ledger, pipelines: Iterable[str]) -> dict[str, Spent]:
-    """Add up what each pipeline has charged.
-
-    Args:
-        pipelines: names of the pipelines.
+    """Add up what each of these pipelines has charged.
 
     Raises:
         LedgerError: a charge holds something else where a rational should be.

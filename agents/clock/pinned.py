@@ -117,10 +117,7 @@ def verify_declared(
 
 
 def verify_signing(ledger: Ledger, key: SigningKey | None) -> None:
-    """Check that the signing key is the one whose public part the genesis names, if it names one.
-
-    Args:
-        key: None: there is none here.
+    """Check that ``key`` is the one whose public part the genesis names, if it names one.
 
     Raises:
         LedgerError: there is none, or it is another one.

@@ -113,13 +113,10 @@ def beginning_of(kafka: Kafka, topic: str) -> int:
 
 
 def check_paid(cluster: Cluster, read: Clocked, ledger: Ledger, names: Names) -> Ledger:
-    """Check that every trigger was paid for; read the ledger again where it lacks a charge.
+    """Return the ledger that pays for every trigger; read it again where it lacks a charge.
 
     A clock that runs meanwhile charges and fires in one transaction, so a ledger that is read
     after the clock log has every charge that the log needs.
-
-    Returns:
-        The ledger that pays for all of them.
 
     Raises:
         LedgerError: a trigger was not paid for.

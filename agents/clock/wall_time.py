@@ -87,13 +87,10 @@ class WallClock:
 
 
 class ClockLead:
-    """Compares a clock record's time with the time at which the broker appended it.
+    """Compares a clock record's time with the broker's; ``most_ahead`` microseconds are tolerated.
 
     The record was made before it was appended, so however slow the way was, a positive
     difference is a clock ahead of the broker's. A clock behind only delays triggers.
-
-    Args:
-        most_ahead: difference that is tolerated, microseconds.
     """
 
     def __init__(self, topic: str, most_ahead: int) -> None:
@@ -102,10 +99,7 @@ class ClockLead:
         self._warned = False
 
     def check(self, made: int, metadata: Any) -> None:
-        """Compare the time in a record with the time at which the broker appended it.
-
-        Args:
-            metadata: the broker's answer, with its own time in milliseconds.
+        """Compare the time in a record with the broker's answer, whose time is in milliseconds.
 
         Raises:
             EngineError: the clock is ahead, or the topic does not record the broker's time.

@@ -93,10 +93,7 @@ class Witness:
         return seen
 
     def note(self, offset: int, value: bytes, ledger: Ledger) -> None:
-        """Write, durably, that a trigger stands at an offset of the clock log.
-
-        Args:
-            value: bytes of the trigger's record.
+        """Write, durably, that a trigger's record (``value``) stands at an offset of the clock log.
 
         Raises:
             EngineError: it cannot be written, so the trigger must not be committed.

@@ -20,11 +20,7 @@ LONG_PAUSE = Fraction(4, 5)  # of the time between two triggers: then the turns 
 
 
 def cautions(config: Config, now: int) -> Iterator[str]:
-    """Yield one sentence for each setting that is valid and probably not meant.
-
-    Args:
-        now: the present, in microseconds since 1970.
-    """
+    """Yield a sentence for each setting that is valid and hardly meant; ``now`` in microseconds."""
     units = {one.name: one.unit for one in config.input}
     for p in config.pipeline:
         pause = config.engine.publish_delay

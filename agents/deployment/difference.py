@@ -82,11 +82,7 @@ class Difference:
 
 
 def differences(old: Sequence[Terms], new: Sequence[Terms], now: int) -> list[Difference]:
-    """Hold new terms against old ones.
-
-    Args:
-        now: microseconds since 1970.
-    """
+    """Hold new terms against old ones, at ``now``, microseconds since 1970."""
     before = {one.name: one for one in old}
     after = {one.name: one for one in new}
     found = [_one(terms, before, after, now) for terms in new]

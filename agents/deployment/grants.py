@@ -31,9 +31,6 @@ def kafka_acls(user: str, given: Sequence[Right]) -> str:
     """Commands of Kafka's own tool; ``$BOOTSTRAP`` and ``$ADMIN`` are the administrator's.
 
     Rights with the same operations are given by one command.
-
-    Args:
-        user: name of the principal, without ``User:``.
     """
     alike: dict[tuple[str, bool, tuple[str, ...]], list[str]] = {}
     for one in given:
@@ -55,11 +52,7 @@ def _joined(operation: str) -> str:
 
 
 def strimzi_user(user: str, given: Sequence[Right], cluster: str) -> str:
-    """A ``KafkaUser`` manifest with exactly these rights, who signs in by SCRAM-SHA-512.
-
-    Args:
-        cluster: name of the ``Kafka`` resource.
-    """
+    """A ``KafkaUser`` manifest with exactly these rights, who signs in by SCRAM-SHA-512."""
     acls = [
         {
             "resource": {

@@ -88,11 +88,7 @@ def _refused(p: Pipeline, why: str) -> ConfigError:
 
 
 def capped(charge: Mapping[str, Any]) -> str:
-    """Say in a sentence what a unit ever loses; empty where a charge states no cap.
-
-    Args:
-        charge: body of a charge in the ledger.
-    """
+    """Say in a sentence what a unit ever loses by a charge's body; empty where it states no cap."""
     if "per_unit_epsilon" not in charge:
         return ""
     budget = charge["config"]["budget"]

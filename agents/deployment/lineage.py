@@ -22,34 +22,23 @@ def lineage(name: str, follows: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def followed(pipelines: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Tell what each declared pipeline follows.
-
-    Args:
-        pipelines: bodies of the declarations in the ledger, by name.
-    """
+    """Tell what each declared pipeline follows, by the bodies of the ledger's declarations."""
     found = {name: body["config"].get("follows") for name, body in pipelines.items()
              if "config" in body}  # fmt: skip
     return {name: other for name, other in found.items() if other}
 
 
 def with_lineage(deployment: Deployment, pipelines: Mapping[str, Mapping[str, Any]]) -> Deployment:
-    """Give each pipeline the list of those that it follows, as the ledger has them.
+    """Give each pipeline the list of those that it follows, by the declarations in the ledger.
 
     A configuration need not name generations that have ended.
-
-    Args:
-        pipelines: bodies of the declarations in the ledger, by name.
     """
     known = followed(pipelines)
     return deployment.each(lambda p: replace(p, lineage=lineage(p.name, known)) if p.follows else p)
 
 
 def generations(pipelines: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    """List pipelines that follow each other, oldest first; those that stand alone are left out.
-
-    Args:
-        pipelines: bodies of the declarations in the ledger, by name.
-    """
+    """List declared pipelines that follow each other, oldest first; not those that stand alone."""
     known = followed(pipelines)
     last = [name for name in known if name not in known.values()]
     return [(*lineage(name, known), name) for name in last]

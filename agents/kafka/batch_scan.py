@@ -68,10 +68,7 @@ def _scan(
 
 
 def scan(data: memoryview) -> RawBatch:
-    """Parse a batch.
-
-    Args:
-        data: its bytes, from the base offset on; uncompressed.
+    """Parse an uncompressed batch, from its base offset on.
 
     Raises:
         CorruptRecordException: the records are not what the header says.

@@ -125,9 +125,6 @@ class Cluster:
     def partitions(self, topic: str, operation: str = "DESCRIBE") -> int:
         """Ask for the number of partitions of a topic; 0: there is none of that name.
 
-        Args:
-            operation: operation asked for, named in the error.
-
         Raises:
             RightError: this user has no right on a topic of that name, whether it exists or not.
         """

@@ -59,14 +59,11 @@ def read_topic(
     committed: bool = True,
     advance: Advance = lambda records: None,
 ) -> list[PartitionLog]:
-    """Read each partition of a topic to its end.
+    """Read each partition of a topic to its end; one log for each, in order.
 
     Args:
         committed: False also returns records of aborted transactions.
         advance: called with the number of records read since its last call.
-
-    Returns:
-        One log per partition, in order.
 
     Raises:
         OutageError: the broker is silent, or a partition has no leader.

@@ -16,11 +16,7 @@ from .logs import passing as away
 
 
 class PartitionOffsets:
-    """Beginnings and ends of partitions; asked for again while an error may pass.
-
-    Args:
-        patience: seconds for which an error may pass.
-    """
+    """Beginnings and ends of partitions; an error may pass for ``patience`` seconds."""
 
     def __init__(self, admin: AdminClient, rights: Permits, patience: float) -> None:
         self._admin = admin

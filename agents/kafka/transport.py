@@ -132,10 +132,7 @@ class Consumer(of_faust.HookedConsumer):
         return ConsumerThread(self, loop=self.loop, beacon=self.beacon)
 
     async def deliver(self, stopped: Callable[[], bool]) -> None:
-        """Hand intervals to the agents; a rebalance stops the flow meanwhile.
-
-        Args:
-            stopped: whether to end; asked before each fetch.
+        """Hand intervals to the agents until ``stopped``; a rebalance stops the flow meanwhile.
 
         Raises:
             EngineError: the consumer stopped without being asked to.

@@ -28,10 +28,7 @@ Ask = Callable[[SchemaRegistryClient, str, Schema], int]
 
 
 def register(settings: RegistrySettings, deployment: Deployment) -> Deployment:
-    """Register the schemas of every pipeline that releases them; safe to repeat.
-
-    Returns:
-        The deployment, with the numbers of its schemas.
+    """Register the schemas of pipelines that release them, and note their numbers; safe to repeat.
 
     Raises:
         ConfigError: a certificate, a key or the password cannot be read.
@@ -65,10 +62,7 @@ def verify_numbers(settings: RegistrySettings, pinned: Deployment) -> None:
 
 
 def look_up(settings: RegistrySettings, deployment: Deployment) -> int:
-    """Check that the registry knows every pinned schema, under its subject and its number.
-
-    Returns:
-        Number of subjects.
+    """Check that the registry knows every pinned schema, by subject and number; return how many.
 
     Raises:
         ConfigError: a certificate, a key or the password cannot be read.

@@ -208,14 +208,11 @@ def index_entries(key: bytes, value: bytes | None) -> dict[bytes, bytes | None]:
 
 
 def pack_held(value: NDArray[np.int64], variance: NDArray[np.float64]) -> list[bytes]:
-    """Encode computed rows.
+    """Encode n computed rows.
 
     Args:
         value: (n, c) in grid steps.
         variance: (n, c) in squared grid steps.
-
-    Returns:
-        n rows of bytes.
     """
     table = [value.astype("<i8").view("<u8"), variance.astype("<f8").view("<u8")]
     blob = np.ascontiguousarray(np.concatenate(table, axis=1)).tobytes()

@@ -68,7 +68,7 @@ def put(
     slots: Words, arena: Words, space: Bytes, count: int, used: int,
     keys: Words, values: Bytes, ends: I64, hashed: Words, met: Words,
 ) -> tuple[int, int]:  # fmt: skip
-    """Write rows; there must be room for all of them.
+    """Write rows, for all of which there must be room; return ``count`` and ``used`` by then.
 
     Args:
         slots: a power of two of them, at most three quarters full.
@@ -77,9 +77,6 @@ def put(
         used: words of the arena in use.
         keys: (n, w) those to write.
         hashed, met: (n,) space to work in.
-
-    Returns:
-        ``count`` and ``used`` from now on.
     """
     wide = keys.shape[1]
     _hashes(slots, arena, keys, hashed, met)

@@ -15,12 +15,9 @@ _LEAST = 4096  # slots, and words of rows, of a new table
 
 
 class HeldTable:
-    """Rows by key; the newest value of a key counts, and an empty one stands for no row.
+    """Rows by keys of ``width`` bytes; the newest value counts, and an empty one stands for no row.
 
     It is a table in arrays: some seventy bytes for a row beside its value, and no object.
-
-    Args:
-        width: bytes of every key.
     """
 
     def __init__(self, width: int) -> None:

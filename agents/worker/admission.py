@@ -197,13 +197,10 @@ def admit(
 def owed(
     deployment: Deployment, ledger: Ledger, lines: Mapping[str, Timeline], now: int
 ) -> dict[str, int]:
-    """Count the epochs that a start charges at once, by pipeline; those without any are left out.
+    """Count the epochs that a start at ``now`` (microseconds) charges at once, by pipeline, if any.
 
     Triggers that were due while nobody kept the clock are among them, also where no record came:
     whether one did is raw data, and a charge is public.
-
-    Args:
-        now: microseconds since 1970.
     """
     found = {
         p.name: forecast(p, lines[p.name], ledger, now).charges

@@ -51,13 +51,10 @@ class Known:
 
 
 def known_of(position: bytes | None, marker: bytes | None) -> Known | None:
-    """Read a table's progress from two of its rows.
+    """Read a table's progress from two of its rows; None if one of them is missing.
 
     Args:
         position: JSON with a changelog offset and the time when it was written, seconds.
-
-    Returns:
-        None if one of the rows is missing.
     """
     if position is None or marker is None:
         return None
@@ -108,13 +105,10 @@ def check_same(name: str, sought: Sought) -> bool:
 
 
 def check_tables(kafka: Kafka, cluster: Cluster, names: Names, data_dir: Path) -> int:
-    """Hold every table of a worker against its changelog.
+    """Hold every table of a worker against its changelog; return their number.
 
     This includes tables whose partitions other workers have now: those workers have no table that
     could tell them.
-
-    Returns:
-        The number of tables.
 
     Raises:
         RewoundError: a table is ahead of its changelog, or of another history.

@@ -159,13 +159,10 @@ class Forgetting:
         self._seen = versions if floors == ended else {}
 
     def floors(self, markers: Mapping[str, list[Marker | None]]) -> dict[str, int | None]:
-        """Find the first epoch of each pipeline of which something may still be released.
+        """Find each pipeline's first epoch that may still be released; None: it has not started.
 
         Args:
             markers: last committed ones of all aggregate shards, by changelog.
-
-        Returns:
-            None for a pipeline that has not started.
         """
         found: dict[str, int | None] = {}
         for name, p in self._pipelines.items():
@@ -176,13 +173,10 @@ class Forgetting:
 
 
 def first_open(pipeline: Pipeline, clock: ClockLog, closed: int) -> int | None:
-    """Find the first epoch that is not over, where every shard has published so many triggers.
+    """Find the first epoch that is not over after ``closed`` triggers; None before the start.
 
     Args:
         closed: number of triggers.
-
-    Returns:
-        None before the pipeline has started.
     """
     window = clock.over(pipeline.name).floor(closed)
     if window is None or window >= NEVER:
@@ -191,10 +185,6 @@ def first_open(pipeline: Pipeline, clock: ClockLog, closed: int) -> int | None:
 
 
 def over(charge: Charge, floors: Mapping[str, int | None]) -> bool:
-    """Whether a key may go; that of a pipeline that is not configured here is kept.
-
-    Args:
-        floors: first epochs of which something may still be released.
-    """
+    """Whether no floor needs a charge's key; that of a pipeline not configured here is kept."""
     floor = floors.get(charge.pipeline)
     return floor is not None and charge.epoch < floor

@@ -172,11 +172,7 @@ class LocalState:
         return check_same(self.name, sought)
 
     def write(self, changes: Changes, reached: int, units: RowColumns = NO_ROWS) -> None:
-        """Write the rows of a committed step in one batch.
-
-        Args:
-            reached: changelog offset at which the step's rows end.
-        """
+        """Write the rows of a committed step, up to ``reached`` in the changelog, in one batch."""
         self.table.write({**changes, POSITION: _position(reached)}, units)
 
     def size(self) -> int:

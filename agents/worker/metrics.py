@@ -141,11 +141,7 @@ class PublicMetrics:
         self._outcome(self._pipelines[pipeline], "published")
 
     def retired(self, pipeline: Pipeline, window: int) -> None:
-        """Publish when the last trigger of a pipeline is scheduled.
-
-        Args:
-            window: the first one that it does not serve.
-        """
+        """Publish when a pipeline's last trigger is scheduled, the one before ``window``."""
         last = pipeline.windows.times(window - 1)[-1]
         self._end.labels(pipeline=pipeline.name).set(last / 1e6)
 

@@ -380,11 +380,7 @@ class Shard:
     # -- closing ------------------------------------------------------------------------------
 
     async def close(self, patience: float = 3.0) -> None:
-        """Let the step in flight end; after ``patience``, cancel it: its transaction aborts.
-
-        Args:
-            patience: seconds.
-        """
+        """Let the step in flight end; after ``patience`` seconds, cancel it, and it aborts."""
         self._closing = True
         if self._task is not None:
             self._tasks.release(self._task)

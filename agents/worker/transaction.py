@@ -19,10 +19,7 @@ from ..state.layout import MARKER
 
 
 async def transact(producer: Any, step: Step, changelog: str, partition: int) -> int:
-    """Commit a step.
-
-    Returns:
-        Offset of the first record of the changelog's last batch.
+    """Commit a step; return the offset of the first record of the changelog's last batch.
 
     Raises:
         EngineError: a record does not fit into a batch.

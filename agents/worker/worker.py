@@ -336,10 +336,7 @@ class Worker:
         self.stopped.set()
 
     async def run(self, stopping: Callable[[], None] = lambda: None) -> None:
-        """Serve until `stopped` is set.
-
-        Args:
-            stopping: called as soon as it is set.
+        """Serve until `stopped` is set; ``stopping`` is called as soon as it is.
 
         Raises:
             BaseException: the error that made the worker stop, if one did.

@@ -72,7 +72,7 @@ def numbers(
     data: Bytes, offsets: I64, wanted: NDArray[np.bool_], seed: int, table: I64,
     first: I64, out: I64,
 ) -> int:  # fmt: skip
-    """Number the distinct texts of wanted rows by their first appearance.
+    """Number the distinct texts of wanted rows as they first appear; return how many there are.
 
     Args:
         data, offsets: the texts, one after the other, and where they begin.
@@ -81,9 +81,6 @@ def numbers(
         table: (2^b,) of -1, more than twice as long as there are rows.
         first: (n,), taken: row of the first appearance of each number.
         out: (n,), taken.
-
-    Returns:
-        How many there are.
     """
     mask = len(table) - 1
     found = 0

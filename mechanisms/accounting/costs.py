@@ -140,14 +140,11 @@ def add(costs: Iterable[Cost]) -> Cost:
 
 
 def total(costs: Iterable[Cost], delta: Real) -> tuple[Fraction, Fraction]:
-    """The smaller of the proved (ε, δ) bounds of a composition whose costs are public.
+    """The smaller of the proved bounds (ε, rounded up, and ``delta``) of a composition.
 
     Args:
         costs: one entry per mechanism.
         delta: the δ to be claimed, in [0, 1); the entries' own δ are taken from it.
-
-    Returns:
-        ε, rounded up, and ``delta``.
 
     Raises:
         ParameterError: the entries' own δ leave nothing of ``delta`` for the Gaussian part.

@@ -51,14 +51,11 @@ MOST = 1 << 20  # epochs' bounds: beyond, a count would not fit into a unit's ro
 
 @lru_cache(maxsize=256)
 def portion(joint: Cost, epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The largest f, a multiple of 1/`GRID`, for which the theorem gives (ε, δ).
+    """The largest f ≤ `MOST`, a multiple of 1/`GRID`, for which the theorem gives (ε, δ); else 0.
 
     Args:
         joint: the costs of all pipelines together, of a unit that spends its bound once.
         epsilon, delta: the most that a unit may lose in a period.
-
-    Returns:
-        f, at most `MOST`; 0 if nothing fits.
     """
     low, high = 0, MOST * GRID
     while low < high:

@@ -38,7 +38,7 @@ _PRECISIONS = (96, 192, 384, 768)
 
 
 def floors(factor: Factorization, triggers: I64, z: I64, steps: int = 1) -> I64:
-    """⌊steps·(Bz)_t⌋ exactly.
+    """(r, k) integers ⌊steps·(Bz)_t⌋, exactly.
 
     >>> from hushstream.mechanisms.factorization.matrix import build
     >>> z = np.array([[4096, 0, 2048], [-1, 0, 0]])
@@ -50,9 +50,6 @@ def floors(factor: Factorization, triggers: I64, z: I64, steps: int = 1) -> I64:
         z: (r, w) noise in units of 2^-bits: the leading w coordinates, at least as many as the
             triggers depend on.
         steps: grid points per record, a power of two up to 2^bits.
-
-    Returns:
-        (r, k) integers, in units of 1/steps.
 
     Raises:
         ContractError: a trigger lies outside the horizon, coordinates are missing, or the noise is

@@ -49,15 +49,12 @@ class Prf:
         return states
 
     def blocks(self, states: U64, index: NDArray[np.int64], counter: int) -> U64:
-        """The block of each state with the index and the counter beside it.
+        """(…, 2) words: the block of each state with the index and the counter beside it.
 
         Args:
             states: (…, 2) chaining values, to be broadcast against the index.
             index: (…) any integers.
             counter: 0 … 2⁶⁴-1, further blocks of the same draw.
-
-        Returns:
-            (…, 2) words.
         """
         block = np.empty((*np.broadcast_shapes(index.shape, states.shape[:-1]), 2), _WORD)
         np.bitwise_xor(states[..., 0], index.astype("<i8").view(_WORD), out=block[..., 0])

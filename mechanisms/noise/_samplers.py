@@ -60,14 +60,11 @@ class Sampler:
     distance: Fraction
 
     def draw(self, high: list[U64], low: Low) -> I64:
-        """One integer per position.
+        """(m,) integers, one per position.
 
         Args:
             high: per stage, (m,) the leading 64 bits of its uniforms.
             low: the trailing 64 bits, asked for on ties only.
-
-        Returns:
-            (m,) draws.
         """
         last = len(self.stages) - 1
         total = self._stage(last, high, low).astype(np.int64)

@@ -57,14 +57,11 @@ class Table:
         return Fraction(len(self.high) + 2, 1 << GRID)
 
     def draw(self, high: U64, low: Callable[[Positions], U64]) -> NDArray[np.int16]:
-        """One value per uniform word.
+        """(m,) values, one per uniform word.
 
         Args:
             high: (m,) the leading 64 bits of each draw.
             low: function that gives the other 64 bits of the draws at some positions, on a tie.
-
-        Returns:
-            (m,) values.
         """
         shift = np.uint64(65 - len(self.guide).bit_length())
         value = self.guide.take((high >> shift).view(np.int64), mode="clip")

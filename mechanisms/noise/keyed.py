@@ -184,7 +184,7 @@ class KeyedNoise:
             raise ParameterError("nonces", self.nonces, f"must be {NONCE} bytes each")
 
     def gauss(self, purpose: str, key: Keys, index: I64, variance: Fraction, first: I64) -> I64:
-        """Independent discrete Gaussians, ``P(z) ∝ exp(-z²/(2·variance))`` on the integers.
+        """(r, m) independent discrete Gaussians, ``P(z) ∝ exp(-z²/(2·variance))`` on the integers.
 
         Args:
             purpose: purpose of the draws, part of their label.
@@ -192,9 +192,6 @@ class KeyedNoise:
             index: (m,) int64, any integers.
             variance: σ² in squared units of the grid, at most 2¹⁰⁰.
             first: (m,) or (r, 1) int64, the trigger at which each draw covers content first.
-
-        Returns:
-            (r, m) draws.
 
         Raises:
             ParameterError: the variance is not a positive rational in range.
@@ -208,12 +205,9 @@ class KeyedNoise:
         )  # fmt: skip
 
     def laplace(self, purpose: str, key: Keys, index: I64, scale: Fraction, first: I64) -> I64:
-        """Independent discrete Laplace draws, ``P(z) ∝ exp(-|z|/scale)`` on the integers.
+        """(r, m) independent discrete Laplace draws, ``P(z) ∝ exp(-|z|/scale)`` on the integers.
 
         Args and errors as for `gauss`, with a scale of at most 2⁵⁰.
-
-        Returns:
-            (r, m) draws.
         """
         scale = _rational("scale", scale, LARGEST_SCALE)
         sampler = _sound(samplers.laplace(scale))
@@ -223,10 +217,7 @@ class KeyedNoise:
         )  # fmt: skip
 
     def bits(self, purpose: str, key: Keys, index: I64, first: I64) -> NDArray[np.uint64]:
-        """128 uniform bits per key and index, for other exact samplers.
-
-        Returns:
-            (r, m, 2) words.
+        """(r, m, 2) uniform words, 128 bits per key and index, for other exact samplers.
 
         Raises:
             ContractError: the index is not a vector of int64, or ``first`` does not fit.

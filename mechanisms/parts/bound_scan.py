@@ -64,7 +64,7 @@ def decide(
     table: I64, code: U64, row: I64, fresh: Used, met: NDArray[np.uint8],
     accepted: Flags, first: Flags,
 ) -> int:  # fmt: skip
-    """Take records in order, and say which are accepted.
+    """Take records in order, and say which are accepted; return how many pairs came.
 
     Args:
         used: (p, lanes) records accepted; changed in place.
@@ -79,9 +79,6 @@ def decide(
         code, row, fresh, met: (n,) space for the pairs that come; ``fresh`` (n, lanes) is zeros.
         accepted, first: (n,), taken: whether a record is accepted, and whether it is the first of
             its pair in this window.
-
-    Returns:
-        How many pairs came.
     """
     least, pairs = np.int64(1), 0
     if quadratic:

@@ -118,7 +118,7 @@ def columns(domain: Domain, points: F64) -> dict[str, F64]:
 
 
 def range_counts(domain: Domain, codes: U64, counts: I64 | F64, low: F64, high: F64) -> F64:
-    """Estimated records in (q, d) boxes ``low ≤ x < high``, in the axes' units.
+    """(q,) estimated records in (q, d) boxes ``low ≤ x < high``, in the axes' units.
 
     A leaf that a box cuts counts by the share of its volume, of its part inside the domain's
     polygons or listed cells where there are any: no record can lie outside.
@@ -126,9 +126,6 @@ def range_counts(domain: Domain, codes: U64, counts: I64 | F64, low: F64, high: 
     Args:
         domain: public geometry.
         codes, counts: (m,) released leaves and their counts, in any unit.
-
-    Returns:
-        (q,) estimates in the unit of ``counts``.
 
     >>> domain = Domain.unit(1, 1)
     >>> leaves, counts = np.array([2, 3], np.uint64), np.array([10, 30])

@@ -55,7 +55,7 @@ def _draw_hybrid(channel: Hybrid, scaled: F64, words: U64) -> I64:
 
 
 def simulate(survey: Survey, value: F64, group: I64, theta: int, words: U64) -> I64:
-    """Reports of n simulated devices: what `Survey.perturb_range` and the other two answer.
+    """(n,) outputs of n simulated devices: what `Survey.perturb_range` and the other two answer.
 
     For forecasts and tests only. A stage that perturbs values has seen them: that is central
     trust, whatever the formula.
@@ -66,9 +66,6 @@ def simulate(survey: Survey, value: F64, group: I64, theta: int, words: U64) -> 
         group: (n,) `RANGE`, `NARROW` or `VALUE`.
         theta: step that the value group or the narrow group is told.
         words: (n, 3) uniform words, the only randomness.
-
-    Returns:
-        (n,) channel outputs.
 
     Raises:
         ContractError: the shapes do not fit or a value is NaN.
@@ -120,7 +117,7 @@ def _smoothed(x: F64) -> F64:
 
 
 def fit(counts: I64, channel: Window, smooth: bool = True, rounds: int = 10_000) -> Fit:
-    """The input distribution that makes the reports likely, by expectation maximisation.
+    """The input distribution that makes the reports likely, by EM; uniform without any report.
 
     The channel is constant but for a window, so a round costs two running sums, not a product
     with a matrix. With ``smooth`` each round ends with a binomial filter, which keeps the noise
@@ -130,9 +127,6 @@ def fit(counts: I64, channel: Window, smooth: bool = True, rounds: int = 10_000)
         counts: (outputs,) how often each output was reported.
         smooth: whether to filter.
         rounds: most rounds; it stops earlier when a round gains less than 0.001 nats.
-
-    Returns:
-        The fit; without any report the uniform distribution.
 
     Raises:
         ContractError: ``counts`` does not fit the channel.

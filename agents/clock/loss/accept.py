@@ -84,13 +84,10 @@ def resumed(accepted: Iterable[Lost]) -> dict[str, list[int]]:
 def lacking(
     kafka: Kafka, names: Names, deployment: Deployment, losses: Sequence[Loss], now: int
 ) -> Epochs:
-    """Find the epochs whose releases may lack records, of all pipelines that read the topic.
+    """Find the epochs that may lack records by ``now``, microseconds, of all that read the topic.
 
     They are a function of the clock log and of the time: from the oldest window that a shard which
     has lost records had not closed, up to the newest that records may have been sent for.
-
-    Args:
-        now: microseconds since 1970.
     """
     horizons = {p.name: p.mechanism.horizon for p in deployment.pipelines}
     lines = read_standing(kafka, names, horizons, Clocked())

@@ -90,10 +90,7 @@ def check_lost(found: Iterable[Loss]) -> None:
 
 
 async def check_kept(kafka: Kafka, tp: TP, applied: int) -> None:
-    """Check that a raw partition still has all that its shard has not applied.
-
-    Args:
-        applied: offset before which the shard has used everything.
+    """Check that a raw partition still has all from ``applied`` on, where its shard goes on.
 
     Raises:
         EngineError: it has not.

@@ -89,11 +89,7 @@ class PatientFetcher(Fetcher):
 
 
 def wait_patiently(consumer: Any, longest_ms: int = LONG_MS) -> None:
-    """Have a started consumer ask the broker less often while nothing comes.
-
-    Args:
-        longest_ms: milliseconds for which the broker may hold a request.
-    """
+    """Let the broker hold a started consumer's requests for ``longest_ms`` while nothing comes."""
     fetcher: Any = getattr(consumer, "_fetcher", None)
     if type(fetcher) is Fetcher:
         short = vars(fetcher).pop("_fetch_max_wait_ms")

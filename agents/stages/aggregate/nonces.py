@@ -51,10 +51,7 @@ def load(reader: StateReader, window: int) -> Nonces:
 
 
 def close(reader: StateReader, trigger: Trigger, nonce: bytes, rows: Changes) -> Nonces:
-    """Put the nonce of a trigger that is being closed into a step; return all segments.
-
-    Args:
-        nonce: 16 random bytes of this opening.
+    """Put the nonce (16 bytes) of a trigger that is closed into a step; return all segments.
 
     Raises:
         EngineError: the nonces of earlier triggers are missing.

@@ -162,15 +162,12 @@ class Bounder:
             step.out.append(Out(self._cells, partition, None, frame))
 
     def forget(self, reader: StateReader, floor: int, step: Step, limit: int) -> bool:
-        """Delete unit rows of epochs that are over, or of periods where units have a cap.
+        """Delete unit rows of epochs, or periods of a cap, that are over; tell whether it did.
 
         Args:
             floor: every window below this one is over.
             step: step to which deletions are added; sets ``more`` where rows may be left.
             limit: rows to delete at most.
-
-        Returns:
-            Whether there were any.
         """
         number = self.pipeline.number
         ranges = [

@@ -14,16 +14,13 @@ _HASH = 4  # bytes of a pair's hash
 
 @compiled
 def distinct(words: NDArray[np.uint64], slots: I64, place: I64, first: I64) -> int:
-    """Number digests in the order in which they first come.
+    """Number digests in the order in which they first come; return how many there are.
 
     Args:
         words: (n, 2) digests.
         slots: zeros, a power of two of them, at least 2n.
         place: (n,), taken: the number of each digest.
         first: (n,), taken: the row where each number first comes.
-
-    Returns:
-        How many distinct ones there are.
     """
     mask, count = np.uint64(len(slots) - 1), np.int64(0)
     for n in range(len(words)):

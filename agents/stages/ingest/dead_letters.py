@@ -120,13 +120,10 @@ def copy(
 
 
 def digest(record: RawRecord, secret: bytes) -> bytes:
-    """Hash key and value of a record under a secret key.
+    """Hash key and value of a record under a secret key: ``blake2b:`` and 64 hexadecimal digits.
 
     Most records can be guessed: a reader of plain hashes could try every likely record. A keyed
     hash shows which records are equal, and nothing else.
-
-    Returns:
-        ASCII: ``blake2b:``, then 64 hexadecimal digits.
     """
     state = hashlib.blake2b(digest_size=32, key=secret)
     for part in (record.key, record.value):

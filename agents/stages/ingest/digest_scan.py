@@ -180,7 +180,7 @@ def recall(
     data: Bytes, low: I64, high: I64, form: Bytes, wanted: Flags, seed: int, known: U64,
     out: U64, stray: Flags, missed: Flags,
 ) -> int:  # fmt: skip
-    """Look up the digests of units that were met lately.
+    """Look up the digests of units that were met lately; return how many were not found.
 
     Args:
         data, low, high, form, wanted: as for `digests`.
@@ -189,9 +189,6 @@ def recall(
         out: (n, 2), taken: 16 bytes for each unit that was found.
         stray: (n,), taken: whether such a unit belongs to another partition.
         missed: (n,), taken: the wanted rows that were not found.
-
-    Returns:
-        How many were not found.
     """
     text, count = np.empty(_TEXT + 1, np.uint64), 0
     for row in range(len(low)):

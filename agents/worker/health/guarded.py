@@ -50,10 +50,7 @@ def loopback(address: str) -> bool:
 
 
 def answers_for(host: str, names: Iterable[str] = ()) -> bool:
-    """Whether a ``Host`` header shows that the client was given the address itself.
-
-    Args:
-        host: value of the header, with or without a port.
+    """Whether a ``Host`` header, with or without a port, shows that the address itself was asked.
 
     >>> [answers_for(one) for one in ("127.0.0.1:9465", "[::1]", "localhost", "attacker.example")]
     [True, True, True, False]
