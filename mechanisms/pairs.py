@@ -78,14 +78,11 @@ def pairs_of(part: Part) -> NDArray[np.intp]:
 
 
 def settled(part: Part, new: NDArray[np.bool_]) -> Part:
-    """Count the pairs that are new to their key and window: one each, however many units have it.
+    """Count pairs that are new to their key and window, once each, as merged rows of keys.
 
     Args:
         part: merged rows of one micro-batch, all of them pairs; its totals are kept.
         new: (r,) whether no earlier micro-batch of the window had the pair.
-
-    Returns:
-        Rows of keys, merged.
     """
     rows = np.flatnonzero(new)
     sums = np.zeros((len(rows), part.sums.shape[1]), np.int64)

@@ -164,10 +164,7 @@ def compare(p: Pipeline, truth: Truth, rows: Bodies) -> dict[str, Any]:
 
 
 def figures(rows: Bodies, name: str, answers: Mapping[bytes, float]) -> dict[str, Any]:
-    """Errors of one value over the rows that have it.
-
-    Args:
-        answers: exact ones; a key without one has none of it.
+    """Errors of one value over the rows that have an exact answer.
 
     Returns:
         ``rows``; ``error``, the median of absolute errors; ``relative``, the median of those

@@ -33,13 +33,10 @@ def domain_of(release: Released) -> Domain:
 
 
 def cells_of(release: Released) -> dict[str, Any]:
-    """Make a GeoJSON collection of a release: one polygon for each cell, with its values.
+    """Make a GeoJSON collection of a complete release: one polygon for each cell, with its values.
 
     The first two axes are taken as longitude and latitude. Properties are ``cell``, both ends of
     the further axes, and ``<value>``, ``<value>_stddev``, ``<value>_low``, ``<value>_high``.
-
-    Args:
-        release: a complete one of a spatial pipeline.
 
     Raises:
         ParameterError: the pipeline is not spatial, or has one axis.

@@ -238,9 +238,6 @@ class ReleaseProof:
     def finish(self, ledger: Ledger) -> tuple[dict[str, int], str]:
         """Close the proof, once all topics were read to their ends.
 
-        Args:
-            ledger: read after the topics; its signatures hold.
-
         Returns:
             Number of the last whole release of each pipeline, and what is not there yet, in words.
 

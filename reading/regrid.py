@@ -83,7 +83,7 @@ class Regridded(NamedTuple):
 def regrid(
     release: Released, *, h3: int | None = None, geohash: int | None = None, lonlat: bool = False
 ) -> Regridded:
-    """Share the cells of a release among those of H3 or geohash.
+    """Share the cells of a release among all cells of H3 or geohash that they reach.
 
     Further axes, such as the time of day, are added up. Noise of released cells is independent, so
     variances add up with squared shares; how records really lie within a released cell is no part
@@ -95,9 +95,6 @@ def regrid(
         geohash: length, 1 to 12; give one of the two.
         lonlat: whether the first two axes are longitude and latitude in degrees, whatever their
             names.
-
-    Returns:
-        All cells that a released cell reaches.
 
     Raises:
         ParameterError: the axes are not longitude and latitude, the level does not exist or makes

@@ -111,11 +111,7 @@ class Calendar:
         return f"{self.length} in {self.zone}"
 
     def objections(self, most: int) -> Iterator[tuple[str, str]]:
-        """Yield what makes these no windows: the setting, and why.
-
-        Args:
-            most: triggers of a window.
-        """
+        """Yield what makes these no windows of at most ``most`` triggers: the setting, and why."""
         if why := _objection(self.length, self.every):
             yield "triggers.every", why
             return

@@ -33,11 +33,7 @@ _SEAL = re.compile(
 
 
 class SigningKey:
-    """The secret key of a deployment's signatures.
-
-    Args:
-        seed: 32 secret bytes.
-    """
+    """The secret key (32 bytes) of a deployment's signatures."""
 
     def __init__(self, seed: bytes) -> None:
         self._key = Ed25519PrivateKey.from_private_bytes(seed)
@@ -74,11 +70,7 @@ def is_public_key(text: object) -> bool:
 
 
 def record_statement(digest: str) -> bytes:
-    """Make what is signed of a ledger record.
-
-    Args:
-        digest: SHA-256 of the record without its signature, hexadecimal.
-    """
+    """Make what is signed of a ledger record, by the SHA-256 of it without its signature."""
     return _joined([_RECORD, digest.encode()])
 
 

@@ -232,11 +232,7 @@ class Clock:
         return found
 
     def refuse(self, pipeline: Pipeline, window: int, now: int) -> tuple[list[Record], ClockRecord]:
-        """Make the records that refuse an epoch.
-
-        Args:
-            window: the first one that is refused; the rest of its epoch follows.
-        """
+        """Make the records that refuse an epoch from ``window``, its first refused one, on."""
         epoch = pipeline.windows.epoch(window)
         name = pipeline.name
         end = (epoch + 1) * pipeline.windows.per_epoch

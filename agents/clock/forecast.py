@@ -79,10 +79,7 @@ class Standing:
 
 
 class InForce:
-    """Requests from a place of their topic on, folded as the clock's owner folds them.
-
-    Args:
-        topic: topic of the requests, followed from its present end on.
+    """Requests of ``topic`` from its present end on, folded as the clock's owner folds them.
 
     Raises:
         EngineError: the end of the topic cannot be had.

@@ -124,10 +124,7 @@ class Beginning:
         return created + self._first()
 
     def verify(self) -> Ledger:
-        """Check all that `begin` needs, and write nothing; it raises the same errors.
-
-        Returns:
-            The ledger; one without records where the deployment has not begun.
+        """Check all that `begin` needs, and write nothing; a new deployment's ledger is empty.
 
         Raises:
             EngineError: as `begin`.

@@ -116,14 +116,11 @@ class ClockLog:
     def opening(
         self, place: int, pipelines: Iterable[str], raw: tuple[str, int] | None = None
     ) -> int:
-        """Tell where a shard that stands at ``place`` goes on.
+        """Tell where a shard of a raw topic and partition that stands at ``place`` goes on.
 
         One that has never committed anything has missed nothing while its pipelines had not begun.
         One whose partition was added since begins at the first beat that covers it: nothing before
         concerns it, and what it would wait for there may have been deleted.
-
-        Args:
-            raw: topic and number of its raw partition.
 
         Raises:
             EngineError: entries above its place are not here, and the log must be read again; or
@@ -173,11 +170,7 @@ class ClockLog:
     def restore(
         self, start: int, snapshot: Snapshot | None, place: int, entries: Iterable[Entry]
     ) -> None:
-        """Take the log on anew; what came meanwhile is kept.
-
-        Args:
-            place: beats from here on are among the entries.
-        """
+        """Take the log on anew, with beats from ``place`` on; what came meanwhile is kept."""
         fresh = list(entries)
         end = fresh[-1][0] + 1 if fresh else start
         lines = fold((), self._horizons)

@@ -42,10 +42,7 @@ def placement(source: Input, pipeline: Pipeline) -> dict[str, Any]:
 
 
 def verify(cluster: Cluster, deployment: Deployment, ledger: Ledger) -> Names:
-    """Check that ledger, configuration and topics belong together; fail closed.
-
-    Returns:
-        Names of all topics, with the genesis id of the ledger.
+    """Check that ledger, configuration and topics, whose names it returns, fit; fail closed.
 
     Raises:
         EngineError: something does not fit; the message says what to do.
@@ -62,10 +59,7 @@ def verify(cluster: Cluster, deployment: Deployment, ledger: Ledger) -> Names:
 
 
 def growths(deployment: Deployment, ledger: Ledger, names: Names) -> list[Growth]:
-    """List the raw topics that have more partitions than the ledger counts.
-
-    Args:
-        deployment: compiled, with the partitions that there are.
+    """List the raw topics that have more partitions, as compiled, than the ledger counts.
 
     Raises:
         EngineError: one of them cannot grow.

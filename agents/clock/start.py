@@ -88,10 +88,7 @@ def read_standing(
 
 
 def last_triggers(kafka: Kafka, names: Names, pipelines: Iterable[str]) -> dict[str, int]:
-    """Read the number of the last trigger of each pipeline; 0 before the first.
-
-    Args:
-        pipelines: their names; they need not be configured.
+    """Read the number of the last trigger of each pipeline, configured or not; 0 before the first.
 
     Raises:
         EngineError: the log has a gap, goes back, or the broker is silent.

@@ -185,10 +185,7 @@ class Over:
                 self._final.setdefault(window, standing.ordinal)
 
     def floor(self, ordinal: int, since: int | None = None) -> int | None:
-        """Find the first window that is not over; None before the pipeline has started.
-
-        Args:
-            since: an earlier answer for a smaller ordinal, where to begin.
+        """Find the first window that is not over, from an earlier answer on; None before the start.
 
         Raises:
             EngineError: the shard stands before the oldest snapshot that was needed.

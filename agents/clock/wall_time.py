@@ -183,7 +183,7 @@ class Pace:
 
 
 class Settling:
-    """Holds back triggers after an outage, until producers have sent what they hold; see `holds`.
+    """Holds back triggers after an outage, ``settle`` microseconds or more; see `holds`.
 
     While the brokers are away, producers buffer. A cut at the first answer afterwards would leave
     all of that behind, and late. How long it takes them depends on raw data, so the wait is a
@@ -194,9 +194,6 @@ class Settling:
     serves a process for all of its life, also while other workers own the clock.
 
     Times are microseconds since 1970, of a `WallClock`.
-
-    Args:
-        settle: the least wait, microseconds.
     """
 
     def __init__(self, settle: int) -> None:

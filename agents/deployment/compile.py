@@ -185,12 +185,9 @@ def _fields(
 def input_paths(
     p: config_pipeline.PipelineSettings, mechanism: Mechanism, columns: Sequence[NumericField]
 ) -> dict[str, str]:
-    """Find the path of each numeric input of a mechanism: as configured, else named like the input.
+    """Find the path of each numeric input but the event time: as configured, else its own name.
 
     ``value`` is the value column, and ``time`` the event time, unless configured otherwise.
-
-    Returns:
-        Paths by input; without ``time``, where it is the event time.
 
     Raises:
         ConfigError: the mechanism has no such input, or does not group by key.

@@ -30,11 +30,7 @@ class Growth:
         return {self.topic: self.after, self.changelog: self.after}
 
     def body(self, triggers: Mapping[str, int]) -> dict[str, Any]:
-        """Make the body of the ledger record.
-
-        Args:
-            triggers: number of the last trigger of each pipeline that reads the topic.
-        """
+        """Make the body of the ledger record, with the last triggers of pipelines of the topic."""
         return {
             "topic": self.topic,
             "changelog": self.changelog,

@@ -153,12 +153,9 @@ def wanted(found: Iterable[Right], topics: Iterable[str]) -> dict[str, list[str]
 
 
 def reached(deployment: Deployment) -> str:
-    """Name what the administrator's rights by prefix reach although they are not meant for it.
+    """Name topics that the administrator's rights by prefix reach and are not of this deployment.
 
     All other roles have a genesis id in their prefixes.
-
-    Returns:
-        Topics in words; empty: nothing of this deployment.
     """
     own = f"{deployment.name}."
     found = [f"the input {topic}" for topic in _raw(deployment) if topic.startswith(own)]

@@ -16,10 +16,7 @@ SMALL = 1 << 20  # bytes of a step that waits for no other
 
 
 class Room:
-    """Memory for fetched records of all partitions of a process.
-
-    Args:
-        total: bytes.
+    """Bytes for fetched records of all partitions of a process.
 
     Attributes:
         among: number of partitions that share it.
@@ -36,13 +33,10 @@ class Room:
 
 
 class Flight:
-    """Bytes of the steps that all shards of a process compute and commit at once.
+    """At most ``most`` bytes of the steps that all shards of a process compute and commit at once.
 
     A step takes several times its bytes until it is committed. Large ones take turns, in the order
     in which they came; one alone may be larger than the limit.
-
-    Args:
-        most: bytes of all of them together.
     """
 
     def __init__(self, most: int) -> None:

@@ -82,13 +82,10 @@ def _pack(
 
 
 def packed(rows: RecordColumns, begun: int, most: int) -> tuple[bytearray, int]:
-    """Write a batch, all but its header.
+    """Write a batch, all but its header; return it, and the index of the first record left out.
 
     Args:
         most: bytes of a batch; only its first record may be larger.
-
-    Returns:
-        The batch, and the index of the first record that did not fit.
     """
     first = _size(rows.keys, begun) + _size(rows.values, begun)
     data = np.empty(max(most, SIZE + _OVERHEAD + first), np.uint8)

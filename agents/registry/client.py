@@ -68,10 +68,7 @@ class RegistryClient:
             raise
 
     def probe(self, number: int) -> None:
-        """Ask for an id anew, to learn whether the registry answers at all.
-
-        Args:
-            number: the id; a registry that says in its own words that it has none answers, too.
+        """Ask for an id anew, to learn whether the registry answers; that it has none is an answer.
 
         Raises:
             Exception: there is no clear answer.

@@ -63,13 +63,10 @@ class Expiry:
             self._left = self._moved = True
 
     def consult(self, over: Over, marker: Marker, pipeline: str) -> None:
-        """Advance to what marker and clock say; called before each step.
+        """Advance to what marker and clock (windows ``over``) say; called before each step.
 
         Nothing of a refused window will ever be released, so it is over at once, wherever this
         stage stands.
-
-        Args:
-            over: windows of the pipeline that the clock log has ended.
         """
         closed = marker.closed.get(pipeline, 0)
         if (closed, over.version) == self._seen:
@@ -83,13 +80,10 @@ class Expiry:
             self.advance(floor)
 
     def sweep(self, reader: StateReader, step: Step, limit: int | None = None) -> bool:
-        """Put deletions of expired rows into a step.
+        """Put deletions of expired rows into a step; return whether there were any.
 
         Args:
             limit: rows to delete at most; None: `GARBAGE`.
-
-        Returns:
-            Whether there were any.
         """
         if not self._left or self.floor is None:
             return False
@@ -99,14 +93,7 @@ class Expiry:
         return found
 
     def swept(self, reader: StateReader, marker: Marker, step: Step | None) -> Step | None:
-        """Add deletions to a step.
-
-        Args:
-            step: the step just computed; None where the stage had nothing to do.
-
-        Returns:
-            ``step``, or a step of more deletions alone, or None if there are none.
-        """
+        """Add deletions to a step, or make one of them alone; None if nothing is to be done."""
         if step is not None:
             self.sweep(reader, step)
             return step

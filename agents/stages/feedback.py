@@ -100,15 +100,12 @@ class Feedback:
         return trigger < 1 or len(self._done.get((window, trigger), ())) == self._shards
 
     def statuses(self, window: int, keys: Keys, as_of: int) -> NDArray[np.int32]:
-        """Look up the public status of keys.
+        """Look up the (k,) public statuses of keys; 0 where a key has none.
 
         Args:
             keys: k of them.
             as_of: index of the last trigger whose releases count; later ones are ignored, so that
                 the answer does not depend on how far this process has read.
-
-        Returns:
-            (k,) statuses; 0 where a key has none.
         """
         known = self._status.get(window)
         out = np.zeros(len(keys), np.int32)

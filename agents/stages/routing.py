@@ -10,25 +10,11 @@ from ...mechanisms.keys import Keys
 
 
 def route(keys: Keys, partitions: int) -> NDArray[np.intp]:
-    """The cells partition of each key: a stable public hash.
-
-    Args:
-        keys: k of them.
-
-    Returns:
-        (k,) partitions.
-    """
+    """(k,) cells partitions of k keys: a stable public hash."""
     return (pair_hash(keys, 0) % np.uint32(partitions)).astype(np.intp)
 
 
 def route_units(digests: NDArray[np.uint8], partitions: int) -> NDArray[np.intp]:
-    """The units partition of each keyed digest.
-
-    Args:
-        digests: (n, 16), uniform: the first four bytes decide.
-
-    Returns:
-        (n,) partitions.
-    """
+    """(n,) units partitions of (n, 16) uniform keyed digests, whose first four bytes decide."""
     head = np.ascontiguousarray(digests[:, :4]).view(">u4").reshape(-1)
     return (head % np.uint32(partitions)).astype(np.intp)

@@ -31,11 +31,7 @@ class ChangedUnits:
             self._joined().put(rows)
 
     def read(self, reader: StateReader, keys: Keys) -> Keys:
-        """Read rows with the changes of this step; an empty one stands for none.
-
-        Args:
-            keys: distinct ones.
-        """
+        """Read rows of distinct keys with the changes of this step; an empty one means none."""
         if len(self) == 0:
             return reader.get_columns(keys)
         found: Found = self._joined().look(keys)

@@ -11,11 +11,7 @@ from .row_table import HeldTable
 
 
 class UnitRoom:
-    """The memory that the tables of one process may fill with rows that are on disk.
-
-    Args:
-        size: bytes of all of them together.
-    """
+    """The bytes that the tables of one process may fill with rows that are on disk."""
 
     def __init__(self, size: int) -> None:
         self._size = size

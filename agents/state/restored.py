@@ -18,13 +18,10 @@ from .store import Changes
 
 
 def restored(records: Sequence[Any]) -> tuple[Changes, RowColumns]:
-    """List the newest row of each key; local rows are made again.
+    """List the newest row of each key, units of a batch as columns; local rows are made again.
 
     Args:
         records: records of a changelog, in order; a `RawBatch` takes no object for each unit's row.
-
-    Returns:
-        Rows; of a batch, those of units are in the columns, and nowhere else.
 
     Raises:
         EngineError: a record has no key, or a unit's row is empty: no shard wrote it.

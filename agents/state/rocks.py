@@ -322,11 +322,7 @@ def _options(cache: Cache | None, write_buffer_bytes: int) -> Options:
 
 
 def read_rows(path: Path, keys: Sequence[bytes]) -> list[bytes | None]:
-    """Read rows of a folder that another process may have open, without writing or locking.
-
-    Returns:
-        Rows in the order of ``keys``; None where a row is missing.
-    """
+    """Read rows, None for none, of a folder that another process may have open, without a lock."""
     table = Rdict(str(path), _options(None, 1 << 20), access_type=AccessType.read_only())
     try:
         found: list[bytes | None] = table.get(list(keys))

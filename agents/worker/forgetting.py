@@ -173,11 +173,7 @@ class Forgetting:
 
 
 def first_open(pipeline: Pipeline, clock: ClockLog, closed: int) -> int | None:
-    """Find the first epoch that is not over after ``closed`` triggers; None before the start.
-
-    Args:
-        closed: number of triggers.
-    """
+    """Find the first epoch that is not over after ``closed`` triggers; None before the start."""
     window = clock.over(pipeline.name).floor(closed)
     if window is None or window >= NEVER:
         return window

@@ -124,10 +124,7 @@ class LocalState:
         return self._store
 
     async def open(self) -> Marker | None:
-        """Bring the table up to the end of its changelog; where in doubt, restore all of it.
-
-        Returns:
-            The marker that was committed last; None before the first step.
+        """Bring the table up to its changelog's end; return the last marker, None before a step.
 
         Raises:
             RewoundError: the table knows more than its changelog, or another history.
@@ -160,11 +157,7 @@ class LocalState:
         return None if row is None else decode_marker(row)
 
     async def _refuse_rewound(self, known: Known) -> bool:
-        """Check that a changelog reaches its table, before anything of the table is changed.
-
-        Returns:
-            Whether the table certainly comes from the history that the changelog tells.
-        """
+        """Check that a changelog reaches its table; tell whether both are surely of one history."""
         kafka, topic, number = self._shared.kafka, self._changelog, self._partition
         await check_reached(kafka, topic, number, known.position)
         sought = await seek_marker(kafka, topic, number, known.position, known.marker)

@@ -141,11 +141,7 @@ class LogFollower:
         self._reach(tp, position, records, before)
 
     def below(self, first: Mapping[str, int]) -> dict[TP, int]:
-        """Find the places of selected topics below which there are only windows of no use.
-
-        Args:
-            first: the first window of each pipeline that a shard may still need.
-        """
+        """Find the places of selected topics below which all windows are before ``first``."""
         found = {}
         for pipeline, window in first.items():
             topic = self._names.selected(pipeline)

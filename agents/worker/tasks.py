@@ -18,11 +18,7 @@ log = logging.getLogger("hushstream.worker")
 
 
 class Tasks:
-    """Starts long-lived tasks, and reports each that ended without being asked to.
-
-    Args:
-        fail: stops the worker; called with what ended the task.
-    """
+    """Starts long-lived tasks, and passes to ``fail`` what ended one that was not asked to end."""
 
     def __init__(self, fail: Callable[[BaseException], None]) -> None:
         self._fail = fail

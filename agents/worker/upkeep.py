@@ -41,11 +41,7 @@ class ClockTrim:
         self._follower = follower
 
     async def __call__(self, floors: Mapping[TP, int], first: Mapping[str, int]) -> None:
-        """Cut each log at its place of the call before, off the event loop; see `Trimmer.round`.
-
-        Args:
-            first: the first window of each pipeline that a shard may still need.
-        """
+        """Cut each log at its place of the call before, off the event loop; see `Trimmer.round`."""
         due = {**floors, **self._follower.below(first)}
         await self._trimmer.round(due, self._follower.check)
 

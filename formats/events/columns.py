@@ -84,11 +84,7 @@ class ColumnDecoder:
     def decode(
         self, records: Sequence[RawRecord], known_ids: Known = MappingProxyType({})
     ) -> tuple[Decoded, Rows]:
-        """Decode the plain ones of a partition's records; ``known_ids`` has schemas by id.
-
-        Returns:
-            The result, with a `UnitTexts`, and the rows that it leaves out.
-        """
+        """Decode plain records, of schemas in ``known_ids``; return the rows left out, too."""
         found = self._scanner.scan(records, known_ids)
         known = found.known
         time = self._times(found, records, known)

@@ -85,15 +85,12 @@ class Running:
         return Past((base,) if self.width else ())
 
     def after(self, past: Past, prefix: Sequence[int], first: int) -> tuple[Past, I64]:
-        """Values of consecutive slots, and the state after them.
+        """The state after consecutive slots, and (slots, columns) values in steps of `outputs`.
 
         Args:
             past: the state before.
             prefix: released prefix sums, that before the first of these slots among them.
             first: number of slots between the warm-up and these.
-
-        Returns:
-            The new state and (slots, columns) values in steps of `outputs`.
         """
         known, decayed, rows = list(past.prefixes), past.decayed, []
         for place, (before, now) in enumerate(pairwise(prefix)):

@@ -70,10 +70,7 @@ class PrivateTotal:
         return self.bound + (self.bound + 1) * self.cap
 
     def absorb(self, accept: Accept, units: Units, batch: Batch) -> tuple[Units, Bool, I64]:
-        """Let the map's bound accept records, and count all that arrived; any cut agrees.
-
-        Args:
-            batch: the slice; its deletions count nowhere.
+        """Let the map's bound accept records, and count all insertions; any cut agrees.
 
         Returns:
             New units, (n,) which records the map accepts, and (1,) how many count here.

@@ -58,11 +58,7 @@ class BandTree:
         return out
 
     def estimates(self, nodes: Sequence[F64]) -> F64:
-        """(r, B) estimates of the bands.
-
-        Args:
-            nodes: per level (r, B / 4^level) noisy sums.
-        """
+        """(r, B) estimates of the bands from (r, B / 4^level) noisy sums per level."""
         pulled: Any = 0.0
         for size, variance, noisy in zip(self.sizes, self.variances, nodes, strict=True):
             pulled = pulled + np.repeat(noisy / variance, size, axis=1)

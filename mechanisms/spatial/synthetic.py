@@ -83,15 +83,12 @@ def scatter(
 
 
 def spread(domain: Domain, codes: U64, leaf: NDArray[np.intp], uniform: F64) -> F64:
-    """Points uniform in the part of their leaf that lies in the domain's region.
+    """(n', d) points, uniform in the part of their leaf that lies in the region, if any does.
 
     Args:
         codes: (m,) released leaves.
         leaf: (n,) row of each point's leaf, in any order.
         uniform: (n, 1 + d) numbers in [0, 1).
-
-    Returns:
-        (n', d) points in the axes' units; leaves without any part in the region have none.
     """
     used, row = np.unique(leaf, return_inverse=True)
     parts = pieces(domain, codes[used])

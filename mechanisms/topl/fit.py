@@ -180,7 +180,7 @@ def _squares(channel: Window | TwoPoint) -> F64:
 
 
 def choose_threshold(density: F64, variance: float, reports: float) -> int:
-    """The threshold step that makes a mean of clipped values most accurate.
+    """The threshold step, from 1 to d, that makes a mean of clipped values most accurate.
 
     With theta = i/d of the range the mean of n reports has variance ``theta² V / 4n`` and bias
     ``T = E[(v - theta)+]``. The estimate of T has an error that is proportional to the whole
@@ -192,9 +192,6 @@ def choose_threshold(density: F64, variance: float, reports: float) -> int:
         density: (d,) distribution over buckets of the range.
         variance: V, the worst variance of a report about a value in [-1, 1].
         reports: number of reports that a mean will rest on.
-
-    Returns:
-        A step from 1 to d; d (the whole range) without any report.
     """
     d = len(density)
     if reports <= 0:

@@ -20,11 +20,7 @@ _WORDS = {"d": "day", "h": "hour", "m": "minute", "s": "second", "ms": "millisec
 
 
 def page(told: Mapping[str, Any]) -> str:
-    """Write the page.
-
-    Args:
-        told: result of `promise.facts`.
-    """
+    """Write the page of `promise.facts`."""
     name = escape(str(told["deployment"]))
     parts = [_head(told), *(_section(one) for one in told["pipelines"])]
     parts += [_shared(told), _everything(told), _checking(told)]

@@ -204,9 +204,6 @@ def flattened(boxes: F64, column: F64) -> tuple[F64, F64]:
     Args:
         boxes: (n, axes, 2) ends of cells.
         column: (n, 4) value, standard deviation and both ends of the interval.
-
-    Returns:
-        (m, at most 2, 2) boxes and (m, 4) columns.
     """
     if boxes.shape[1] <= 2 or not len(boxes):
         return boxes, column

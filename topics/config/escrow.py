@@ -75,10 +75,7 @@ class Escrow:
 
 
 def open_escrow(path: Path, key_file: Path) -> dict[str, dict[Charge, bytes]]:
-    """Open all sealed keys of a file, by the ratchet's name.
-
-    Args:
-        key_file: the auditor's private key (X25519, PEM, without a password).
+    """Open a file's sealed keys, by ratchet, with a private key (X25519, PEM, without a password).
 
     Raises:
         ConfigError: a file cannot be read, or a key was sealed to somebody else.

@@ -128,13 +128,10 @@ async def fetch(
 async def fetch_columns(
     consumer: Any, tp: TopicPartition, position: int, seconds: float
 ) -> list[Interval] | None:
-    """Collect what was fetched of one partition, whole batches as arrays.
+    """Collect fetched intervals of one partition as arrays; None if the client is not aiokafka's.
 
     Args:
         consumer: an open one that reads nothing else.
-
-    Returns:
-        Intervals; None where the client is not the library's own.
 
     Raises:
         EngineError: the position is gone.
@@ -241,10 +238,7 @@ class _Ask(Request[_Described]):
 
 
 async def described(admin: AIOKafkaAdminClient, group: str) -> tuple[int, int]:
-    """Ask a group's coordinator what this user may do with it.
-
-    Returns:
-        An error's code, or 0, and the bits of the operations.
+    """Ask a group's coordinator what this user may do: an error's code or 0, and operations' bits.
 
     Raises:
         KafkaError: there is no coordinator, or it does not answer.
@@ -271,13 +265,10 @@ def group_failure(consumer: Any) -> BaseException | None:
 
 
 def fill(batch: Any, records: Sequence[Content], begun: int) -> int:
-    """Append records until a batch is full.
+    """Append records until a batch is full; return the index of the first that did not fit.
 
     It goes straight to the batch's builder: most records are rows of a few bytes, for which
     wrapping would cost more than writing them.
-
-    Returns:
-        Index of the first record that did not fit; ``len(records)`` if all did.
     """
     append, now, none = batch._builder.append, int(time.time() * 1000), list[Any]()
     for place, (key, value, stamp, headers) in enumerate(records[begun:]):
@@ -306,11 +297,7 @@ class PackedBatch(BatchBuilder):
 
 
 def fill_columns(batch: Any, rows: RecordColumns, begun: int, most: int) -> int:
-    """Write records into a batch until it is full, all at once.
-
-    Returns:
-        Index of the first record that did not fit; ``len(rows.gone)`` if all did.
-    """
+    """Write records into a batch until it is full; return the index of the first left out."""
     if type(batch) is not BatchBuilder:
         return fill(batch, rows.contents, begun)
     from ..batch_pack import packed
@@ -328,11 +315,7 @@ def fill_columns(batch: Any, rows: RecordColumns, begun: int, most: int) -> int:
 
 
 def opened(data: memoryview) -> tuple[Any, bytearray, int, int]:
-    """Uncompress a record batch.
-
-    Returns:
-        The batch, its bytes, the index at which records begin, and their number.
-    """
+    """Uncompress a record batch: the batch, its bytes, where records begin, and their number."""
     batch = _DefaultRecordBatchPy(data)
     batch._maybe_uncompress()
     return batch, batch._buffer, batch._pos, batch._num_records

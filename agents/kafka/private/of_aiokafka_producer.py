@@ -290,11 +290,7 @@ class AnsweredSender(Sender):
 
 
 def send_once(producer: Any) -> Any:
-    """Have a new transactional producer give up rather than send a request without answer again.
-
-    Args:
-        producer: before its start.
-    """
+    """Have a transactional producer, not yet started, give up rather than repeat a request."""
     producer._sender.__class__ = AnsweredSender
     return producer
 

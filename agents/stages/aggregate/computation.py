@@ -59,10 +59,7 @@ class Computation:
     def whole(
         self, reader: StateReader, trigger: Trigger, sums: PartialSums, nonces: Nonces
     ) -> Chosen | None:
-        """Choose everything that a release reads, for one step.
-
-        Args:
-            sums: exact sums of its micro-batch, complete.
+        """Choose everything that a release reads, by complete sums of its micro-batch.
 
         Returns:
             None if that is too much for one step: then call `chunk` until ``end`` is None.
@@ -118,7 +115,7 @@ class Computation:
         sums: PartialSums,
         step: Step,
     ) -> bytes | None:
-        """Count the new pairs of the next range of a large micro-batch.
+        """Count the new pairs of the next range of names; return its end, None at the last one.
 
         Their sums by key become one more run of it, which `chunk` reads. A key's name lies before
         those of its pairs, so no later range reads these sums.
@@ -126,9 +123,6 @@ class Computation:
         Args:
             begun: the last name of the range before; None for the first range.
             step: takes the sums, and what is known from now on.
-
-        Returns:
-            The last name of this range; None if it was the last one.
         """
         place, limit = (trigger.window, trigger.index), KeyLimit(CHUNK, CHUNK_BYTES)
         end = sums.end(place, begun, limit)

@@ -32,15 +32,12 @@ class DueKeys:
     def keys(
         self, reader: StateReader, trigger: Trigger, part: Part, most: KeyLimit, every: bool
     ) -> Keys | None:
-        """Choose all keys that the release reads, in canonical order.
+        """Choose all keys that the release reads, in canonical order; None if too many are due.
 
         Args:
             part: sums of the micro-batch, merged; their keys are read in any case.
             most: due keys that one step may read.
             every: whether every stored row is due.
-
-        Returns:
-            None if more keys than ``most`` are due.
         """
         if self._all:
             stored = scan_prefix(reader, rows_of(trigger.window))
@@ -111,11 +108,7 @@ class DueKeys:
         return Rows(rows.key[keep], rows.cell[keep], rows.due[keep])
 
     def seeded(self, trigger: Trigger, rows: Rows) -> tuple[Rows, Rows]:
-        """Make public keys due at every trigger, whether or not there are records of them.
-
-        Returns:
-            All rows, and those of public keys alone, which must be stored.
-        """
+        """Make public keys due at every trigger; return all rows, and those of public keys."""
         seeds = set(() if self._carries else self.seeds(trigger, None))
         if not seeds:
             none = np.zeros(0, np.intp)

@@ -21,11 +21,7 @@ class Sighted(NamedTuple):
 
 
 def sighted(reader: StateReader, window: int, part: Part) -> Sighted:
-    """Look up the pairs of a closed micro-batch, or of a range of its names.
-
-    Args:
-        part: merged; rows that name no pair are left out.
-    """
+    """Look up the pairs among merged rows of a closed micro-batch, or of a range of its names."""
     pairs = take_part(part, pairs_of(part))
     prefix = rows_of_pairs(window)
     names = [prefix + name for name in pairs.key]

@@ -23,15 +23,12 @@ class KeyRows:
         self._layout = key_row(mechanism.row_dtype)
 
     def load(self, reader: StateReader, window: int, keys: Keys, first: bool = False) -> Rows:
-        """Read rows.
+        """Read k rows; those that are not stored are fresh, with nothing due.
 
         Args:
             keys: k of them, in canonical order.
             first: whether this is for the first release of the window, before which there are no
                 rows: one look tells then that none is stored, in place of one for each key.
-
-        Returns:
-            k rows; those that are not stored are fresh, with nothing due.
         """
         prefix, rows = rows_of(window), self._mechanism.init_rows(keys)
         if len(keys) == 0 or (first and _none_between(reader, prefix, keys)):

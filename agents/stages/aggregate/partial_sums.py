@@ -55,11 +55,7 @@ class PartialSums:
         self._bytes += _size(part) + PART_BYTES
 
     def add_totals(self, ordinal: int, totals: I64) -> None:
-        """Add the totals of one barrier to those of its trigger.
-
-        Args:
-            totals: (t,) shard-wide totals; empty where the mechanism has none.
-        """
+        """Add the (t,) shard-wide totals of one barrier to those of its trigger; t may be 0."""
         if len(totals):
             self._totals[ordinal] = self._totals.get(ordinal, np.zeros_like(totals)) + totals
 
@@ -100,14 +96,11 @@ class PartialSums:
         return merge([self._empty, *self._runs.range(reader, place, begun, end)])
 
     def end(self, place: Place, begun: bytes | None, limit: KeyLimit) -> bytes | None:
-        """Find the last key of about as many spilled rows above ``begun`` as ``limit`` allows.
+        """Find the last key of about ``limit`` spilled rows above ``begun``; None if none are left.
 
         Args:
             begun: the last key of the range before; None for the first range.
             limit: largest number of rows and of bytes.
-
-        Returns:
-            The key; None if no more are left.
         """
         return self._runs.end(place, begun, limit)
 

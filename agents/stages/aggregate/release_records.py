@@ -308,14 +308,11 @@ def _between(number: Fraction, ends: tuple[Fraction, Fraction]) -> Fraction:
 
 
 def release_id(trigger: Trigger, key: bytes) -> str:
-    """Name a released row: the same row has the same name in every replay.
+    """Name a released row by 32 hexadecimal digits, which are the same in every replay.
 
     Args:
         trigger: trigger of the release; its charge is in the name, so a row that was paid for twice
             would have two.
-
-    Returns:
-        32 hexadecimal digits.
     """
     parts = (
         trigger.charge.encode(),

@@ -48,14 +48,7 @@ class SortedRuns:
         return runs
 
     def add(self, place: Place, part: Part) -> Changes:
-        """Make the rows of a new run.
-
-        Args:
-            part: merged, so that it is in key order.
-
-        Returns:
-            Changes for the step: one row for each chunk.
-        """
+        """Make the rows of a new run of a merged part: one for each chunk."""
         rows: Changes = {}
         prefix = run_prefix(*place, self._next)
         self._next += 1
@@ -82,15 +75,12 @@ class SortedRuns:
         return [_read(reader, chunk) for chunk in self._chunks.get(place, ())]
 
     def end(self, place: Place, begun: bytes | None, limit: KeyLimit) -> bytes | None:
-        """Find where a range that reads about as many rows as ``limit`` allows ends.
+        """Find the last key of a range that reads about ``limit`` rows; None if it reaches the end.
 
         Args:
             begun: the last key of the range before; None for the first range.
             limit: largest number of rows, and of bytes of chunks; one more part of each run may be
                 read.
-
-        Returns:
-            The last key; None if the range reaches the end of the micro-batch.
         """
         ahead = [c for c in self._chunks.get(place, ()) if begun is None or c.last > begun]
         # Ranges end at the end of a chunk, so most chunks are read once. The first such end is

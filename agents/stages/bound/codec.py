@@ -34,10 +34,7 @@ class UnitCodec:
         return self._blank.tobytes()
 
     def decode(self, rows: Keys) -> Units:
-        """Read units from their stored rows.
-
-        Args:
-            rows: rows in the order of the units; an empty one stands for a new unit.
+        """Read units from their stored rows, in order; an empty row stands for a new unit.
 
         Raises:
             EngineError: a row has a length that no unit's row has.

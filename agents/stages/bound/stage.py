@@ -164,13 +164,10 @@ class BoundStage:
 
 
 def offered(frames: Sequence[LogFrame]) -> Sequence[LogFrame]:
-    """Cut the frames of one step: where many shards send them, each holds few events.
+    """Cut the frames of one step, given all in offset order; small ones are taken together.
 
     Each step writes a frame to each cells partition, so a step of few events would write frames of
     few sums. Where steps are cut changes no release.
-
-    Args:
-        frames: all that there are, in offset order.
     """
     size, taken = 0, min(len(frames), MOST_FRAMES)
     for place, frame in enumerate(frames[:taken]):

@@ -69,14 +69,7 @@ class KnownSchemas:
     def ready(
         self, reader: StateReader, records: Sequence[RawRecord], fetched: int
     ) -> tuple[Sequence[RawRecord], int]:
-        """Cut a list before the first record whose schema is still asked for.
-
-        Args:
-            fetched: offset before which they are complete.
-
-        Returns:
-            The records that can be read, and the offset before which these are complete.
-        """
+        """Cut records before the first whose schema is asked for; return them and their end."""
         self._fresh = {}
         if not self._opened:
             self._tell(reader)

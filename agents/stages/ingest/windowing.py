@@ -15,7 +15,7 @@ from ...deployment.model import Pipeline
 def placed(
     pipeline: Pipeline, timeline: Timeline, time: I64, beat: I64
 ) -> tuple[I64, NDArray[np.bool_]]:
-    """Find the window of each record.
+    """Find the (n,) windows of records, and (n,) whether a record lies in the far future.
 
     By arrival a record belongs to the first window that is not closed where it stands in the log.
     That window is a function of the clock log and the record's place alone, so such a record is
@@ -25,9 +25,6 @@ def placed(
         timeline: the pipeline's timeline when the records were covered.
         time: (n,) event times, microseconds since 1970.
         beat: (n,) time of the first clock record that covers each record, microseconds since 1970.
-
-    Returns:
-        (n,) windows, and (n,) whether a record lies in the far future.
     """
     schedule = pipeline.windows
     if not schedule.arrival:

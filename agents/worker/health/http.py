@@ -37,7 +37,7 @@ def health_page(healthy: Callable[[], bool]) -> Page:
 def serve(
     host: str, port: int, pages: dict[str, Page], names: Iterable[str] = (), private: bool = False
 ) -> HTTPServer:
-    """Serve pages in a thread of their own.
+    """Serve pages in a thread of their own, which ends when the server is shut down.
 
     On the loopback interface they are for this machine, whatever they say, so that a request must
     name an address, `localhost` or one of ``names``. Elsewhere that holds for private pages: others
@@ -47,9 +47,6 @@ def serve(
         port: port to listen at; 0: any free one.
         pages: pages by path, each called in a thread of the server.
         private: whether they are functions of raw data.
-
-    Returns:
-        The server; shut it down to end the thread.
 
     Raises:
         EngineError: the address is taken.

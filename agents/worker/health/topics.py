@@ -118,11 +118,7 @@ class Inflow:
         self.progress: dict[TP, Progress] = {}
 
     def look(self, wanted: Mapping[TP, int]) -> None:
-        """Note how far each partition is fetched.
-
-        Args:
-            wanted: the next offset to fetch, by partition; those that are paused are left out.
-        """
+        """Note the next offset to fetch of each partition that is not paused."""
         for gone in self.progress.keys() - wanted.keys():
             del self.progress[gone]
         for tp, position in wanted.items():

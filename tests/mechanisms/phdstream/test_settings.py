@@ -1,4 +1,7 @@
-"""From settings to the mechanism: budgets that add up and errors that name the culprit."""
+"""From settings to the mechanism: budgets that add up and errors that name the culprit.
+
+Covers: mechanisms/spatial/settings.py
+"""
 
 from __future__ import annotations
 
