@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ..agents.clock.loss.accept import accept, lacking, resumed
+from ..agents.clock.loss.accept import Acceptance, lacking, resumed
 from ..agents.clock.loss.found import Loss
 from ..agents.worker.admission import lost, prepare
 from ..agents.worker.lines.screen import say
@@ -35,16 +35,17 @@ def accept_loss(flags: Flags, as_json: bool, yes: bool) -> None:
         by_topic[one.topic].append(one)
     if not by_topic:
         raise EngineError("nothing is lost: raw topics have all that was not used, or accepted")
-    now, floors = int(time.time() * 1e6), resumed(setup.accepted)
+    now = int(time.time() * 1e6)
+    accepting = Acceptance(
+        cluster, setup.deployment, setup.names, now, setup.secret, resumed(setup.accepted),
+        setup.signing,
+    )  # fmt: skip
     told: list[dict[str, Any]] = []
     for topic, losses in sorted(by_topic.items()):
         epochs = lacking(config.kafka, setup.names, setup.deployment, losses, now)
         places = [f"{topic}-{one.partition}" for one in losses]
         if yes:
-            accept(
-                cluster, setup.deployment, setup.names, losses, epochs, now, setup.secret, floors,
-                setup.signing,
-            )  # fmt: skip
+            accepting.write(losses, epochs)
         told.append({"topic": topic, "partitions": places, "epochs": epochs, "accepted": yes})
     if as_json:
         emit({"losses": told})

@@ -18,16 +18,7 @@ from .bench import typed
 @pytest.fixture
 def made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
     found = ledger(list(compile_config(load("hush.toml")).pipelines), 3)
-
-    class Cluster:
-        def __init__(self, kafka: object, role: str) -> None:
-            pass
-
-        def wait(self) -> None:
-            pass
-
-    monkeypatch.setattr(page, "Cluster", Cluster)
-    monkeypatch.setattr(page, "read_ledger", lambda cluster, name: found)
+    monkeypatch.setattr(page, "ledger_of", lambda config: found)
     return found
 
 

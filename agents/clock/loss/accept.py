@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -112,48 +113,52 @@ def _span(p: Pipeline, line: Timeline, waiting: Sequence[int], now: int) -> tupl
     return p.windows.epoch(min(windows)), p.windows.epoch(newest)
 
 
-def accept(
-    cluster: Cluster,
-    deployment: Deployment,
-    names: Names,
-    losses: Sequence[Loss],
-    epochs: Epochs,
-    now: int,
-    secret: bytes,
-    floors: Places,
-    signing: SigningKey | None = None,
-) -> None:
-    """Write to the ledger that the records of one raw topic are given up.
+@dataclass(frozen=True)
+class Acceptance:
+    """All that an acceptance depends on besides what was lost.
 
-    The clock's owner is fenced, and reads the ledger again before it goes on.
-
-    Args:
+    Attributes:
         now: microseconds since 1970.
         floors: offset at which reading of each raw topic continues.
-
-    Raises:
-        EngineError: another process writes to the ledger at the same time.
     """
-    topic = losses[0].topic
-    (source,) = (one for one in deployment.inputs if one.topic == topic)
-    known = floors.get(topic, [])
-    begin = [*known, *[0] * (source.partitions - len(known))]
-    end = list(begin)
-    for one in losses:
-        begin[one.partition], end[one.partition] = one.begin, one.end
-    lost = Lost(names.genesis, topic, begin, end)
 
-    def lines() -> list[Line]:
-        ledger = Ledger.read((m.value() for m in cluster.read(names.ledger)), signing)
-        made = [Line(names.begins, topic.encode(), lost.encode())]
-        body = {"topic": topic, "epochs": epochs, "seal": lost.seal(secret)}
-        stated: list[Stated] = [("loss", body)]
-        if ledger.format < LOST:
-            stated.insert(0, ("format", {"format": LOST}))
-        for kind, said in stated:
-            record = ledger.next(kind, now // 60_000_000 * 60_000_000, said)
-            ledger.take(record.encode())
-            made.append(ledger_line(names.ledger, record))
-        return made
+    cluster: Cluster
+    deployment: Deployment
+    names: Names
+    now: int
+    secret: bytes
+    floors: Places
+    signing: SigningKey | None = None
 
-    append(cluster, names.transactional_id("clock", "clock", 0), lines)
+    def write(self, losses: Sequence[Loss], epochs: Epochs) -> None:
+        """Write to the ledger that the records of one raw topic are given up.
+
+        The clock's owner is fenced, and reads the ledger again before it goes on.
+
+        Raises:
+            EngineError: another process writes to the ledger at the same time.
+        """
+        names, topic = self.names, losses[0].topic
+        (source,) = (one for one in self.deployment.inputs if one.topic == topic)
+        known = self.floors.get(topic, [])
+        begin = [*known, *[0] * (source.partitions - len(known))]
+        end = list(begin)
+        for one in losses:
+            begin[one.partition], end[one.partition] = one.begin, one.end
+        lost = Lost(names.genesis, topic, begin, end)
+
+        def lines() -> list[Line]:
+            values = (m.value() for m in self.cluster.read(names.ledger))
+            ledger = Ledger.read(values, self.signing)
+            made = [Line(names.begins, topic.encode(), lost.encode())]
+            body = {"topic": topic, "epochs": epochs, "seal": lost.seal(self.secret)}
+            stated: list[Stated] = [("loss", body)]
+            if ledger.format < LOST:
+                stated.insert(0, ("format", {"format": LOST}))
+            for kind, said in stated:
+                record = ledger.next(kind, self.now // 60_000_000 * 60_000_000, said)
+                ledger.take(record.encode())
+                made.append(ledger_line(names.ledger, record))
+            return made
+
+        append(self.cluster, names.transactional_id("clock", "clock", 0), lines)

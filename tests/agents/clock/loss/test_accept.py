@@ -9,7 +9,7 @@ import hushstream.agents.clock.loss.accept as accept_module
 import pytest
 from hushstream.agents.clock.genesis import Line
 from hushstream.agents.clock.ledger import FORMAT, LOST, Ledger
-from hushstream.agents.clock.loss.accept import Lost, _span, accept, read_accepted, resumed
+from hushstream.agents.clock.loss.accept import Acceptance, Lost, _span, read_accepted, resumed
 from hushstream.agents.clock.loss.found import Loss
 from hushstream.agents.clock.timeline import Timeline
 from hushstream.errors import LedgerError
@@ -51,8 +51,8 @@ class Written:
 
     def accept(self, loss: Loss) -> None:
         cluster: Any = self
-        floors = resumed(self.accepted())
-        accept(cluster, MADE, NAMES, [loss], {"p": (0, 2)}, ORIGIN + 61_000_001, SECRET, floors)
+        floors, now = resumed(self.accepted()), ORIGIN + 61_000_001
+        Acceptance(cluster, MADE, NAMES, now, SECRET, floors).write([loss], {"p": (0, 2)})
 
     def accepted(self) -> list[Lost]:
         cluster: Any = self
