@@ -33,7 +33,7 @@ class Room:
 
 
 class Flight:
-    """At most ``most`` bytes of the steps that all shards of a process compute and commit at once.
+    """Limit, in bytes, of the steps that all shards of a process compute and commit at once.
 
     A step takes several times its bytes until it is committed. Large ones take turns, in the order
     in which they came; one alone may be larger than the limit.
