@@ -29,7 +29,7 @@ def broker() -> None:
 @click.option(
     "--port",
     type=click.IntRange(1, 65535),
-    help="Port for clients; default: the last one, at first 9092.",
+    help="Port for clients; default: the last one used, at first 9092.",
 )
 @json_option
 def start(data: Path | None, port: int | None, as_json: bool) -> None:
@@ -43,7 +43,7 @@ def start(data: Path | None, port: int | None, as_json: bool) -> None:
 @data_option
 @click.option("--delete", is_flag=True, help="Delete its data folder, with all topics.")
 def stop(data: Path | None, delete: bool) -> None:
-    """Stop the broker; its topics stay for the next start."""
+    """Stop the broker; it keeps its topics for the next start."""
     from ..deploy import daemon
 
     if delete:

@@ -29,13 +29,13 @@ COMMANDS = {  # name: its module, and its line of the help, whose order this is
     "produce": ("produce", "Write the rows of a file as records to a raw topic."),
     "topics": ("topics", "Create a deployment's topics and its ledger."),
     "worker": ("worker", "Run a worker; any number of them form one group."),
-    "trigger": ("trigger", "Advance the schedule of pipelines, where it is external."),
+    "trigger": ("trigger", "Fire the triggers of pipelines with an external schedule."),
     "releases": ("releases", "Show what a pipeline has released, with error bars."),
     "connect": ("releases", "Print the properties of a Kafka Connect sink."),
     "map": ("maps", "Write the newest map of a spatial pipeline."),
     "points": ("maps", "Write synthetic points from the newest map."),
     "plot": ("seeing", "Draw what a pipeline has released."),
-    "live": ("seeing", "Serve a page that shows all releases as they come."),
+    "live": ("seeing", "Serve a live page of all releases."),
     "ledger": ("ledger", "Show, verify or explain the privacy ledger."),
     "verify": ("verify", "Prove that releases are complete, unaltered and paid for."),
     "accept-loss": ("loss", "Accept that raw records were deleted before they were used."),
@@ -102,7 +102,7 @@ def _version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="How lines of the log are written.",
+    help="Format of the log.",
 )
 def hush(verbose: bool, log_format: str) -> None:
     """Differentially private releases from Kafka streams, under one guarantee.

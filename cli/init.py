@@ -52,11 +52,11 @@ def init(folder: Path) -> None:
 @config_options
 @json_option
 @click.option("--offline", is_flag=True, help="Do not contact the cluster.")
-@click.option("--member", default="", help="The worker whose tables are held against the cluster.")
+@click.option("--member", default="", help="Compare the tables of this worker with the cluster.")
 def check(flags: Flags, as_json: bool, offline: bool, member: str) -> None:
     """Check configuration, key, topics, ledger and clock log; exit 0 if a worker could start.
 
-    The exit code is otherwise that with which a worker would end.
+    Otherwise the exit code is the one that a worker would end with.
     """
     config = read_config(flags)
     findings: list[Finding] = []

@@ -268,7 +268,7 @@ def _span(compiled: Pipeline | None, epoch: int) -> str:
 @json_option
 @click.argument("ledgers", nargs=-1, required=True, metavar="LEDGER...")
 def add_up(flags: Flags, as_json: bool, ledgers: tuple[str, ...]) -> None:
-    """Add up LEDGERs: what one unit pays that is in the data of all of them.
+    """Add up LEDGERs: what one unit pays if its data are in all of them.
 
     Each LEDGER is a file with a copy, one record per line, or the name of a deployment.
     """
@@ -292,11 +292,11 @@ def add_up(flags: Flags, as_json: bool, ledgers: tuple[str, ...]) -> None:
     if not whole.sums:
         say("nothing has been charged yet")
     if whole.twice:
-        say(f"\n{whole.twice} charges stand in more than one of them, and count once")
+        say(f"\n{whole.twice} charges are in more than one of these ledgers, and count once")
     if len(whole.sums) > 1:
         say(
             "\nUnits and neighbouring relations of these sums differ, so they are not added: "
-            "whoever is several of these units pays for each."
+            "a person who is several of these units pays for each."
         )
 
 
@@ -347,8 +347,8 @@ def _summed(one: UnitSum) -> str:
         said += ", for replacing its values"
     if one.composed < one.epsilon:
         said += (
-            f".\nComposed: ε={float(one.composed):.6g} at the same δ, if nobody chose a budget "
-            "after a look at releases"
+            f".\nComposed: ε={float(one.composed):.6g} at the same δ, if no budget was "
+            "chosen after a look at releases"
         )
     return said + "."
 

@@ -20,7 +20,7 @@ from .options import Flags, config_options, emit, json_option, read_config
 @click.command("accept-loss")
 @config_options
 @json_option
-@click.option("--yes", is_flag=True, help="Write it: it cannot be taken back.")
+@click.option("--yes", is_flag=True, help="Write it to the ledger; this cannot be undone.")
 def accept_loss(flags: Flags, as_json: bool, yes: bool) -> None:
     """Accept that raw records were deleted before they were used, and go on without them.
 

@@ -33,7 +33,7 @@ def _options(command: F) -> F:
         click.option("--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
                      help="Write FILE; default: standard output."),
         click.option("--format", "form", type=click.Choice(FORMATS),
-                     help="Form of the output; default: that of FILE's suffix, else geojson."),
+                     help="Form of the output; default: by FILE's suffix, else geojson."),
         click.option("--window", metavar="TIME",
                      help="The window that holds TIME; default: the newest."),
     ):  # fmt: skip
@@ -84,12 +84,11 @@ def map_(
 @config_options
 @_options
 @click.option("--number", type=click.IntRange(min=0), metavar="N",
-              help="Number of points; default: as many as the counts say.")  # fmt: skip
+              help="Number of points; default: the sum of the counts.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True,
               help="Another seed gives other points of the same distribution.")  # fmt: skip
 @click.option("--smooth", is_flag=True,
-              help="Let density go on across the edges of cells, instead of being uniform in "
-                   "each.")  # fmt: skip
+              help="Smooth the density across the edges of cells.")  # fmt: skip
 @click.option("--earlier", is_flag=True,
               help="Divide cells in the proportions of the last map of the window before, as far "
                    "as the two agree.")  # fmt: skip

@@ -23,10 +23,10 @@ from .options import Flags, config_options, read_config
     "--out",
     required=True,
     type=click.Path(path_type=Path, dir_okay=False),
-    help="File of the page; the same facts go beside it, with the ending .json.",
+    help="File of the page; the same facts go into a .json file beside it.",
 )
 def page(flags: Flags, out: Path) -> None:
-    """Write a page that says what is promised and spent, for a site: one file, for people.
+    """Write an HTML page for a web site that says what is promised and spent.
 
     It needs no secret: all of it follows from the ledger, and the limits of the configuration.
     """

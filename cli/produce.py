@@ -37,10 +37,10 @@ PARTITIONERS = {"none": "murmur2_random", "murmur2": "murmur2_random", "crc32": 
 @click.argument("topic")
 @config_options
 @click.option("--partitions", type=click.IntRange(1, 1000), default=1, show_default=True,
-              help="Of the topic, if it is created.")  # fmt: skip
-@click.option("--append", is_flag=True, help="Write although the topic exists.")
+              help="Partitions of the topic, if it is created.")  # fmt: skip
+@click.option("--append", is_flag=True, help="Write even if the topic exists.")
 @click.option("--force", is_flag=True,
-              help="Write although the rows do not fit: those are dead letters.")  # fmt: skip
+              help="Write even if rows do not fit; these become dead letters.")  # fmt: skip
 @json_option
 def produce(
     file: Path,
@@ -53,10 +53,10 @@ def produce(
 ) -> None:
     """Write the rows of FILE (CSV, JSON lines, Arrow) as JSON records to the raw TOPIC.
 
-    The topic is created where it is missing. Each record bears its event time as Kafka's timestamp;
-    its key is its unit where the input names a partitioner. Nothing is written if a field that the
-    input or one of its pipelines reads is not in the file, if most of the first rows cannot become
-    events, or if a row has more or fewer fields than the header.
+    A missing topic is created. The event time of a record becomes Kafka's timestamp, and its unit
+    becomes the key if the input names a partitioner. Nothing is written if the file lacks a field
+    that the input or one of its pipelines reads, if most of the first rows cannot become events, or
+    if a row has more or fewer fields than the header.
     """
     config = read_config(flags)
     given, source = _input(config, topic)
@@ -113,8 +113,8 @@ def _checked(file: Path, source: Input, force: bool) -> int:
     """The number of rows; refuses a file that cannot be meant."""
     if any(p.mechanism.survey is not None for p in source.pipelines):
         raise ConfigError(
-            "a pipeline of this input is a survey: its records are reports that devices make "
-            "themselves, so that raw values must not be written"
+            "a pipeline of this input is a survey: devices make its records, which are reports, "
+            "so raw values must not be written"
         )
     rows = stream_file(file, strict=not force)
     first = list(islice(rows, CHUNK))

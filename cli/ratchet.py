@@ -14,7 +14,7 @@ from .options import Flags, config_options, emit, json_option, read_config
 
 @click.group()
 def ratchet() -> None:
-    """Make the ratchet of pipelines that forget their noise keys, or look at it."""
+    """Make or show the ratchet of pipelines that forget their noise keys."""
 
 
 @ratchet.command()
@@ -29,7 +29,7 @@ def new(file: Path) -> None:
         f"{file}  the ratchet: secret, and of one worker alone\n"
         "Next, in hush.toml:\n"
         f'[secret]\nratchet = "{made.name}"\n'
-        "and forget_keys = true in each pipeline that shall forget its keys."
+        "and forget_keys = true in each pipeline that is to forget its keys."
     )
 
 

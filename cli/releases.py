@@ -30,8 +30,8 @@ from .options import Flags, config_options, read_config, release_topic
 @click.option("--final", is_flag=True, help="Only the last release of each window.")
 @click.option("--window", metavar="TIME", help="Only the window that holds TIME.")
 @click.option("--since", metavar="TIME", help="Only releases scheduled at or after TIME.")
-@click.option("--follow", is_flag=True, help="Go on with those that come, until interrupted.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a row.")
+@click.option("--follow", is_flag=True, help="Also show new releases, until interrupted.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per row.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV with a header.")
 @click.option(
     "--parquet", "file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
@@ -208,7 +208,7 @@ def date(time: datetime) -> str:
               help="Address of the database.")  # fmt: skip
 @click.option("--table", help="Name of the table; default: the pipeline's.")
 @click.option("--integer", "integers", multiple=True, metavar="COLUMN",
-              help="A key column of whole numbers, where only the records tell.")  # fmt: skip
+              help="Key column that holds integers, if not configured as such.")  # fmt: skip
 def connect(
     flags: Flags,
     pipeline: str,

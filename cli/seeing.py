@@ -27,16 +27,18 @@ from .options import Flags, config_options, read_config
 
 @click.command()
 @config_options
-@click.option("--deployment", metavar="NAME", help="Its name; without a configuration: needed.")
 @click.option(
-    "--pipeline", "only", multiple=True, metavar="NAME", help="Show this one; default: all."
+    "--deployment", metavar="NAME", help="Name of the deployment; needed without a configuration."
+)
+@click.option(
+    "--pipeline", "only", multiple=True, metavar="NAME", help="Show this pipeline; default: all."
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=8437, show_default=True,
-              help="Port of the page; 0: one that is free.")  # fmt: skip
+              help="Port of the page; 0: any free one.")  # fmt: skip
 @click.option("--bind", default="127.0.0.1", show_default=True, metavar="HOST",
-              help="Address to serve at; 0.0.0.0: every one of this machine.")  # fmt: skip
+              help="Address to serve at; 0.0.0.0: all addresses of this machine.")  # fmt: skip
 @click.option("--windows", type=click.IntRange(1, 10_000), default=60, show_default=True,
-              help="Windows that are read, back from the newest.")  # fmt: skip
+              help="Number of newest windows to read.")  # fmt: skip
 def live(
     flags: Flags,
     deployment: str | None,
@@ -45,11 +47,10 @@ def live(
     bind: str,
     windows: int,
 ) -> None:
-    """Serve a page that shows all releases and follows them by itself.
+    """Serve a live page of all releases; it follows the stream.
 
     It reads the public topics and the ledger, and nothing else: no noise key, no internal topic. So
-    the page may be shown to anyone. A configuration is only asked for the connection and the
-    deployment's name: with --bootstrap and --deployment none is needed.
+    the page may be shown to anyone. With --bootstrap and --deployment no configuration is needed.
     """
     kafka, name = _source(flags, deployment)
     with suppress(KafkaException):  # the page itself says that no broker answers

@@ -45,15 +45,17 @@ FORMATS = ("table", "kafka-acls", "strimzi")
 @config_options
 @json_option
 @click.option("--print", "only_print", is_flag=True, help="Create nothing; show what must exist.")
-@click.option("--format", "form", type=click.Choice(FORMATS), help="Print rights and topics so.")
+@click.option(
+    "--format", "form", type=click.Choice(FORMATS), help="Form of printed rights and topics."
+)
 @click.option("--role", "roles", multiple=True, type=click.Choice(ROLES),
               help="Print the rights of this role; repeatable; default: all.")  # fmt: skip
 @click.option("--user", "users", multiple=True, metavar="ROLE=NAME",
               help="Print this user's name in a role; default: hush-ROLE.")  # fmt: skip
 @click.option("--grow", is_flag=True,
-              help="Count the partitions that were added to raw topics, for ever.")  # fmt: skip
+              help="Count partitions that were added to raw topics; cannot be undone.")  # fmt: skip
 @click.option("--delete-orphans", "deleting", is_flag=True,
-              help="Delete topics that a `hush topics` has left which was ended.")  # fmt: skip
+              help="Delete topics that an interrupted `hush topics` left.")  # fmt: skip
 @click.option("--genesis", metavar="ID", help="Print names with this genesis id.")
 @click.option("--cluster", "resource", default=CLUSTER, show_default=True, metavar="NAME",
               help="Strimzi's name of the cluster.")  # fmt: skip

@@ -37,12 +37,10 @@ STILL_SECONDS = 60.0  # without any trigger, until that is said
 @click.option(
     "--yes",
     is_flag=True,
-    help=f"Also if more than {MOST_CHARGES} epochs are charged, or any refused.",
+    help=f"Do it even if more than {MOST_CHARGES} epochs are charged, or any is refused.",
 )
-@click.option(
-    "--wait", is_flag=True, help="Wait until all of it has fired, and tell how far it is."
-)
-@click.option("--cancel", is_flag=True, help="End earlier requests: fire nothing more of them.")
+@click.option("--wait", is_flag=True, help="Wait until all of it has fired, and show the progress.")
+@click.option("--cancel", is_flag=True, help="Cancel what earlier requests have not fired yet.")
 def trigger(
     flags: Flags,
     as_json: bool,
@@ -53,7 +51,7 @@ def trigger(
     wait: bool,
     cancel: bool,
 ) -> None:
-    """Advance the schedule of pipelines with schedule = "external".
+    """Fire the triggers of pipelines with schedule = "external".
 
     The trigger times remain those of the configuration. Requests made because data arrived are
     outside the guarantee: their timing reveals the arrival. What will fire, and what it costs, is
@@ -97,7 +95,7 @@ class Asked:
         if too_early(request, int(time.time() * 1e6)):
             raise ConfigError(
                 "--at is more than a day ahead: the clock ignores such requests, since each would "
-                "charge for every epoch to come; ask when the time has come"
+                "charge for every epoch to come; repeat the request later"
             )
         early = [p.name for p in config.pipeline if request.at < p.window.origin]
         if not request.cancel and (before := set(early) & set(request.pipelines or external)):

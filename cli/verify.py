@@ -24,14 +24,16 @@ AGAIN_SECONDS = 2.0
 
 @click.command()
 @config_options
-@click.option("--deployment", default="", help="Its name, where there is no configuration.")
+@click.option(
+    "--deployment", default="", help="Name of the deployment, if there is no configuration."
+)
 @click.option(
     "--public-key", default="", metavar="HEX", help="The key that must have signed everything."
 )
 @click.option(
     "--checkpoint",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Remember in this file what was proved; nothing of it may be gone the next time.",
+    help="Remember in this file what was proved; next time, all of it must still be there.",
 )
 @click.option(
     "--wait",
@@ -49,7 +51,7 @@ def verify(
     wait: int,
     as_json: bool,
 ) -> None:
-    """Prove that releases are complete, unaltered, and were charged before they came.
+    """Prove that releases are complete, unaltered, and were charged before they were published.
 
     Reads the ledger and the release topics alone, and needs no secret. Exits with 3 if something is
     missing or altered, and names the place.

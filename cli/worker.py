@@ -34,7 +34,9 @@ from .options import Flags, config_options, read_config
     help="Workers on this machine.",
 )
 @click.option(
-    "--member", default="", help="Stable name of this worker, which makes a restart cheap."
+    "--member",
+    default="",
+    help="Stable name of this worker; a quick restart then moves no partitions.",
 )
 @click.option("--pages", type=click.Path(path_type=Path), hidden=True)  # given by `_supervise`
 def worker(flags: Flags, processes: int, member: str, pages: Path | None) -> None:

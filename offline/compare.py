@@ -126,8 +126,7 @@ class ReleaseCheck:
     def _unsigned(self, partition: int, record: RawRecord) -> Published:
         """A record that was read, without its signature if that holds.
 
-        Whoever recomputes has no key to sign with, so a signature that does not hold stays, and
-        differs.
+        A replay has no key to sign with, so a signature that does not hold stays, and differs.
         """
         found = of_raw(partition, record)
         name, told = found.headers[-1] if found.headers else ("", b"")

@@ -1,7 +1,7 @@
 """Noise keys of a replay: of epochs whose keys were forgotten there is nothing to compare.
 
 Their windows are recomputed like all others, since bounds and units logs are checked with them, but
-under a key that nobody has ever used; their releases are left out of the comparison.
+under a key that was never used; their releases are left out of the comparison.
 """
 
 from __future__ import annotations

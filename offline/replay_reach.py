@@ -102,12 +102,11 @@ class Reach:
         found, first = self._triggers[pipeline], self._first[pipeline]
         if first == NEVER:
             raise EngineError(
-                f"pipeline {pipeline!r}: the clock log begins with a snapshot, and units have a "
-                "cap for good: what each had spent by then follows from all records since the "
-                "pipeline began, and neither a snapshot nor any topic holds it; replay the others "
-                "by name. For a pipeline that can be replayed, set engine.keep_clock and the "
-                "retention of raw topics to its whole life before it begins, or give the cap a "
-                "period of at most keep_clock"
+                f"pipeline {pipeline!r}: the clock log begins with a snapshot, and the cap for "
+                "each unit has no period: what a unit had spent before follows only from all "
+                "records since the pipeline began. Replay the other pipelines by name. A pipeline "
+                "like this can be replayed if engine.keep_clock and the retention of raw topics "
+                "cover its whole life, or if the period of its cap is at most keep_clock"
             )
         if first is not None and not found and not self._over(pipeline, first):
             raise EngineError(

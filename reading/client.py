@@ -160,7 +160,7 @@ def releases(
     """Wanted releases of a topic, in the order in which they become complete.
 
     ``follow`` goes on at the end of the topic, until no record has come for ``patience`` seconds
-    (None: for ever).
+    (None: no limit).
     """
     assembly, schemas = (
         Assembly(source.pipeline, onward=True),

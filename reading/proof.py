@@ -135,7 +135,7 @@ def check_ledger(
     if public is None:
         raise FaultError(
             "this deployment began without a signing key: the ledger's chain is whole, and nothing "
-            "is signed, so whoever may write to its topics can have changed what was released"
+            "is signed, so anyone who may write to its topics can have changed releases"
         )
     if pinned and pinned != public:
         raise FaultError(f"ledger record 0 names the public key {public}, and not {pinned}")
@@ -216,7 +216,9 @@ class ReleaseProof:
             raise FaultError(f"{where}: the signature of this manifest does not hold")
         shard, begin = seal.shard, key.decode().split("|")[1]
         if (seal.shards, shard % declared.partitions) != (declared.shards, partition):
-            raise FaultError(f"{where}: the manifest of another number of shards, or partition")
+            raise FaultError(
+                f"{where}: the manifest names another number of shards, or another partition"
+            )
         before = self._sealed.get((name, shard), 0)
         if seal.ordinal != before + 1:
             raise FaultError(

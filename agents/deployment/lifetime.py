@@ -58,7 +58,9 @@ def _lifetime(p: Pipeline, terms: PerUnit, group: Sequence[Pipeline]) -> Lifetim
 
 def _spending(p: Pipeline) -> Spending:
     if p.mechanism.spending is None:
-        raise _refused(p, f"{p.kind} has no cap for each unit: only histogram has one")
+        raise _refused(
+            p, f"{p.kind} has no cap for each unit: only histogram and quantile have one"
+        )
     return p.mechanism.spending
 
 

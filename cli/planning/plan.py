@@ -99,7 +99,7 @@ def capped(p: Pipeline) -> dict[str, Any]:
 @config_options
 @plan_options
 @click.option("--diff", "before", metavar="OLD.toml|ledger",
-              help="Instead tell what differs from a file, or from what was declared.")  # fmt: skip
+              help="Instead show what differs from a file, or from what was declared.")  # fmt: skip
 @json_option
 def plan(flags: Flags, as_json: bool, before: str | None, **options: Any) -> None:
     """Print bounds, noise, thresholds and cost, before anything is spent.

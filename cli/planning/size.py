@@ -27,7 +27,7 @@ MIB = 1024 * 1024
 @click.option("--keys", type=NUMBER, required=True, help="Keys seen in one window.")
 @click.option("--rate", type=NUMBER, required=True, help="Events per second.")
 @click.option("--pairs", type=NUMBER, default=3.0, show_default=True,
-              help="Keys of one unit in an epoch, on average.")  # fmt: skip
+              help="Average number of keys of one unit in an epoch.")  # fmt: skip
 @click.option("--raw-bytes", type=NUMBER, default=100.0, show_default=True,
               help="Bytes of an event in its raw topic.")  # fmt: skip
 @click.option("--key-bytes", "key_text", type=NUMBER, default=16.0, show_default=True,
@@ -40,16 +40,26 @@ MIB = 1024 * 1024
 @click.option("--replicas", type=COUNT, default=3, show_default=True,
               help="Replicas of internal topics.")  # fmt: skip
 @click.option("--brokers", type=COUNT, default=3, show_default=True)
-@click.option("--processes", type=COUNT, help="Workers; by default as many as it takes.")
-@click.option("--partitions", type=COUNT, help="Of raw topics; by default 3 a process.")
-@click.option("--units-partitions", "units", type=COUNT, help="By default as many as raw ones.")
-@click.option("--cells-partitions", "cells", type=COUNT, help="By default 3 a process.")
+@click.option("--processes", type=COUNT, help="Number of workers; default: as many as needed.")
+@click.option("--partitions", type=COUNT, help="Partitions of raw topics; default: 3 per process.")
+@click.option(
+    "--units-partitions",
+    "units",
+    type=COUNT,
+    help="Partitions of units topics; default: those of raw topics.",
+)
+@click.option(
+    "--cells-partitions",
+    "cells",
+    type=COUNT,
+    help="Partitions of cells topics; default: 3 per process.",
+)
 @click.option("--step-records", "step", type=COUNT, default=40_000, show_default=True,
               help="Events of one step (engine.step_records).")  # fmt: skip
 @click.option("--beat", type=click.FloatRange(0.01), default=0.25, show_default=True,
               help="Seconds between two beats (engine.beat_interval).")  # fmt: skip
 @click.option("--unit-cache-mb", type=click.IntRange(0),
-              help="Memory for rows of units, per process; by default enough for all.")  # fmt: skip
+              help="Memory for rows of units, per process; default: enough for all.")  # fmt: skip
 @click.option("--input-mb", type=click.IntRange(1), default=256, show_default=True,
               help="Memory of records that wait for their step (engine.input_mb).")  # fmt: skip
 @click.option("-c", "--config", "path", metavar="HUSH.TOML",

@@ -69,7 +69,7 @@ class _Clip(click.ParamType):
               help="ε per privacy unit and epoch; default: the query's, or 1.")  # fmt: skip
 @click.option("--delta", type=_Number(),
               help="δ per privacy unit and epoch; default: the query's, or 0.000001.")  # fmt: skip
-@click.option("--window", help="Length of the window, where the query has no TUMBLE.")
+@click.option("--window", help="Length of the window, if the query has no TUMBLE.")
 @click.option("--every", help="Interval between triggers; default: the window's length.")
 @click.option("--clip", type=_Clip(), multiple=True, metavar="FIELD=LOW:HIGH[:GRID]",
               help="Bounds of a field that the query sums without CLIP.")  # fmt: skip

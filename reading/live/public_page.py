@@ -146,7 +146,7 @@ def _checking(told: Mapping[str, Any]) -> str:
         )
     else:
         how = (
-            "<p>Everything published, and the ledger, is signed. Whoever can read them proves that "
+            "<p>Everything published, and the ledger, is signed. Any reader can prove that "
             "nothing was left out, altered or published before it was charged:</p>"
             f"<pre>hush verify --deployment {escape(str(told['deployment']))} \\\n"
             f"  --bootstrap HOST:PORT \\\n  --public-key {escape(key)}</pre>"
@@ -167,8 +167,8 @@ def _bound(epsilon: float, delta: float, bet: str) -> str:
         "all but sure of it, by this bound alone"
     )  # fmt: skip
     return (
-        f"{_numbers({'epsilon': epsilon, 'delta': delta})} <span class=bet>Whoever holds it as "
-        f"likely as not that {bet} could become {most}</span>"
+        f"{_numbers({'epsilon': epsilon, 'delta': delta})} <span class=bet>A person who "
+        f"considers it as likely as not that {bet} could become {most}</span>"
     )
 
 

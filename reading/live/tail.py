@@ -1,4 +1,4 @@
-"""One topic, followed for ever: its committed records in order, across failures of the broker."""
+"""The committed records of one topic in order, without end, across failures of the broker."""
 
 from __future__ import annotations
 

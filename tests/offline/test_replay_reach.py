@@ -58,7 +58,7 @@ def test_purses_are_known_from_the_beginning_of_a_period_on():
         fired = [trigger(capped.pipelines[0], n, [9], window=(n - 1) // 4) for n in range(37, 65)]
         partial = Reach(capped, 7, said, fired)
         if first is None:
-            with pytest.raises(EngineError, match=r"cap for good: .* replay the others"):
+            with pytest.raises(EngineError, match=r"has no period: .* Replay the other pipelines"):
                 partial.triggers("p")
             continue
         assert partial.first("p") == first

@@ -108,7 +108,7 @@ class Count(_Partial):
     Attributes:
         kind: `count`.
         name: of the value in releases.
-        where: list of conditions: of the pipeline's records, those that fulfil all are counted.
+        where: only records that fulfil all these conditions are counted.
     """
 
     kind: Literal["count"] = "count"
@@ -212,8 +212,7 @@ class Sum(_Partial, _OfField):
     Attributes:
         kind: `sum`.
         name: of the value in releases; default `sum_` and the field.
-        where: list of conditions: of the pipeline's records, those that fulfil all are summed. A
-            record that does not needs no such number.
+        where: only records that fulfil all these conditions are summed; others need no such number.
     """
 
     kind: Literal["sum"]
@@ -241,8 +240,7 @@ class Sum(_Partial, _OfField):
 class Mean(_OfField):
     """The mean of a numeric field: a private sum divided by the private count.
 
-    It lies between ``low`` and ``high``, as every mean of clipped values does: noise may take the
-    quotient beyond them, and it is then released as the nearer of the two.
+    It is cut to the range from `low` to `high`, beyond which noise may take the quotient.
 
     Attributes:
         kind: `mean`.
@@ -276,9 +274,8 @@ class Mean(_OfField):
 class Variance(_OfField):
     """The variance of a numeric field, each value clipped first.
 
-    A private mean of squares less the square of a private mean, both around the middle of the
-    interval. Noise may take it below 0; it is then released as 0, with an interval that reaches up
-    to what is still likely.
+    A private mean of squares less the square of a private mean. Noise may take it below 0; it is
+    then released as 0, with an interval that reaches up to what is still likely.
 
     Attributes:
         kind: `variance`.

@@ -123,7 +123,10 @@ def _path(header: str) -> str:
 def reference() -> str:
     """A Markdown section with the table of what holds each setting."""
     held = {path: change for path, change in SETTINGS.items() if change.held != FREE}
-    rows = [f"- `{path}`: {change.why}." for path, change in held.items()]
+    alike: dict[str, list[str]] = {}
+    for path, change in held.items():
+        alike.setdefault(change.why, []).append(f"`{path}`")
+    rows = [f"- {', '.join(paths)}: {why}." for why, paths in alike.items()]
     inside = tuple(path.removesuffix("*") for path in held if path.endswith("*"))
     free = ", ".join(f"`{p}`" for p in SETTINGS if p not in held and p.startswith(inside))
     head = (

@@ -275,8 +275,8 @@ class InputSettings:
         topic: the raw topic.
         unit: path, or list of paths, of the privacy unit: the protected person or thing.
         time: location of the event time.
-        format: `json`, one JSON object per record, or what a schema registry's serialisers write:
-            `avro`, `protobuf` or `json_schema`, with the schema's id before the value.
+        format: one JSON object per record, or what a schema registry's serialisers write, with the
+            schema's id before the value.
         partitioner: the producers' partitioner, if the unit is the record key; saves
             re-partitioning, and every record is verified.
         on_error: treatment of an unusable record: keep it in the dead-letter topic, drop it, or

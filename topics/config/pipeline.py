@@ -108,13 +108,12 @@ class WindowSettings:
     Attributes:
         length: length of a window of event time: a duration, or a number of days, weeks, months,
             quarters or years of the calendar such as `"1 month"`.
-        hop: a divisor of `length`: windows overlap, and one begins every so much. Each is released
+        hop: a divisor of `length`: windows overlap, and begin at this interval. Each is released
             once, at its end.
         horizon: instead of `length`, triggers per window; events then belong to the micro-batch in
             which they arrive.
         origin: a time at which a window begins.
-        zone: with a length of the calendar, the time zone whose midnights begin windows; default:
-            UTC.
+        zone: time zone whose midnights begin windows of the calendar; default: UTC.
     """
 
     length: Length | None = None
@@ -149,7 +148,7 @@ class PerUnit:
         epsilon: ε of all epochs of a period together.
         delta: δ of all epochs of a period together.
         period: length of a period, a multiple of the epoch's, counted from the window's `origin`;
-            without it there is one period, for good.
+            without it there is one period without end.
     """
 
     epsilon: Epsilon
@@ -178,12 +177,13 @@ class BudgetSettings:
 
 @dataclass(frozen=True)
 class SharedBudget:
-    """One charge per epoch for several pipelines of one input, whose noise is less than by parts.
+    """One charge per epoch for several pipelines of one input, with less noise than separate
+    budgets.
 
     Attributes:
         name: of the budget.
-        members: weight of each pipeline, by its name; these have no `budget` of their own. Their
-            shares of the squared loss are as their weights.
+        members: weight of each pipeline, by its name, in the squared loss; these have no `budget`
+            of their own.
         epsilon: ε per unit and epoch, of all members together.
         delta: δ per unit and epoch, likewise.
         limit_epsilon: ε of all epochs together; further epochs are refused.
@@ -222,8 +222,8 @@ class Release:
         latest: whether the newest value of each window and key is also kept in a compacted topic,
             `hush.<pipeline>.latest.v1`, or `<topic>.latest` if `topic` is set.
         format: `rows` and one manifest, or `full` rows that repeat the manifest.
-        encoding: bytes of the records: `json`, or what a schema registry's deserialisers read:
-            `avro`, `protobuf` or `json_schema`, with the schema's id before the value.
+        encoding: plain JSON, or what a schema registry's deserialisers read, with the schema's id
+            before the value.
         display: `non-negative` adds a field with negative values shown as 0.
         confidence_level: confidence level of the error bars, which cover only the noise.
     """

@@ -47,7 +47,7 @@ class Condition:
         equals: the value that it must be.
         one_of: values of one type, one of which it must be.
         none_of: values of one type, none of which it may be.
-        text: list of functions of a text, which the condition is asked of instead.
+        text: functions applied to the text before the condition is tested.
         like: pattern of the whole text: `%` stands for any characters, `_` for one, and a
             backslash takes the next one as it is.
         not_like: a pattern that it must not have.
@@ -58,8 +58,8 @@ class Condition:
         at_most: a number that it must not exceed.
         below: a number that it must not reach.
         present: whether the record must have it.
-        any: list of conditions, at least one of which must hold.
-        all: list of conditions that must all hold.
+        any: conditions, at least one of which must hold.
+        all: conditions that must all hold.
     """
 
     field: FieldPath | None = None

@@ -31,7 +31,7 @@ class Case:
     """A value of the key, and the records that get it.
 
     Attributes:
-        where: list of conditions, all of which a record must fulfil.
+        where: conditions, all of which a record must fulfil.
         then: the value, a text, a whole number or a truth value.
     """
 
@@ -51,10 +51,10 @@ class Derive:
             a text.
         zone: time zone of that part.
         field: path of a number; with `text`, of a text.
-        bucket: width of bands: the key is the multiple of it at the lower end.
+        bucket: width of bands: the key is the lower end of the band.
         round: decimals to which the number is rounded; -1 rounds to tens.
-        text: list of functions of the text, in order: the key is what they make of it.
-        cases: list of conditions with a value each; the first that a record fulfils says its value.
+        text: functions of the text, in order; the key is their result.
+        cases: conditions with a value each; a record gets the value of the first that it fulfils.
         otherwise: value of records that fulfil none of the cases.
     """
 

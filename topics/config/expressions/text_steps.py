@@ -14,12 +14,12 @@ class TextStep:
     """A function of a text: one of `case`, `trim` and `extract`, or `start`, with `length` or not.
 
     Attributes:
-        case: `lower` or `upper`: its letters in that form.
-        trim: without the blanks at `both` ends, or at the `left` or the `right` one.
+        case: form of its letters.
+        trim: end or ends whose blanks are removed.
         start: from this character on; the first is 1, the last -1.
-        length: at most so many characters.
-        extract: what a regular expression (RE2) matches first, of its group if it has one. A text
-            that does not match is no text.
+        length: maximum number of characters.
+        extract: first match of a regular expression (RE2), or of its group if it has one. A text
+            without a match counts as missing.
     """
 
     case: Literal["lower", "upper"] | None = None
