@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from .mechanisms.entry import Entry
     from .mechanisms.noise import KeyedNoise
     from .offline.simulate import simulate
-    from .reading.assembly import Released
     from .reading.client import follow_releases, read_releases
     from .reading.maps import cells_of, map_before, points_of
     from .reading.regrid import Regridded, regrid
     from .reading.tables import table_of
+    from .topics.assembly import Released
     from .topics.config.load import load, loads
 
 _WHERE = {
@@ -57,7 +57,7 @@ _WHERE = {
     "ParameterError": ".errors",
     "RecordError": ".errors",
     "Regridded": ".reading.regrid",
-    "Released": ".reading.assembly",
+    "Released": ".topics.assembly",
     "ReportStore": ".client",
     "RewoundError": ".errors",
     "RightError": ".errors",

@@ -224,31 +224,37 @@ class Local:
         return [record for record in clock if isinstance(record, Trigger)]
 
     def releases(self, pipeline: str) -> list[dict[str, Any]]:
-        """Bodies of all releases of a pipeline, committed ones, rows and manifests."""
-        topic = next(p for p in self.deployment.pipelines if p.name == pipeline)
-        logs = read_topic(self.config().kafka, topic.release_topic, topic.release_partitions)
+        """Bodies of all releases of a pipeline or view, committed ones, rows and manifests."""
+        made = self.deployment
+        topics = {v.name: (v.release_topic, 1) for v in made.views}
+        topics |= {p.name: (p.release_topic, p.release_partitions) for p in made.pipelines}
+        topic, partitions = topics[pipeline]
+        logs = read_topic(self.config().kafka, topic, partitions)
         values = [r.value for log in logs for r in log.records]
         coded = any(number_in(value) is not None for value in values)
-        known = announced(self.cluster, topic.release_topic) if coded else {}
+        known = announced(self.cluster, topic) if coded else {}
         return [json.loads(to_json(value, known) or b"{}") for value in values]
 
     def manifests(self) -> set[tuple[str, str, int, int]]:
         """(pipeline, window, trigger, shard) of everything released completely."""
         return {
             (b["pipeline"], b["window"]["start"], b["trigger"], b["shard"])
-            for p in self.deployment.pipelines
+            for p in (*self.deployment.pipelines, *self.deployment.views)
             for b in self.releases(p.name)
             if b["schema"].startswith("hush.manifest")
         }
 
     def wait_released(self, triggers: Sequence[Trigger], timeout: float = PATIENCE) -> None:
-        """Wait until every shard has released these triggers."""
-        pipelines = {p.name: p for p in self.deployment.pipelines}
+        """Wait until every shard has released these triggers, and all views of them too."""
+        made = self.deployment
+        pipelines = {p.name: p for p in made.pipelines}
         wanted = set()
         for t in triggers:
             start = utc(pipelines[t.pipeline].windows.opens(t.window))
             shards = range(pipelines[t.pipeline].cells_partitions)
             wanted |= {(t.pipeline, start, t.index, shard) for shard in shards}
+            views = [v.name for v in made.views if v.source.name == t.pipeline]
+            wanted |= {(name, start, t.index, 0) for name in views}
         until = time.monotonic() + timeout
         while missing := wanted - self.manifests():
             if time.monotonic() > until:

@@ -14,13 +14,13 @@ from pyarrow import csv, parquet
 
 from ..agents.worker.lines.screen import say
 from ..errors import EngineError
-from ..reading.assembly import Released
 from ..reading.client import Wanted, moment
 from ..reading.client import releases as read
 from ..reading.grids import FINEST
 from ..reading.maps import cells_of, domain_of, map_before, points_as_geojson, points_of
 from ..reading.regrid import regrid
 from ..reading.tables import table_of
+from ..topics.assembly import Released
 from .options import F, Flags, config_options, release_topic
 
 FORMATS = ("geojson", "csv", "parquet")

@@ -83,7 +83,7 @@ def read_config(flags: Flags) -> Config:
 
 
 def release_topic(flags: Flags, pipeline: str) -> ReleaseTopic:
-    """Find the releases of a pipeline; errors as for `read_config`.
+    """Find the releases of a pipeline or view; errors as for `read_config`.
 
     Releases are public, so their readers need no configuration: where none was named and none lies
     in this folder, the topic is ``hush.<pipeline>.releases.v1``.
@@ -91,7 +91,9 @@ def release_topic(flags: Flags, pipeline: str) -> ReleaseTopic:
     if flags.bootstrap and flags.alone:
         return source_of(flags.bootstrap, pipeline)
     config = read_config(flags)
-    return ReleaseTopic(config.kafka, declared(config, pipeline).release_topic, pipeline)
+    view = next((one for one in config.view if one.name == pipeline), None)
+    found = view or declared(config, pipeline)
+    return ReleaseTopic(config.kafka, found.release_topic, pipeline)
 
 
 def declared(config: Config, name: str) -> PipelineSettings:

@@ -14,10 +14,10 @@ from rich.table import Table
 from ..agents.deployment.connect_sink import sink_properties, undeclared
 from ..agents.worker.lines.screen import Screen, put, say
 from ..agents.worker.lines.visible import visible
-from ..reading.assembly import Released, in_order, newest
 from ..reading.client import Wanted, moment
 from ..reading.client import releases as read
 from ..reading.tables import table_of
+from ..topics.assembly import Released, in_order, newest
 from ..topics.releases import Manifest, Row, Value
 from .deployed import pipeline_of
 from .options import Flags, config_options, read_config, release_topic

@@ -17,7 +17,7 @@ from ..agents.stages.aggregate.nonces import Opening, steady
 from ..agents.stages.ingest.schemas import SchemaSource
 from ..agents.stages.ingest.stage import IngestStage
 from ..agents.stages.step import LogFrame, Out, Stage, Step
-from ..agents.stages.topology import StageFactory, StageSpec, Topology
+from ..agents.stages.topology import VIEW, StageFactory, StageSpec, Topology
 from ..agents.state.layout import index_entries
 from ..agents.state.memory import MemoryStore
 from ..formats.events.decode import RawRecord
@@ -49,7 +49,8 @@ class Log:
 
     def append(self, out: Out) -> None:
         """Add one produced record at the end."""
-        self.records.append(LogFrame(self.end, out.value or b""))
+        time = out.timestamp or 0
+        self.records.append(LogFrame(self.end, out.value or b"", out.headers, time))
         self._offsets.append(self.end)
         self.end += 1
 
@@ -162,10 +163,10 @@ class OfflineEngine:
             sealing=sealing,
         )  # fmt: skip
         self._selected = {names.selected(name): f for name, f in factory.feedback.items()}
+        specs = Topology(deployment, names).specs
+        self._viewed = {spec.topic for spec in specs if spec.stage == VIEW}
         self._shards = [
-            self._shard(factory, spec, n, raw)
-            for spec in Topology(deployment, names).specs
-            for n in range(spec.partitions)
+            self._shard(factory, spec, n, raw) for spec in specs for n in range(spec.partitions)
         ]
 
     def _shard(
@@ -220,8 +221,11 @@ class OfflineEngine:
                 self._selected[out.topic].apply(out.value or b"")
             elif out.topic.startswith(internal) and (out.topic, out.partition) not in self._given:
                 self._logs[out.topic, out.partition].append(out)
-            elif not self._sent(out):
-                self.outs[out.topic].append(out)
+            else:
+                if out.topic in self._viewed:
+                    self._logs[out.topic, out.partition].append(out)
+                if not self._sent(out):
+                    self.outs[out.topic].append(out)
         used = sum(n for (_, what), n in step.counts.items() if what in ("seen", "routed"))
         if used:
             self._progress(used)

@@ -43,6 +43,7 @@ from .replay_keys import ReplayKeys, Sealed, left_out
 from .replay_logs import Span, StreamLog, Timed, recorded_schemas, spans, timed
 from .replay_nonces import published_nonces
 from .replay_reach import Reach, offsets_of
+from .replay_views import compare_views
 
 AHEAD = 200_000  # events that a units log may be ahead of the recomputation
 Report = Callable[[str, int, int], None]  # current step, progress, total
@@ -143,8 +144,9 @@ def recompute(
     published = published_nonces(plan.config.kafka, deployment, logs.releases)
     with _Streams(plan.config.kafka, plan.names, deployment, logs, outcome, checks) as streams:
         engine = OfflineEngine(
-            reach.renumbered(deployment), plan.names, plan.secret, streams.raw, streams.clock,
-            streams.units, progress, streams.sent, trim=True, opening=published.opening,
+            replace(reach.renumbered(deployment), views=()), plan.names, plan.secret, streams.raw,
+            streams.clock, streams.units, progress, streams.sent, trim=True,
+            opening=published.opening,
             begun=reach.standing(),
             schemas=recorded_schemas(plan.config.kafka, plan.names, deployment), own=keys.own,
             sealing=plan.sealing,
@@ -158,6 +160,7 @@ def recompute(
         compare_dead_letters(
             topic, engine.outs[topic], logs.dead[topic][0], outcome, offsets_of(reach, places)
         )
+    compare_views(plan.config.kafka, deployment, outcome)
     report("recomputing", max(total, used), max(total, used))
     return outcome
 
@@ -256,7 +259,8 @@ def select(deployment: Deployment, pipelines: Collection[str]) -> Deployment:
         replace(i, pipelines=tuple(p for p in i.pipelines if p.name in pipelines))
         for i in deployment.inputs
     )
-    return replace(deployment, inputs=tuple(i for i in inputs if i.pipelines))
+    views = tuple(v for v in deployment.views if v.source.name in pipelines)
+    return replace(deployment, inputs=tuple(i for i in inputs if i.pipelines), views=views)
 
 
 def read_logs(plan: WorkerSetup, deployment: Deployment, report: Report) -> Logs:

@@ -179,12 +179,18 @@ def _json(row: dict[str, Any]) -> bytes:
 
 
 def _deployment(config: Config, source_name: str) -> tuple[Input, Deployment]:
-    for source in compile_config(config).inputs:
+    compiled = compile_config(config)
+    for source in compiled.inputs:
         if source.name == source_name:
             alone = source.in_json()
-            return alone, Deployment(config.deployment.name, (alone,))
+            return alone, _alone(compiled, alone)
     known = ", ".join(i.name for i in config.input)
     raise ConfigError(f"input {source_name!r} is unknown; expected one of {known}")
+
+
+def _alone(compiled: Deployment, source: Input) -> Deployment:
+    names = [p.name for p in source.pipelines]
+    return replace(compiled.only(names), inputs=(source,))
 
 
 def _clock(source: Input, times: np.ndarray[Any, np.dtype[np.int64]]) -> Iterator[ClockRecord]:

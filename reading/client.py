@@ -13,9 +13,9 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from ..agents.kafka.cluster import Cluster
 from ..agents.kafka.logs import check, consumer, raw
 from ..errors import EngineError, ParameterError
+from ..topics.assembly import Assembly, Released
 from ..topics.config.model import Kafka
 from ..topics.names import releases_topic
-from .assembly import Assembly, Released
 from .schemas import Schemas
 from .tables import table_of
 

@@ -16,8 +16,8 @@ from ..mechanisms.spatial.earlier import LeafCounts, divided
 from ..mechanisms.spatial.sample import sample
 from ..mechanisms.spatial.smooth import smoothed, spread_points
 from ..mechanisms.spatial.synthetic import scatter
+from ..topics.assembly import Released, in_order
 from ..topics.releases import Row
-from .assembly import Released, in_order
 
 COUNT = "count"
 STEPS = 1 << 16  # counts are multiples of 1/STEPS records

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from ..errors import ParameterError
 from ..mechanisms.spatial.domain import Domain
 from ..mechanisms.spatial.pieces import pieces
+from ..topics.assembly import Released, in_order
 from ..topics.releases import Row
-from .assembly import Released, in_order
 from .grids import Box, GridCells, Shapes, grid_cells
 from .maps import domain_of
 from .tables import FIXED

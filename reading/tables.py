@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from ..topics.assembly import Released, in_order, newest
 from ..topics.releases import Row, Value
-from .assembly import Released, in_order, newest
 
 TIME = pa.timestamp("us", "UTC")
 FIXED: dict[str, tuple[Any, Any]] = {

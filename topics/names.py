@@ -14,7 +14,7 @@ READ_GROUPS = "hush-read-"
 _NAME = r"[A-Za-z0-9][A-Za-z0-9-]{0,62}"  # of a deployment or a pipeline
 _INTERNAL = re.compile(
     rf"({_NAME})\.([0-9a-f]{{10}})\.(clock|requests|begins|{_NAME}\.(units|cells|selected)"
-    rf"|(ingest|bound|aggregate)\..+-changelog)"
+    rf"|(ingest|bound|aggregate|view)\..+-changelog)"
 )
 _LEDGER = re.compile(rf"({_NAME})\.ledger\.v[0-9]+")
 

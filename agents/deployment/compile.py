@@ -27,6 +27,7 @@ from .lineage import lineage
 from .model import Deployment, Input, Pipeline
 from .sharing import share_out
 from .surveys import check_period
+from .views import views_of
 
 SEMANTICS = "3"
 """Version of the releases for given logs: a change of releases must change it."""
@@ -62,7 +63,8 @@ def compile_config(
         )
         pipelines = with_caps(config, pipelines)
         inputs.append(_input(source, (partitions or {}).get(source.topic, 1), pipelines))
-    return Deployment(config.deployment.name, tuple(inputs))
+    made = {p.name: p for one in inputs for p in one.pipelines}
+    return Deployment(config.deployment.name, tuple(inputs), views_of(config, made))
 
 
 def _input(

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from ...formats.events.decode import Decoder
+from ...formats.events.expressions.conditions import Condition
 from ...formats.events.fields import InputFields, PipelineFields
 from ...formats.values.form import JSON, Encoding, Form
 from ...mechanisms.accounting.composition import charge_of
@@ -17,6 +18,7 @@ from ...mechanisms.noise import fingerprint
 from ...mechanisms.parts.lifetime import Cap
 from ...topics.config.aggregates import AnyAggregate
 from ...topics.config.schedule import Schedule
+from ...topics.config.views import Order, ViewValue
 from .sharing import Charging, Purse
 
 BESIDE = 1 << 20  # bytes of a record's key and headers, besides its value
@@ -125,11 +127,50 @@ class Input:
 
 
 @dataclass(frozen=True)
+class ReleaseView:
+    """Arithmetic on the releases of one pipeline.
+
+    Attributes:
+        source: the pipeline; its ledger pays for all that a view shows.
+        key_names: columns of the source's key that rows are grouped by.
+        values: of the view, all named.
+        where, having: conditions on rows of the source and of the view; None: there are none.
+        limit: most rows of a release; None: all.
+        leads: how far the noise of the source's count is in the noise of each value that is a count
+            or a sum: 1, or the middle of a sum's interval; other noise is independent. None: values
+            whose noises may depend on each other in any way.
+        additive: values of the source that add up over keys and windows.
+        floored: values of the source that cannot truly be negative.
+        digest: of all that determines its releases, besides those of the source.
+    """
+
+    name: str
+    source: Pipeline
+    release_topic: str
+    key_names: tuple[str, ...]
+    values: tuple[ViewValue, ...]
+    where: Condition | None
+    having: Condition | None
+    order: tuple[Order, ...]
+    limit: int | None
+    leads: Mapping[str, Fraction | None]
+    additive: frozenset[str]
+    floored: frozenset[str]
+    digest: str
+
+    @property
+    def whole(self) -> bool:
+        """Whether its rows have the source's keys."""
+        return self.key_names == self.source.key_names
+
+
+@dataclass(frozen=True)
 class Deployment:
-    """All inputs; pipelines have distinct names and numbers."""
+    """All inputs; pipelines have distinct names and numbers, and views other ones."""
 
     name: str
     inputs: tuple[Input, ...]
+    views: tuple[ReleaseView, ...] = ()
 
     @property
     def pipelines(self) -> tuple[Pipeline, ...]:
@@ -140,7 +181,8 @@ class Deployment:
     def each(self, change: Callable[[Pipeline], Pipeline]) -> Deployment:
         """Make the same deployment with each pipeline changed by a function."""
         inputs = (replace(i, pipelines=tuple(map(change, i.pipelines))) for i in self.inputs)
-        return replace(self, inputs=tuple(inputs))
+        views = (replace(v, source=change(v.source)) for v in self.views)
+        return replace(self, inputs=tuple(inputs), views=tuple(views))
 
     def with_keys(self, own: Mapping[str, bytes]) -> Deployment:
         """Give each pipeline that has a noise key of its own (32 bytes) that key's fingerprint."""
@@ -158,7 +200,8 @@ class Deployment:
             replace(i, pipelines=tuple(p for p in i.pipelines if p.name in names))
             for i in self.inputs
         )
-        return replace(self, inputs=tuple(inputs))
+        views = tuple(v for v in self.views if v.source.name in names)
+        return replace(self, inputs=tuple(inputs), views=views)
 
     @property
     def framed(self) -> bool:

@@ -77,6 +77,7 @@ def _worker(deployment: Deployment, names: Names) -> list[Right]:
         Right("topic", names.ledger, False, ("READ", "WRITE", "DESCRIBE_CONFIGS"), "charges"),
         Right("topic", OWNERS, False, ("READ",), "who writes which topic"),
         *_each(_public(deployment), ("WRITE", "DESCRIBE_CONFIGS"), "releases"),
+        *_each(sorted({v.source.release_topic for v in deployment.views}), ("READ",), "for views"),
         *_each(_aside(deployment), ("WRITE",), "records set aside"),
         Right(
             "topic", f"{names.base}.", True, ("READ", "WRITE", "DESCRIBE_CONFIGS"), "internal ones"
@@ -130,7 +131,8 @@ def _raw(deployment: Deployment) -> list[str]:
 
 def _public(deployment: Deployment) -> list[str]:
     named = ((p.release_topic, p.latest_topic) for p in deployment.pipelines)
-    return sorted({topic for topics in named for topic in topics if topic})
+    views = {v.release_topic for v in deployment.views}
+    return sorted(views | {topic for topics in named for topic in topics if topic})
 
 
 def _aside(deployment: Deployment) -> list[str]:

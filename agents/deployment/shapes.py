@@ -24,6 +24,7 @@ from ...formats.values.shape import (
     record,
     shape_of,
 )
+from ...mechanisms.contract import ALWAYS, INSERTING, SIGNED
 from ...topics.releases import MANIFEST, ROW
 from .model import Pipeline
 from .statement import bounds, stated
@@ -127,6 +128,17 @@ def value_names(p: Pipeline) -> list[str]:
     if p.mechanism.in_parts:
         return [aggregate.label for aggregate in p.aggregates]
     return [output.name for output in p.mechanism.outputs]
+
+
+def floored(p: Pipeline) -> frozenset[str]:
+    """Values whose truth cannot be negative, as everybody knows from the configuration."""
+    inserting = p.fields.sign is None
+    natural = {a.label: all(c.low >= 0 for c in a.columns) for a in p.aggregates}
+    if p.mechanism.in_parts:
+        return frozenset(name for name, whole in natural.items() if whole and inserting)
+    inserting = inserting and all(natural.values())
+    when = {SIGNED: False, INSERTING: inserting, ALWAYS: True}
+    return frozenset(one.name for one in p.mechanism.outputs if when[one.least])
 
 
 def manifest(p: Pipeline) -> ValueShape:

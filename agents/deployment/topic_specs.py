@@ -74,6 +74,9 @@ def public_topics(deployment: Deployment) -> list[TopicSpec]:
         if p.late_topic:
             text = "records that came too late for their window"
             specs.append(TopicSpec(p.late_topic, 1, ANY_TIME, True, text, p.name))
+    for v in deployment.views:
+        text = f"a view of what {v.source.name} releases"
+        specs.append(TopicSpec(v.release_topic, 1, PUBLIC, False, text, v.name))
     first: dict[str, TopicSpec] = {}
     for spec in specs:  # who follows a pipeline goes on with its topics
         first.setdefault(spec.name, spec)
@@ -93,6 +96,12 @@ def internal_topics(deployment: Deployment, names: Names) -> list[TopicSpec]:
         specs.append(TopicSpec(log_name, source.partitions, COMPACTED, True, text))
         for p in source.pipelines:
             specs += _of_pipeline(p, names)
+    sources = {v.source.release_topic: v.source for v in deployment.views}
+    for topic in sources:
+        first = next(p for p in deployment.pipelines if p.release_topic == topic)
+        text = "how far views have come, and what they look back at: a copy of a table"
+        log_name = names.changelog("view", first.name)
+        specs.append(TopicSpec(log_name, 1, COMPACTED, True, text, first.name))
     return specs
 
 

@@ -19,10 +19,12 @@ UNIT_BYTES = 64  # of the row of a unit, about
 
 
 class LogFrame(NamedTuple):
-    """One record of an internal topic."""
+    """One record of an internal topic, or of a release topic: then with headers and time."""
 
     offset: int
     value: bytes
+    headers: tuple[tuple[str, bytes], ...] = ()
+    timestamp: int = 0  # milliseconds
 
 
 class Out(NamedTuple):
@@ -70,7 +72,7 @@ class Step:
 
 
 class Stage(Protocol):
-    """A stage that a shard runs: ingest, bound or aggregate over one partition of its topic.
+    """A stage that a shard runs: ingest, bound, aggregate or view over one partition of its topic.
 
     ``position`` is the input offset that the stage wants next; it may be ahead of the
     committed marker where state is only held in memory.

@@ -6,7 +6,8 @@ Worker, replay and simulation build their stages here and nowhere else.
 
     raw ─▶ ingest ─▶ units ─▶ bound ─▶ cells ─▶ aggregate ─▶ releases
 
-A direct pipeline has no units topic: its ingest shards send to the cells topic themselves.
+A direct pipeline has no units topic: its ingest shards send to the cells topic themselves. Where
+there are views, a stage reads the release topic and writes theirs.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from ...topics.names import Names
 from ...topics.signatures import Sealing
 from ..clock.log import ClockLog
-from ..deployment.model import Deployment, Input, Pipeline
+from ..deployment.model import Deployment, Input, Pipeline, ReleaseView
 from .aggregate.computation import NoiseKey
 from .aggregate.nonces import Opening
 from .aggregate.stage import AggregateStage
@@ -26,23 +27,25 @@ from .feedback import Feedback, feedback_of
 from .ingest.schemas import SchemaSource
 from .ingest.stage import IngestStage
 from .step import Stage
+from .view.stage import ViewStage
 
 Place = tuple[str, int]  # topic, partition
 
-INGEST, BOUND, AGGREGATE = "ingest", "bound", "aggregate"
+INGEST, BOUND, AGGREGATE, VIEW = "ingest", "bound", "aggregate", "view"
 
 
 @dataclass(frozen=True)
 class StageSpec:
     """One stage of an input or of one of its pipelines; it has a shard for each partition."""
 
-    stage: str  # "ingest", "bound" or "aggregate"
+    stage: str  # "ingest", "bound", "aggregate" or "view"
     source: Input
     pipeline: Pipeline | None  # None for ingest, which serves all pipelines of its input
     topic: str
     partitions: int
     upstreams: int  # number of shards that send barriers to each of its shards; 0 for ingest
     changelog: str
+    views: tuple[ReleaseView, ...] = ()  # that a view stage computes
 
 
 class Topology:
@@ -64,6 +67,8 @@ class Topology:
     def written(self, spec: StageSpec, partition: int) -> tuple[set[Place], set[Place]]:
         """The partitions that a shard writes: internal ones, and those that all may read."""
         own, public = {spec.changelog: spec.partitions}, dict[str, int]()
+        if spec.stage == VIEW:
+            return {(spec.changelog, partition)}, {(v.release_topic, 0) for v in spec.views}
         for p in [spec.pipeline] if spec.pipeline else spec.source.pipelines:
             if spec.stage == AGGREGATE:
                 own |= {self._names.selected(p.name): 1} if p.mechanism.feedback else {}
@@ -100,6 +105,16 @@ def _specs(deployment: Deployment, names: Names) -> Iterator[StageSpec]:
                 upstreams = p.units_partitions
             topic, log = names.cells(p.name), names.changelog(AGGREGATE, p.name)
             yield StageSpec(AGGREGATE, source, p, topic, p.cells_partitions, upstreams, log)
+            if views := _first_views(deployment, p):
+                topic, log = p.release_topic, names.changelog(VIEW, p.name)
+                yield StageSpec(VIEW, source, p, topic, 1, 1, log, views)
+
+
+def _first_views(deployment: Deployment, p: Pipeline) -> tuple[ReleaseView, ...]:
+    """The views of a release topic, at the first of the pipelines that write it."""
+    views = [v for v in deployment.views if v.source.release_topic == p.release_topic]
+    writers = [one for one in deployment.pipelines if one.release_topic == p.release_topic]
+    return tuple(views) if writers[0].name == p.name else ()
 
 
 class StageFactory:
@@ -138,10 +153,12 @@ class StageFactory:
         self._schemas = schemas
         self.feedback: Mapping[str, Feedback] = feedback_of(deployment)
 
-    def make(self, spec: StageSpec, partition: int) -> Stage:
-        """Make the stage of one shard."""
+    def make(self, spec: StageSpec, partition: int, begin: int = 0) -> Stage:
+        """Make the stage of one shard; ``begin`` is where the log that a view reads begins."""
         if spec.pipeline is None:
             return self.ingest(spec, partition)
+        if spec.stage == VIEW:
+            return ViewStage(spec.views, begin)
         if spec.stage == BOUND:
             return BoundStage(
                 spec.pipeline, partition, self._names, spec.upstreams, self._clock, self.feedback,

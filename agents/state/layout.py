@@ -22,6 +22,8 @@ CHAIN      aggregate  window                                       windows whose
 SHOWN      aggregate  window, key                                  empty: in the latest topic
 PAIR       aggregate  window, name of a pair (`mechanisms.pairs`)  empty: a value is known
 SCHEMA     ingest     id in the registry                           offset, and the schema
+STORY      view       view, window, key                            values to look back at
+TOLD       view       view                                         its last release
 MARKER     all        (none)                                       what has been applied
 POSITION   all        (none)                                       next changelog offset: local
 =========  =========  ===========================================  ==========================
@@ -42,7 +44,7 @@ from numpy.typing import DTypeLike, NDArray
 
 UNIT, TOTAL, RUN, ROW, DUE, STATUS, PAIR = b"u", b"t", b"f", b"r", b"d", b"s", b"p"
 OPEN, HELD, MANIFEST, NONCE, SHOWN, SCHEMA = b"o", b"h", b"m", b"n", b"l", b"x"
-CHAIN = b"c"
+CHAIN, STORY, TOLD = b"c", b"v", b"w"
 MARKER, POSITION = b"\x00marker", b"\x00position"
 
 _HEAD = 1 + 8  # tag and window before a key

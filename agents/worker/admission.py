@@ -311,7 +311,7 @@ def _check_settings(cluster: Cluster, deployment: Deployment, names: Names) -> N
     """
     released = [
         t for p in deployment.pipelines for t in (p.release_topic, p.latest_topic) if t is not None
-    ]
+    ] + [v.release_topic for v in deployment.views]
     kept = {names.ledger, *(spec.name for spec in internal_topics(deployment, names))}
     specs = [*public_topics(deployment), *internal_topics(deployment, names)]
     required = {s.name: _wanted(s) for s in specs if s.name in kept}

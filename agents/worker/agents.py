@@ -17,7 +17,7 @@ from ...topics.private_files import private_folder
 from ..kafka import transport
 from ..kafka.intervals import Interval
 from ..kafka.private.of_faust import FailingApp, PromptTables
-from ..stages.topology import AGGREGATE, BOUND, INGEST, StageSpec, Topology
+from ..stages.topology import AGGREGATE, BOUND, INGEST, VIEW, StageSpec, Topology
 from .setup import WorkerSetup
 
 Deliver = Callable[[Interval], None]
@@ -109,6 +109,14 @@ def declare_agents(app: faust.App, topology: Topology, clock: str, deliver: Deli
         """Frames of cells topics, to aggregate shards."""
         async for interval in intervals:
             deliver(interval)
+
+    if released := topology.topics(VIEW):
+
+        @app.agent(_topic(app, released), name=VIEW)
+        async def view(intervals: AsyncIterable[Interval]) -> None:
+            """Releases, to the shards of their views; only where there are views."""
+            async for interval in intervals:
+                deliver(interval)
 
     @app.agent(_topic(app, [clock]), name="clock")
     async def own_clock(intervals: AsyncIterable[Interval]) -> None:

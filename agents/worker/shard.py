@@ -161,7 +161,7 @@ class Shard:
         self.marker = replace(marker, applied=max(marker.applied, self._spec.resume))
         await self._host.before_open(self.tp, self.marker)
         self._stage.open(self._state.table, self.marker)
-        self._backlog.restart(max(self.marker.applied, 0))
+        self._backlog.restart(max(self._stage.position, 0))  # a view may want earlier ones again
 
     # -- input --------------------------------------------------------------------------------
 

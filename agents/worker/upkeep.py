@@ -19,7 +19,7 @@ from ..kafka.cluster import Cluster
 from ..kafka.progress import Progress
 from ..kafka.trim import Trimmer
 from ..stages.feedback import Feedback, needed_from
-from ..stages.topology import BOUND, INGEST, Topology
+from ..stages.topology import BOUND, INGEST, VIEW, Topology
 from .forgetting import Forgetting
 from .health.losses import LossWatch
 from .health.topics import LOOK_SECONDS as TOPICS_SECONDS
@@ -203,4 +203,4 @@ class Upkeep:
     def _passing(self, tp: TP) -> bool:
         """Whether a topic only carries records from one shard to the next."""
         stage = self._topology.of(tp.topic).stage
-        return stage != INGEST and not (stage == BOUND and self._keep_units)
+        return stage not in (INGEST, VIEW) and not (stage == BOUND and self._keep_units)

@@ -29,7 +29,7 @@ from ..kafka.intervals import Interval, Most
 from ..kafka.progress import Progress
 from ..registry.asking import asking_of
 from ..stages.aggregate.nonces import drawn
-from ..stages.topology import AGGREGATE, StageFactory, Topology
+from ..stages.topology import AGGREGATE, VIEW, StageFactory, Topology
 from ..state.known_units import UnitRoom
 from .agents import declare_agents, make_app
 from .health.joining import Joining
@@ -243,7 +243,7 @@ class Worker:
         """Close nothing yet: most shards come back; the others are fenced by their new owners."""
 
     async def _open_shard(self, tp: TP) -> None:
-        shard = self._make_shard(tp)
+        shard = self._make_shard(tp, await self._log_begin(tp))
         self._restoring.add(shard)
         try:
             await shard.open()
@@ -251,7 +251,14 @@ class Worker:
             self._restoring.discard(shard)
         self.shards[tp] = shard
 
-    def _make_shard(self, tp: TP) -> Shard:
+    async def _log_begin(self, tp: TP) -> int:
+        """Find where a release topic begins, for views of what it still has; 0 for other stages."""
+        if self._topology.of(tp.topic).stage != VIEW:
+            return 0
+        cluster = Cluster(self.setup.config.kafka)
+        return (await asyncio.to_thread(cluster.offsets.begins, tp.topic, 1))[0]
+
+    def _make_shard(self, tp: TP, begin: int) -> Shard:
         stage = self._topology.of(tp.topic)
         raw = stage.pipeline is None
         spec = ShardSpec(
@@ -259,15 +266,15 @@ class Worker:
             self._topology.transactional_id(stage, tp.partition),
             stage.changelog,
             self._topology.written(stage, tp.partition),
-            begin=self.setup.begin_of(stage.source, tp.partition) if raw else 0,
+            begin=self.setup.begin_of(stage.source, tp.partition) if raw else begin,
             # Rows of units change often, so a few steps' worth of them goes to disk together;
             # what aggregate writes is read again at the next trigger at the earliest.
-            hold=0 if stage.stage == AGGREGATE else HELD,
+            hold=0 if stage.stage in (AGGREGATE, VIEW) else HELD,
             step_bytes=self.setup.config.engine.step_bytes if raw else 0,
             step_records=self.setup.config.engine.step_records if raw else 0,
             resume=self.setup.resume_of(stage.source, tp.partition) if raw else 0,
         )
-        return Shard(self._shared, spec, self._factory.make(stage, tp.partition), self)
+        return Shard(self._shared, spec, self._factory.make(stage, tp.partition, begin), self)
 
     # -- what the consumer and the shards ask -------------------------------------------------
 

@@ -20,7 +20,8 @@ from rich.table import Table
 from ...agents.deployment import statement
 from ...agents.deployment.cautions import cautions
 from ...agents.deployment.compile import compile_config
-from ...agents.deployment.model import Pipeline
+from ...agents.deployment.model import Pipeline, ReleaseView
+from ...agents.stages.view.records import in_words
 from ...agents.worker.lines.screen import Screen
 from ...formats.events.decode import utc
 from ...mechanisms.accounting.composition import MANY, Spent
@@ -37,11 +38,11 @@ from ...offline.simulate import read_file
 from ...offline.simulate import simulate as run_simulation
 from ...planning.search import Answer
 from ...planning.ways import body_of, counted, show_ways
-from ...reading.assembly import Assembly, Released
 from ...reading.live.declared import Declared
 from ...reading.live.history import History
 from ...reading.live.views import MOST_ROWS, Wish, view
 from ...reading.tables import table_of
+from ...topics.assembly import Assembly, Released
 from ...topics.config.load import Config
 from ...topics.private_files import private_file, private_folder
 from ...topics.releases import decode_public
@@ -124,6 +125,9 @@ def plan(flags: Flags, as_json: bool, before: str | None, **options: Any) -> Non
     if not as_json:
         for p, body in zip(deployment.pipelines, bodies, strict=True):
             console.print(readable(described(p, body)))
+        for v in deployment.views:
+            text = f"view {v.name}: {', '.join(one.label for one in v.values)}; {in_words(v)}"
+            console.print(text, soft_wrap=True, highlight=False, markup=False)
         _together(console, config.input, deployment.pipelines)
         for text in cautions(config, int(time.time() * 1e6)):
             console.print(f"warning: {text}", soft_wrap=True, markup=False)
@@ -132,7 +136,9 @@ def plan(flags: Flags, as_json: bool, before: str | None, **options: Any) -> Non
     proposed = proposals(config, deployment, asked, as_json, shown)
     dry = purses(config, deployment, asked)
     if as_json:
-        emit({"pipelines": [_planned(body, proposed, found, dry) for body in bodies]})
+        told = {"pipelines": [_planned(body, proposed, found, dry) for body in bodies]}
+        views = [{"view": v.name, "source": v.source.name, "epsilon": 0} for v in deployment.views]
+        emit(told | ({"views": views} if views else {}))
         return
     for p in deployment.pipelines:
         if p.name in proposed:
@@ -384,7 +390,9 @@ def _figures(report: SimulationReport) -> dict[str, Any]:
 
 def _write(config: Config, engine: OfflineEngine, out: Path | None, pictures: Path | None) -> None:
     """Write what was released, and draw it, a file for each pipeline."""
-    for p in compile_config(config).pipelines:
+    made = compile_config(config)
+    every: list[Pipeline | ReleaseView] = [*made.pipelines, *made.views]
+    for p in every:
         assembly, found = Assembly(p.name), []
         for one in engine.outs.get(p.release_topic, ()):
             release = assembly.take(decode_public(one.headers, one.value))
@@ -396,7 +404,7 @@ def _write(config: Config, engine: OfflineEngine, out: Path | None, pictures: Pa
             file = out / f"{p.name}.parquet"
             private_file(file)  # who knows the seed can subtract the noise
             parquet.write_table(table_of(found), file)
-        if pictures is not None:
+        if pictures is not None and isinstance(p, Pipeline):
             file = pictures / f"{p.name}.png"
             private_file(file)
             _draw(p, found, file)

@@ -14,11 +14,11 @@ from confluent_kafka.admin import AdminClient
 from ...agents.clock.ledger import Ledger
 from ...errors import EngineError, LedgerError
 from ...formats.events.decode import RawRecord
+from ...topics.assembly import Assembly
 from ...topics.config.clients import librdkafka_options
 from ...topics.config.model import Kafka
 from ...topics.names import ledger_topic
 from ...topics.releases import Manifest, Row, decode_public
-from ..assembly import Assembly
 from ..schemas import Schemas
 from .budget import local, spent
 from .declared import MILLI, Declared, declared

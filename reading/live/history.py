@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from ...mechanisms.columns import F64, I64
+from ...topics.assembly import Released
 from ...topics.cut_share import CutShare
 from ...topics.releases import Row, Value
-from ..assembly import Released
 
 MOST = 6_000_000  # released numbers that are remembered: 32 bytes each
 PARTS = ("value", "stddev", "low", "high")

@@ -16,7 +16,7 @@ import pytest
 from hushstream import read_releases
 from hushstream.cli.releases import cut_off, date, number
 from hushstream.deploy.broker import Broker
-from hushstream.reading.assembly import Assembly, Released
+from hushstream.topics.assembly import Assembly, Released
 from hushstream.topics.releases import CutTold, Manifest, Value, decode_public
 from pyarrow import parquet
 

@@ -48,10 +48,10 @@ from hushstream.formats.values.form import Announced, Described
 from hushstream.mechanisms.columns import Part, Units
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.spatial.region import Region
-from hushstream.reading.assembly import Assembly
 from hushstream.reading.proof import FaultError, ReleaseProof, check_ledger
 from hushstream.reading.tables import table_of
 from hushstream.topics import frames
+from hushstream.topics.assembly import Assembly
 from hushstream.topics.config.load import loads
 from hushstream.topics.config.public import read_regions
 from hushstream.topics.records import (

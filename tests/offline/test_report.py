@@ -14,8 +14,8 @@ from pyarrow import parquet
 from rich.console import Console
 
 from ..cli.bench import typed
-from ..reading.test_assembly import complete, records
 from ..recorded.pipelines import COMMON, HEAD, SETTINGS, WINDOW, rows
+from ..topics.test_assembly import complete, records
 from .test_exact import run
 
 

@@ -21,7 +21,7 @@ from hushstream.reading.tables import table_of
 from hushstream.topics.config.model import Kafka
 
 from ..recorded.pipelines import outs
-from .test_assembly import complete, records
+from ..topics.test_assembly import complete, records
 
 CASE = "histogram-sums"
 START = datetime(2019, 3, 1, tzinfo=UTC)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hushstream.errors import ParameterError
 from hushstream.offline.simulate import simulate
-from hushstream.reading.assembly import Released
 from hushstream.reading.maps import (
     cells_of,
     domain_of,
@@ -17,11 +16,12 @@ from hushstream.reading.maps import (
     points_as_geojson,
     points_of,
 )
+from hushstream.topics.assembly import Released
 from hushstream.topics.config.load import loads
 from hushstream.topics.releases import Manifest, Row, decode_public
 
 from ..recorded.pipelines import COMMON, HEAD, SECRET, SETTINGS, WINDOW, rows
-from .test_assembly import complete, records
+from ..topics.test_assembly import complete, records
 
 TRIANGLE = "polygon = [[0.0, -1.0], [2.0, -1.0], [0.0, 1.0]]\n"
 

@@ -16,15 +16,15 @@ import pytest
 import shapely
 from hushstream.errors import ParameterError
 from hushstream.offline.simulate import simulate
-from hushstream.reading.assembly import Released
 from hushstream.reading.regrid import Regridded, regrid
+from hushstream.topics.assembly import Released
 from hushstream.topics.config.load import loads
 from hushstream.topics.releases import Row, Value, decode_public
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ..recorded.pipelines import COMMON, HEAD, SECRET, SETTINGS, WINDOW, rows
-from .test_assembly import complete
+from ..topics.test_assembly import complete
 from .test_maps import last
 
 AXES = '{ name = "x", low = 0, high = 2 }, { name = "y", low = -1, high = 1 }'

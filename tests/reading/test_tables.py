@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
-from hushstream.reading.assembly import Released
 from hushstream.reading.tables import FIXED, TIME, table_of
+from hushstream.topics.assembly import Released
 from hushstream.topics.releases import Row
 
-from .test_assembly import complete, records
+from ..topics.test_assembly import complete, records
 
 
 def releases(case: str) -> list[Released]:

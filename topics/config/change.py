@@ -90,6 +90,10 @@ SETTINGS: dict[str, Change] = {
     "pipeline.public_keys_file": Change(FREE, "the file may move; a digest of the keys is held"),
     "pipeline.noise_key_file": Change(KEY, "the file may move; another key gives a second noise"),
     "pipeline.forget_keys": Change(KEY, "a release keeps the noise that it was charged with"),
+    "view.*": Change(
+        FREE,
+        "what is released is charged, and not what follows from it; the state says what it was",
+    ),
     "pipeline.query": Change(FREE, "the settings that it means are held, not its words"),
     "pipeline.clip.*": Change(FREE, "the bounds of the aggregates are held"),
     "pipeline.until": Change(END, "may be set while it lies ahead; an end is never moved"),

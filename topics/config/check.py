@@ -16,7 +16,7 @@ from ...errors import ConfigError
 from ...mechanisms.registry import entries, find
 from ..calendar import CalendarSpan
 from ..names import ledger_topic, reserved
-from . import sharing
+from . import sharing, views
 from .aggregates import Distinct, counted_in
 from .model import Config, Engine, InputSettings, Kafka, Time
 from .pipeline import BudgetSettings, PipelineSettings, SharedBudget
@@ -42,6 +42,9 @@ def contradictions(config: Config) -> Iterator[Problem]:
         yield from _Found(_limits(shared)).under("budget", place)
     yield from (Problem(path, message) for path, message in sharing.contradictions(config))
     yield from _topics(config)
+    topics = [source.topic for source in config.input]
+    partitions = config.engine.release_partitions
+    yield from views.contradictions(config.view, config.pipeline, topics, partitions)
 
 
 class _Found(list[tuple[str, str]]):

@@ -13,6 +13,7 @@ from .model import Config
 from .pipeline import PerUnit, SharedBudget
 from .read import Problem, Reader
 from .values import Loose
+from .views import Order, ViewSettings, ViewValue
 
 PREFIX = "HUSH_"
 
@@ -127,10 +128,11 @@ def tables_of_names() -> dict[str, str]:
     """Map each setting that occurs in only one kind of table to that table.
 
     A budget that pipelines share, and one of each unit, have the settings of one that a pipeline
-    has alone.
+    has alone; views have settings that are called as those of pipelines.
     """
     seen: dict[str, list[str]] = {}
-    for table, kind in (one for one in tables() if one[1] not in (SharedBudget, PerUnit)):
+    alike = (SharedBudget, PerUnit, ViewSettings, ViewValue, Order)
+    for table, kind in (one for one in tables() if one[1] not in alike):
         for name in (f.name for f in fields(kind)):
             seen.setdefault(name, []).append(table)
     return {name: places[0] for name, places in seen.items() if len(places) == 1}

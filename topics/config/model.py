@@ -33,6 +33,7 @@ from .values import (
     span,
     within,
 )
+from .views import ViewSettings
 
 
 @dataclass(frozen=True)
@@ -312,6 +313,7 @@ class Config:
         input: raw topics.
         pipeline: private releases.
         budget: charges that several pipelines share.
+        view: releases made of those of one pipeline, at no cost.
     """
 
     deployment: DeploymentSettings = field(default_factory=DeploymentSettings)
@@ -322,3 +324,4 @@ class Config:
     input: tuple[InputSettings, ...] = ()
     pipeline: tuple[PipelineSettings, ...] = ()
     budget: tuple[SharedBudget, ...] = ()
+    view: tuple[ViewSettings, ...] = ()

@@ -42,7 +42,8 @@ def written(deployment: Deployment) -> list[str]:
     found = (
         (p.release_topic, p.latest_topic, p.dlq_topic, p.late_topic) for p in deployment.pipelines
     )
-    return sorted({topic for topics in found for topic in topics if topic})
+    views = {v.release_topic for v in deployment.views}
+    return sorted(views | {topic for topics in found for topic in topics if topic})
 
 
 def _claimed(deployment: Deployment) -> list[str]:
@@ -130,6 +131,8 @@ def _refuse_strange(
 ) -> None:
     known = {name for p in deployment.pipelines for name in (p.name, *p.lineage)}
     released = {t for p in deployment.pipelines for t in (p.release_topic, p.latest_topic)}
+    known |= {v.name for v in deployment.views}
+    released |= {v.release_topic for v in deployment.views}
     begins = tuple(f"{name}|".encode() for name in known | set(pipelines))
     for number in range(partitions):
         if not cluster.offsets.written(topic, number):

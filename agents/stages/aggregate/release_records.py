@@ -21,7 +21,6 @@ from typing import Any
 
 from ....formats.events.decode import utc
 from ....mechanisms.columns import I64, Counted, Releases
-from ....mechanisms.contract import ALWAYS, INSERTING, SIGNED
 from ....mechanisms.key_form import Place
 from ....mechanisms.keys import Keys
 from ....mechanisms.parts.stated_bound import plain
@@ -229,15 +228,7 @@ class Writer:
 
     @cached_property
     def _floored(self) -> frozenset[str]:
-        """Values whose truth cannot be negative, as everybody knows from the configuration."""
-        p, m = self._pipeline, self._pipeline.mechanism
-        inserting = p.fields.sign is None
-        natural = {a.label: all(c.low >= 0 for c in a.columns) for a in p.aggregates}
-        if m.in_parts:
-            return frozenset(name for name, whole in natural.items() if whole and inserting)
-        inserting = inserting and all(natural.values())
-        when = {SIGNED: False, INSERTING: inserting, ALWAYS: True}
-        return frozenset(output.name for output in m.outputs if when[output.least])
+        return shapes.floored(self._pipeline)
 
     def _value(
         self, one: Estimate, floored: bool, own: tuple[Fraction, Fraction] | None = None

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hushstream.reading.assembly import Released, newest
 from hushstream.reading.live.history import History, Sheet, key_id, merged, millis, sheet_of
+from hushstream.topics.assembly import Released, newest
 
-from ..test_assembly import complete, records
+from ...topics.test_assembly import complete, records
 
 CASES = ["histogram-sums", "phdstream", "privhp", "pak", "tops", "topl"]
 

@@ -25,7 +25,7 @@ from hushstream.topics.config.model import Kafka
 from hushstream.topics.releases import Row, Value
 
 from ... import chromium
-from ..test_assembly import Released
+from ...topics.test_assembly import Released
 from .showcase import Made, create, send, showcase
 from .test_board import estimates, tell
 from .test_budget import sharing

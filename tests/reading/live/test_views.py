@@ -18,7 +18,7 @@ from hushstream.reading.live.views import SIDE, Wish, _rings, flattened, shown, 
 from hushstream.reading.tables import table_of
 from hushstream.topics.releases import Manifest, Row, Value
 
-from ..test_assembly import Released
+from ...topics.test_assembly import Released
 from .test_declared import compiled, seen
 from .test_history import millis, released
 

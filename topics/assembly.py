@@ -13,8 +13,8 @@ from datetime import datetime
 from statistics import NormalDist
 from typing import Any
 
-from ..topics.cut_share import CutShare, cut_share
-from ..topics.releases import Manifest, Row, WindowSpan
+from .cut_share import CutShare, cut_share
+from .releases import Manifest, Row, WindowSpan
 
 REMEMBERED = 1000  # releases that are known to be complete
 
@@ -83,7 +83,7 @@ At = tuple[str, datetime, int]
 
 
 @dataclass
-class _Pieces:
+class ReleaseParts:
     rows: dict[str, Row] = field(default_factory=dict)
     manifests: dict[int, Manifest] = field(default_factory=dict)
 
@@ -106,7 +106,7 @@ class Assembly:
     def __init__(self, pipeline: str, onward: bool = False) -> None:
         self._pipeline = pipeline
         self._onward = onward
-        self._open: dict[At, _Pieces] = {}
+        self._open: dict[At, ReleaseParts] = {}
         self._done: set[At] = set()
         self._order: deque[At] = deque()
 
@@ -117,7 +117,7 @@ class Assembly:
         place = (record.pipeline, record.window.start, record.trigger)
         if place in self._done:
             return None  # read again after a restart of the follower
-        pieces = self._open.setdefault(place, _Pieces())
+        pieces = self._open.setdefault(place, ReleaseParts())
         if isinstance(record, Row):
             pieces.rows[record.release_id] = record
         else:

@@ -7,8 +7,8 @@ from functools import cache
 
 import msgspec
 import pytest
-from hushstream.reading.assembly import REMEMBERED, Assembly, Released, in_order, newest
 from hushstream.reading.tables import table_of
+from hushstream.topics.assembly import REMEMBERED, Assembly, Released, in_order, newest
 from hushstream.topics.releases import CutTold, Manifest, Row, decode_public
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,7 +93,7 @@ def test_a_reader_goes_on_with_the_pipelines_that_follow() -> None:
 
 
 def test_memory_of_what_is_complete_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hushstream.reading.assembly.REMEMBERED", 3)
+    monkeypatch.setattr("hushstream.topics.assembly.REMEMBERED", 3)
     assembly = Assembly("histogram-plain")
     for record in records("histogram-plain")[0]:
         assembly.take(record)

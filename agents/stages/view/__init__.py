@@ -1,0 +1,1 @@
+"""The view stage: arithmetic on releases, which costs nothing."""
