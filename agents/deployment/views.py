@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from fractions import Fraction
 
 import msgspec
 
 from ...errors import ConfigError
-from ...formats.events.expressions.conditions import leaves
 from ...topics.config.aggregates import Count, Sum
 from ...topics.config.expressions.conditions import every, pinned
 from ...topics.config.model import Config
-from ...topics.config.views import PARTS, ViewSettings, ViewValue, adds
+from ...topics.config.pipeline import PipelineSettings
+from ...topics.config.views import ViewSettings, ViewValue, additive, objections
 from .model import Pipeline, ReleaseView
 from .shapes import floored, value_names
 
@@ -30,13 +29,17 @@ def views_of(config: Config, pipelines: Mapping[str, Pipeline]) -> tuple[Release
         ConfigError: a view names a value that its source does not release, or adds up values that
             do not add up.
     """
+    settings = {p.name: p for p in config.pipeline}
     known = [view for view in config.view if view.source in pipelines]
-    return tuple(_view(view, pipelines[view.source]) for view in known)
+    return tuple(_view(view, settings[view.source], pipelines[view.source]) for view in known)
 
 
-def _view(view: ViewSettings, source: Pipeline) -> ReleaseView:
-    for message in _objections(view, source):
-        raise ConfigError(f"view {view.name!r}: {message}")
+def _view(view: ViewSettings, declared: PipelineSettings, source: Pipeline) -> ReleaseView:
+    if not source.mechanism.keys.of_record:
+        rule = f"{source.kind} releases cells of a space: read them with `hush map`"
+        raise ConfigError(f"view {view.name!r}: source: {rule}")
+    for setting, message in objections(view, declared, value_names(source)):
+        raise ConfigError(f"view {view.name!r}: {setting}: {message}")
     released = value_names(source)
     values = view.values or tuple(ViewValue(of=name) for name in released)
     told = {
@@ -50,7 +53,6 @@ def _view(view: ViewSettings, source: Pipeline) -> ReleaseView:
         "limit": view.limit,
     }
     canonical = msgspec.json.encode(told, enc_hook=str, order="deterministic")
-    additive = source.aggregates if source.mechanism.in_parts else ()
     return ReleaseView(
         name=view.name,
         source=source,
@@ -62,7 +64,7 @@ def _view(view: ViewSettings, source: Pipeline) -> ReleaseView:
         order=view.order,
         limit=view.limit,
         leads=_leads(source),
-        additive=frozenset(one.label for one in additive if adds(one)),
+        additive=additive(declared),
         floored=floored(source),
         digest=hashlib.sha256(canonical).hexdigest(),
     )
@@ -83,44 +85,3 @@ def _leads(p: Pipeline) -> dict[str, Fraction | None]:
         elif isinstance(one, Sum) and (column := one.columns[0]).name in middles:
             found[one.label] = middles[column.name] * column.grid
     return found
-
-
-def _objections(view: ViewSettings, source: Pipeline) -> Iterator[str]:
-    """Mistakes that show once the source is compiled."""
-    if not source.mechanism.keys.of_record:
-        yield f"source: {source.kind} releases cells of a space: read them with `hush map`"
-        return
-    released = value_names(source)
-    values = view.values or tuple(ViewValue(of=name) for name in released)
-    for place, one in enumerate(values):
-        for name in filter(None, (one.of, one.over)):
-            if name not in released:
-                yield f"values[{place}]: {_hint(name, released)}"
-    additive = {a.label for a in source.aggregates if source.mechanism.in_parts and adds(a)}
-    fewer = view.key is not None and set(view.key) != set(source.key_names)
-    for one in values:
-        summed = fewer or one.kind == "running"
-        for name in filter(None, (one.of, one.over)):
-            if summed and name in released and name not in additive:
-                over = "windows" if one.kind == "running" else "keys"
-                yield f"{name} of several {over} is not the sum of theirs: add counts and sums up"
-    columns = [*(view.key if view.key is not None else source.key_names)]
-    shown = [name for name in released if not fewer or name in additive]
-    columns += [n + part for n in (*shown, *(v.label for v in values)) for part in PARTS]
-    finer = [*source.key_names, *(n + part for n in released for part in PARTS)]
-    for setting, given, there in (
-        ("where", every(view.where), finer), ("having", every(view.having), columns),
-    ):  # fmt: skip
-        for leaf in leaves(given):
-            if leaf.field not in there:
-                yield f"{setting}: {_hint(leaf.field, there)}"
-    for order in view.order:
-        if order.by not in columns:
-            yield f"order: {_hint(order.by, columns)}"
-
-
-def _hint(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, 1, 0.6)
-    plain = [one for one in known if not one.endswith(PARTS[1:])]
-    hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(plain)}"
-    return f"{name!r} is not released; {hint}"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from ..names import latest_topic, releases_topic
-from .aggregates import AnyAggregate, Count, Sum
+from .aggregates import Count, Sum
 from .expressions.conditions import Condition
 from .pipeline import PipelineSettings
 from .read import Problem
@@ -20,6 +20,8 @@ PARTS = ("", "_stddev", "_low", "_high")
 """What a condition or an order may ask of a value, as columns of `hush releases`."""
 
 _HISTORY = ("lag", "change", "running")
+_ARITHMETIC = ("ratio", "change", "running")
+_NO_SUM = "is not a count or sum of a histogram: only the errors of these can be combined"
 _TAKES = {
     "value": (), "ratio": ("over",), "lag": ("windows",), "change": ("windows",),
     "running": ("windows",),
@@ -88,7 +90,6 @@ class ViewSettings:
         order: list of columns that rows are sorted by; ties, and all without it, by key.
         limit: rows of one release at the most: the first ones.
         topic: release topic; default `hush.<view>.releases.v1`.
-        query: the view in SQL, `SELECT … FROM <source>`, in place of all of these but `name`.
     """
 
     name: Name
@@ -100,7 +101,6 @@ class ViewSettings:
     order: tuple[Order, ...] = ()
     limit: Annotated[int, within(1, MOST)] | None = None
     topic: TopicName | None = None
-    query: str | None = None
 
     @property
     def release_topic(self) -> str:
@@ -108,9 +108,11 @@ class ViewSettings:
         return self.topic or releases_topic(self.name)
 
 
-def adds(aggregate: AnyAggregate) -> bool:
-    """Whether a value of several keys or windows is the sum of theirs."""
-    return isinstance(aggregate, Count | Sum)
+def additive(source: PipelineSettings) -> frozenset[str]:
+    """Values with normal noise, independent over keys and windows, that add up over these."""
+    if source.mechanism.kind != "histogram":
+        return frozenset()
+    return frozenset(one.label for one in source.aggregate if isinstance(one, Count | Sum))
 
 
 def contradictions(
@@ -156,13 +158,17 @@ def _unknown(name: str, known: Sequence[str], what: str) -> str:
     return f'"{name}" is not {what}; {hint}'
 
 
-def objections(view: ViewSettings, source: PipelineSettings) -> Iterator[tuple[str, str]]:
+def objections(
+    view: ViewSettings, source: PipelineSettings, released: Sequence[str] | None = None
+) -> Iterator[tuple[str, str]]:
     """Settings of a view that contradict its source, each with its dotted place.
 
-    Names of values are asked of aggregates alone: a mechanism of its own is asked once it is built.
+    Args:
+        released: names of the source's values; None: not known yet, unless they are its aggregates.
     """
     if not source.aggregate:
         yield "source", f'"{source.name}" releases keys alone: a view needs values'
+        return
     for place, name in enumerate(view.key or ()):
         if name not in source.key:
             yield f"key.{place}", _unknown(name, source.key, f"a column of {source.name}'s key")
@@ -177,6 +183,10 @@ def objections(view: ViewSettings, source: PipelineSettings) -> Iterator[tuple[s
                 yield f"{name}.{place}.{setting}".rstrip("."), message
     if view.order and view.limit is None:
         yield "order", "needs limit: rows of a topic that is read by key have no order"
+    if released is None and source.mechanism.kind == "histogram":
+        released = [one.label for one in source.aggregate]
+    if released is not None:
+        yield from _Names(view, source, released).objections()
 
 
 def _of_value(one: ViewValue) -> Iterator[tuple[str, str]]:
@@ -187,3 +197,60 @@ def _of_value(one: ViewValue) -> Iterator[tuple[str, str]]:
         yield "", 'kind = "ratio" needs over, the value that it is divided by'
     if one.kind == "ratio" and one.over == one.of:
         yield "over", "is the value itself: the ratio is 1"
+
+
+class _Names:
+    """The names in a view, and what may be computed of what they stand for."""
+
+    def __init__(
+        self, view: ViewSettings, source: PipelineSettings, released: Sequence[str]
+    ) -> None:
+        self._view, self._source, self._released = view, source, released
+        self._additive = additive(source)
+        self._fewer = view.key is not None and set(view.key) != set(source.key)
+
+    def objections(self) -> Iterator[tuple[str, str]]:
+        yield from self._of_values()
+        finer = [*self._source.key, *self._columns(self._released)]
+        summed = [n for n in self._released if not self._fewer or n in self._additive]
+        key = self._source.key if self._view.key is None else self._view.key
+        labels = [one.label for one in self._view.values]
+        own = [*key, *self._columns(dict.fromkeys([*summed, *labels]))]
+        for setting, given, there in (
+            ("where", self._view.where, finer), ("having", self._view.having, own),
+        ):  # fmt: skip
+            for place, condition in enumerate(given):
+                for name in _fields(condition):
+                    if name not in there:
+                        yield f"{setting}.{place}", _unknown(name, there, "released")
+        for place, order in enumerate(self._view.order):
+            if order.by not in own:
+                yield f"order.{place}.by", _unknown(order.by, own, "released")
+
+    def _of_values(self) -> Iterator[tuple[str, str]]:
+        if self._fewer and not self._view.values:
+            for name in self._released:
+                if name not in self._additive:
+                    yield "key", f"leaves columns out, and {name} {_NO_SUM}: list values without it"
+        for place, one in enumerate(self._view.values):
+            named = {"of": one.of} | ({} if one.over is None else {"over": one.over})
+            for setting, name in named.items():
+                if name not in self._released:
+                    yield f"values.{place}.{setting}", _unknown(name, self._released, "released")
+                elif name not in self._additive and (self._fewer or one.kind in _ARITHMETIC):
+                    yield f"values.{place}.{setting}", f"{name} {_NO_SUM}"
+            if self._source.window.hop is not None and one.kind in ("change", "running"):
+                rule = "is not possible with window.hop: noises of windows that overlap depend"
+                yield f"values.{place}.kind", rule
+
+    @staticmethod
+    def _columns(names: Iterable[str]) -> list[str]:
+        return [name + part for name in names for part in PARTS]
+
+
+def _fields(condition: Condition) -> Iterator[str]:
+    """The fields that a condition asks."""
+    if condition.field is not None:
+        yield condition.field
+    for part in (*(condition.any or ()), *(condition.all or ())):
+        yield from _fields(part)
