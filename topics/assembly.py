@@ -156,8 +156,11 @@ def newest(releases: Sequence[Released]) -> list[tuple[Released, Row]]:
     return [shown[key] for shown in windows.values() for key in sorted(shown)]
 
 
-def in_order(row: Row) -> tuple[Any, ...]:
-    """A key that rows are sorted and told apart by: truth values, numbers, then texts."""
-    return tuple(
-        (isinstance(value, str), not isinstance(value, bool), value) for value in row.key.values()
-    )
+def in_order(row: Row, names: Sequence[str] | None = None) -> tuple[Any, ...]:
+    """A key that rows are sorted and told apart by: truth values, numbers, then texts.
+
+    Args:
+        names: columns of the key in their order; None: as they are in the record.
+    """
+    values = row.key.values() if names is None else (row.key[name] for name in names)
+    return tuple((isinstance(value, str), not isinstance(value, bool), value) for value in values)

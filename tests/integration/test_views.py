@@ -1,4 +1,7 @@
-"""Views on the real broker: exactly once whatever is killed, and the same bytes in every replay."""
+"""Views on the real broker: exactly once whatever is killed, and the same bytes in every replay.
+
+Covers: offline/replay_views.py
+"""
 
 from __future__ import annotations
 

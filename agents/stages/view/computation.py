@@ -75,7 +75,8 @@ class Arithmetic:
         return found[: self._view.limit], {key: one.numbers for key, one in groups.items()}
 
     def _grouped(self, release: Released) -> dict[bytes, _Group]:
-        view, rows = self._view, sorted(release.rows, key=in_order)
+        view = self._view
+        rows = sorted(release.rows, key=lambda row: in_order(row, view.key_names))
         if view.where is not None:
             rows = [rows[place] for place in fulfilling(view.where, _cells(rows), len(rows))]
         parts: dict[bytes, list[Row]] = {}

@@ -1,0 +1,85 @@
+"""Compiled views: how noises depend, what holds a view, and who may read what."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hushstream.agents.deployment.compile import compile_config
+from hushstream.agents.deployment.model import ReleaseView
+from hushstream.agents.deployment.topic_specs import internal_topics, public_topics
+from hushstream.errors import ConfigError
+from hushstream.topics.config.load import loads
+from hushstream.topics.names import Names
+
+TEXT = """\
+[[input]]
+name = "trips"
+topic = "trips"
+unit = "car"
+time = { field = "t", format = "iso" }
+[[pipeline]]
+name = "zones"
+input = "trips"
+key = ["zone"]
+window = { length = "1d" }
+triggers = { every = "12h" }
+budget = { epsilon = 1, delta = 1e-6 }
+aggregate = [
+  { kind = "count" },
+  { kind = "count", name = "long", where = [{ field = "km", above = 10 }] },
+  { kind = "sum", field = "fare", low = 10, high = 50 },
+  { kind = "sum", field = "tip", low = 0, high = 5, where = [{ field = "km", above = 10 }] },
+  { kind = "mean", field = "fare", low = 10, high = 50 },
+]
+[[view]]
+name = "busy"
+source = "zones"
+"""
+
+
+def view(text: str = TEXT) -> ReleaseView:
+    (one,) = compile_config(loads(text, environ={})).views
+    return one
+
+
+def test_the_noise_of_the_count_is_in_sums_around_the_middle_of_their_interval() -> None:
+    leads = view().leads
+    assert leads["count"] == 1
+    assert leads["sum_fare"] is not None and abs(leads["sum_fare"] - 30) < Fraction(1, 10)
+    assert leads["long"] == 0 and leads["sum_tip"] == 0  # of some records: noise of their own
+    assert leads["mean_fare"] is None
+
+
+def test_all_values_are_passed_on_where_none_is_named() -> None:
+    assert [one.label for one in view().values] == [
+        "count", "long", "sum_fare", "sum_tip", "mean_fare",
+    ]  # fmt: skip
+
+
+def test_the_digest_is_of_all_that_determines_a_view() -> None:
+    first = view()
+    changed = ("limit = 3\n", 'key = ["zone"]\nlimit = 3\norder = [{ by = "count" }]\n',
+               'having = [{ field = "count", above = 1 }]\n', 'values = [{ of = "count" }]\n',
+               'where = [{ field = "count", above = 1 }]\n')  # fmt: skip
+    digests = {first.digest, *(view(TEXT + one).digest for one in changed)}
+    assert len(digests) == 1 + len(changed)
+    spelled = view(TEXT + 'key = ["zone"]\ntopic = "elsewhere"\n')
+    assert spelled.digest == first.digest and spelled.release_topic == "elsewhere"
+
+
+def test_a_view_has_a_release_topic_and_a_log_of_its_state() -> None:
+    deployment = compile_config(loads(TEXT, environ={}))
+    assert "hush.busy.releases.v1" in [spec.name for spec in public_topics(deployment)]
+    names = Names(deployment.name, "g")
+    log = names.changelog("view", "zones")
+    assert log in [spec.name for spec in internal_topics(deployment, names)]
+
+
+def test_a_pipeline_of_cells_has_no_view() -> None:
+    maps = TEXT.replace('key = ["zone"]\n', "").replace(
+        TEXT[TEXT.index("aggregate") : TEXT.index("[[view]]")],
+        '[pipeline.mechanism]\nkind = "privhp"\n',
+    )
+    with pytest.raises(ConfigError):
+        view(maps)
