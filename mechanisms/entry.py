@@ -92,3 +92,8 @@ class Entry(NamedTuple):
     sibling: str | None = None
     adopted: Callable[[dict[str, Any]], dict[str, Any]] = dict
     picture: Picture = Picture()
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether values are finished from parts (`Mechanism.in_parts`), whatever is built."""
+        return all(one.in_parts is True for one in self.mechanisms)

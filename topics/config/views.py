@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from ...mechanisms.registry import find
 from ..names import latest_topic, releases_topic
 from .aggregates import Count, Sum
 from .expressions.conditions import Condition
@@ -110,7 +111,7 @@ class ViewSettings:
 
 def additive(source: PipelineSettings) -> frozenset[str]:
     """Values with normal noise, independent over keys and windows, that add up over these."""
-    if source.mechanism.kind != "histogram":
+    if not find(source.mechanism.kind).in_parts:
         return frozenset()
     return frozenset(one.label for one in source.aggregate if isinstance(one, Count | Sum))
 
@@ -183,7 +184,7 @@ def objections(
                 yield f"{name}.{place}.{setting}".rstrip("."), message
     if view.order and view.limit is None:
         yield "order", "needs limit: rows of a topic that is read by key have no order"
-    if released is None and source.mechanism.kind == "histogram":
+    if released is None and find(source.mechanism.kind).in_parts:
         released = [one.label for one in source.aggregate]
     if released is not None:
         yield from _Names(view, source, released).objections()

@@ -81,5 +81,5 @@ def test_a_pipeline_of_cells_has_no_view() -> None:
         TEXT[TEXT.index("aggregate") : TEXT.index("[[view]]")],
         '[pipeline.mechanism]\nkind = "privhp"\n',
     )
-    with pytest.raises(ConfigError):
+    with pytest.raises(ConfigError, match="releases cells of a space"):
         view(maps)

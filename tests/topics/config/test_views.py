@@ -78,7 +78,7 @@ def test_values_that_add_up() -> None:
         ('"count_low"', '"mean_fare"', 11, '"mean_fare" is not released'),
         ('by = "sum_fare_per_count"', 'by = "kind"', 12, '"kind" is not released'),
         ("limit = 10", "", 12, "needs limit"),
-        ("limit = 10", "limit = 0", 13, "must be"),
+        ("limit = 10", "limit = 0", 13, "must lie between 1 and"),
     ],
 )
 def test_mistakes_are_refused_at_their_line(old: str, new: str, line: int, message: str) -> None:
