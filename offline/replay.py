@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -233,10 +234,8 @@ class _Streams:
                 check.take(span.partition, record, committed)
 
         log = StreamLog(self._kafka, span, STEP, whole=False, committed=committed, seen=take)
-        try:
+        with closing(log):
             log.drain()
-        finally:
-            log.close()
 
     def __enter__(self) -> _Streams:
         return self
@@ -352,11 +351,8 @@ def _read_clock(kafka: Kafka, topic: str, logs: Logs, deployment: Deployment) ->
             begun.append((one.offset, snapshot))
         read.take(one.record)
 
-    log = StreamLog(kafka, span, STEP, whole=False, make=timed, seen=seen)
-    try:
+    with closing(StreamLog(kafka, span, STEP, whole=False, make=timed, seen=seen)) as log:
         log.drain()
-    finally:
-        log.close()
     opening.end()
     logs.clock = span._replace(end=log.end)
     place, first = begun[0] if begun else (0, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 
 import msgspec
 
@@ -71,9 +72,6 @@ def published_nonces(
     """Read all manifests in these spans of the release topics; raises `EngineError`."""
     found = PublishedNonces(deployment)
     for span in releases:
-        log = StreamLog(kafka, span, _MOST, whole=False, seen=found.take)
-        try:
+        with closing(StreamLog(kafka, span, _MOST, whole=False, seen=found.take)) as log:
             log.drain()
-        finally:
-            log.close()
     return found

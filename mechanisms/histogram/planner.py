@@ -158,7 +158,7 @@ def told(question: Question, parameters: Any, looks: Sequence[WindowForecast], b
     plain = plainest(question.parameters, parameters, question.setting)
     return Forecast(
         plain, figures["score"], by, _seen(figures, unknown), _off(figures),
-        "; ".join(_losses(figures, question)), figures["cut"],
+        "; ".join(losses(figures, unknown)), figures["cut"],
         1 - figures["shown"] / max(figures["keys"], 1) if unknown else None, figures,
     )  # fmt: skip
 
@@ -225,10 +225,11 @@ def _off(figures: dict[str, float]) -> str:
     )
 
 
-def _losses(figures: dict[str, float], question: Question) -> Iterator[str]:
+def losses(figures: dict[str, float], unknown: bool) -> Iterator[str]:
+    """Say what a bound cuts off and a threshold hides, in words."""
     cut = figures["cut"]
     yield f"the bound cuts off {cut:.1%} of the records" if cut else "the bound cuts nothing off"
-    if question.setting.keys is None:
+    if unknown:
         hidden = f"{figures['keys'] - figures['shown']:,.0f}"
         keys = "key stays" if hidden == "1" else "keys stay"
         yield f"{hidden} {keys} hidden, with {1 - figures['covered']:.0%} of the records"

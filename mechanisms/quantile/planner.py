@@ -13,6 +13,7 @@ from ...errors import ParameterError
 from ..columns import F64
 from ..contract import Setting
 from ..forecast import counted, distinct, percent, sample_of
+from ..histogram.planner import losses
 from ..histogram.play import numbered
 from ..histogram.tune import BUDGETS
 from ..in_memory import last_release
@@ -193,7 +194,7 @@ def _told(
     unknown = question.setting.keys is None
     return Forecast(
         parameters, figures["score"], by, _seen(figures, unknown), _off(figures),
-        "; ".join(_losses(figures, unknown)), figures["cut"],
+        "; ".join(losses(figures, unknown)), figures["cut"],
         1 - figures["shown"] / max(figures["keys"], 1) if unknown else None, figures,
     )  # fmt: skip
 
@@ -236,15 +237,6 @@ def _off(figures: dict[str, float]) -> str:
         f"the rank of a quantile is off by {counted(figures['off'])} records where a key has "
         f"{counted(figures['typical'])} ({percent(share)}), on average over shown keys"
     )
-
-
-def _losses(figures: dict[str, float], unknown: bool) -> Iterator[str]:
-    cut = figures["cut"]
-    yield f"the bound cuts off {cut:.1%} of the records" if cut else "the bound cuts nothing off"
-    if unknown:
-        hidden = f"{figures['keys'] - figures['shown']:,.0f}"
-        keys = "key stays" if hidden == "1" else "keys stay"
-        yield f"{hidden} {keys} hidden, with {1 - figures['covered']:.0%} of the records"
 
 
 def _figures_of(one: Forecast) -> dict[str, Any]:
