@@ -50,10 +50,9 @@ from ..keys import Keys
 from ..noise import zero
 from ..ranges import Draws
 from .hop_noise import HopNoise
-from .hop_report import plan_rows
 from .mechanism import MOST, Histogram
 from .quantities import Quantity
-from .report import bound_of, cost_of
+from .report import bound_of, bound_words, cost_of
 from .rows import rows_of
 
 
@@ -266,7 +265,18 @@ class Hopping(Histogram):
 
     def plan_rows(self, unit: str) -> list[tuple[str, str]]:
         """The same in words."""
-        return plan_rows(self.plan()["hopping"], unit)
+        body = self.plan()["hopping"]
+        noise, bars = body["noise_stddev"], self.threshold
+        hops = f"each the sum of {self.hops:,} hops, {self.per_epoch:,} an epoch"
+        rows = [("windows", hops), ("contribution bound", bound_words(body["bound"], unit))]
+        if least := min(noise):
+            named = zip(body["outputs"], least, max(noise), strict=True)
+            shown = (f"{name} ±{low:.4g} … {high:.4g}" for name, low, high in named)
+            rows.append(("noise by place in the epoch", ", ".join(shown)))
+        if bars:
+            ends = f"{min(bars) / STEPS:.4g} … {max(bars) / STEPS:.4g}"
+            rows.append(("threshold of a key", ends))
+        return rows
 
 
 def thresholds(

@@ -1,6 +1,6 @@
 """Windows that hop: every release is that of a slow specification, over boundaries of epochs.
 
-Covers: mechanisms/histogram/hop_noise.py, mechanisms/histogram/hop_report.py
+Covers: mechanisms/histogram/hop_noise.py
 """
 
 from __future__ import annotations
