@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterable, Mapping
+from typing import ClassVar
 
 import msgspec
 
@@ -22,13 +23,10 @@ from ..kafka.cluster import Cluster
 from .ledger import Ledger
 
 
-class Begins(msgspec.Struct, frozen=True):
-    """First offset that each partition of an input still had when a pipeline was declared."""
+class SealedOffsets(msgspec.Struct, frozen=True):
+    """A record of exact offsets, of which the ledger holds a seal; ``purpose`` names its key."""
 
-    genesis: str
-    pipeline: str
-    topic: str
-    offsets: list[int]
+    purpose: ClassVar[str]
 
     def encode(self) -> bytes:
         """Encode as canonical bytes."""
@@ -39,7 +37,18 @@ class Begins(msgspec.Struct, frozen=True):
 
         The ledger may be public. Without the key nobody can try likely offsets.
         """
-        return hmac.new(derive(secret, "begins"), self.encode(), hashlib.sha256).hexdigest()
+        return hmac.new(derive(secret, self.purpose), self.encode(), hashlib.sha256).hexdigest()
+
+
+class Begins(SealedOffsets, frozen=True):
+    """First offset that each partition of an input still had when a pipeline was declared."""
+
+    purpose: ClassVar[str] = "begins"
+
+    genesis: str
+    pipeline: str
+    topic: str
+    offsets: list[int]
 
 
 def read_begins(

@@ -28,7 +28,7 @@ from typing import ClassVar, Literal, Protocol
 import numpy as np
 
 from ..accounting import tree_levels
-from ..columns import I64
+from ..columns import F64, I64
 from ..contract import Noise
 from ..factorization.prefix_noise import STEPS, Process
 from ..keys import Keys
@@ -225,16 +225,17 @@ class MatrixPrefix:
     def variance(self, theta: int, first: int, end: int) -> float:
         factor = self.process(theta).factor
         row = factor.B[end - 1] if end else np.zeros(factor.noises)
-        if first:
-            row = row - factor.B[first - 1]
-        scale = float(self.variance_at_one) * float(theta) ** 2 / 4.0**factor.bits
-        return float((row * row).sum()) * scale
+        return self._of_row(row - factor.B[first - 1] if first else row, theta)
 
     def weighted(self, theta: int, weights: Mapping[int, float]) -> float:
         factor, on = self.process(theta).factor, _on_prefixes(weights)
         rows = factor.B[np.fromiter(on, np.int64, len(on)) - 1]
-        row = np.fromiter(on.values(), np.float64, len(on)) @ rows
-        scale = float(self.variance_at_one) * float(theta) ** 2 / 4.0**factor.bits
+        return self._of_row(np.fromiter(on.values(), np.float64, len(on)) @ rows, theta)
+
+    def _of_row(self, row: F64, theta: int) -> float:
+        """Variance of a combination of the factorisation's noises."""
+        bits = self.process(1).factor.bits
+        scale = float(self.variance_at_one) * float(theta) ** 2 / 4.0**bits
         return float((row * row).sum()) * scale
 
     def digests(self) -> tuple[str, ...]:

@@ -128,12 +128,8 @@ class Pak(SlotStream):
             return self._store(rows, tau, 0, 0), self._nothing(public)
         exact = total(self.slots.clipped(entries, tau))
         if tau:
-            index, label, scale = (
-                np.zeros(1, np.int64),
-                Keys.of([b"warmup"]),
-                tau / self.sum_epsilon,
-            )
-            exact += int(noise.laplace("sum", label, index, scale, np.full(1, t, np.int64))[0, 0])
+            index, label, now = np.zeros(1, np.int64), Keys.of([b"warmup"]), np.full(1, t, np.int64)
+            exact += int(noise.laplace("sum", label, index, tau / self.sum_epsilon, now)[0, 0])
         base = hold(exact * self.counter.steps)
         further = blank(len(self.outputs) - 2)
         value = np.concatenate([np.full((1, 2), base, np.int64), further[0]], axis=1)

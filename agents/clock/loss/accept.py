@@ -6,21 +6,20 @@ beginnings, and the ledger, which may be public, holds a keyed hash of them.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import msgspec
 
 from ....errors import LedgerError
-from ....mechanisms.noise import derive
 from ....topics.config.model import Kafka
 from ....topics.names import Names
-from ....topics.records import Trigger, encode
+from ....topics.records import Trigger
 from ....topics.signatures import SigningKey
 from ...deployment.model import Deployment, Pipeline
 from ...kafka.cluster import Cluster
+from ..begins import SealedOffsets
 from ..genesis import Line, Stated, append, ledger_line
 from ..ledger import LOST, Ledger
 from ..log import ALL, entries_of
@@ -33,21 +32,15 @@ Epochs = dict[str, tuple[int, int]]
 """The first and the last epoch of each pipeline that may lack records."""
 
 
-class Lost(msgspec.Struct, frozen=True):
+class Lost(SealedOffsets, frozen=True):
     """Offsets [begin, end) of each partition of a raw topic that are given up; equal: none."""
+
+    purpose: ClassVar[str] = "losses"
 
     genesis: str
     topic: str
     begin: list[int]
     end: list[int]
-
-    def encode(self) -> bytes:
-        """Encode as canonical bytes."""
-        return encode(self)
-
-    def seal(self, secret: bytes) -> str:
-        """Hash the record for the ledger: HMAC-SHA256 under a key derived from the noise key."""
-        return hmac.new(derive(secret, "losses"), self.encode(), hashlib.sha256).hexdigest()
 
 
 def read_accepted(cluster: Cluster, names: Names, ledger: Ledger, secret: bytes) -> list[Lost]:
