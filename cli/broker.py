@@ -69,6 +69,3 @@ def _say(state: BrokerState, as_json: bool) -> None:
         return
     where = f" at {state.bootstrap} (process {state.pid}, log {state.log})" if state.pid else ""
     say(f"{state.state}{where}; data in {state.data}")
-
-
-COMMANDS: list[click.Command] = [broker]

@@ -64,8 +64,8 @@ class Group(click.Group):
             module = importlib.import_module(f"{__package__}.{COMMANDS[name][0]}")
         finally:
             gc.enable()
-        found: dict[str | None, click.Command] = {c.name: c for c in module.COMMANDS}
-        return found[name]
+        every = (one for one in vars(module).values() if isinstance(one, click.Command))
+        return next(one for one in every if one.name == name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing any of them."""

@@ -126,6 +126,3 @@ def version(as_json: bool) -> None:
         emit({"version": code_version(), "python": platform.python_version()})
     else:
         say(f"hushstream {code_version()} on Python {platform.python_version()}")
-
-
-COMMANDS: list[click.Command] = [init, check, version]

@@ -388,4 +388,3 @@ def _plain(record: Any) -> dict[str, Any]:
 
 
 ledger.add_command(page)
-COMMANDS: list[click.Command] = [ledger]

@@ -59,6 +59,3 @@ def accept_loss(flags: Flags, as_json: bool, yes: bool) -> None:
         if yes
         else "nothing was written: restore the records, or repeat this with --yes"
     )
-
-
-COMMANDS: list[click.Command] = [accept_loss]

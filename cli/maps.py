@@ -178,6 +178,3 @@ def _write(form: str, out: Path | None, shapes: dict[str, Any], table: Any) -> N
         stdout.flush()
     else:
         out.write_bytes(data)
-
-
-COMMANDS: list[click.Command] = [map_, points]

@@ -32,6 +32,3 @@ def mechanisms(kind: str | None, as_json: bool) -> None:
     for row in rows:
         table.add_row(*(text.replace("`", "") for text in row))
     Screen().print(readable(table))
-
-
-COMMANDS: list[click.Command] = [mechanisms]

@@ -176,6 +176,3 @@ def _json(row: dict[str, Any]) -> bytes:
         return json.dumps(row, default=str, ensure_ascii=False).encode()
     except UnicodeEncodeError:  # half of a pair, which UTF-8 cannot hold: as the file escapes it
         return json.dumps(row, default=str).encode()
-
-
-COMMANDS: list[click.Command] = [produce]

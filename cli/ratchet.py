@@ -49,6 +49,3 @@ def show(flags: Flags, as_json: bool) -> None:
     say(f"ratchet {found.name}: the keys of all charges from ledger record {found.step} on")
     for pipeline, epochs in kept.items():
         say(f"pipeline {pipeline}: also of epochs {', '.join(map(str, sorted(epochs)))}")
-
-
-COMMANDS: list[click.Command] = [ratchet]

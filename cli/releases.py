@@ -228,6 +228,3 @@ def connect(
             f"would hold NULL: give --integer {unsure[0]}",
             err=True,
         )
-
-
-COMMANDS: list[click.Command] = [releases, connect]

@@ -96,6 +96,3 @@ def _show(outcome: ReplayOutcome) -> None:
         console.print(f"[yellow]{text}[/]", highlight=False)
     for problem in outcome.problems:
         console.print(f"[red]{problem}[/]", highlight=False)
-
-
-COMMANDS: list[click.Command] = [replay]

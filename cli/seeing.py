@@ -138,6 +138,3 @@ def _key(history: History, start: int | None, text: str | None) -> str | None:
     if not found:
         raise click.BadParameter(f"{text!r} is not released in this window", param_hint="--key")
     return found[0]
-
-
-COMMANDS: list[click.Command] = [live, plot]

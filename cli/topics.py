@@ -289,6 +289,3 @@ def gaps(config: Config) -> dict[str, float]:
     return {
         p.name: Schedule.of(p).longest_gap() / 1e6 for p in config.pipeline if p.schedule == "wall"
     }
-
-
-COMMANDS: list[click.Command] = [topics, alerts]

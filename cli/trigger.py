@@ -218,6 +218,3 @@ def _line(one: TriggerForecast) -> str:
 def _body(one: TriggerForecast) -> dict[str, object]:
     cost = {"epsilon": float(one.epsilon), "delta": float(one.delta)}
     return {name: value for name, value in vars(one).items() if name != "due"} | cost
-
-
-COMMANDS: list[click.Command] = [trigger]

@@ -138,6 +138,3 @@ def _said(proof: Proof) -> Iterator[str]:
         f"proved: each release was charged before it came; the ledger's chain of {proof.records:,} "
         f"records with {proof.charges:,} charges is unbroken, head {proof.head}"
     )
-
-
-COMMANDS: list[click.Command] = [verify]

@@ -117,6 +117,3 @@ def _without_processes(words: list[str]) -> list[str]:
         elif not word.startswith(("--processes=", "--member=")):
             kept.append(word)
     return kept
-
-
-COMMANDS: list[click.Command] = [worker]

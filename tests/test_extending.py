@@ -75,7 +75,7 @@ def test_a_command_is_a_module_and_a_line(monkeypatch: pytest.MonkeyPatch) -> No
         click.echo("hello")
 
     module = ModuleType("greet")
-    module.COMMANDS = [greet]  # type: ignore[attr-defined]
+    module.greet = greet  # type: ignore[attr-defined]
     monkeypatch.setitem(group.COMMANDS, "greet", ("greet", "Greet."))
     monkeypatch.setattr(
         importlib, "import_module", lambda name: {"hushstream.cli.greet": module}[name]

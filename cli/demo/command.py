@@ -60,6 +60,3 @@ def demo(
         )
     with site(bootstrap, keep) as place:
         run(place, users, workers, out.resolve(), Screen(highlight=False))
-
-
-COMMANDS: list[click.Command] = [demo]

@@ -420,6 +420,3 @@ def _draw(p: Pipeline, found: list[Released], path: Path) -> None:
     seen = view(declared, history, Wish(window=final[0] if final else None, size=MOST_ROWS))
     told = {"unit": p.unit_name, "mechanism": p.kind, "measured": declared.measured}
     draw(p.name, told, seen, path)
-
-
-COMMANDS: list[click.Command] = [plan, simulate]

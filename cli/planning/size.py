@@ -171,6 +171,3 @@ def bytes_of(number: float) -> str:
             return f"{number:,.3g} {unit}"
         number /= 1000
     return f"{number:,.3g} TB"
-
-
-COMMANDS: list[click.Command] = [size]

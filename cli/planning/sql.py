@@ -204,6 +204,3 @@ def _explain(config: Config, sample: Path | None) -> None:
     check(config, deployment, asked)
     for kind, answer in forecasts(config, deployment, asked, quiet=False).values():
         show_ways(console, p.name, kind, answer)
-
-
-COMMANDS: list[click.Command] = [sql]
