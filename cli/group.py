@@ -167,7 +167,7 @@ def _failed(error: BaseException) -> int:
 
 
 def _of_broker(error: BaseException) -> str | None:
-    """Say what became of a Kafka client's error; None for other errors. It quotes no record."""
+    """Describe a Kafka client's error without quoting a record; None for other errors."""
     from aiokafka.errors import KafkaError  # here: most commands end well, and start faster
     from confluent_kafka import KafkaException
 

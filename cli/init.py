@@ -106,7 +106,7 @@ def _online(config: Config, member: str, found: list[Finding]) -> int:
 
 
 def _schemas(config: Config, deployment: Deployment) -> str:
-    """Hold the pinned schemas of releases against the registry; no worker needs this."""
+    """Compare the pinned schemas of releases with the registry; no worker needs this."""
     from ..agents.registry.subjects import look_up  # needs an optional part
 
     number = look_up(config.registry, deployment)

@@ -179,7 +179,7 @@ def verify(flags: Flags, as_json: bool) -> None:
 
 
 def _against_clock(config: Config, read: Ledger) -> Ledger:
-    """The ledger, once the clock log knows of no trigger that it has not paid for."""
+    """The ledger, once it is known to have paid for every trigger of the clock log."""
     names = Names(config.deployment.name, read.genesis["genesis"])
     horizons = {p.name: p.mechanism.horizon for p in compile_config(config).pipelines}
     cluster, kafka = Cluster(config.kafka, role="auditor"), config.kafka
@@ -234,7 +234,7 @@ def _explanation(
         f"{pipeline}: mechanism {body['mechanism']}; adding or removing all records of one {unit} "
         f"in one epoch changes what anyone sees by at most ε={_short(body['epsilon'])}, "
         f"δ={_short(body['delta'])}, for all triggers of all windows of that epoch together.\n"
-        f"  {counted(spent.epochs, 'epoch')} charged, once each, whatever was retried: a {unit} "
+        f"  {counted(spent.epochs, 'epoch')} charged, once each, retries included: a {unit} "
         f"present in all of them pays {composed(spent)}"
         + f"; {held}.\n"
         + _why_less(spent)

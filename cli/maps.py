@@ -119,7 +119,7 @@ def points(
 
 
 def _form(form: str | None, out: Path | None) -> str:
-    """The form of the output, of which a suffix says nothing else.
+    """The form of the output, which a suffix of the file must not contradict.
 
     Raises:
         click.UsageError: the file's suffix is of no form, or of another one than was asked for.

@@ -1,4 +1,4 @@
-"""`hush mechanisms`: those that are there, built in or installed, and the settings of each."""
+"""`hush mechanisms`: the mechanisms, built in or installed, and the settings of each."""
 
 from __future__ import annotations
 

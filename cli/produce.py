@@ -110,7 +110,7 @@ def _input(config: Config, topic: str) -> tuple[InputSettings, Input]:
 
 
 def _checked(file: Path, source: Input, force: bool) -> int:
-    """The number of rows; refuses a file that cannot be meant."""
+    """The number of rows; refuses a file that does not fit the input."""
     if any(p.mechanism.survey is not None for p in source.pipelines):
         raise ConfigError(
             "a pipeline of this input is a survey: devices make its records, which are reports, "

@@ -164,7 +164,7 @@ def _registered(config: Config, deployment: Deployment, ledger: Ledger) -> Deplo
 
 
 def _announce(cluster: Cluster, deployment: Deployment, ledger: Ledger) -> None:
-    """Hold the registry's answers against what was pinned, and tell readers."""
+    """Compare the registry's answers with what was pinned, and tell readers."""
     pinned = pinned_forms(deployment, ledger.pipelines)
     verify_pinned(deployment, pinned)
     announce(cluster, pinned)
@@ -237,7 +237,7 @@ class Shown:
         )
 
     def _remarks(self) -> list[str]:
-        """Remarks on what cannot be read off the list itself."""
+        """Remarks on what the list itself does not show."""
         said = []
         if any(missing_genesis(given) for given in self._rights.values()):
             said.append(

@@ -54,7 +54,7 @@ def unfit(source: Input, rows: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def _mistimed(source: Input, times: I64) -> str | None:
-    """Words on times that another unit would put where they belong; None if they are likely."""
+    """Hint that times are plausible in another unit; None if they are plausible as they are."""
     form = source.fields.time_format
     if form not in UNITS or not len(times) or _likely(median := int(np.median(times))):
         return None

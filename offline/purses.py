@@ -84,7 +84,7 @@ def left(config: Config, rows: list[dict[str, Any]], source: str) -> dict[str, L
 
 
 def _uncapped(config: Config) -> Config:
-    """The same pipelines, of which units may spend a bound in each epoch, without end."""
+    """The same pipelines without a cap: units may spend a bound in each epoch."""
     pipelines = (replace(p, budget=replace(p.budget, per_unit=None)) for p in config.pipeline)
     budgets = (replace(one, per_unit=None) for one in config.budget)
     return replace(config, pipeline=tuple(pipelines), budget=tuple(budgets))

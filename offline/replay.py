@@ -211,7 +211,7 @@ class _Streams:
         return units is not None or out.topic in self._releases
 
     def insist(self) -> bool:
-        """Whether units logs were held back that must go on now, since nothing else does."""
+        """Whether units logs were held back and must go on now, since nothing else moves."""
         held = [log.insist() for log in self.units.values()]
         return any(held)
 

@@ -77,7 +77,7 @@ class Proof:
 
 
 class FaultError(LedgerError):
-    """Refusal of what was published: it does not prove itself; the message names the place."""
+    """Failure of a proof; the message names the place at fault."""
 
 
 class _Declared(NamedTuple):
@@ -359,7 +359,7 @@ def _fill(proof: Proof, ledger: Ledger) -> None:
 
 
 def _check_known(known: Checkpoint, ledger: Ledger, proof: Proof) -> None:
-    """Refuse what lacks something that was there before.
+    """Refuse a proof that lacks something of an earlier one.
 
     Raises:
         FaultError: something is.

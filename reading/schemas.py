@@ -1,4 +1,4 @@
-"""Released records in whatever form: schemas are looked up once, and only if a record has one."""
+"""Released records in any encoding: schemas are looked up once, and only if a record has one."""
 
 from __future__ import annotations
 

@@ -158,12 +158,12 @@ def _completed(
 
 
 def _at_ends(window: dict[str, Any]) -> str:
-    """Time between ends of windows, at which a query is released that says no more."""
+    """Time between ends of windows: the default interval of triggers."""
     return str(window.get("hop", window["length"]))
 
 
 def _free_name(before: Config, meant: dict[str, Any]) -> str:
-    """A name after the key that no pipeline has."""
+    """A name made from the key that no pipeline has."""
     words = "-".join(meant.get("key", ["all"]))
     plain = "".join(c if c.isascii() and c.isalnum() else "-" for c in words).strip("-")
     base = f"by-{plain or 'key'}"[:56]
@@ -178,7 +178,7 @@ def _ordered(settings: dict[str, Any]) -> dict[str, Any]:
 def _asked(
     settings: dict[str, Any], meant: dict[str, Any], query: str, bounds: dict[str, Any]
 ) -> dict[str, Any]:
-    """The pipeline with its query in place of what it means."""
+    """The pipeline with its query in place of the settings that it becomes."""
     kept = {name: value for name, value in settings.items() if meant.get(name) != value}
     if settings["triggers"]["every"] == _at_ends(settings["window"]):
         kept.pop("triggers", None)

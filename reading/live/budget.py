@@ -102,7 +102,7 @@ def cap(pipeline: Declared) -> dict[str, Any] | None:
     """Tell what one unit loses at most over many epochs, as it was promised; None: nothing was.
 
     Returns:
-        ``epsilon``, ``delta``, ``period`` (None: for good), and ``pipelines`` that share it.
+        ``epsilon``, ``delta``, ``period`` (None: without end), and ``pipelines`` that share it.
 
     Raises:
         LedgerError: the declaration holds something else where a number should be.

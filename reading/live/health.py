@@ -74,7 +74,7 @@ def _judged(pipeline: Declared, seen: Evidence, due: int | None, now: int) -> tu
 
 
 def _ended(pipeline: Declared, seen: Evidence, now: int) -> str:
-    """Words for a retired pipeline of which nothing more can come; empty for others."""
+    """Text for a retired pipeline that releases nothing more; empty for others."""
     if seen.until is None or seen.silent or not seen.read:
         return ""
     windows = pipeline.windows

@@ -41,11 +41,11 @@ def _head(told: Mapping[str, Any]) -> str:
         f"<h1>{escape(str(told['deployment']))}: what is promised, and what is spent</h1>"
         f"<p class=when>As of {day}</p>"
         "<p>Statistics are published here about many people's data. They are blurred by random "
-        "noise. How much anybody could learn from them about one person is limited by a number, "
+        "noise. How much they reveal about one person is limited by a number, "
         "ε (<i>epsilon</i>; less is better), but for a small chance δ (<i>delta</i>). Both are "
         "fixed, and written to a ledger that cannot be changed unseen, <b>before</b> anything is "
-        "published. This is called <i>differential privacy</i>. It holds whatever else somebody "
-        "knows, now or later.</p>"
+        "published. This is called <i>differential privacy</i>. It holds whatever else others "
+        "know, now or later.</p>"
     )
 
 
@@ -62,7 +62,7 @@ def _section(one: Mapping[str, Any]) -> str:
          f"{_bound(total['epsilon'], total['delta'], bet)}" if epochs else "nothing yet"),
     ]  # fmt: skip
     if (cap := one["per_unit"]) is not None:
-        time = "for good" if cap["period"] is None else f"per {_length(cap['period'])}"
+        time = "in all" if cap["period"] is None else f"per {_length(cap['period'])}"
         all_of = " and ".join(cap["pipelines"])
         whose = f", from {all_of} together" if cap["pipelines"][1:] else ""
         rows.append((f"At most, {time}", f"{_bound(cap['epsilon'], cap['delta'], bet)} However "

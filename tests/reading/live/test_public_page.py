@@ -147,7 +147,7 @@ def test_budgets_that_are_shared_stand_on_their_own() -> None:
 
 
 @pytest.mark.parametrize("period, shared, words", [
-    (None, False, "At most, for goodε = 8, δ = 1"), (365 * 86_400_000_000, False, "per 365 days"),
+    (None, False, "At most, in allε = 8, δ = 1"), (365 * 86_400_000_000, False, "per 365 days"),
     (None, True, "published, from a and b together, no user loses more"),
 ])  # fmt: skip
 def test_a_cap_for_each_unit_is_stated(period: int | None, shared: bool, words: str) -> None:
