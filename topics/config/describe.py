@@ -41,8 +41,8 @@ _TYPES: dict[Any, str] = {
 def reference() -> str:
     """Return a Markdown section for each kind of table, and one on what holds a setting.
 
-    A kind that stands in several tables has one section, under the shortest of their names. Rows
-    that an earlier section has as well are named there and not repeated.
+    A kind that stands in several tables has one section, named by a pipeline's table where there is
+    one. Rows that an earlier section has as well are named there and not repeated.
     """
     places: dict[type[Any], list[str]] = {}
     for name, kind in tables():
@@ -50,10 +50,15 @@ def reference() -> str:
     shown: dict[str, str] = {}
     sections = []
     for name, kind in tables():
-        title, *others = sorted(dict.fromkeys(places[kind]), key=len)
+        title, *others = sorted(dict.fromkeys(places[kind]), key=_rank)
         if name == title:
             sections.append(_section(title, others, kind, shown))
     return "\n".join([*sections, change.reference()])
+
+
+def _rank(name: str) -> tuple[bool, int]:
+    """Tables of a pipeline before others, then the shortest name."""
+    return not name.lstrip("[").startswith("pipeline"), len(name)
 
 
 def documented(kind: type[Any]) -> dict[str, str]:

@@ -85,10 +85,10 @@ class ViewSettings:
         name: name in topics and releases; no pipeline has it.
         source: name of the pipeline.
         key: columns of the source's key that rows are grouped by; default: all of them.
-        values: list of released values; default: all of the source's.
-        where: list of conditions on the source's rows, all of which a row must fulfil.
-        having: list of conditions on the view's rows.
-        order: list of columns that rows are sorted by; ties, and all without it, by key.
+        values: released values; default: all of the source's.
+        where: conditions on the source's rows, all of which a row must fulfil.
+        having: conditions on the view's rows.
+        order: columns that rows are sorted by; ties, and all without it, by key.
         limit: rows of one release at the most: the first ones.
         topic: release topic; default `hush.<view>.releases.v1`.
     """
