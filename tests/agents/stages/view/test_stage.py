@@ -137,6 +137,9 @@ def test_every_number_follows_from_released_ones() -> None:
             counts, sums = ([added(one, zone, n) for one in past] for n in ("count", "sum_x"))
             assert same(values["count"], *now) and same(values["sum_x"], *total)
             assert math.isclose(values["mean"]["value"], total[0] / now[0], rel_tol=1e-5)
+            mean = total[0] / now[0]  # sums are around 5, so 5 times the count's noise is in them
+            spread = (total[1] + mean**2 * now[1] - 2 * mean * 5 * now[1]) / now[0] ** 2
+            assert math.isclose(values["mean"]["stddev"], spread**0.5, rel_tol=1e-4)
             both = [total, *sums]
             assert same(values["running_sum_x"], sum(v for v, _ in both), sum(s for _, s in both))
             assert (values["change_count"] is None) == (not past) == (values["lag_count"] is None)
