@@ -105,6 +105,18 @@ key = ["item"]
 window = { length = "10s", hop = "2s" }
 triggers = { every = "2s" }
 budget = { epsilon = 8.0, delta = 1e-4 }
+
+[[view]]
+name = "items"
+source = "routed-adaptive"
+key = ["item"]
+values = [{ of = "count" }, { kind = "change", of = "count" }, { kind = "running", of = "count" }]
+
+[[view]]
+name = "top-pages"
+source = "direct-adaptive"
+order = [{ by = "count", descending = true }]
+limit = 2
 """
 
 
