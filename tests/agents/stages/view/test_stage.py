@@ -255,10 +255,10 @@ def small() -> tuple[Config, Log]:
 @pytest.mark.parametrize("every", [3, 4, 7])
 @pytest.mark.parametrize("rows", [2, 50_000])
 def test_crashes_change_no_byte(every: int, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(view_stage, "RELEASED", rows)
     config, log = small()
     views = compile_config(config).views
-    whole = Crashing(views, log, 1 << 30).run(1000)
+    whole = Crashing(views, log, 1 << 30).run(1000)  # each release in one step
+    monkeypatch.setattr(view_stage, "RELEASED", rows)
     broken = Crashing(views, log, every).run(1000)
     for view in views:
         wanted = [one for one in whole if one.topic == view.release_topic]
