@@ -3,8 +3,8 @@
 Two or more workers serve six pipelines (direct and re-partitioned, with feedback and without,
 windows that tumble and hop, epochs of one and of several, one of them over its budget) and two
 views while records keep coming, some of them in aborted transactions, one partition of each topic
-idle. Meanwhile workers are killed, their data wiped, stopped past their session and resumed, added and
-removed, the clock's owner is taken, and the broker is killed and started again. Every other
+idle. Meanwhile workers are killed, their data wiped, stopped past their session and resumed, added
+and removed, the clock's owner is taken, and the broker is killed and started again. Every other
 pipeline forgets its keys, which an auditor opens in the end. Afterwards a replay must give the same
 bytes, and the judge of the tests, which shares no line with the product, the same rows.
 

@@ -9,6 +9,7 @@ import json
 
 import pytest
 from hushstream.agents.deployment.compile import compile_config
+from hushstream.cli.options import Flags, release_topic
 from hushstream.cli.planning.plan import cost_parts, describe
 from hushstream.topics.config.load import loads
 
@@ -50,6 +51,18 @@ def test_pipelines_that_share_a_budget_pay_it_once(folder):
     said = " ".join(out.replace("│", " ").split())
     assert code == 0 and "its share of the budget people, ε=1, δ=1e-06 for a and b together" in said
     assert "together they charge a unit at most ε=1 if it is active" in said
+
+
+def test_views_cost_nothing(folder):
+    before = json.loads(typed("plan", "--json")[1])
+    with (folder / "hush.toml").open("a") as file:
+        file.write('\n[[view]]\nname = "top"\nsource = "pages"\nlimit = 3\n')
+    code, out, _ = typed("plan")
+    assert code == 0 and "view top: count; computed from what pages released" in out
+    after = json.loads(typed("plan", "--json")[1])
+    assert after.pop("views") == [{"view": "top", "source": "pages", "epsilon": 0}]
+    assert after == before
+    assert release_topic(Flags("hush.toml"), "top").topic == "hush.top.releases.v1"
 
 
 def parts(case: str) -> list[str]:
