@@ -22,7 +22,7 @@ PARTS = ("", "_stddev", "_low", "_high")
 
 _HISTORY = ("lag", "change", "running")
 _ARITHMETIC = ("ratio", "change", "running")
-_NO_SUM = "is not a count or sum of a histogram: only the errors of these can be combined"
+_NO_SUM = "is not a count or sum of a histogram without debias, whose errors can be combined"
 _TAKES = {
     "value": (), "ratio": ("over",), "lag": ("windows",), "change": ("windows",),
     "running": ("windows",),
@@ -111,7 +111,9 @@ class ViewSettings:
 
 def additive(source: PipelineSettings) -> frozenset[str]:
     """Values with normal noise, independent over keys and windows, that add up over these."""
-    if not find(source.mechanism.kind).in_parts:
+    mechanism = source.mechanism
+    scaled = getattr(mechanism.parameters, "debias", False)  # by one noisy factor for all keys
+    if scaled or not find(mechanism.kind).in_parts:
         return frozenset()
     return frozenset(one.label for one in source.aggregate if isinstance(one, Count | Sum))
 

@@ -101,6 +101,13 @@ def test_nothing_is_added_up_over_windows_that_overlap(kind: str) -> None:
     assert loads(hopping + lag, environ={}).view
 
 
+def test_nothing_is_added_up_that_one_noisy_factor_has_scaled() -> None:
+    scaled = TEXT + 'mechanism = { kind = "histogram", debias = true }\n'
+    assert additive(loads(scaled, environ={}).pipeline[0]) == frozenset()
+    with pytest.raises(ConfigError, match="is not a count or sum of a histogram without debias"):
+        loads(scaled + VIEW, environ={})
+
+
 def test_all_values_of_fewer_columns_must_add_up() -> None:
     view = '[[view]]\nname = "v"\nsource = "zones"\nkey = ["zone"]\n'
     with pytest.raises(ConfigError, match="leaves columns out, and mean_fare is not a count"):
