@@ -54,8 +54,8 @@ class Shape:
         """
         unit = np.repeat(np.arange(self.users, dtype=np.int32), self._activity())
         popularity = np.arange(1.0, self.keys + 1) ** -self.zipf
-        own = _draw(popularity, _uniform("own", self.users))
-        key = _draw(popularity, _uniform("keys", self.records))
+        own = draw(popularity, _uniform("own", self.users))
+        key = draw(popularity, _uniform("keys", self.records))
         key = np.where(_uniform("repeat", self.records) < self.repeat, own[unit], key)
         order = np.argsort(_uniform("order", self.records), kind="stable")
         return Workload(unit[order], key[order].astype(np.int32), self.users, self.keys)
@@ -79,7 +79,7 @@ def _uniform(label: str, size: int) -> F64:
     return np.frombuffer(words, "<u4") / 2.0**32
 
 
-def _draw(weights: F64, uniform: F64) -> I64:
+def draw(weights: F64, uniform: F64) -> I64:
     """(n,) indices with probability proportional to ``weights``."""
     edges = np.cumsum(weights)
     found = np.searchsorted(edges, uniform * edges[-1], side="right")

@@ -30,6 +30,7 @@ a log's offsets have 63 bits, so records of a window do not reach 2^63.
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -104,6 +105,11 @@ def times(counts: I64, factor: int) -> I64:
     if _peak(counts) <= most:
         return counts * factor
     return np.where(counts > most, LARGEST, np.minimum(counts, most) * factor)
+
+
+def nearest(value: Fraction) -> int:
+    """Nearest integer, halves upwards: it commutes with adding integers."""
+    return (2 * value.numerator + value.denominator) // (2 * value.denominator)
 
 
 def hold(value: int) -> int:

@@ -90,33 +90,14 @@ def declare_agents(app: faust.App, topology: Topology, clock: str, deliver: Deli
         deliver: hands an interval to the shard of its partition; never waits.
     """
 
-    @app.agent(_topic(app, topology.topics(INGEST)), name=INGEST)
-    async def ingest(intervals: AsyncIterable[Interval]) -> None:
-        """Raw records, to ingest shards."""
+    async def delivered(intervals: AsyncIterable[Interval]) -> None:
+        """What the shards of a stage read, to those shards."""
         async for interval in intervals:
             deliver(interval)
 
-    if repartitioned := topology.topics(BOUND):
-
-        @app.agent(_topic(app, repartitioned), name=BOUND)
-        async def bound(intervals: AsyncIterable[Interval]) -> None:
-            """Frames of units topics, to bound shards; only where a pipeline is re-partitioned."""
-            async for interval in intervals:
-                deliver(interval)
-
-    @app.agent(_topic(app, topology.topics(AGGREGATE)), name=AGGREGATE)
-    async def aggregate(intervals: AsyncIterable[Interval]) -> None:
-        """Frames of cells topics, to aggregate shards."""
-        async for interval in intervals:
-            deliver(interval)
-
-    if released := topology.topics(VIEW):
-
-        @app.agent(_topic(app, released), name=VIEW)
-        async def view(intervals: AsyncIterable[Interval]) -> None:
-            """Releases, to the shards of their views; only where there are views."""
-            async for interval in intervals:
-                deliver(interval)
+    for stage in (INGEST, BOUND, AGGREGATE, VIEW):
+        if topics := topology.topics(stage):
+            app.agent(_topic(app, topics), name=stage)(delivered)
 
     @app.agent(_topic(app, [clock]), name="clock")
     async def own_clock(intervals: AsyncIterable[Interval]) -> None:

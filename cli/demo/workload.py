@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...mechanisms.columns import F64, I64
+from ...mechanisms.stated_shape import draw
 
 DATA = Path(__file__).with_name("data")
 MONTH = datetime(2019, 3, 1, tzinfo=UTC)
@@ -90,9 +91,9 @@ def clicks(users: int) -> Replay:
     over the day. Everything derives from one expanded hash, so every run replays the same clicks.
     """
     activity: F64 = np.asarray((np.arange(100_000) + 26.0) ** -6.738, np.float64)
-    each = 1 + _draw(activity, _uniform("activity", users))
+    each = 1 + draw(activity, _uniform("activity", users))
     user = np.repeat(np.arange(users), each)
-    page = _draw(1 / np.arange(1.0, PAGES + 1), _uniform("pages", len(user)))
+    page = draw(1 / np.arange(1.0, PAGES + 1), _uniform("pages", len(user)))
     time = np.sort((_uniform("times", len(user)) * (DAY // 1000)).astype(np.int64))
     user = user[np.argsort(_uniform("order", len(user)))]
     counts = np.bincount(page, minlength=PAGES).tolist()
@@ -118,11 +119,3 @@ def _uniform(label: str, size: int) -> F64:
     """(size,) public numbers in [0, 1) from a hash, the same on every machine."""
     words = hashlib.shake_256(b"hush demo|" + label.encode()).digest(8 * size)
     return np.frombuffer(words, "<u8") / 2.0**64 * (1 - 2.0**-53)
-
-
-def _draw(weights: F64, uniform: F64) -> I64:
-    """(n,) indices with probability proportional to ``weights``."""
-    edges = np.cumsum(weights)
-    found = np.searchsorted(edges, uniform * edges[-1], side="right")
-    drawn: I64 = np.minimum(found, len(weights) - 1).astype(np.int64)
-    return drawn

@@ -240,10 +240,6 @@ class Hopping(Histogram):
     def selector(self) -> Process:
         raise ContractError("windows that hop have a noise of their own")
 
-    def key_threshold(self, t: int) -> Fraction | None:
-        """The threshold by ordinal; None with a public key list."""
-        return Fraction(self.threshold[t - 1], STEPS) if self.threshold else None
-
     def digests(self) -> tuple[str, ...]:
         """Digest of the factorisation, which all quantities share."""
         return (self.noises[0].factor.digest(),)

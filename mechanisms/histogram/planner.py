@@ -76,7 +76,7 @@ class HistogramPlanner:
         if not plays and parameters.selection == "threshold":
             made = formulas.forecast(parameters, question.setting, sample_of(question).epochs)
             return told(question, parameters, made, "formula")
-        mechanism = _built(parameters, _numbered(question.setting))
+        mechanism = _built(parameters, of_sample(question.setting))
         looks: list[WindowForecast] = []
         for play in plays or range(1):
             for epoch in sample_of(question).epochs:
@@ -94,7 +94,7 @@ def _built(parameters: HistogramParameters, setting: Setting) -> Any:
     return build(parameters, setting)
 
 
-def _numbered(setting: Setting) -> Setting:
+def of_sample(setting: Setting) -> Setting:
     """The setting with the numbers of the sample in place of public keys."""
     if setting.keys is None:
         return setting

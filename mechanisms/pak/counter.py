@@ -34,6 +34,7 @@ from ..factorization.prefix_noise import STEPS, Process
 from ..keys import Keys
 from ..parts.hierarchy import Chunks, laplace_variance
 from ..ranges import Draws, laplace
+from ..sums import nearest
 from ..validate import at_least, positive
 
 _LABEL = Keys.of([b"prefix"])
@@ -168,8 +169,7 @@ class HierarchyPrefix:
         left = [origin for origin in self.chunks.origins[1:] if origin < end]
         total = 0
         for stop in (*left, end):
-            exact = self.chunks.prefix(noise, theta, stop)[1] * self.steps
-            total += (2 * exact.numerator + exact.denominator) // (2 * exact.denominator)
+            total += nearest(self.chunks.prefix(noise, theta, stop)[1] * self.steps)
         return total
 
     def draws(self, of: str, theta: int) -> Draws:

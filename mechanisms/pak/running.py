@@ -17,7 +17,7 @@ import numpy as np
 from ...errors import ParameterError
 from ..columns import F64, I64
 from ..contract import INSERTING, Output
-from ..sums import hold
+from ..sums import hold, nearest
 from ..validate import at_least
 from .succession import Succession
 
@@ -98,9 +98,9 @@ class Running:
             if self.width:
                 slid, count = now - known[0], min(self.width, first + place + 1)
                 known = [*known, now][-self.width :]
-                row += [hold(slid), hold(_nearest(Fraction(FINE * slid, count)))]
+                row += [hold(slid), hold(nearest(Fraction(FINE * slid, count)))]
             if self.keep:
-                decayed = hold(_nearest(self.keep * decayed) + FINE * (now - before))
+                decayed = hold(nearest(self.keep * decayed) + FINE * (now - before))
                 row.append(decayed)
             rows.append(row)
         return Past(tuple(known), decayed), np.array(rows, np.int64).reshape(len(rows), -1)
@@ -132,7 +132,3 @@ NO_VIEWS = Running()
 def blank(columns: int) -> tuple[I64, F64]:
     """Values and variances of the row of a whole warm-up: no slot has come since."""
     return np.zeros((1, columns), np.int64), np.zeros((1, columns))
-
-
-def _nearest(value: Fraction) -> int:
-    return (2 * value.numerator + value.denominator) // (2 * value.denominator)

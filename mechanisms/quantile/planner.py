@@ -13,8 +13,7 @@ from ...errors import ParameterError
 from ..columns import F64
 from ..contract import Setting
 from ..forecast import counted, distinct, percent, sample_of
-from ..histogram.planner import losses
-from ..histogram.play import numbered
+from ..histogram.planner import losses, of_sample
 from ..histogram.tune import BUDGETS
 from ..in_memory import last_release
 from ..noise.trial import noise_of
@@ -100,7 +99,7 @@ class QuantilePlanner:
 
     def forecast(self, question: Question, parameters: Any, plays: range) -> Forecast:
         """The figures of one candidate, by formulas, or by running it on values of a sample."""
-        made = _built(parameters, _numbered(question.setting))
+        made = _built(parameters, of_sample(question.setting))
         epochs = sample_of(question).epochs
         looks = formulas.forecast(made, epochs)
         valued = all(work.columns for epoch in epochs for work in epoch)
@@ -129,13 +128,6 @@ class QuantilePlanner:
 @lru_cache(maxsize=64)
 def _built(parameters: QuantileParameters, setting: Setting) -> Quantiles:
     return build(parameters, setting)
-
-
-def _numbered(setting: Setting) -> Setting:
-    """The setting with the numbers of the sample in place of public keys."""
-    if setting.keys is None:
-        return setting
-    return replace(setting, keys=tuple(numbered(np.arange(len(setting.keys)))))
 
 
 def _budget(parameters: QuantileParameters, setting: Setting) -> float:

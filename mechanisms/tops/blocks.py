@@ -13,7 +13,7 @@ from ..columns import F64, I64
 from ..contract import Noise
 from ..parts.hierarchy import WideTree
 from ..parts.smoothing import Smoother
-from ..sums import HELD, LARGEST, hold, total
+from ..sums import HELD, LARGEST, hold, nearest, total
 
 
 class BlockMemory(NamedTuple):
@@ -88,7 +88,7 @@ class Blocks:
         fine = self.steps // self.width
         start, after = self.tree.prefix(noise, theta, block + 1)
         before = self.tree.prefix(noise, theta, block)[1] if block > start else Fraction(0)
-        return (_nearest(after * fine) - _nearest(before * fine)) * self.width
+        return (nearest(after * fine) - nearest(before * fine)) * self.width
 
     def variance(self, theta: int, block: int, low: int, high: int) -> F64:
         """(high - low, 2) noise variances of slots low..high-1 of a block, in grid steps."""
@@ -149,8 +149,3 @@ def _upto(before: int, each: int, low: int, high: int) -> I64:
     if abs(before) + abs(each) * high <= HELD:
         return before + each * np.arange(low + 1, high + 1)
     return np.array([hold(before + each * slots) for slots in range(low + 1, high + 1)], np.int64)
-
-
-def _nearest(value: Fraction) -> int:
-    """Nearest integer, halves upwards: it commutes with adding integers."""
-    return (2 * value.numerator + value.denominator) // (2 * value.denominator)
