@@ -50,14 +50,16 @@ CLAUSES = {
     "example with Kafka Streams, so that one record holds all fields",
     "laterals": "LATERAL is not possible: a pipeline reads the fields of one record",
     "having": "HAVING would decide by exact values. A key is released when its noisy count passes "
-    "a private threshold; set min_users, or filter the releases, which costs nothing",
-    "order": "ORDER BY has no meaning in a stream: sort the releases, which costs nothing",
-    "limit": "LIMIT has no meaning in a stream: take the largest of the releases, which costs "
+    "a private threshold; set min_users, or filter the releases with a [[view]], which costs "
     "nothing",
+    "order": "ORDER BY has no meaning in a stream: sort the releases, which costs nothing",
+    "limit": "LIMIT has no meaning in a stream: take the largest of the releases with a "
+    "[[view]], which costs nothing",
     "offset": "OFFSET has no meaning in a stream: leave out released rows, which costs nothing",
     "distinct": "DISTINCT ON shows single records: write SELECT DISTINCT column, which "
     "releases the keys alone",
-    "qualify": "QUALIFY would decide by exact values: filter the releases, which costs nothing",
+    "qualify": "QUALIFY would decide by exact values: filter the releases with a [[view]], "
+    "which costs nothing",
     "windows": "WINDOW is not possible: windows are TUMBLE(time, INTERVAL '1' DAY)",
     "sample": "TABLESAMPLE is not possible: a smaller epsilon says less, and counts every record",
     "pivots": "PIVOT is not possible: releases have a row for each key; turning them round costs "
@@ -96,8 +98,8 @@ EXPRESSIONS: dict[type[exp.Expr], str] = {
     exp.ArrayAgg: _SINGLE,
     exp.ArrayUniqueAgg: _SINGLE,
     exp.GroupConcat: _SINGLE,
-    exp.Window: "OVER compares single records: rank, add up or compare the released rows, which "
-    "costs nothing",
+    exp.Window: "OVER compares single records: rank, add up or compare the released rows with "
+    "a [[view]], which costs nothing",
     exp.Rollup: f"ROLLUP {_GROUPINGS}",
     exp.Cube: f"CUBE {_GROUPINGS}",
     exp.GroupingSets: f"GROUPING SETS {_GROUPINGS}",
