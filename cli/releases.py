@@ -107,7 +107,7 @@ def _single(release: Released) -> Iterator[Table | str]:
     last = ", the last one" if told.final else ""
     yield (
         f"{span(told.window.start, told.window.end)}: release {told.trigger} of {told.triggers}"
-        f"{last}, {date(told.emitted_at)}"
+        f"{last}, {date(told.emitted_at)}{in_part(told)}"
     )
     yield table((release, row) for row in sorted(release.rows, key=in_order))
     yield f"{cost(told)}"
@@ -122,7 +122,7 @@ def _newest(found: list[Released]) -> Iterator[list[Table | str]]:
         told = max((release.manifest for release, _ in mine), key=lambda one: one.trigger)
         yield [
             f"{span(told.window.start, told.window.end)}: newest values, release {told.trigger} of "
-            f"{told.triggers} on {date(told.emitted_at)}",
+            f"{told.triggers} on {date(told.emitted_at)}{in_part(told)}",
             table(mine),
             f"{cost(told)}",
             f"{cut_off(max((r for r, _ in mine), key=lambda one: one.trigger))}\n",
@@ -169,6 +169,12 @@ def cost(told: Manifest) -> str:
         return text
     least = "" if limit is None else f"; together, which is less, they may cost {limit:g}"
     return f"{text}, added up ε={total:g} so far{least}"
+
+
+def in_part(told: Manifest) -> str:
+    """Say that a window holds less than its length: a chain of releases began within it."""
+    held, whole = told.hops or (1, 1)
+    return "" if held == whole else f"; it holds only the last {held} of its {whole} hops"
 
 
 def cut_off(release: Released) -> str:

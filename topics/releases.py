@@ -113,9 +113,21 @@ class Manifest(msgspec.Struct, frozen=True):
     cut: CutTold | None = None
     follows: tuple[str, ...] = ()
 
+    @property
+    def hops(self) -> tuple[int, int] | None:
+        """Hops that a window holds, and hops of a whole one; None where windows do not overlap."""
+        return _PUBLIC.decode(self.public).hops if self.public else None
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """Those public figures of a manifest that are read here."""
+
+    hops: tuple[Whole, Whole] | None = None
+
 
 _ROW = msgspec.json.Decoder(Row)
 _MANIFEST = msgspec.json.Decoder(Manifest)
+_PUBLIC = msgspec.json.Decoder(Figures)
 
 
 def decode_public(
@@ -136,7 +148,9 @@ def decode_public(
         if told.get(ROW) == ROW_SCHEMA.encode():
             return _ROW.decode(to_json(value, known))
         if told.get(MANIFEST) == MANIFEST_SCHEMA.encode():
-            return _MANIFEST.decode(to_json(value, known))
+            manifest = _MANIFEST.decode(to_json(value, known))
+            _ = manifest.hops  # refused here if it is damaged, and not where it is shown
+            return manifest
     except UnknownSchema:
         raise
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, BrokenBytes) as error:

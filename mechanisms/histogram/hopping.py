@@ -48,6 +48,7 @@ from ..factorization.hopping import earlier
 from ..factorization.prefix_noise import STEPS, Process
 from ..keys import Keys
 from ..noise import zero
+from ..parts.stated_bound import stated_bound
 from ..ranges import Draws
 from .hop_noise import HopNoise
 from .mechanism import MOST, Histogram
@@ -206,8 +207,8 @@ class Hopping(Histogram):
         return cell["sums"][:, quantity.column] + rounded, cell["variance"][:, place].copy()
 
     def _told(self, hop: Hop) -> dict[str, I64]:
-        """The hops that the window holds: fewer than n after a start, or a refused epoch."""
-        told = {"hops": np.array([min(hop.chain, self.hops)], np.int64)}
+        """The hops that the window holds, fewer after a start or a refused epoch, and n."""
+        told = {"hops": np.array([min(hop.chain, self.hops), self.hops], np.int64)}
         if self.public is None:
             bar = -(-self.threshold[hop.ordinal - 1] // STEPS)
             told["threshold"] = np.array([bar], np.int64)
@@ -239,6 +240,10 @@ class Hopping(Histogram):
     @property
     def selector(self) -> Process:
         raise ContractError("windows that hop have a noise of their own")
+
+    def bounds(self, unit: str) -> dict[str, Any]:
+        """The contribution bound, which counts records of a key over the epoch."""
+        return stated_bound(self.bound, unit, within="epoch")
 
     def digests(self) -> tuple[str, ...]:
         """Digest of the factorisation, which all quantities share."""

@@ -27,15 +27,18 @@ def stated_records(most: int, unit: str) -> dict[str, Any]:
     return {"kind": "records", "budget": most, "in_words": words}
 
 
-def stated_bound(bound: Bound, unit: str, what: str = "records") -> dict[str, Any]:
-    """A bound on ``what`` a unit shows, with a price or a cap per key."""
-    return (_quadratic if bound.kind == "quadratic" else _per_key)(bound, unit, what)
+def stated_bound(
+    bound: Bound, unit: str, what: str = "records", within: str = "window"
+) -> dict[str, Any]:
+    """A bound on ``what`` a unit shows, with a price or a cap per key and ``within``."""
+    made = _quadratic if bound.kind == "quadratic" else _per_key
+    return made(bound, unit, what, within)
 
 
-def _quadratic(bound: Bound, unit: str, what: str) -> dict[str, Any]:
+def _quadratic(bound: Bound, unit: str, what: str, within: str) -> dict[str, Any]:
     budget = plain(Fraction(bound.left, bound.weights[0]))
     words = (
-        f"m {what} of one {unit} with one key in one window cost m*m; "
+        f"m {what} of one {unit} with one key in one {within} cost m*m; "
         f"all its {what} of an epoch cost at most {budget:g}"
     )
     out: dict[str, Any] = {"kind": "quadratic", "budget": budget}
@@ -49,10 +52,10 @@ def _quadratic(bound: Bound, unit: str, what: str) -> dict[str, Any]:
     return out | {"in_words": words}
 
 
-def _per_key(bound: Bound, unit: str, what: str) -> dict[str, Any]:
+def _per_key(bound: Bound, unit: str, what: str, within: str) -> dict[str, Any]:
     most = bound.most_per_key()
     words = f"at most {bound.left} {what} of one {unit} count in an epoch"
     if most < bound.left:
-        words += f", and at most {most} of them with one key in one window"
+        words += f", and at most {most} of them with one key in one {within}"
     out = {"kind": "records", "budget": bound.left, "most_records_per_key": most}
     return out | {"in_words": words}

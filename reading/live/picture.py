@@ -78,6 +78,8 @@ def _size(form: str, view: dict[str, Any]) -> float:
 def _title(name: str, told: dict[str, Any], view: dict[str, Any]) -> str:
     last = ", the window's last" if view["final"] else ""
     window = f"window {_date(view['start'])} to {_date(view['end'])}"
+    held, whole = view.get("hops") or (1, 1)
+    window += f" (only its last {held} of {whole} hops)" * (held < whole)
     return (
         f"{name}: release {view['trigger']} of {view['triggers']}{last}, "
         f"{_date(view['released'])} UTC\n{window}; {told['mechanism']}; unit: {told['unit']}; "

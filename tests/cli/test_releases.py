@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from hushstream import read_releases
-from hushstream.cli.releases import cut_off, date, number
+from hushstream.cli.releases import cut_off, date, in_part, number
 from hushstream.deploy.broker import Broker
 from hushstream.topics.assembly import Assembly, Released
 from hushstream.topics.releases import CutTold, Manifest, Value, decode_public
@@ -168,6 +168,12 @@ def test_what_the_bound_cut_stands_below_each_release_or_is_unknown() -> None:
     text = cut_off(Released((), (manifest,)))
     assert text.startswith("intervals: noise alone; the bound cut 25.0% of the records (24.")
     assert max(map(len, (text, hidden, unknown))) <= 80
+
+
+def test_a_window_that_is_not_full_says_so() -> None:
+    found = (decode_public(out.headers, out.value) for out in recorded("histogram-hopping")[0])
+    told = [in_part(one) for one in found if isinstance(one, Manifest)]
+    assert told[0] == "; it holds only the last 1 of its 4 hops" and told[-1] == ""
 
 
 def recorded_cut(arrived: int, accepted: int) -> Manifest:

@@ -73,7 +73,7 @@ class Release(NamedTuple):
     contents: dict[bytes, list[list[int]]]  # accepted alone: key, lane, count and sums
     threshold: int | None  # in 1/256
     counters: dict[int, Any] | None = None  # by shard: arrived and accepted, deviations, cap
-    hops: int | None = None  # held, where windows overlap
+    hops: tuple[int, int] | None = None  # held, of so many, where windows overlap
 
 
 class Judge:

@@ -56,7 +56,7 @@ class HoppingJudge(Judge):
         rows = {key: row for key in sorted(self.seen) if (row := self.shown(trigger, key))}
         bar = rules.thresholds[hop % rules.per_epoch] if rules.thresholds else None
         held = min(rules.hops, hop - self.begun + 1)
-        return Release(trigger, utc(rules.opens(hop)), rows, contents, bar, hops=held)
+        return Release(trigger, utc(rules.opens(hop)), rows, contents, bar, hops=(held, rules.hops))
 
     def live(self, trigger: Clock, key: bytes) -> None:
         """Draw everything that a window may still hold from before the key's life."""

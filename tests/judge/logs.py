@@ -191,8 +191,8 @@ def about(place: Any, release: Release, manifest: dict[str, Any]) -> Iterator[st
             yield f"{place}: the manifest says {name} = {manifest[name]} and not {value}"
     if manifest["privacy"]["charge"] != release.trigger["charge"]:
         yield f"{place}: the manifest names another charge"
-    if release.hops is not None and manifest["public"]["hops"] != [release.hops]:
-        yield f"{place}: the manifest says hops = {manifest['public']['hops']}, not {release.hops}"
+    if release.hops is not None and (told := manifest["public"]["hops"]) != [*release.hops]:
+        yield f"{place}: the manifest says hops = {told}, not {release.hops}"
     yield from about_cut(place, release, manifest)
 
 

@@ -42,6 +42,18 @@ def test_a_row_with_a_value_that_no_table_holds_is_refused(old: bytes, new: byte
         decode_public(row.headers, value.replace(old, new, 1))
 
 
+def test_a_window_tells_how_many_of_its_hops_it_holds() -> None:
+    manifests = [out for out in outs("histogram-hopping")[0] if out.headers[0][0] == MANIFEST]
+    told = [one.hops for o in manifests if (one := decode_public(o.headers, o.value))]
+    assert told[0] == (1, 4) and told[-1] == (4, 4)
+    plain = next(out for out in outs("histogram-sums")[0] if out.headers[0][0] == MANIFEST)
+    found = decode_public(plain.headers, plain.value)
+    assert isinstance(found, Manifest) and found.hops is None
+    damaged = (manifests[0].value or b"").replace(b'"hops":[1,4]', b'"hops":[1]')
+    with pytest.raises(EngineError, match="damaged"):
+        decode_public(manifests[0].headers, damaged)
+
+
 def test_records_of_other_versions_are_passed_over() -> None:
     assert decode_public(((ROW, b"hush.release/1"),), b'{"schema":"hush.release/1"}') is None
     assert decode_public((), b"{}") is None

@@ -128,7 +128,9 @@ export class Panel {
     this.valueLabel.hidden = view.values.length < 2;
     this.searchLabel.hidden = this.sizeLabel.hidden = view.form !== "keys";
     const last = view.final ? ", the window's last" : "";
-    this.what.textContent = visible(`Release ${view.trigger} of ${view.triggers}${last}, ${when(view.released)} · ${this.told.mechanism} · unit: ${this.told.unit} · intervals of ${about(view.confidence * 100)} %, of the noise alone · ${cut(view.cut)}`);
+    const [held, whole] = view.hops ?? [1, 1];
+    const part = held < whole ? `, with only the last ${held} of its ${whole} hops` : "";
+    this.what.textContent = visible(`Release ${view.trigger} of ${view.triggers}${last}, ${when(view.released)}${part} · ${this.told.mechanism} · unit: ${this.told.unit} · intervals of ${about(view.confidence * 100)} %, of the noise alone · ${cut(view.cut)}`);
     this[{ keys: "keys", cells: "cells", slots: "slots", stream: "stream" }[view.form]](view);
   }
 

@@ -138,7 +138,7 @@ def _compared(mechanism: Hopping, run: Run, slow: Oracle, windows: int) -> list[
         for key, spread in zip(out.key.tolist(), out.variance[:, 0].tolist(), strict=True):
             assert spread == pytest.approx(float(wanted[key].variance) * scale, rel=1e-9)
         told = min(hop - begun + 1, mechanism.hops)
-        assert out.public["hops"].tolist() == [told]
+        assert out.public["hops"].tolist() == [told, mechanism.hops]
         shown.append(set(found))
     return shown
 
@@ -241,6 +241,13 @@ def test_other_triggers_and_hops_are_refused() -> None:
     for t, ordinal in ((2, 1), (1, 3), (1, 0)):
         with pytest.raises(ContractError):
             mechanism.release(Closed(rows, part, t, hop=Hop(ordinal, 1)), noise(0))
+
+
+def test_the_bound_counts_over_the_epoch_in_words_too() -> None:
+    quadratic = made(24, 24, budget=12).bounds("user")["in_words"]
+    assert quadratic.startswith("m records of one user with one key in one epoch cost m*m;")
+    most = made(24, 24, bound="per-key", budget=12, per_key=3).bounds("user")["in_words"]
+    assert most.endswith("at most 3 of them with one key in one epoch")
 
 
 def test_a_plan_says_what_is_public() -> None:
