@@ -119,15 +119,15 @@ class Manifest(msgspec.Struct, frozen=True):
         return _PUBLIC.decode(self.public).hops if self.public else None
 
 
-class Figures(msgspec.Struct, frozen=True):
-    """Those public figures of a manifest that are read here."""
+class ToldOfWindow(msgspec.Struct, frozen=True):
+    """Public figures of a manifest, as far as they are read here."""
 
     hops: tuple[Whole, Whole] | None = None
 
 
 _ROW = msgspec.json.Decoder(Row)
 _MANIFEST = msgspec.json.Decoder(Manifest)
-_PUBLIC = msgspec.json.Decoder(Figures)
+_PUBLIC = msgspec.json.Decoder(ToldOfWindow)
 
 
 def decode_public(

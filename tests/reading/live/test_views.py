@@ -63,11 +63,14 @@ def test_keys_come_with_the_largest_value_first(value: str) -> None:
 
 
 def test_a_window_that_hops_tells_how_many_of_its_hops_it_holds() -> None:
-    _, history = known("histogram-hopping")
-    starts = [sheet.start for sheet in history.sheets()]
-    assert seen_view("histogram-hopping", window=starts[0])["hops"] == (1, 4)
-    assert seen_view("histogram-hopping")["hops"] == (4, 4)
-    assert seen_view("histogram-sums")["hops"] is None
+    declared, plain = known("histogram-sums")
+    history = History()
+    for release in released("histogram-hopping"):
+        history.add(release)
+    first = min(sheet.start for sheet in history.sheets())
+    assert view(declared, history, Wish(window=first))["hops"] == (1, 4)
+    assert view(declared, history, Wish())["hops"] == (4, 4)
+    assert view(declared, plain, Wish())["hops"] is None
 
 
 def test_the_share_that_was_cut_is_told_or_unknown() -> None:
