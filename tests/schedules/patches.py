@@ -67,7 +67,7 @@ def install() -> None:
     _replace(rocks, Rdict=disk.Table, WriteBatch=disk.Writes, ReadOptions=disk.Span)
     _replace(local_state, discard=disk.discard)
     _replace(admission, Path=disk.Folder, noise_key=lambda config: SECRET,
-             may_read=admin.may_read)  # fmt: skip
+             may_read=admin.may_read, could_be_made=disk.could_be_made)  # fmt: skip
     _replace(worker, os=SimpleNamespace(urandom=lambda size: world.current().urandom(size)),
              make_app=_app, declare_agents=_subscribe)  # fmt: skip
     _spare()
