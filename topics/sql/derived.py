@@ -10,10 +10,19 @@ from typing import Any, NamedTuple
 from sqlglot import exp
 
 from ...formats.events.expressions.derived import PARTS
-from .columns import QuerySource, bare, number_of, path_of, plain_number
+from .columns import (
+    QuerySource,
+    bare,
+    cast_to_whole,
+    json_path,
+    number_of,
+    path_of,
+    plain_number,
+)
 from .filters import conditions_of
-from .refusal import refused
+from .refusal import refused, shown
 from .texts import text_of
+from .times import formatted
 from .windows import check_time
 
 _CALLS: dict[type[exp.Expr], str] = {
@@ -46,10 +55,17 @@ _BANDS = (
 
 
 class Derivation(NamedTuple):
-    """A derived column of a key: the name it has without an alias, and its settings."""
+    """A derived column of a key.
+
+    Attributes:
+        name: that it has without an alias.
+        settings: as a person would write them.
+        note: what is not as it is written; None: all is.
+    """
 
     name: str
     settings: dict[str, Any]
+    note: str | None = None
 
 
 def derived_of(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Derivation:
@@ -71,16 +87,65 @@ def _text(node: exp.Expr, table: Sequence[str]) -> Derivation | None:
     return Derivation(_name(found.path, "text"), found.settings())
 
 
+_MADE = (
+    "TUMBLE", "DATE_TRUNC", "TIMESTAMP_TRUNC", "DATETIME_TRUNC", "TIME_BUCKET", "DATE_BIN",
+    "DATE_PART", "EXTRACT", "HOUR", "LOWER", "UPPER", "TRIM", "SUBSTR", "SUBSTRING", "LEFT",
+    "RIGHT", "REGEXP_EXTRACT", "SPLIT_PART", "FORMAT_TIMESTAMP", "DATE_FORMAT",
+)  # fmt: skip
+"""Functions of which a column of a key, or a window, is made."""
+
+_ARITHMETIC = (exp.Mod, exp.Div, exp.IntDiv, exp.WidthBucket, exp.Mul, exp.Add, exp.Sub)
+_EACH = "makes several records of one: let the producer write a record for each element"
+
+
+def _instead(node: exp.Expr) -> str | None:
+    """Say what to write in place of an expression that is no column of a key; None: unknown."""
+    fields = [shown(one) for one in node.find_all(exp.Column)]
+    if isinstance(node, exp.Literal):
+        return f"is a text, not a name: write {node.name}" if node.is_string else None
+    if isinstance(node, exp.Explode | exp.Unnest | exp.Bracket):
+        return _EACH
+    if isinstance(node, exp.Ceil) and node.args.get("to") is not None:
+        return f"names a window by its end: write FLOOR({shown(node.this)} TO {node.args['to']})"
+    if isinstance(node, exp.Coalesce) and len(fields) == 1:
+        return (
+            f"a record without {fields[0]} has no key, and is a dead letter: let the producer "
+            f"write {shown(node.expressions[0])}, and group by {fields[0]}"
+        )
+    if isinstance(node, exp.Nullif) and len(fields) == 1:
+        other = shown(node.expression)
+        return f"write WHERE {fields[0]} <> {other}, and group by {fields[0]}"
+    if isinstance(node, exp.Concat | exp.DPipe) and len(fields) > 1:
+        return f"a key may have several columns: GROUP BY {', '.join(fields)}"
+    if (dots := json_path(node)) is not None:
+        return f"write the path with dots, of an object of the record: {dots}"
+    if len(set(fields)) == 1 and _counts_in_numbers(node):
+        width = max((n for one in node.find_all(exp.Literal) if (n := number_of(one))), default=1)
+        band = f"FLOOR({fields[0]} / {width}) * {width}" if width > 1 else f"FLOOR({fields[0]})"
+        return f"a band of a number is {band}, or ROUND({fields[0]}, 0)"
+    if isinstance(node, exp.Anonymous):
+        near = difflib.get_close_matches(node.name.upper(), _MADE, 1, 0.75)
+        return f"did you mean {near[0]}?" if near else None
+    return None
+
+
+def _counts_in_numbers(node: exp.Expr) -> bool:
+    name = node.name.upper() if isinstance(node, exp.Anonymous) else ""
+    whole = cast_to_whole(node) or isinstance(node, exp.Ceil | exp.Floor | exp.Round | _ARITHMETIC)
+    return whole or name in ("TRUNC", "TRUNCATE", "DIV", "RANGE_BUCKET")
+
+
 def _unknown(node: exp.Expr) -> Derivation:
+    if (words := _instead(node)) is not None:
+        raise refused(node, words)
     if isinstance(node, exp.Extract):
         known = ", ".join(dict.fromkeys(name.upper() for name in PARTS))
-        near = difflib.get_close_matches(node.name.lower(), _EXTRACTED, 1, 0.75)
-        raise refused(
-            node,
-            (f"did you mean {near[0].upper()}? " if near else "") + f"parts of a time are {known}",
-        )
-    if isinstance(node, exp.JSONExtract | exp.JSONExtractScalar | exp.JSONValue):
-        raise refused(node, "write the path with dots, payload.product, of an object of the record")
+        part = node.name.lower()
+        near = difflib.get_close_matches(part, _EXTRACTED, 1, 0.75)
+        hint = f"did you mean {near[0].upper()}? " if near else ""
+        if part in ("week", "isoweek"):
+            hint = f"weeks are windows: DATE_TRUNC('week', {shown(node.expression)}). "
+        raise refused(node, hint + f"parts of a time are {known}")
     if isinstance(node, exp.Anonymous) and node.name.upper() == "WEEKDAY":
         raise refused(node, "write EXTRACT(ISODOW FROM time), where 1 is Monday")
     raise refused(node, f"is no column of a key: {_BANDS}")
@@ -98,25 +163,21 @@ def _time_part(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Der
         part, inner = "date", node.this
     else:
         part, inner = _CALLS.get(type(node)), node.this
+    if (text := formatted(node, table)) is not None:
+        part, inner = text.part, text.time
     if part is None:
         return None
-    zone, inner = _zoned(inner)
     if isinstance(node, exp.Date) and node.args.get("zone") is not None:
-        zone = node.args["zone"].name
-    check_time(node, inner, source, table)
-    return Derivation(part, {"time": part, **({"zone": zone} if zone else {})})
-
-
-def _zoned(node: exp.Expr) -> tuple[str | None, exp.Expr]:
-    node = bare(node)
-    if isinstance(node, exp.TsOrDsToDate):
-        node = node.this
-    if not isinstance(node, exp.AtTimeZone):
-        return None, node
-    inner = bare(node.this)
-    if isinstance(inner, exp.AtTimeZone) and inner.args["zone"].name.upper() == "UTC":
-        inner = bare(inner.this)  # how Postgres turns a time of UTC into that of a zone
-    return node.args["zone"].name, inner
+        inner = node
+    zone = check_time(node, inner, source, table, days=part not in ("hour", "minute"))
+    note = None
+    if text is not None:
+        if zone is not None and text.zone is not None:
+            raise refused(node, f"name one time zone: '{zone}' or '{text.zone}'")
+        zone = zone or text.zone
+        if part != "date":
+            note = f"{shown(node)}: released as a number, such as 8 in place of '08'"
+    return Derivation(part, {"time": part, **({"zone": zone} if zone else {})}, note)
 
 
 def _choice(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Derivation | None:

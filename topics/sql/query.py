@@ -11,15 +11,15 @@ from sqlglot import exp
 from ...mechanisms.registry import DISTINCT
 from ..natural import NATURAL, natural_keys
 from .aggregates import AGGREGATES, CALLS, Aggregated, Scope, aggregate_of, checked
-from .columns import QuerySource, aliases, bare, number_of, path_of
+from .columns import QuerySource, aliases, bare, cast_to_whole, number_of, path_of, uncast
 from .derived import derived_of
 from .filters import conditions_of
 from .flat import flattened
 from .parsed import Parsed, expression_of, parsed
 from .promised import Promise
 from .quantiles import Quantile, mechanism_of, quantile_of
-from .refusal import CLAUSES, QUANTILE_CALLS, QueryError, instead_of, refused
-from .windows import Windowed, check_time, duration_of, names_window, window_of
+from .refusal import CLAUSES, QUANTILE_CALLS, QueryError, instead_of, refused, shown
+from .windows import Windowed, check_time, duration_of, names_window, unzoned, window_of
 
 _OF_TABLE = {"this", "db", "catalog", "alias"}
 
@@ -136,7 +136,7 @@ class _Query:
     def settings(self) -> dict[str, Any]:
         """The pipeline's settings."""
         for expression in self._grouping():
-            self._group(bare(expression))
+            self._group(uncast(expression))
         aggregates = self._aggregates()
         key = list(self._grouped.values())
         if not key and not aggregates and not self._quantiles:
@@ -198,7 +198,7 @@ class _Query:
             return None
         if said.time is not None:
             time = expression_of(said.time)
-            check_time(time, time, self._source, self._table)
+            unzoned(time, check_time(time, time, self._source, self._table))
         length = duration_of(expression_of(said.window))
         hop = None if said.hop is None else duration_of(expression_of(said.hop))
         return Windowed(length, hop=None if hop == length else hop)
@@ -265,8 +265,9 @@ class _Query:
         if self._counts(node):
             raise refused(node, "is an aggregate: group by the columns of the key alone")
         derived = derived_of(node, self._source, self._table)
-        named = [alias for alias, one in self._aliases.items() if bare(one) == node]
+        named = [alias for alias, one in self._aliases.items() if uncast(one) == node]
         name = named[0] if named else derived.name
+        self.notes += [derived.note] if derived.note else []
         self._take(node, name)
         self._derive[name] = derived.settings
 
@@ -279,7 +280,7 @@ class _Query:
         found = []
         for item in self._select.expressions:
             alias = item.alias if isinstance(item, exp.Alias) else None
-            node = bare(item.this if alias is not None else item)
+            node = self._released(uncast(item.this if alias is not None else item))
             name = self._grouped.get(node) or self._paths.get(path_of(node, self._table))
             if name is not None:
                 if alias is not None and name != alias:
@@ -293,12 +294,28 @@ class _Query:
         checked(found)
         return found
 
+    def _released(self, node: exp.Expr) -> exp.Expr:
+        """An aggregate without what may be done with its released value: a cast, a rounding."""
+        if isinstance(node, exp.Round) and isinstance(bare(node.this), tuple(AGGREGATES)):
+            self.notes.append(f"{shown(node)}: released as it is; round it when it is read")
+            return bare(node.this)
+        if cast_to_whole(node) and isinstance(bare(node.this), exp.Count | exp.CountIf):
+            return bare(node.this)
+        return node
+
+    def _selected(self) -> set[str | None]:
+        """Fields that stand in SELECT by themselves."""
+        return {path_of(one.unalias(), self._table) for one in self._select.expressions}
+
     def _of_window(self, node: exp.Expr) -> bool:
         """Whether a column of SELECT names the window, as every release does by itself."""
         if self._window is None:
             return False
         if names_window(node, self._table):
             return True
+        names = [one for one in node.find_all(exp.Column) if names_window(one, self._table)]
+        if names and len(names) == len(list(node.find_all(exp.Column))):
+            return not self._counts(node)  # such as DATE(window_start)
         return window_of(node, self._source, self._table) == self._window
 
     def _aggregate(self, node: exp.Expr, alias: str | None) -> Aggregated:
@@ -306,9 +323,14 @@ class _Query:
             raise QueryError("SELECT *: name the columns of GROUP BY and the aggregates")
         if names_window(node, self._table) and isinstance(node, exp.Anonymous):
             raise refused(node, "names a window that is not in GROUP BY: group by it too")
-        if path_of(node, self._table) is not None:
+        if (path := path_of(node, self._table)) is not None:
+            unused = [one for one in self._paths if one and one not in self._selected()]
+            near = difflib.get_close_matches(path, unused, 1, 0.7)
             raise refused(
                 node,
-                "is not in GROUP BY, and single records are never released: add it to GROUP BY",
+                f"is not in GROUP BY, which has {near[0]}: write the same name in both"
+                if near
+                else "is not in GROUP BY, and single records are never released: add it to "
+                "GROUP BY",
             )
         return aggregate_of(node, alias, self._scope)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -44,7 +45,7 @@ def text_of(node: exp.Expr, table: Sequence[str]) -> Text | None:
     step = _step(node)
     if step is None:
         return None
-    inner = text_of(node.this, table)
+    inner = text_of(node.this.this if isinstance(node, exp.Bracket) else node.this, table)
     if inner is None:
         raise refused(node, _OF_FIELD)
     return Text(inner.path, [*inner.steps, step])
@@ -74,7 +75,29 @@ def _step(node: exp.Expr) -> Table | None:
         if any(node.args.get(name) is not None for name in ("position", "occurrence", "group")):
             raise refused(node, "takes the first match: write REGEXP_EXTRACT(field, r'(\\w+)')")
         return {"extract": _expression(node, node.expression)}
-    return None
+    return _part(node)
+
+
+_PLACES = {"OFFSET": 1, "SAFE_OFFSET": 1, "ORDINAL": 0, "SAFE_ORDINAL": 0}
+
+
+def _part(node: exp.Expr) -> Table | None:
+    """A part between separators as an expression; None if it is none."""
+    if isinstance(node, exp.SplitPart):
+        mark, place = node.args.get("delimiter"), _whole(node, node.args.get("part_index"))
+    elif isinstance(node, exp.Bracket) and isinstance(node.this, exp.Split):
+        mark, (given,) = node.this.expression, node.expressions
+        call = given.name.upper() if isinstance(given, exp.Anonymous) else ""
+        place = _whole(node, given.expressions[0] if call in _PLACES else given)
+        place += _PLACES.get(call, 1)
+    else:
+        return None
+    sign = words_of(mark)
+    if sign is None or len(sign) != 1 or not 1 <= place <= _LONGEST:
+        raise refused(node, "takes one character and a place from 1 on: SPLIT_PART(field, '-', 1)")
+    other = f"[^{re.escape(sign)}]*"
+    before = f"(?:{other}{re.escape(sign)}){{{place - 1}}}" if place > 1 else ""
+    return {"extract": f"^{before}({other})"}
 
 
 def compared_text(node: exp.Expr, denied: bool, table: Sequence[str]) -> Table | None:
@@ -167,8 +190,13 @@ def _plain(text: str) -> str:
 
 
 def _function(node: exp.Expr) -> bool:
+    node = bare(node)
+    if isinstance(node, exp.SplitPart) or (
+        isinstance(node, exp.Bracket) and isinstance(node.this, exp.Split)
+    ):
+        return True
     kinds = (exp.Lower, exp.Upper, exp.Trim, exp.Left, exp.Right, exp.Substring)
-    return isinstance(bare(node), (*kinds, exp.RegexpExtract, exp.RegexpSubstr))
+    return isinstance(node, (*kinds, exp.RegexpExtract, exp.RegexpSubstr))
 
 
 def _like(node: exp.Expr, denied: bool, table: Sequence[str], escape: str | None) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Sequence
 from datetime import date
@@ -12,8 +13,8 @@ from sqlglot import exp
 from ...errors import ConfigError
 from ...formats.events.decode import utc
 from ..calendar import midnight
-from .columns import ROW_TIME, QuerySource, bare, path_of
-from .refusal import refused
+from .columns import ROW_TIME, QuerySource, bare, meant_text, path_of
+from .refusal import refused, shown, single_quotes
 from .spoken import SMOOTH
 
 _UNITS = {
@@ -69,9 +70,11 @@ def duration_of(node: exp.Expr) -> str:
     short = _UNITS.get(word.removesuffix("s") or word)
     calendar = word.removesuffix("s") in _CALENDAR
     if found is None or int(found.group(1)) == 0 or (short is None and not calendar):
+        near = difflib.get_close_matches(word, [*_UNITS, *_CALENDAR], 1, 0.6)
+        hint = f"did you mean {near[0].upper()}? it " if near and short is None else ""
         raise refused(
-            node, "must be a positive number of SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER, "
-                  "YEAR"
+            node, hint + "must be a positive number of SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, "
+                  "QUARTER, YEAR"
         )  # fmt: skip
     count = int(found.group(1))
     if short is None:
@@ -101,8 +104,8 @@ def window_of(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Wind
     while isinstance(node, exp.Cast | exp.TryCast):
         node = bare(node.this)
     if isinstance(node, exp.Floor) and node.args.get("to") is not None:
-        check_time(node, node.this, source, table)
-        return _cut(node, node.args["to"].name, day_first=False)
+        zone = check_time(node, node.this, source, table)
+        return _whole(node, node.args["to"].name, zone, sunday=False)
     if not isinstance(node, exp.Anonymous):
         return None
     name, given = node.name.upper(), node.expressions
@@ -120,7 +123,7 @@ def window_of(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Wind
         time, length = (given[1], given[0]) if path_of(given[0], table) is None else given[:2]
         if len(given) > 2:
             raise refused(node, "leave out the origin: windows begin at whole multiples of 1970")
-        check_time(node, time, source, table)
+        unzoned(node, check_time(node, time, source, table))
         return Windowed(duration_of(length))
     return None
 
@@ -134,7 +137,7 @@ def _tumbling(
         raise refused(node, f"is moved: {SMOOTH} TUMBLE(time, INTERVAL '1' DAY)")
     if len(given) != 2:
         raise refused(node, "must be TUMBLE(time, INTERVAL '1' DAY)")
-    check_time(node, given[0], source, table)
+    unzoned(node, check_time(node, given[0], source, table))
     return Windowed(duration_of(given[1]))
 
 
@@ -151,9 +154,17 @@ def hopping(
     time: exp.Expr,
 ) -> Windowed:  # fmt: skip
     """Windows of a length that begin every ``hop``; raises `QueryError` for another time."""
-    check_time(node, time, source, table)
+    unzoned(node, check_time(node, time, source, table))
     every, whole = duration_of(hop), duration_of(length)
     return Windowed(whole) if every == whole else Windowed(whole, hop=every)
+
+
+def unzoned(node: exp.Expr, zone: str | None) -> None:
+    """Refuse (`QueryError`) a zone where windows have a fixed length."""
+    if zone is not None:
+        raise refused(
+            node, f"windows in a zone are of the calendar: DATE_TRUNC('day', t, '{zone}')"
+        )
 
 
 def _truncated(
@@ -164,15 +175,23 @@ def _truncated(
         raise refused(node, f"must be {node.name.upper()}('day', time)")
     first = isinstance(given[0], exp.Literal)
     unit, time = given[:2] if first else (given[1], given[0])
-    check_time(node, time, source, table)
     week = isinstance(unit, exp.Week)
     word = f"week({unit.this.name})" if week else unit.name
-    if len(given) == 2:
-        return _cut(node, word, day_first=not first)
-    zone = given[2]
-    if not (isinstance(zone, exp.Literal) and zone.is_string):
-        raise refused(zone, "must name a time zone, such as 'Europe/Berlin'")
-    return _zoned(node, word.lower().removesuffix("s"), zone.name, sunday=not first)
+    days = word.lower().removesuffix("s") in (*_LONG, *_WEEKS)
+    zone = check_time(node, time, source, table, days=days)
+    if len(given) == 3:
+        if (named := meant_text(given[2])) is not None:
+            raise refused(node, single_quotes(named))
+        if zone is not None or not (isinstance(given[2], exp.Literal) and given[2].is_string):
+            raise refused(given[2], "must name a time zone, and one alone, such as 'Europe/Berlin'")
+        zone = given[2].name
+    return _whole(node, word, zone, sunday=not first)
+
+
+def _whole(node: exp.Expr, unit: str, zone: str | None, *, sunday: bool) -> Windowed:
+    if zone is None or zone.upper() in _UTC:
+        return _cut(node, unit, day_first=sunday)
+    return _zoned(node, unit.lower().removesuffix("s"), zone, sunday=sunday)
 
 
 def _zoned(node: exp.Expr, word: str, zone: str, *, sunday: bool) -> Windowed:
@@ -200,14 +219,27 @@ def _cut(node: exp.Expr, unit: str, *, day_first: bool) -> Windowed:
         return Windowed(f"1 {word}")
     short = _UNITS.get(word)
     if short is None or short == "ms":
+        near = difflib.get_close_matches(word, [*_UNITS, *_CALENDAR], 1, 0.6)
+        hint = f"did you mean {near[0].upper()}? " if near and len(word) > 2 else ""
         instead = "cut to SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER or YEAR"
-        raise refused(node, instead)
+        raise refused(node, hint + instead)
     return Windowed(f"1{short}")
 
 
-def check_time(node: exp.Expr, given: exp.Expr, source: QuerySource, table: Sequence[str]) -> None:
-    """Refuse (`QueryError`) a time that is not the input's event time."""
-    path = path_of(unwrapped(given), table)
+def check_time(
+    node: exp.Expr,
+    given: exp.Expr,
+    source: QuerySource,
+    table: Sequence[str],
+    *,
+    days: bool = False,
+) -> str | None:
+    """Refuse (`QueryError`) a time that is not the input's event time; return its zone.
+
+    ``days``: whether a date will do, since nothing shorter is asked of it.
+    """
+    inner, zone = _unwrapped(given, days)
+    path = path_of(inner, table)
     if source.time is None:
         if path is None or path.upper() != ROW_TIME:
             instead = f"input {source.name} has the time of its records: write {ROW_TIME}"
@@ -216,32 +248,51 @@ def check_time(node: exp.Expr, given: exp.Expr, source: QuerySource, table: Sequ
         raise refused(
             node, f"the event time of input {source.name} is {source.time}: write {source.time}"
         )
+    return zone
 
 
-def unwrapped(node: exp.Expr) -> exp.Expr:
-    """A time without what makes a timestamp of it: how it is written is declared of the input."""
-    node = bare(node)
+def _unwrapped(node: exp.Expr, days: bool) -> tuple[exp.Expr, str | None]:
+    """A time without what makes a timestamp of it, and the zone that it is turned into.
+
+    How the time itself is written is declared of the input.
+    """
+    whole, zones = node, list[str]()
     while True:
-        if isinstance(node, exp.Cast | exp.TryCast) and node.to.this in _TIMES:
-            node = bare(node.this)
+        node = bare(node)
+        if isinstance(node, exp.Cast | exp.TryCast) and (
+            node.to.this in _TIMES or (days and node.to.this == exp.DataType.Type.DATE)
+        ):
+            node = node.this
+        elif isinstance(node, exp.AtTimeZone):
+            zones.append(node.args["zone"].name)
+            node = node.this
+        elif isinstance(node, exp.Date | exp.Datetime) and (days or isinstance(node, exp.Datetime)):
+            zone = node.args.get("zone") or node.args.get("expression")
+            zones += [] if zone is None else [zone.name]
+            node = node.this
         elif type(node) in _MADE or (
             isinstance(node, exp.Anonymous) and node.name.upper() in _WRAPPED
         ):
-            inner = node.expressions if isinstance(node, exp.Anonymous) else [node.this]
-            if not inner or inner[0] is None:
+            given = node.expressions if isinstance(node, exp.Anonymous) else [node.this]
+            if not given or given[0] is None:
                 raise refused(node, "needs the event time in its brackets")
-            node = bare(inner[0])
-            if isinstance(node, exp.Div):
-                node = bare(node.this)
+            node = bare(given[0])
+            node = node.this if isinstance(node, exp.Div) else node
         else:
-            return node
+            break
+    if len(zones) == 2 and zones[1].upper() in _UTC:
+        zones.pop()  # how Postgres turns a time of UTC into that of a zone
+    if len(zones) > 1:
+        raise refused(whole, f"name one time zone: {shown(node)} AT TIME ZONE '{zones[0]}'")
+    return node, zones[0] if zones else None
 
 
+_UTC = ("UTC", "ETC/UTC", "GMT", "Z", "+00", "+00:00")
 _TIMES = {
     exp.DataType.Type.TIMESTAMP, exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMPLTZ,
     exp.DataType.Type.DATETIME, exp.DataType.Type.TIMESTAMPNTZ,
 }  # fmt: skip
 _MADE = (
-    exp.UnixToTime, exp.Timestamp, exp.Datetime, exp.StrToTime, exp.TsOrDsToTimestamp,
+    exp.UnixToTime, exp.Timestamp, exp.StrToTime, exp.TsOrDsToDate, exp.TsOrDsToTimestamp,
     exp.UnixToStr,
 )  # fmt: skip
