@@ -20,7 +20,7 @@ from .columns import (
     plain_number,
 )
 from .filters import conditions_of
-from .refusal import refused, shown
+from .refusal import EACH, refused, shown
 from .texts import text_of
 from .times import formatted
 from .windows import check_time
@@ -94,17 +94,19 @@ _MADE = (
 )  # fmt: skip
 """Functions of which a column of a key, or a window, is made."""
 
-_ARITHMETIC = (exp.Mod, exp.Div, exp.IntDiv, exp.WidthBucket, exp.Mul, exp.Add, exp.Sub)
-_EACH = "makes several records of one: let the producer write a record for each element"
+_NUMERIC = (
+    exp.Mod, exp.Div, exp.IntDiv, exp.WidthBucket, exp.Mul, exp.Add, exp.Sub, exp.Ceil, exp.Floor,
+    exp.Round,
+)  # fmt: skip
 
 
 def _instead(node: exp.Expr) -> str | None:
     """Say what to write in place of an expression that is no column of a key; None: unknown."""
-    fields = [shown(one) for one in node.find_all(exp.Column)]
+    fields = [shown(one) for one in node.find_all(exp.Column, bfs=False)]
     if isinstance(node, exp.Literal):
         return f"is a text, not a name: write {node.name}" if node.is_string else None
     if isinstance(node, exp.Explode | exp.Unnest | exp.Bracket):
-        return _EACH
+        return EACH
     if isinstance(node, exp.Ceil) and node.args.get("to") is not None:
         return f"names a window by its end: write FLOOR({shown(node.this)} TO {node.args['to']})"
     if isinstance(node, exp.Coalesce) and len(fields) == 1:
@@ -120,7 +122,7 @@ def _instead(node: exp.Expr) -> str | None:
     if (dots := json_path(node)) is not None:
         return f"write the path with dots, of an object of the record: {dots}"
     if len(set(fields)) == 1 and _counts_in_numbers(node):
-        width = max((n for one in node.find_all(exp.Literal) if (n := number_of(one))), default=1)
+        width = _width(node)
         band = f"FLOOR({fields[0]} / {width}) * {width}" if width > 1 else f"FLOOR({fields[0]})"
         return f"a band of a number is {band}, or ROUND({fields[0]}, 0)"
     if isinstance(node, exp.Anonymous):
@@ -129,9 +131,19 @@ def _instead(node: exp.Expr) -> str | None:
     return None
 
 
+def _width(node: exp.Expr) -> int | Decimal:
+    """The width of the bands that an expression seems to make."""
+    numbers = [
+        n for one in node.find_all(exp.Literal, bfs=False) if (n := number_of(one)) is not None
+    ]
+    if isinstance(node, exp.WidthBucket) and len(numbers) == 3 and numbers[2]:
+        return plain_number((numbers[1] - numbers[0]) / numbers[2])
+    return plain_number(max(numbers, default=Decimal(1)))
+
+
 def _counts_in_numbers(node: exp.Expr) -> bool:
     name = node.name.upper() if isinstance(node, exp.Anonymous) else ""
-    whole = cast_to_whole(node) or isinstance(node, exp.Ceil | exp.Floor | exp.Round | _ARITHMETIC)
+    whole = cast_to_whole(node) or isinstance(node, _NUMERIC)
     return whole or name in ("TRUNC", "TRUNCATE", "DIV", "RANGE_BUCKET")
 
 

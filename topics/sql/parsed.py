@@ -11,7 +11,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from .dialect import PLACE, Hush
-from .refusal import CLAUSES, SAID, QueryError, refused, unreadable
+from .refusal import CLAUSES, EACH, SAID, QueryError, refused, unreadable
 from .spoken import Spoken, spoken
 
 MOST = 20_000  # characters of a query
@@ -113,6 +113,9 @@ def _select(found: Sequence[exp.Expr]) -> exp.Select:
 
 def check_clauses(select: exp.Select) -> None:
     """Refuse (`QueryError`) a clause of a SELECT that no pipeline can have."""
+    for join in select.args.get("joins") or ():
+        if isinstance(join.this, exp.Unnest | exp.Explode):
+            raise refused(join.this, EACH)
     for name in _given(select):
         if name not in _USED:
             raise QueryError(CLAUSES.get(name, f"{name.strip('_').upper()} is not possible here"))

@@ -45,10 +45,12 @@ def refused(node: exp.Expr, instead: str) -> QueryError:
     return QueryError(f"{shown(node)}: {instead}")
 
 
+EACH = "makes several records of one: let the producer write a record for each element"
+
 CLAUSES = {
     "joins": "JOIN is not possible: a pipeline reads one input. Join the topics first, for "
     "example with Kafka Streams, so that one record holds all fields",
-    "laterals": "LATERAL is not possible: a pipeline reads the fields of one record",
+    "laterals": f"LATERAL {EACH}",
     "having": "HAVING would decide by exact values. A key is released when its noisy count passes "
     "a private threshold; set min_users, or filter the releases with a [[view]], which costs "
     "nothing",

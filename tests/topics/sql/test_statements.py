@@ -2,7 +2,7 @@
 refused in words that contain the next step.
 
 Covers: topics/sql/dialect.py, topics/sql/spoken.py, topics/sql/parsed.py, topics/sql/flat.py
-Covers: topics/sql/windows.py, topics/sql/derived.py, topics/sql/texts.py
+Covers: topics/sql/windows.py, topics/sql/derived.py, topics/sql/texts.py, topics/sql/times.py
 """
 
 from __future__ import annotations
@@ -43,6 +43,11 @@ def test_a_statement_runs_or_says_the_next_step(case: dict[str, Any]) -> None:
         ("SELECT product FROM orders GROUP BY product EMIT CHANGES", "set triggers.every"),
         ("SELECT product AS p FROM orders GROUP BY product", "keeps its name, product"),
         ("SELECT user FROM orders GROUP BY user", "is the privacy unit"),
+        (
+            "SELECT TO_CHAR(created, 'HH24'), COUNT(*) FROM orders GROUP BY 1",
+            "released as a number",
+        ),
+        ("SELECT ROUND(SUM(CLIP(price, 0, 9)), 1) FROM orders", "round it when it is read"),
         (
             "SELECT product, SUM(price, contribution_bounds_per_group => (0, 9)) FROM orders "
             "GROUP BY product",
