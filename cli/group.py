@@ -30,6 +30,8 @@ COMMANDS = {  # name: its module, and its line of the help, whose order this is
     "topics": ("topics", "Create a deployment's topics and its ledger."),
     "worker": ("worker", "Run a worker; any number of them form one group."),
     "trigger": ("trigger", "Fire the triggers of pipelines with an external schedule."),
+    "status": ("status", "Show whether all is well, and what to do if it is not."),
+    "dead-letters": ("dead_letters", "Show records that could not be used, and send them again."),
     "releases": ("releases", "Show what a pipeline has released, with error bars."),
     "connect": ("releases", "Print the properties of a Kafka Connect sink."),
     "map": ("maps", "Write the newest map of a spatial pipeline."),

@@ -20,6 +20,7 @@ from ..agents.stages.ingest.unit_digests import partition_text
 from ..agents.worker.lines.screen import Screen, say
 from ..errors import ConfigError, EngineError
 from ..formats.events.decode import Decoder, RawRecord
+from ..offline.again import PARTITIONERS
 from ..offline.files import check_columns, stream_file
 from ..offline.first_rows import unfit
 from ..topics.config.load import Config
@@ -29,7 +30,6 @@ from .options import Flags, config_options, emit, json_option, read_config
 CHUNK = 5_000
 # Old times are kept, so that Kafka's retention by time would delete the records at once.
 KEPT = {"retention.ms": "-1", "message.timestamp.type": "CreateTime"}
-PARTITIONERS = {"none": "murmur2_random", "murmur2": "murmur2_random", "crc32": "consistent_random"}
 
 
 @click.command()

@@ -30,6 +30,7 @@ from ...topics.config.clients import librdkafka_options
 from ...topics.config.model import Kafka
 from ..deployment.topic_specs import TopicSpec, sized
 from .access.refusals import Permits, locked_out, of_group, of_token, passing
+from .groups import Groups
 from .logs import consumer, failed
 from .offsets import PartitionOffsets
 
@@ -47,8 +48,10 @@ class Cluster:
         options: further options of librdkafka, which win.
 
     Attributes:
+        kafka: the connection.
         rights: what this user may do.
         offsets: where partitions begin and end.
+        groups: consumer groups.
     """
 
     def __init__(
@@ -63,9 +66,10 @@ class Cluster:
         more = {"socket.timeout.ms": 10_000, "error_cb": self._heard.append}
         self._admin = AdminClient(self._options | more)
         self._patience = patience
-        self._kafka = kafka
+        self.kafka = kafka
         self.rights = Permits(self._admin, kafka, role)
         self.offsets = PartitionOffsets(self._admin, self.rights, patience)
+        self.groups = Groups(self._admin, self.rights)
         self.bootstrap = kafka.bootstrap
 
     def wait(self, told: Callable[[str], None] | None = None) -> None:
@@ -87,7 +91,7 @@ class Cluster:
             except KafkaException:
                 self._admin.poll(0)
                 # A broker that starts may refuse a client once, so its second answer counts.
-                error, late = locked_out(self._kafka, self._heard), time.monotonic() > until
+                error, late = locked_out(self.kafka, self._heard), time.monotonic() > until
                 sure = (tries or any(map(of_token, self._heard))) and not passing(self._heard)
                 if error is not None and (late or sure):
                     raise error from None
@@ -136,16 +140,6 @@ class Cluster:
             self.rights.refuse(error, operation, topic)
             raise
         return len(told.partitions)
-
-    def members(self, group: str, instance: str) -> list[tuple[str, str]]:
-        """List client id and address of the first member that took a static name in a group.
-
-        Raises:
-            RightError: this user may not describe the group.
-        """
-        asked = self._admin.describe_consumer_groups([group])[group]
-        told = self.rights.result(asked, "DESCRIBE", group)
-        return [(m.client_id, m.host) for m in told.members if m.group_instance_id == instance]
 
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
         """Ask for Kafka's own id of each topic; a topic that is created again has another.
@@ -313,7 +307,7 @@ class Cluster:
         written = self.offsets.written(topic, partition)
         until = time.monotonic() + OPEN_SECONDS
         more = self._options | {"auto.offset.reset": "earliest"}
-        with closing(consumer(self._kafka, committed=True, more=more)) as client:
+        with closing(consumer(self.kafka, committed=True, more=more)) as client:
             client.assign([TopicPartition(topic, partition, start)])
             reached = -1  # where the last end of the partition was seen
             while reached < written and not (reached >= 0 and time.monotonic() > until):

@@ -86,11 +86,12 @@ class Namesake:
         if self._instance is None or recent < STRANGE:
             return
         try:
-            found = self._cluster.members(self._group, self._instance)
+            found = self._cluster.groups.members(self._group)
         except KafkaException:
             return  # the next change asks again
-        for client_id, address in found:
-            self._judge(Identity.read(client_id), address, recent)
+        for one in found:
+            if one.instance == self._instance:
+                self._judge(Identity.read(one.client_id), one.host, recent)
 
     def _judge(self, first: Identity | None, address: str, recent: int) -> None:
         if first is not None and first.tag == self._identity.tag:
@@ -98,9 +99,8 @@ class Namesake:
                 "another worker has started under the name %r and takes its partitions from this "
                 "one: end it, or give it a name of its own (--member)", self._member)  # fmt: skip
         elif first is None or first.host != self._identity.host or recent >= ALIKE:
-            where = address.lstrip("/")
-            told = f"on {where}" if first is None else (
-                f"on {first.host} ({where}) since {utc(first.started * 1_000_000)}"
+            told = f"on {address}" if first is None else (
+                f"on {first.host} ({address}) since {utc(first.started * 1_000_000)}"
             )  # fmt: skip
             raise EngineError(
                 f"another worker has the name {self._member!r}, first taken {told}: the two would "

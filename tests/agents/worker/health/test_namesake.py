@@ -10,6 +10,7 @@ from typing import Any
 import hushstream.agents.worker.health.namesake as module
 import pytest
 from confluent_kafka import KafkaException
+from hushstream.agents.kafka.groups import Member
 from hushstream.agents.worker.health.namesake import Identity, Namesake
 from hushstream.errors import EngineError
 
@@ -29,10 +30,15 @@ class Group:
         self.client_id = client_id
         self.asked = 0
 
-    def members(self, group: str, instance: str) -> list[tuple[str, str]]:
-        assert (group, instance) == ("g", "w-1234")
+    @property
+    def groups(self) -> Group:
+        return self
+
+    def members(self, group: str) -> list[Member]:
+        assert group == "g"
         self.asked += 1
-        return [(self.client_id, "/10.0.0.7")]
+        other = Member(LATER.client_id, "another", "10.0.0.8", 1)
+        return [other, Member(self.client_id, "w-1234", "10.0.0.7", 1)]
 
 
 @pytest.fixture
@@ -102,7 +108,7 @@ def test_what_passes_is_no_namesake(now) -> None:
     assert group.asked == 0
 
     class Away(Group):
-        def members(self, group: str, instance: str) -> list[tuple[str, str]]:
+        def members(self, group: str) -> list[Member]:
             raise KafkaException("away")
 
     times(namesake(Away(""), SECOND), 20)

@@ -1,0 +1,134 @@
+"""``hush dead-letters``: records that a pipeline could not use, and how to send them again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import click
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
+
+from ..agents.clock.genesis import read_ledger
+from ..agents.deployment.compile import compile_config
+from ..agents.worker.lines.screen import Screen, say
+from ..errors import ConfigError
+from ..offline.again import Again, Unsent
+from ..reading.set_aside import Letter, letters, reasons
+from ..topics.names import Names
+from .deployed import cluster_of
+from .options import Flags, config_options, declared, emit, json_option, read_config, readable
+
+CHARACTERS = 300  # of a sample that are shown
+
+
+@click.command("dead-letters")
+@config_options
+@click.argument("pipeline")
+@click.option("--samples", type=click.IntRange(0, 1000), default=0, metavar="N",
+              help="Show the newest N records of each reason.")  # fmt: skip
+@click.option("--reason", metavar="WORD", help="Only records of this reason.")
+@click.option("--late", is_flag=True, help="Late and far-future records instead.")
+@click.option("--replay", is_flag=True,
+              help="Send those that can be used now to their raw topic again.")  # fmt: skip
+@click.option("--yes", is_flag=True,
+              help="With --replay: those that cannot be sent now are not tried again.")  # fmt: skip
+@json_option
+def dead_letters(
+    flags: Flags,
+    pipeline: str,
+    samples: int,
+    reason: str | None,
+    late: bool,
+    replay: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Count the records that PIPELINE could not use by reason and field, and show some.
+
+    Records are shown as producers wrote them: what this prints is for operators alone. --replay
+    goes through the dead letters of PIPELINE's input once. It sends those that can be used now,
+    that none of the input's pipelines has used, and whose window is still open: records in the
+    wrong partition, which the input's partitioner places anew, and records whose schema was not
+    known. It needs the right to write to the raw topic.
+    """
+    config = read_config(flags)
+    deployment = compile_config(config)
+    name = declared(config, pipeline).name
+    found = next(one for one in deployment.pipelines if one.name == name)
+    topic = found.late_topic if late else found.dlq_topic
+    if topic is None:
+        setting = 'late = "topic"' if late else 'on_error = "dlq"'
+        raise ConfigError(f"pipeline {pipeline!r} keeps none: its input would need {setting}")
+    cluster = cluster_of(config, "auditor")
+    if replay:
+        if late:
+            raise click.UsageError("--replay --late: what came late comes later still")
+        genesis = str(read_ledger(cluster, deployment.name).genesis["genesis"])
+        names = Names(deployment.name, genesis)
+        source = next(one for one in deployment.inputs if found in one.pipelines)
+        _replay(Again(cluster, source, names, reason), yes, as_json)
+        return
+    every = [one for one in letters(cluster, topic) if reason in (None, one.reason)]
+    if as_json:
+        emit([
+            {"reason": one.reason, "field": one.field, "records": one.records,
+             "newest": one.newest.timestamp}
+            for one in reasons(every)
+        ])  # fmt: skip
+        return
+    _table(every)
+    if samples:
+        _samples(every, samples)
+
+
+def _table(every: Sequence[Letter]) -> None:
+    if not every:
+        say("none")
+        return
+    table = readable(Table("reason", "field", "records", "newest"))
+    for one in reasons(every):
+        when = datetime.fromtimestamp(one.newest.timestamp / 1_000, UTC)
+        table.add_row(one.reason, one.field, f"{one.records:,}", f"{when:%Y-%m-%d %H:%M:%S}")
+    Screen().print(table)
+
+
+def _samples(every: Sequence[Letter], number: int) -> None:
+    for one in reasons(every):
+        alike = [x for x in every if (x.reason, x.field) == (one.reason, one.field)]
+        say(f"\n{one.reason}{' of ' * bool(one.field)}{one.field}:")
+        for letter in alike[-number:]:
+            text = (letter.value or b"").decode(errors="backslashreplace")
+            cut = "…" if len(text) > CHARACTERS else ""
+            say(f"  {letter.topic}-{letter.partition}@{letter.offset}: {text[:CHARACTERS]}{cut}")
+
+
+def _replay(again: Again, yes: bool, as_json: bool) -> None:
+    seen = again.foreseen()
+    if seen.left and not yes:
+        _told(seen, "would be sent again")
+        raise ConfigError(
+            f"nothing was sent: each dead letter is tried once, and {seen.left} could not be sent "
+            "now. Mend what they lack first, or give --yes to leave them behind"
+        )
+    columns = (TextColumn(f"reading {again.topic}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=Screen(stderr=True), disable=as_json) as bar:
+        task = bar.add_task("", total=sum(seen))
+        done = again.send(lambda number: bar.advance(task, number))
+    if as_json:
+        emit(done._asdict())
+    else:
+        _told(done, f"sent again to {again.source.topic}")
+
+
+def _told(done: Unsent, what: str) -> None:
+    say(f"{done.sent:,} records {what}")
+    for number, why in (
+        (done.unusable, "still cannot be used"),
+        (done.used, "would count twice: a pipeline of their input has used them"),
+        (done.closed, "belong to windows that are over"),
+        (done.gone, "were not kept whole: hashed, too large or not read"),
+        (done.other, "have another reason"),
+    ):  # fmt: skip
+        if number:
+            say(f"  {number:,} {why}")

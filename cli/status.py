@@ -1,0 +1,119 @@
+"""``hush status``: is a deployment well, and if not, what is to be done."""
+
+from __future__ import annotations
+
+import sys
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from ..agents.clock.genesis import read_ledger
+from ..agents.deployment.compile import compile_config
+from ..agents.worker.lines.screen import Screen
+from ..reading.live.board import Board
+from ..reading.live.health import moment
+from ..reading.live.status import Aside, Status, Working, behind
+from ..topics.names import Names
+from .deployed import cluster_of
+from .options import Flags, config_options, emit, json_option, read_config, readable
+
+WRONG = 4
+READY = {True: "ready", False: "not ready", None: "in the group; its page is not reachable"}
+
+
+@click.command()
+@config_options
+@json_option
+@click.option("--watch", is_flag=True, help="Show it again and again, until interrupted.")
+@click.option("--every", type=click.IntRange(1, 3600), default=5, show_default=True,
+              metavar="SECONDS", help="With --watch: how often.")  # fmt: skip
+def status(flags: Flags, as_json: bool, watch: bool, every: int) -> None:
+    """Show whether a deployment is well, and what to do if it is not.
+
+    Workers, how far they are behind, the newest and the next release of each pipeline, its budget,
+    and the records that it set aside. It exits with 4 if something is wrong. Counts of raw records
+    are not private: what it prints is for operators alone.
+    """
+    config = read_config(flags)
+    cluster = cluster_of(config, "worker")
+    ledger = read_ledger(cluster, config.deployment.name)
+    deployment = compile_config(config).only(ledger.pipelines)
+    names = Names(deployment.name, str(ledger.genesis["genesis"]))
+    board = Board(config.kafka, deployment.name, [p.name for p in deployment.pipelines], windows=1)
+    board.start()
+
+    def now() -> Status:
+        return Status.of(cluster, board, deployment, names, config.engine)
+
+    try:
+        seen = now()
+        if as_json:
+            emit(seen.body())
+        elif not watch:
+            Screen().print(shown(seen))
+        else:
+            with Live(shown(seen), console=Screen(), auto_refresh=False) as screen:
+                while True:
+                    time.sleep(every)
+                    screen.update(shown(now()), refresh=True)
+    finally:
+        board.end()
+    if seen.wrong:
+        sys.exit(WRONG)
+
+
+def shown(seen: Status) -> Group:
+    """Make the tables and sentences of a status."""
+    when = moment(seen.now * 1_000)
+    parts: list[Any] = [Text(f"Deployment {seen.deployment}, {when}. For operators alone.\n")]
+    parts += [_workers(seen.workers), _inputs(seen), _pipelines(seen)]
+    if seen.wrong:
+        parts.append(Text("Wrong:", style="bold red"))
+        parts += [Text(f"- {one}") for one in seen.wrong]
+    else:
+        parts.append(Text("All is well.", style="bold green"))
+    return Group(*parts)
+
+
+def _workers(found: list[Working] | None) -> Table | Text:
+    if found is None:
+        return Text("Workers: no right to describe their group.\n")
+    table = readable(Table("worker", "host", "since", "partitions", "state"))
+    for one in found:
+        since = "" if one.since is None else f"{datetime.fromtimestamp(one.since, UTC):%m-%d %H:%M}"
+        table.add_row(one.name, one.host, since, str(one.partitions), READY[one.ready])
+    return table
+
+
+def _inputs(seen: Status) -> Table:
+    table = readable(Table("raw topic", "workers are"))
+    for topic, one in seen.backlogs.items():
+        said = "not known: no right to ask" if one is None else behind(seen.now, one)
+        table.add_row(topic, said)
+    return table
+
+
+def _pipelines(seen: Status) -> Table:
+    table = readable(Table("pipeline", "releases", "ε spent", "set aside"))
+    for one in seen.pipelines:
+        left, total = seen.left(one), one["budget"]["total"]
+        spent = f"{total:.4g}" if left is None else f"{total:.4g} of {left + total:.4g}"
+        aside = _aside(seen.aside.get(one["name"]))
+        table.add_row(one["name"], one["health"]["words"], spent, aside)
+    return table
+
+
+def _aside(found: Aside | None) -> str:
+    if found is None or not found.seen:
+        return "not known"
+    dead = sum(one.records for one in found.dead)
+    said = [f"{dead:,} dead" if found.whole else f"more than {dead - 1:,} dead"]
+    if found.late is not None:
+        said.append(f"{found.late:,} late")
+    return ", ".join(said)

@@ -1,0 +1,239 @@
+"""Dead letters sent to their raw topic again, each at most once.
+
+Two kinds become usable without another configuration, which would be another pipeline: records in a
+partition that the input's partitioner does not give them, since they are placed by it now, and
+records whose schema was not known.
+
+A record that counts twice is worse than one that is lost. So a record is sent only if no pipeline
+of its input has used it; all of them count it then. The copies and the position that is reached in
+the dead-letter topic are committed in one transaction.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice, takewhile
+from typing import Any, NamedTuple
+
+from confluent_kafka import KafkaException, Producer, TopicPartition
+
+from ..agents.deployment.model import Input, Pipeline
+from ..agents.kafka.cluster import Cluster
+from ..agents.kafka.logs import consumer
+from ..agents.stages.ingest.unit_digests import partition_text
+from ..errors import ConfigError, EngineError
+from ..formats.events.decode import Decoded, RawRecord
+from ..reading.set_aside import Letter, letters
+from ..topics.names import Names
+
+PARTITIONERS = {"none": "murmur2_random", "murmur2": "murmur2_random", "crc32": "consistent_random"}
+"""librdkafka's name of each partitioner of an input."""
+CHUNK = 5_000  # letters of one transaction
+SECONDS = 60.0
+
+
+class Unsent(NamedTuple):
+    """How many dead letters were, or would be, sent, and why others are not."""
+
+    sent: int = 0
+    unusable: int = 0  # still
+    used: int = 0  # by a pipeline of the input
+    closed: int = 0  # their windows are over
+    gone: int = 0  # there is no whole copy
+    other: int = 0  # of other reasons than the one asked for
+
+    def plus(self, more: Unsent) -> Unsent:
+        return Unsent(*(a + b for a, b in zip(self, more, strict=True)))
+
+    @property
+    def left(self) -> int:
+        """Letters that could be sent after another mend, or for another reason."""
+        return self.unusable + self.other
+
+
+class Copy(NamedTuple):
+    """A record that is sent again."""
+
+    letter: Letter
+    key: bytes | None
+    partition: int  # -1: the partitioner decides
+    time: int  # of the event, milliseconds since 1970
+
+
+@dataclass(frozen=True)
+class Again:
+    """Dead letters of all pipelines of an input that were not tried before.
+
+    Args:
+        cluster: the cluster, with the connection of the deployment.
+        source: the input.
+        names: names of the deployment.
+        reason: only letters of this one; None: of all.
+    """
+
+    cluster: Cluster
+    source: Input
+    names: Names
+    reason: str | None = None
+
+    @property
+    def _first(self) -> Pipeline:
+        """The pipeline whose dead letters are gone through: those sent are in each topic alike."""
+        return self.source.pipelines[0]
+
+    @property
+    def group(self) -> str:
+        """The group that holds the position, which no consumer joins."""
+        return f"{self.names.base}.{self._first.name}.again"
+
+    @property
+    def topic(self) -> str:
+        if self._first.dlq_topic is None:
+            raise ConfigError(f"input {self.source.name!r} keeps no dead letters")
+        return self._first.dlq_topic
+
+    @cached_property
+    def until(self) -> int:
+        """End of the topic when it was first asked for: later letters wait for the next time."""
+        return self.cluster.offsets.ends(self.topic, 1)[0]
+
+    def position(self) -> int:
+        """Find the first letter that was not tried before."""
+        found = self.cluster.groups.committed(self.group, {self.topic: 1})
+        return found.get((self.topic, 0), 0)
+
+    def foreseen(self) -> Unsent:
+        """Say what `send` would do, without doing it."""
+        total = Unsent()
+        for _, done, _ in self._chunks():
+            total = total.plus(done)
+        return total
+
+    def send(self, told: Callable[[int], None] = lambda _: None) -> Unsent:
+        """Send what can be used now; nothing is tried a second time, whatever became of it.
+
+        Args:
+            told: called with the number of letters after each transaction.
+
+        Raises:
+            EngineError: the cluster refuses a transaction; those before it stay.
+        """
+        total = Unsent()
+        producer = (
+            self._producer()
+        )  # ends what an earlier run has begun, before the position is read
+        member = consumer(self.cluster.kafka, True, {"group.id": self.group})
+        try:
+            place = member.consumer_group_metadata()
+            for copies, done, end in self._chunks():
+                self._commit(producer, place, copies, end)
+                total = total.plus(done)
+                told(sum(done))
+        except KafkaException as error:
+            raise EngineError(
+                f"{self.source.topic} could not be written: {error.args[0].str()}; "
+                f"{total.sent} records were sent before, and are not sent twice"
+            ) from None
+        finally:
+            member.close()
+        return total
+
+    def _producer(self) -> Producer:
+        producer = self.cluster.producer(
+            **{"transactional.id": self.group, "compression.type": "zstd", "linger.ms": 20,
+               "partitioner": PARTITIONERS[self.source.partitioner]}
+        )  # fmt: skip
+        producer.init_transactions(SECONDS)
+        return producer
+
+    def _commit(self, producer: Producer, place: Any, copies: Sequence[Copy], end: int) -> None:
+        producer.begin_transaction()
+        for one in copies:
+            producer.produce(
+                self.source.topic, one.letter.value, key=one.key, partition=one.partition,
+                timestamp=one.time, headers=list(one.letter.headers),
+            )  # fmt: skip
+            producer.poll(0)
+        producer.send_offsets_to_transaction([TopicPartition(self.topic, 0, end)], place, SECONDS)
+        producer.commit_transaction(SECONDS)
+
+    def _chunks(self) -> Iterator[tuple[list[Copy], Unsent, int]]:
+        """Yield what is sent of the next letters, what becomes of them, and the position then."""
+        used = self._used()
+        every = letters(self.cluster, self.topic, self.position())
+        found = takewhile(lambda letter: letter.place < self.until, every)
+        while chunk := list(islice(found, CHUNK)):
+            copies, done = self._judged(chunk, used)
+            yield copies, done, chunk[-1].place + 1
+
+    def _used(self) -> Callable[[Letter], bool]:
+        """Tell whether a pipeline of the input has used a record."""
+        known = [
+            {letter.origin for letter in letters(self.cluster, one.dlq_topic or "")}
+            for one in self.source.pipelines[1:]
+        ]
+        return lambda letter: any(letter.origin not in dead for dead in known)
+
+    def _judged(
+        self, chunk: Sequence[Letter], used: Callable[[Letter], bool]
+    ) -> tuple[list[Copy], Unsent]:
+        found = self._framed(chunk) if self.source.fields.framed else self._decoded(chunk)
+        fate: list[str] = []
+        copies: list[Copy] = []
+        for letter, copy in zip(chunk, found, strict=True):
+            fate.append(self._fate(letter, copy, used))
+            if copy is not None and fate[-1] == "sent":
+                copies.append(copy)
+        return copies, Unsent(**{name: fate.count(name) for name in Unsent._fields})
+
+    def _fate(self, letter: Letter, copy: Copy | None, used: Callable[[Letter], bool]) -> str:
+        if self.reason not in (None, letter.reason):
+            return "other"
+        if self._first.dlq_payload != "raw" or letter.value is None or _hashed(letter):
+            return "gone"
+        if copy is None:
+            return "unusable"
+        if used(letter):
+            return "used"
+        return "sent" if self._open(copy.time * 1_000) else "closed"
+
+    def _open(self, moment: int) -> bool:
+        """Whether a pipeline may still release a window of an event time, microseconds."""
+        now = time.time_ns() // 1_000
+        return any(
+            p.external or p.windows.times(p.windows.holding(moment)[-1])[-1] > now
+            for p in self.source.pipelines
+        )
+
+    def _framed(self, chunk: Sequence[Letter]) -> list[Copy | None]:
+        """Where only workers have the schemas: all whose schema was not known, as they were."""
+        return [
+            Copy(one, one.key, one.partition, one.timestamp)
+            if one.reason == "unknown_schema"
+            else None
+            for one in chunk
+        ]
+
+    def _decoded(self, chunk: Sequence[Letter]) -> list[Copy | None]:
+        records = [
+            RawRecord(n, one.timestamp, one.key, one.value or b"") for n, one in enumerate(chunk)
+        ]
+        decoded = self.source.decoder.decode(records)
+        bad = set(decoded.bad) | set.intersection(*(set(view.bad) for view in decoded.views))
+        return [
+            None if row in bad else self._copy(letter, row, decoded)
+            for row, letter in enumerate(chunk)
+        ]
+
+    def _copy(self, letter: Letter, row: int, decoded: Decoded) -> Copy:
+        moment = int(decoded.time[row]) // 1_000
+        if self.source.partitioner == "none":
+            return Copy(letter, letter.key, letter.partition, moment)
+        return Copy(letter, partition_text(decoded.unit[row]), -1, moment)
+
+
+def _hashed(letter: Letter) -> bool:
+    return letter.key is None and (letter.value or b"").startswith(b"blake2b:")

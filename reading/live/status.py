@@ -1,0 +1,285 @@
+"""State of a deployment for its operators: workers, backlog, releases, budget, records set aside.
+
+Numbers of raw records and of records set aside are exact functions of raw data. So is whether a
+share of them is large. What is collected here is for those who may read raw topics, and for
+them alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+from ...agents.deployment.model import Deployment, Pipeline
+from ...agents.kafka.cluster import Cluster
+from ...agents.kafka.groups import Member
+from ...agents.worker.health.namesake import Identity
+from ...errors import RightError
+from ...topics.config.model import Engine
+from ...topics.names import Names
+from ..set_aside import Letter, Reasons, letters, reasons
+from .board import Board
+from .health import span
+
+PAGE_SECONDS = 1.0
+READ_SECONDS = 20.0  # for the newest releases of all pipelines
+NEWEST = 10_000  # offsets of each raw partition over which a share of dead letters is told
+MOST = 50_000  # dead letters that are counted
+LITTLE = 0.1  # of a limit: too little is left
+BAD_STATES = ("late", "stopped")
+
+
+@dataclass(frozen=True)
+class Working:
+    """One worker."""
+
+    name: str  # its static name, or that of its client
+    host: str
+    since: int | None  # when it began, seconds since 1970
+    partitions: int
+    ready: bool | None  # None: its page cannot be reached from here
+
+
+class Backlog(NamedTuple):
+    """Records of a raw topic that no worker has taken yet."""
+
+    records: int
+    oldest: int | None  # Kafka's time of the oldest, milliseconds since 1970
+    read: Mapping[int, tuple[int, int]]  # the newest offsets taken, from and to, by partition
+
+
+@dataclass
+class Aside:
+    """Records of one pipeline that were set aside."""
+
+    dead: list[Reasons] = field(default_factory=list)  # by reason and field
+    late: int | None = None  # None: they are not kept, or may not be read
+    share: float | None = None  # of the newest records that are dead letters; None: no record yet
+    whole: bool = True  # False: there are more than were counted
+    seen: bool = True  # False: this user may not read them, or they are not kept
+
+
+def workers(cluster: Cluster, names: Names, engine: Engine) -> list[Working] | None:
+    """List the workers of a deployment; None: this user may not describe their group."""
+    try:
+        found = cluster.groups.members(names.group)
+    except RightError:
+        return None
+    return [_working(one, engine.public_port) for one in sorted(found)]
+
+
+def _working(member: Member, port: int) -> Working:
+    told = Identity.read(member.client_id)
+    return Working(
+        member.instance or member.client_id,
+        member.host if told is None else told.host,
+        None if told is None else told.started,
+        member.partitions,
+        _ready(member.host, port),
+    )
+
+
+def _ready(host: str, port: int) -> bool | None:
+    """Ask a worker's page; None: it does not answer here."""
+    if not port:
+        return None
+    place = f"[{host}]" if ":" in host else host
+    try:
+        with urlopen(f"http://{place}:{port}/ready", timeout=PAGE_SECONDS):
+            return True
+    except HTTPError as error:
+        return False if error.code == 503 else None
+    except (OSError, ValueError):
+        return None
+
+
+def backlog(cluster: Cluster, names: Names, topic: str) -> Backlog | None:
+    """Tell how far workers are behind the end of a raw topic; None: this user may not know."""
+    try:
+        number = cluster.partitions(topic, "READ")
+        begins, ends = (
+            cluster.offsets.begins(topic, number), cluster.offsets.ends(topic, number)
+        )  # fmt: skip
+        done = cluster.groups.committed(names.group, {topic: number})
+        first = {n: max(done.get((topic, n), begins[n]), begins[n]) for n in range(number)}
+        waiting = {n: ends[n] - first[n] for n in range(number) if ends[n] > first[n]}
+        times = [_time(cluster, topic, n, first[n]) for n in waiting]
+        oldest = min((t for t in times if t is not None), default=None)
+    except RightError:
+        return None
+    read = {n: (max(begins[n], first[n] - NEWEST), first[n]) for n in range(number)}
+    return Backlog(sum(waiting.values()), oldest, read)
+
+
+def _time(cluster: Cluster, topic: str, partition: int, start: int) -> int | None:
+    """Kafka's time of the first record from an offset on."""
+    found = cluster.each(topic, partition, start)
+    try:
+        return next((int(message.timestamp()[1]) for message in found), None)
+    finally:
+        found.close()  # type: ignore[attr-defined]
+
+
+def aside(cluster: Cluster, pipeline: Pipeline, read: Mapping[int, tuple[int, int]]) -> Aside:
+    """Count the records that a pipeline set aside.
+
+    Args:
+        read: the newest offsets taken of its raw topic, over which the share is told.
+    """
+    found = Aside(seen=pipeline.dlq_topic is not None)
+    try:
+        if pipeline.dlq_topic is not None:
+            dead = list(letters(cluster, pipeline.dlq_topic, newest=MOST + 1))
+            found.whole, found.dead = len(dead) <= MOST, reasons(dead)
+            found.share = _share(dead, read)
+        if pipeline.late_topic is not None:
+            found.late = sum(1 for _ in letters(cluster, pipeline.late_topic, newest=MOST))
+    except RightError:
+        found.seen = False
+    return found
+
+
+def _share(dead: Iterable[Letter], read: Mapping[int, tuple[int, int]]) -> float | None:
+    total = sum(end - begin for begin, end in read.values())
+    inside = {
+        (one.partition, one.offset)
+        for one in dead
+        if one.partition in read and read[one.partition][0] <= one.offset < read[one.partition][1]
+    }
+    return len(inside) / total if total else None
+
+
+def released(board: Board) -> dict[str, Any]:
+    """Wait until the newest releases are read, at most `READ_SECONDS`; `Board.summary`."""
+    until, version = time.monotonic() + READ_SECONDS, 0
+    while True:
+        told = board.summary()
+        reading = [one for one in told["pipelines"] if one["health"]["state"] == "waiting"]
+        if told["link"]["good"] and not any("Reading" in p["health"]["words"] for p in reading):
+            return told
+        if time.monotonic() > until:
+            return told
+        version = board.wait(version, 0.5)
+
+
+@dataclass
+class Status:
+    """All that is known of a deployment at one time."""
+
+    deployment: str
+    now: int  # milliseconds since 1970
+    link: Mapping[str, Any]  # of the connection, as `Board.summary` tells it
+    workers: list[Working] | None
+    backlogs: dict[str, Backlog | None]  # by raw topic
+    pipelines: list[Mapping[str, Any]]  # as `Board.summary` tells them
+    aside: dict[str, Aside]  # by pipeline
+    inputs: dict[str, str]  # raw topic of each pipeline
+    limits: dict[str, float | None]  # on ε of all epochs of each pipeline
+
+    @classmethod
+    def of(cls, cluster: Cluster, board: Board, deployment: Deployment, names: Names,
+           engine: Engine) -> Status:  # fmt: skip
+        """Collect it.
+
+        Raises:
+            OutageError: the cluster does not answer.
+        """
+        told = released(board)
+        inputs = {p.name: one.topic for one in deployment.inputs for p in one.pipelines}
+        behind = {topic: backlog(cluster, names, topic) for topic in sorted(set(inputs.values()))}
+        set_aside = {}
+        for p in deployment.pipelines:
+            found = behind[inputs[p.name]]
+            set_aside[p.name] = aside(cluster, p, {} if found is None else found.read)
+        return cls(
+            deployment.name, told["now"], told["link"], workers(cluster, names, engine), behind,
+            told["pipelines"], set_aside, inputs,
+            {p.name: None if p.limit_epsilon is None else float(p.limit_epsilon)
+             for p in deployment.pipelines},
+        )  # fmt: skip
+
+    @property
+    def wrong(self) -> list[str]:
+        """What is wrong, each with what to do about it; empty: nothing is."""
+        found = [] if self.link["good"] else [str(self.link["words"])]
+        found += self._wrong_workers()
+        for one in self.pipelines:
+            found += _wrong_pipeline(one, self.aside.get(one["name"]), self.left(one))
+        return found
+
+    def left(self, one: Mapping[str, Any]) -> float | None:
+        """Tell what is left of the limit on a pipeline's ε; None: it has no limit of its own."""
+        limit = self.limits.get(one["name"])
+        return None if limit is None else max(limit - one["budget"]["total"], 0.0)
+
+    def _wrong_workers(self) -> list[str]:
+        if self.workers is None:
+            return []
+        if not self.workers:
+            return ["No worker runs: start one with `hush worker`."]
+        return [
+            f"Worker {one.name} on {one.host} is not ready: its log says what it waits for."
+            for one in self.workers
+            if one.ready is False
+        ]
+
+    def body(self) -> dict[str, Any]:
+        """Make a JSON object of it; times are in milliseconds since 1970."""
+        return {
+            "schema": "hush.status/1",
+            "deployment": self.deployment,
+            "now": self.now,
+            "wrong": self.wrong,
+            "workers": None if self.workers is None else [vars(one) for one in self.workers],
+            "inputs": {
+                topic: None if one is None else {"waiting": one.records, "oldest": one.oldest}
+                for topic, one in self.backlogs.items()
+            },
+            "pipelines": [self._pipeline(one) for one in self.pipelines],
+        }
+
+    def _pipeline(self, one: Mapping[str, Any]) -> dict[str, Any]:
+        budget = {"spent": one["budget"]["total"], "limit": self.limits.get(one["name"]),
+                  "left": self.left(one), "refused": one["budget"]["refused"]}  # fmt: skip
+        told = {"name": one["name"], "input": self.inputs.get(one["name"]),
+                "health": one["health"], "budget": budget}  # fmt: skip
+        found = self.aside.get(one["name"])
+        if found is None or not found.seen:
+            return told | {"dead": None, "late": None, "dead_share": None}
+        dead = [{"reason": r.reason, "field": r.field, "records": r.records} for r in found.dead]
+        return told | {"dead": dead, "dead_share": found.share, "late": found.late}
+
+
+def _wrong_pipeline(one: Mapping[str, Any], found: Aside | None, left: float | None) -> list[str]:
+    name, told = one["name"], []
+    if one["health"]["state"] in BAD_STATES:
+        told.append(f"{name}: {one['health']['words']}")
+    if left is not None and left < LITTLE * (left + one["budget"]["total"]):
+        told.append(
+            f"{name}: ε {left:.3g} of {left + one['budget']['total']:.3g} is left: let it end, or "
+            "raise budget.limit_epsilon, which weakens the promise."
+        )
+    if found is not None and found.share is not None and found.share > LITTLE:
+        worst = found.dead[0]
+        where = f" {worst.field}" if worst.field else ""
+        told.append(
+            f"{name}: {found.share:.0%} of the newest records cannot be used, most often for "
+            f"{worst.reason}{where}: see `hush dead-letters {name}`."
+        )
+    return told
+
+
+def behind(now: int, one: Backlog) -> str:
+    """Tell a backlog in words.
+
+    >>> behind(0, Backlog(0, None, {}))
+    'up to date'
+    """
+    if not one.records:
+        return "up to date"
+    age = "" if one.oldest is None else f", the oldest for {span((now - one.oldest) * 1_000)}"
+    return f"{one.records:,} offsets wait{age}"

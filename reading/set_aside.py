@@ -1,0 +1,96 @@
+"""Records that pipelines set aside: dead letters and late ones, with their reasons.
+
+Topics of them hold raw data: what is read here is for operators alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ..agents.kafka.cluster import Cluster
+
+_PREFIX = "__streams.errors."
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class Letter(NamedTuple):
+    """A copy of a record that was set aside."""
+
+    reason: str
+    field: str  # that is at fault; empty: none is known
+    topic: str  # raw one, with partition and offset of the record itself
+    partition: int
+    offset: int
+    timestamp: int  # of the record, milliseconds since 1970
+    key: bytes | None
+    value: bytes | None
+    headers: Headers  # of the record
+    place: int  # offset of the copy
+
+    @property
+    def origin(self) -> tuple[str, int, int]:
+        """Where the record itself stands: topic, partition and offset."""
+        return self.topic, self.partition, self.offset
+
+
+def letters(cluster: Cluster, topic: str, start: int = 0, newest: int = 0) -> Iterator[Letter]:
+    """Read the copies in a topic of records set aside, oldest first.
+
+    Args:
+        topic: one with a single partition, as all of them have; it may be missing.
+        start: offset of the first copy.
+        newest: read at most as many offsets before the end; 0: all.
+
+    Raises:
+        RightError: this user may not read the topic.
+        OutageError: the broker is silent.
+    """
+    if not cluster.partitions(topic, "READ"):
+        return
+    (begin,), (end,) = cluster.offsets.begins(topic, 1), cluster.offsets.ends(topic, 1)
+    first = max(begin, start, end - newest if newest else 0)
+    if first >= end:
+        return
+    for message in cluster.each(topic, 0, first):
+        if (found := _letter(message)) is not None:
+            yield found
+
+
+def _letter(message: object) -> Letter | None:
+    """Read a copy; None: another program wrote this record."""
+    headers: Headers = tuple(message.headers() or ())  # type: ignore[attr-defined]
+    told = {
+        name.removeprefix(_PREFIX): (value or b"").decode(errors="replace")
+        for name, value in headers
+        if name.startswith(_PREFIX)
+    }
+    try:
+        return Letter(
+            told["reason"], told.get("path", ""), told["topic"], int(told["partition"]),
+            int(told["offset"]), int(told["timestamp"]),
+            message.key(), message.value(),  # type: ignore[attr-defined]
+            tuple(one for one in headers if not one[0].startswith(_PREFIX)),
+            message.offset(),  # type: ignore[attr-defined]
+        )  # fmt: skip
+    except (KeyError, ValueError):
+        return None
+
+
+class Reasons(NamedTuple):
+    """Records that were set aside for one reason."""
+
+    reason: str
+    field: str
+    records: int
+    newest: Letter
+
+
+def reasons(found: Iterable[Letter]) -> list[Reasons]:
+    """Count records by reason and field, the most frequent first."""
+    told: dict[tuple[str, str], Reasons] = {}
+    for one in found:
+        place = one.reason, one.field
+        before = told[place].records if place in told else 0
+        told[place] = Reasons(*place, before + 1, one)
+    return sorted(told.values(), key=lambda one: -one.records)
