@@ -10,11 +10,12 @@ from hushstream.deploy.broker import Broker
 from hushstream.reading.set_aside import letters
 
 from ..cli.bench import typed
-from .local import PATIENCE, Local, local
+from .local import Local, local
 from .test_outage import ORIGIN, TOML
 
 pytestmark = pytest.mark.broker
 
+PATIENCE = 180.0
 RECORDS = 200
 TWO = (
     TOML.replace('partitioner = "none"', 'partitioner = "murmur2"')
