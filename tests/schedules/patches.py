@@ -55,8 +55,7 @@ def install() -> None:
     library = SimpleNamespace(AIOKafkaProducer=SimProducer, AIOKafkaConsumer=SimConsumer)
     _replace(clients, aiokafka=library, send_once=send_once, new_epochs=lambda producer: True)
     _replace(clients, end_forgotten=_nothing_hangs)  # this broker ends every transaction
-    _replace(cluster, AdminClient=admin.Administration, Consumer=admin.Reader,
-             Producer=admin.Writer)  # fmt: skip
+    _replace(cluster, AdminClient=admin.Administration, Producer=admin.Writer)
     _replace(logs, Consumer=admin.Reader)
     _replace(trim, AdminClient=admin.Administration)
     _replace(genesis, secrets=SimpleNamespace(token_hex=lambda size: GENESIS))
