@@ -11,10 +11,10 @@ from rich.table import Table
 
 from ..agents.clock.genesis import read_ledger
 from ..agents.deployment.compile import compile_config
+from ..agents.kafka.set_aside import Letter, letters, reasons
 from ..agents.worker.lines.screen import Screen, say
 from ..errors import ConfigError
 from ..offline.again import Again, Unsent
-from ..reading.set_aside import Letter, letters, reasons
 from ..topics.names import Names
 from .deployed import cluster_of
 from .options import Flags, config_options, declared, emit, json_option, read_config, readable
@@ -44,7 +44,7 @@ def dead_letters(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Count the records that PIPELINE could not use by reason and field, and show some.
+    """Show the records that PIPELINE could not use: how many by reason and field, and some.
 
     Records are shown as producers wrote them: what this prints is for operators alone. --replay
     goes through the dead letters of PIPELINE's input once. It sends those that can be used now,

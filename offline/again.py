@@ -23,10 +23,10 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 from ..agents.deployment.model import Input, Pipeline
 from ..agents.kafka.cluster import Cluster
 from ..agents.kafka.logs import consumer
+from ..agents.kafka.set_aside import Letter, letters
 from ..agents.stages.ingest.unit_digests import partition_text
 from ..errors import ConfigError, EngineError
 from ..formats.events.decode import Decoded, RawRecord
-from ..reading.set_aside import Letter, letters
 from ..topics.names import Names
 
 PARTITIONERS = {"none": "murmur2_random", "murmur2": "murmur2_random", "crc32": "consistent_random"}
@@ -36,7 +36,7 @@ SECONDS = 60.0
 
 
 class Unsent(NamedTuple):
-    """How many dead letters were, or would be, sent, and why others are not."""
+    """Numbers of dead letters that were, or would be, sent, and of others by why they are not."""
 
     sent: int = 0
     unusable: int = 0  # still
@@ -209,7 +209,7 @@ class Again:
         )
 
     def _framed(self, chunk: Sequence[Letter]) -> list[Copy | None]:
-        """Where only workers have the schemas: all whose schema was not known, as they were."""
+        """Take letters whose schema was not known as they were: only workers have schemas."""
         return [
             Copy(one, one.key, one.partition, one.timestamp)
             if one.reason == "unknown_schema"

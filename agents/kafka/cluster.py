@@ -30,7 +30,7 @@ from ...topics.config.clients import librdkafka_options
 from ...topics.config.model import Kafka
 from ..deployment.topic_specs import TopicSpec, sized
 from .access.refusals import Permits, locked_out, of_group, of_token, passing
-from .groups import Groups
+from .groups import ConsumerGroups
 from .logs import consumer, failed
 from .offsets import PartitionOffsets
 
@@ -69,7 +69,7 @@ class Cluster:
         self.kafka = kafka
         self.rights = Permits(self._admin, kafka, role)
         self.offsets = PartitionOffsets(self._admin, self.rights, patience)
-        self.groups = Groups(self._admin, self.rights)
+        self.groups = ConsumerGroups(self._admin, self.rights)
         self.bootstrap = kafka.bootstrap
 
     def wait(self, told: Callable[[str], None] | None = None) -> None:

@@ -22,7 +22,7 @@ class Member(NamedTuple):
     partitions: int  # that it has now
 
 
-class Groups:
+class ConsumerGroups:
     """Consumer groups of a cluster."""
 
     def __init__(self, admin: AdminClient, rights: Permits) -> None:

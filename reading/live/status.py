@@ -17,11 +17,11 @@ from urllib.request import urlopen
 from ...agents.deployment.model import Deployment, Pipeline
 from ...agents.kafka.cluster import Cluster
 from ...agents.kafka.groups import Member
+from ...agents.kafka.set_aside import Letter, Reasons, letters, reasons
 from ...agents.worker.health.namesake import Identity
 from ...errors import RightError
 from ...topics.config.model import Engine
 from ...topics.names import Names
-from ..set_aside import Letter, Reasons, letters, reasons
 from .board import Board
 from .health import span
 
@@ -44,7 +44,7 @@ class Working:
     ready: bool | None  # None: its page cannot be reached from here
 
 
-class Backlog(NamedTuple):
+class Untaken(NamedTuple):
     """Records of a raw topic that no worker has taken yet."""
 
     records: int
@@ -97,7 +97,7 @@ def _ready(host: str, port: int) -> bool | None:
         return None
 
 
-def backlog(cluster: Cluster, names: Names, topic: str) -> Backlog | None:
+def backlog(cluster: Cluster, names: Names, topic: str) -> Untaken | None:
     """Tell how far workers are behind the end of a raw topic; None: this user may not know."""
     try:
         number = cluster.partitions(topic, "READ")
@@ -112,7 +112,7 @@ def backlog(cluster: Cluster, names: Names, topic: str) -> Backlog | None:
     except RightError:
         return None
     read = {n: (max(begins[n], first[n] - NEWEST), first[n]) for n in range(number)}
-    return Backlog(sum(waiting.values()), oldest, read)
+    return Untaken(sum(waiting.values()), oldest, read)
 
 
 def _time(cluster: Cluster, topic: str, partition: int, start: int) -> int | None:
@@ -174,7 +174,7 @@ class Status:
     now: int  # milliseconds since 1970
     link: Mapping[str, Any]  # of the connection, as `Board.summary` tells it
     workers: list[Working] | None
-    backlogs: dict[str, Backlog | None]  # by raw topic
+    backlogs: dict[str, Untaken | None]  # by raw topic
     pipelines: list[Mapping[str, Any]]  # as `Board.summary` tells them
     aside: dict[str, Aside]  # by pipeline
     inputs: dict[str, str]  # raw topic of each pipeline
@@ -273,10 +273,10 @@ def _wrong_pipeline(one: Mapping[str, Any], found: Aside | None, left: float | N
     return told
 
 
-def behind(now: int, one: Backlog) -> str:
+def behind(now: int, one: Untaken) -> str:
     """Tell a backlog in words.
 
-    >>> behind(0, Backlog(0, None, {}))
+    >>> behind(0, Untaken(0, None, {}))
     'up to date'
     """
     if not one.records:

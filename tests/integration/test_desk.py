@@ -1,4 +1,8 @@
-"""``hush status`` and ``hush dead-letters`` beside a producer that places records wrongly."""
+"""``hush status`` and ``hush dead-letters`` beside a producer that places records wrongly.
+
+Covers: cli/status.py, cli/dead_letters.py, offline/again.py, reading/live/status.py
+Covers: agents/kafka/groups.py, agents/kafka/set_aside.py
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,8 @@ import json
 import time
 
 import pytest
+from hushstream.agents.kafka.set_aside import letters
 from hushstream.deploy.broker import Broker
-from hushstream.reading.set_aside import letters
 
 from ..cli.bench import typed
 from .local import Local, local

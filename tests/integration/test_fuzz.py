@@ -209,7 +209,9 @@ def test_a_worker_survives_what_a_broker_accepts(
     for future in cluster._admin.create_topics([new]).values():
         future.result()
     key = secrets.token_bytes(32)
-    admin.begin(cluster, compile_config(config, {name: 3}), 1, int(time.time() * 1e6), key)
+    admin.Beginning(
+        cluster, compile_config(config, {name: 3}), 1, int(time.time() * 1e6), key
+    ).begin()
     records = hostile(random.Random(5), 294)
     rng = random.Random(6)
     for place, codec in enumerate(("none", "lz4", "zstd")):

@@ -214,7 +214,7 @@ def test_declaring_a_pipeline_beside_a_running_clock_keeps_the_chain():
     every = [*specs.public_topics(made), *specs.internal_topics(made, names)]
     topics = {s.name: s.partitions for s in every} | {"events": 1}
     cluster = Racing({names.ledger: [first.encode(), declared.encode()]}, topics)
-    admin.begin(cluster, made, 1, 3, SECRET)  # type: ignore[arg-type]
+    admin.Beginning(cluster, made, 1, 3, SECRET).begin()  # type: ignore[arg-type]
     read = Ledger.read(cluster.ledger)
     assert [r.kind for r in read.records] == ["genesis", "pipeline", "charge", "pipeline"]
     assert json.loads(cluster.ledger[-1])["body"]["pipeline"] == "q"

@@ -41,6 +41,7 @@ SHARED = (
 )
 ALONE = "budget = { epsilon = 1.0, delta = 1e-6 }\n"
 SHARING = loads((TOML + OTHER).replace(ALONE, "") + SHARED, environ={})
+VIEW = '[[view]]\nname = "busy"\nsource = "pages"\nvalues = [{ of = "count" }]\n'
 CAP = 'per_unit = { epsilon = 8.0, delta = 1e-4, period = "30d" }\n'
 CAPPED = loads((TOML + OTHER).replace(ALONE, "") + SHARED + CAP, environ={})
 
@@ -102,7 +103,7 @@ def moved(setting: str) -> Config:
     return config
 
 
-PLAIN = [s for s in change.every() if not s.startswith("pipeline.")]
+PLAIN = [s for s in change.every() if not s.startswith(("pipeline.", "view."))]
 PLAIN += ["pipeline.budget.epsilon", "pipeline.key", "pipeline.unit_name", "pipeline.lateness"]
 PLAIN += [s for s in change.SETTINGS if s.startswith("pipeline.") and not s.endswith("*")]
 
@@ -160,3 +161,8 @@ def test_a_key_of_its_own_is_the_one_that_the_ledger_declared():
                            ({"key_fingerprint": "one"}, "two")):  # fmt: skip
         with pytest.raises(EngineError, match="its own noise key"):
             _verify_own_key(declared, replace(p, own_key=here))
+
+
+def test_views_are_held_by_nothing_whatever_they_say():
+    assert change.of("view.source").held == change.FREE
+    assert holds(loads(TOML + VIEW, environ={})) == holds(CONFIG)

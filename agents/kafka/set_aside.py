@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ..agents.kafka.cluster import Cluster
+from .cluster import Cluster
 
 _PREFIX = "__streams.errors."
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -30,7 +30,7 @@ class Letter(NamedTuple):
 
     @property
     def origin(self) -> tuple[str, int, int]:
-        """Where the record itself stands: topic, partition and offset."""
+        """Topic, partition and offset of the record itself."""
         return self.topic, self.partition, self.offset
 
 
