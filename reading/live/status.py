@@ -204,7 +204,7 @@ class Status:
 
     @property
     def wrong(self) -> list[str]:
-        """What is wrong, each with what to do about it; empty: nothing is."""
+        """List what is wrong, each with what to do about it; empty: nothing is."""
         found = [] if self.link["good"] else [str(self.link["words"])]
         found += self._wrong_workers()
         for one in self.pipelines:
