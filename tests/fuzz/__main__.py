@@ -8,17 +8,18 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import json
+import math
 import os
 import random
 import resource
-import subprocess
+import signal
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 SLOWEST = 20  # seconds that a case may take on a busy machine
 ROOM = 1 << 30  # bytes that all cases together may add to the process
 SHOWN = 3
@@ -60,25 +61,43 @@ def child(
 def watched(
     name: str, seed: int, seconds: float, only: int | None = None, most: int = MANY
 ) -> dict[str, Any]:
-    """One target in a process of its own; a crash or a hang is a failure that names its case."""
-    with tempfile.TemporaryFile() as progress:
+    """One target in a fork of this process; a crash or a hang is a failure that names its case."""
+    with tempfile.TemporaryFile() as progress, tempfile.TemporaryFile() as said:
         progress.write(bytes(8))
         progress.flush()
-        number = progress.fileno()
-        given = [f"--child={number}", f"--target={name}", f"--seed={seed}", f"--seconds={seconds}"]
-        given += [f"--most={most}"] if only is None else [f"--case={only}"]
-        ran = subprocess.run(
-            [sys.executable, "-m", "tests.fuzz", *given],
-            cwd=ROOT, pass_fds=[number], capture_output=True, text=True, check=False,
-            timeout=seconds + 10 * SLOWEST,
-        )  # fmt: skip
-        if ran.returncode == 0:
-            found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
+        read, write = os.pipe()
+        process = os.fork()
+        if not process:
+            os.close(read)
+            os.dup2(said.fileno(), sys.stderr.fileno())
+            signal.alarm(math.ceil(seconds + 10 * SLOWEST))
+            _forked(write, name, seed, seconds, only, progress.fileno(), most)
+        os.close(write)
+        with open(read, "rb") as answer:
+            told = answer.read()
+        code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+        if code == 0:
+            found: dict[str, Any] = json.loads(told)
             return found
-        case = int.from_bytes(os.pread(number, 8, 0), "big")
-        how = f"signal {-ran.returncode}" if ran.returncode < 0 else f"exit {ran.returncode}"
-        fault = {"case": case, "error": f"{how}: {ran.stderr[-1500:]}"}
+        case = int.from_bytes(os.pread(progress.fileno(), 8, 0), "big")
+        how = f"signal {-code}" if code < 0 else f"exit {code}"
+        said.seek(0)
+        words = said.read().decode("utf-8", "replace")[-1500:]
+        fault = {"case": case, "error": f"{how}: {words}"}
         return {"target": name, "cases": case + 1, "refused": 0, "failures": [fault]}
+
+
+def _forked(answer: int, *asked: Any) -> NoReturn:
+    """Write what came of a target to a pipe, and end without what the first process has to do."""
+    code = 1
+    try:
+        with open(answer, "wb") as file:
+            file.write(json.dumps(child(*asked)).encode())
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
 
 
 def main() -> int:
@@ -88,25 +107,21 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--target", help="this one alone")
     parser.add_argument("--case", type=int, help="this case alone")
+    parser.add_argument("--all", action="store_true", help="end with what came of each target")
     parser.add_argument("--most", type=int, default=MANY, help="cases of each target")
-    parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     from .targets import TARGETS
 
     names = [asked.target] if asked.target else list(TARGETS)
     seconds = asked.seconds or asked.minutes * 60 / len(names)
-    if asked.child is not None:
-        most = MANY if asked.case is not None else asked.most
-        found = child(asked.target, asked.seed, seconds, asked.case, asked.child, most)
-        print(json.dumps(found))
-        return 0
     ran = [watched(name, asked.seed, seconds, asked.case, asked.most) for name in names]
     for one in ran:
         print(f"{one['target']}: {one['cases']:,} cases, {one['refused']:,} refused")
         for fault in one["failures"]:
             print(f"  seed {asked.seed} case {fault['case']}: {fault['error']}")
     failed = sum(len(one["failures"]) for one in ran)
-    print(json.dumps({"cases": sum(one["cases"] for one in ran), "failures": failed}))
+    total = {"cases": sum(one["cases"] for one in ran), "failures": failed}
+    print(json.dumps({one["target"]: one for one in ran} if asked.all else total))
     return 1 if failed else 0
 
 
