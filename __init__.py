@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .mechanisms.contract import Mechanism, Noise, Setting
     from .mechanisms.entry import Entry
     from .mechanisms.noise import KeyedNoise
+    from .offline.loading import produce
     from .offline.simulate import simulate
     from .reading.client import follow_releases, read_releases
     from .reading.maps import cells_of, map_before, points_of
@@ -70,6 +71,7 @@ _WHERE = {
     "loads": ".topics.config.load",
     "map_before": ".reading.maps",
     "points_of": ".reading.maps",
+    "produce": ".offline.loading",
     "read_releases": ".reading.client",
     "regrid": ".reading.regrid",
     "simulate": ".offline.simulate",
@@ -108,6 +110,7 @@ __all__ = [
     "loads",
     "map_before",
     "points_of",
+    "produce",
     "read_releases",
     "regrid",
     "simulate",

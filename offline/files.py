@@ -1,26 +1,51 @@
-"""Files of sample records as rows: CSV, JSON lines, Arrow."""
+"""Files of records as rows: CSV, JSON lines, Arrow, Parquet; texts may be compressed."""
 
 from __future__ import annotations
 
 import csv
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import partial
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
+from pyarrow import parquet
 
 from ..agents.deployment.model import Input
 from ..errors import ConfigError
 from ..formats.events.types import paths_of
 
+Rows = Iterator[dict[str, Any]]
+BATCH = 10_000  # rows that are read at once
+COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+
+
+class FileLayout(NamedTuple):
+    """Form of a file of texts.
+
+    Attributes:
+        delimiter: sign between two fields of a line; empty: the suffix decides.
+        columns: names of the columns, of a file without a header; empty: it has one.
+    """
+
+    delimiter: str = ""
+    columns: tuple[str, ...] = ()
+
+
+class Extract(NamedTuple):
+    """Part of a file that is read; see `stream_file`."""
+
+    wanted: Collection[str] | None
+    strict: bool
+    layout: FileLayout
+
 
 def read_file(path: Path) -> list[dict[str, Any]]:
-    """Read the rows of a CSV, JSON-lines or Arrow file.
+    """Read the rows of a CSV, JSON-lines, Arrow or Parquet file.
 
-    The suffix of the file decides. In a CSV file, texts that look like numbers become numbers, and
-    empty fields None.
+    The suffix of the file decides, before that of its compression (``trips.csv.gz``). In a CSV
+    file, texts that look like numbers become numbers, and empty fields None.
 
     Raises:
         ConfigError: the file is missing, of an unknown kind, or does not match its suffix.
@@ -29,54 +54,80 @@ def read_file(path: Path) -> list[dict[str, Any]]:
 
 
 def stream_file(
-    path: Path, wanted: Collection[str] | None = None, strict: bool = False
-) -> Iterator[dict[str, Any]]:
+    path: Path,
+    wanted: Collection[str] | None = None,
+    strict: bool = False,
+    layout: FileLayout = FileLayout(),  # noqa: B008
+) -> Rows:
     """Read the rows of a file one after the other, as `read_file` does.
 
     ``wanted`` names the needed fields (None: all); others may be missing. Some of the errors of
     `read_file` come only after the first rows. With ``strict``, a row of a CSV file that has not
     as many fields as the header is an error too.
     """
-    readers: dict[str, Callable[[Path, Collection[str] | None], Iterator[dict[str, Any]]]] = {
-        ".csv": partial(_csv, strict),
-        ".jsonl": _lines,
-        ".ndjson": _lines,
-        ".json": _lines,
-        ".arrow": _arrow,
-        ".feather": _arrow,
-    }
-    if path.suffix not in readers:
-        raise ConfigError(
-            f"{path}: unknown kind of file; expected one of {', '.join(sorted(readers))}"
-        )
+    kind, compression = kind_of(path)
+    if layout != FileLayout() and READERS[kind] is not _csv:
+        raise ConfigError(f"{path}: only .csv and .tsv files have a delimiter, or lack a header")
     if not path.exists():
         raise ConfigError(f"{path}: file not found")
     if path.is_dir():
         raise ConfigError(f"{path}: a folder; expected a file of records")
-    return _guarded(path, readers[path.suffix](path, wanted))
+    if kind == ".tsv" and not layout.delimiter:
+        layout = layout._replace(delimiter="\t")
+    asked = Extract(wanted, strict, layout)
+    return _guarded(path, kind, READERS[kind](path, compression, asked))
 
 
-def _guarded(path: Path, rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def kind_of(path: Path) -> tuple[str, str | None]:
+    """The suffix that says what a file holds, and its compression (None: none).
+
+    Raises:
+        ConfigError: the suffix is unknown, or the file is of a kind that compresses itself.
+    """
+    compression = COMPRESSED.get(path.suffix)
+    kind = Path(path.stem).suffix if compression else path.suffix
+    known = {name for name, reader in READERS.items() if not compression or reader in TEXTS}
+    if kind not in known:
+        more = "" if compression else f", or one of texts with {', '.join(COMPRESSED)} after it"
+        raise ConfigError(
+            f"{path}: unknown kind of file; expected one of {', '.join(sorted(known))}{more}"
+        )
+    return kind, compression
+
+
+def _guarded(path: Path, kind: str, rows: Rows) -> Rows:
     try:
         yield from rows
-    except (UnicodeDecodeError, csv.Error, pa.ArrowInvalid):
+    except (UnicodeDecodeError, csv.Error, pa.ArrowException):
         # The content may be private, so the message does not quote it.
-        raise ConfigError(f"{path}: not a {path.suffix} file in UTF-8 that can be read") from None
+        raise ConfigError(f"{path}: not a {kind} file in UTF-8 that can be read") from None
+    except OSError as error:
+        if error.errno is not None:
+            raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+        raise ConfigError(f"{path}: damaged, or cut off before its end") from None
 
 
-def _csv(strict: bool, path: Path, wanted: Collection[str] | None) -> Iterator[dict[str, Any]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = csv.reader(file)
-        head = next(rows, [])
+def _opened(path: Path, compression: str | None) -> Any:
+    """The text of a file; a mark of its encoding at the beginning is passed over."""
+    raw = pa.input_stream(str(path), compression=compression, buffer_size=1 << 20)
+    return TextIOWrapper(raw, encoding="utf-8-sig", newline="")
+
+
+def _csv(path: Path, compression: str | None, asked: Extract) -> Rows:
+    delimiter, columns = asked.layout
+    with _opened(path, compression) as file:
+        rows = csv.reader(file, delimiter=delimiter or ",")
+        head = list(columns) or next(rows, [])
         _check_head(path, head)
-        places = [(i, n) for i, n in enumerate(head) if wanted is None or n in wanted]
+        places = [(i, n) for i, n in enumerate(head) if asked.wanted is None or n in asked.wanted]
         for row in rows:
             if row:  # as `csv.DictReader`: an empty line is none, a short one lacks fields
                 size = len(row)
-                if strict and size != len(head):
+                if asked.strict and size != len(head):
+                    names = "--columns names" if columns else "the header names"
                     raise ConfigError(
-                        f"{path}, line {rows.line_num}: {size} fields, and the header names "
-                        f"{len(head)}: quote fields that hold a comma"
+                        f"{path}, line {rows.line_num}: {size} fields, and {names} {len(head)}: "
+                        "quote fields that hold the delimiter"
                     )
                 yield {name: _typed(row[i]) if i < size else None for i, name in places}
 
@@ -85,10 +136,13 @@ def _check_head(path: Path, head: Sequence[str]) -> None:
     twice = [name for place, name in enumerate(head) if name in head[:place]]
     if twice:
         raise ConfigError(f"{path}: the header names {twice[0]!r} twice: rename one of the columns")
-    other = next((sign for sign in ";\t|" if len(head) == 1 and sign in head[0]), None)
+    other = next((sign for sign in ",;\t|" if len(head) == 1 and sign in head[0]), None)
     if other is not None:
         name = {"\t": "tabs"}.get(other, repr(other))
-        raise ConfigError(f"{path}: the header is one column with {name} in it: write commas")
+        raise ConfigError(
+            f"{path}: the header is one column with {name} in it: write commas, or tabs in a .tsv "
+            "file; `hush produce` has --delimiter"
+        )
 
 
 def _typed(text: str | None) -> Any:
@@ -102,8 +156,8 @@ def _typed(text: str | None) -> Any:
     return text
 
 
-def _lines(path: Path, wanted: Collection[str] | None) -> Iterator[dict[str, Any]]:
-    with path.open(encoding="utf-8") as file:
+def _lines(path: Path, compression: str | None, asked: Extract) -> Rows:
+    with _opened(path, compression) as file:
         for number, line in enumerate(file, 1):
             if line.strip():
                 yield _object(path, number, line)
@@ -119,7 +173,7 @@ def _object(path: Path, number: int, line: str) -> dict[str, Any]:
     return row
 
 
-def _arrow(path: Path, wanted: Collection[str] | None) -> Iterator[dict[str, Any]]:
+def _arrow(path: Path, compression: str | None, asked: Extract) -> Rows:
     with pa.memory_map(str(path)) as source:
         try:
             table = pa.ipc.open_file(source).read_all()
@@ -127,8 +181,37 @@ def _arrow(path: Path, wanted: Collection[str] | None) -> Iterator[dict[str, Any
             source.seek(0)
             table = pa.ipc.open_stream(source).read_all()
         table.validate(full=True)
-        for batch in table.to_batches(max_chunksize=10_000):
-            yield from batch.to_pylist()
+        yield from rows_of(table)
+
+
+def _parquet(path: Path, compression: str | None, asked: Extract) -> Rows:
+    with parquet.ParquetFile(path) as file:
+        for batch in file.iter_batches(BATCH):
+            yield from rows_of(pa.Table.from_batches([batch]))
+
+
+def rows_of(table: Any) -> Rows:
+    """Yield the rows of an Arrow table; times are cut to microseconds, which Python's have."""
+    for place, one in enumerate(table.schema):
+        if pa.types.is_timestamp(one.type) and one.type.unit == "ns":
+            whole = table.column(place).cast(pa.timestamp("us", one.type.tz), safe=False)
+            table = table.set_column(place, one.name, whole)
+    for batch in table.to_batches(max_chunksize=BATCH):
+        yield from batch.to_pylist()
+
+
+Reader = Callable[[Path, str | None, Extract], Rows]
+TEXTS: tuple[Reader, ...] = (_csv, _lines)
+READERS: Mapping[str, Reader] = {
+    ".csv": _csv,
+    ".tsv": _csv,
+    ".jsonl": _lines,
+    ".ndjson": _lines,
+    ".json": _lines,
+    ".arrow": _arrow,
+    ".feather": _arrow,
+    ".parquet": _parquet,
+}
 
 
 def check_columns(source: Input, rows: Sequence[Mapping[str, Any]], file: str = "") -> None:

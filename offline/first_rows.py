@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import numpy as np
@@ -78,7 +78,7 @@ def _hint(source: Input, rows: Sequence[Mapping[str, Any]]) -> str:
     """The next step, where the event time is at fault."""
     field, form = source.fields.time or "", source.fields.time_format
     first = next((row[field] for row in rows if row.get(field) is not None), None)
-    if isinstance(first, str):
+    if isinstance(first, str | date):
         iso = form in UNITS
         return f" If {field!r} holds ISO times, set time.format = 'iso'" if iso else ""
     if isinstance(first, bool) or not isinstance(first, int | float):

@@ -11,6 +11,9 @@ READ_GROUPS = "hush-read-"
 """Prefix of the group that a reading client names; none of them joins it or commits to it."""
 
 
+LOADS = "hush-load"
+"""Begin of the group and transactional id under which a file is written to a raw topic."""
+
 _NAME = r"[A-Za-z0-9][A-Za-z0-9-]{0,62}"  # of a deployment or a pipeline
 _INTERNAL = re.compile(
     rf"({_NAME})\.([0-9a-f]{{10}})\.(clock|requests|begins|{_NAME}\.(units|cells|selected)"
@@ -109,6 +112,11 @@ def reserved(topic: str) -> str:
 def genesis_id(deployment: str) -> str:
     """The transactional id under which a deployment's genesis is written."""
     return f"{deployment}.genesis"
+
+
+def load_group(topic: str, digest: str) -> str:
+    """The group that knows how much of a content, known by its digest, is in a raw topic."""
+    return f"{LOADS}.{topic}.{digest}"
 
 
 def releases_topic(pipeline: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple, get_args
 
-from ...topics.names import OWNERS, READ_GROUPS, Names
+from ...topics.names import LOADS, OWNERS, READ_GROUPS, Names
 from .model import Deployment
 from .topic_specs import TRIMMED, internal_topics
 
@@ -17,7 +17,7 @@ TASKS: Mapping[Role, str] = {
     "worker": "`hush worker` and `hush check`; holds the noise key",
     "auditor": "`hush replay`, `hush ledger`, and all that readers do; holds the noise key",
     "reader": "`hush releases`, `map`, `points`, `plot`, `live`, and any client of releases",
-    "producer": "applications that write events to the inputs",
+    "producer": "applications that write events to the inputs, and `hush produce`",
 }
 UNKNOWN = "GENESIS"
 """Stands for the genesis id in a list of rights before `hush topics` has made one."""
@@ -109,7 +109,13 @@ def _reader(deployment: Deployment, names: Names) -> list[Right]:
 
 
 def _producer(deployment: Deployment, names: Names) -> list[Right]:
-    return _each(_raw(deployment), ("WRITE",), "events")
+    loads = [f"{LOADS}.{topic}." for topic in _raw(deployment)]
+    why = "`hush produce`: how far a file is written"
+    return [
+        *_each(_raw(deployment), ("WRITE",), "events"),
+        *(Right("group", name, True, ("READ",), why) for name in loads),
+        *(Right("transactional-id", name, True, ("WRITE",), why) for name in loads),
+    ]
 
 
 _MAKERS = {

@@ -9,6 +9,7 @@ from contextlib import closing
 from typing import Any
 
 from confluent_kafka import (
+    Consumer,
     KafkaError,
     KafkaException,
     Producer,
@@ -69,8 +70,11 @@ class Cluster:
         self.kafka = kafka
         self.rights = Permits(self._admin, kafka, role)
         self.offsets = PartitionOffsets(self._admin, self.rights, patience)
-        self.groups = ConsumerGroups(self._admin, self.rights)
+        self.groups = ConsumerGroups(self._admin, self.rights, self._member)
         self.bootstrap = kafka.bootstrap
+
+    def _member(self, group: str) -> Consumer:
+        return consumer(self.kafka, committed=True, more=self._options | {"group.id": group})
 
     def wait(self, told: Callable[[str], None] | None = None) -> None:
         """Wait for the cluster to answer.

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import NamedTuple
 
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from .access.refusals import Permits
+from .logs import failed
 
 Place = tuple[str, int]  # topic, partition
+STABLE_SECONDS = 70.0  # Kafka itself aborts after 60 what a client left open
+
+
+class Committed(NamedTuple):
+    """Position that a group has committed for one partition."""
+
+    offset: int
+    text: str  # stored with the offset; empty: none was
 
 
 class Member(NamedTuple):
@@ -23,11 +33,18 @@ class Member(NamedTuple):
 
 
 class ConsumerGroups:
-    """Consumer groups of a cluster."""
+    """Consumer groups of a cluster.
 
-    def __init__(self, admin: AdminClient, rights: Permits) -> None:
+    Args:
+        member: makes a client of a group, which does not join it.
+    """
+
+    def __init__(
+        self, admin: AdminClient, rights: Permits, member: Callable[[str], Consumer]
+    ) -> None:
         self._admin = admin
         self._rights = rights
+        self._member = member
 
     def members(self, group: str) -> list[Member]:
         """List the clients of a group; none if there is no such group.
@@ -55,11 +72,28 @@ class ConsumerGroups:
 
         Raises:
             RightError: this user may not describe the group.
+            OutageError: no broker answers, or a transaction stays open for `STABLE_SECONDS`.
+        """
+        return {place: one.offset for place, one in self.told(group, topics).items()}
+
+    def told(self, group: str, topics: Mapping[str, int]) -> dict[Place, Committed]:
+        """Ask for offsets with the texts that were stored with them; else as `committed`.
+
+        The client of a group waits for its coordinator and for open transactions. An administrator
+        does not: it would take an offset that is being committed for none.
         """
         places = [TopicPartition(t, n) for t, number in topics.items() for n in range(number)]
-        asked = ConsumerGroupTopicPartitions(group, places)
-        future = self._admin.list_consumer_group_offsets([asked], require_stable=True)[group]
-        told: Iterable[TopicPartition] = self._rights.result(
-            future, "DESCRIBE", group
-        ).topic_partitions
-        return {(one.topic, one.partition): one.offset for one in told if one.offset >= 0}
+        try:
+            with closing(self._member(group)) as member:
+                told = member.committed(places, STABLE_SECONDS)
+            for one in told:
+                if one.error is not None:
+                    raise KafkaException(one.error)
+        except KafkaException as error:
+            self._rights.refuse(error, "DESCRIBE", group)
+            raise failed(error.args[0], f"group {group}: its offsets are unknown") from None
+        return {
+            (one.topic, one.partition): Committed(one.offset, one.metadata or "")
+            for one in told
+            if one.offset >= 0
+        }

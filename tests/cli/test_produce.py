@@ -1,14 +1,27 @@
-"""A file becomes a topic: with event times, keys and no surprise."""
+"""A file becomes a topic: with event times, keys and no surprise, each line once.
+
+Covers: offline/loading.py
+"""
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from hushstream import produce
+from hushstream.agents.deployment.topic_specs import TopicSpec
 from hushstream.agents.kafka.cluster import Cluster
 from hushstream.deploy.broker import Broker
+from hushstream.errors import ConfigError, ParameterError
 from hushstream.topics.config.model import Kafka
 from hushstream.topics.config.secret import write_new_key
 
@@ -69,7 +82,7 @@ def test_a_topic_is_not_filled_twice_by_mistake(place: tuple[Cluster, str]) -> N
     code, _, err = typed("produce", "trips.csv", topic)
     assert code == 2 and "count twice" in err and len(list(cluster.read(topic, 0))) == 3
     body = json.loads(typed("produce", "trips.csv", topic, "--append", "--json")[1])
-    assert body == {"topic": topic, "created": False, "records": 3, "unusable": 1}
+    assert body == {"topic": topic, "created": False, "records": 3, "unusable": 1, "before": 0}
     assert len(list(cluster.read(topic, 0))) == 6
 
 
@@ -148,3 +161,128 @@ def test_force_writes_rows_that_do_not_fit(place: tuple[Cluster, str]) -> None:
     code, out, err = typed("produce", "wrong.csv", topic, "--force")
     assert code == 0 and "2 of them lack a unit or a time" in out, err
     assert len(list(cluster.read(topic, 0))) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("trips.tsv", ROWS.replace(",", "\t"), []),
+        ("trips.csv", ROWS.replace(",", ";"), ["--delimiter", ";"]),
+        ("trips.csv.gz", ROWS, []),
+        ("bare.tsv", ROWS.replace(",", "\t").split("\n", 1)[1],
+         ["--no-header", "--columns", "trip,zone,t"]),
+    ],
+)  # fmt: skip
+def test_files_of_other_layouts_give_the_same_records(
+    place: tuple[Cluster, str], name: str, text: str, words: list[str]
+) -> None:
+    cluster, topic = place
+    packed = gzip.compress(text.encode()) if name.endswith(".gz") else text.encode()
+    Path(name).write_bytes(packed)
+    code, out, err = typed("produce", name, topic, *words)
+    assert code == 0 and "3 records written" in out, err
+    found = [json.loads(m.value()) for m in cluster.read(topic, 0)]
+    times = ["2019-03-01T00:00:01", "2019-03-02T12:00:00", None]
+    assert [(r["trip"], r["t"]) for r in found] == list(zip("abc", times, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--append", "--resume"], "not both"),
+        (["--delimiter", "::"], "one sign"),
+        (["--no-header"], "go together"),
+        (["--columns", "a,b"], "go together"),
+        (["--no-header", "--columns", "a,,b"], "empty name"),
+        (["--resume"], "does not exist: leave out --resume"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(
+    place: tuple[Cluster, str], words: list[str], said: str
+) -> None:
+    cluster, topic = place
+    code, _, err = typed("produce", "trips.csv", topic, *words)
+    assert code == 2 and said in " ".join(err.split()) and not cluster.partitions(topic)
+
+
+def test_a_frame_is_loaded_once_and_goes_on(place: tuple[Cluster, str]) -> None:
+    cluster, topic = place
+    times = pd.to_datetime(["2019-03-01 00:00:01.5", "2019-03-02 12:00:00.0", None])
+    frame = pd.DataFrame({"trip": ["a", "b", "c"], "zone": ["x", None, "z"], "t": times})
+    frame["zone"] = frame["zone"].astype("category")
+    done = produce(frame, topic)
+    assert (done.created, done.records, done.unusable, done.before) == (True, 3, 1, 0)
+    again = produce(frame, topic, resume=True)
+    assert (again.created, again.records, again.before) == (False, 0, 3)
+    found = list(cluster.read(topic, 0))
+    assert [json.loads(m.value())["zone"] for m in found] == ["x", None, "z"]
+    assert [m.timestamp()[1] for m in found][:2] == [1_551_398_401_500, 1_551_528_000_000]
+    with pytest.raises(ConfigError, match="as it is now, was never begun"):
+        produce(frame[::-1], topic, resume=True)
+    with pytest.raises(ParameterError, match="frame of pandas, Polars or Arrow"):
+        produce(7, topic)
+
+
+LINES = 30_000
+
+
+def _started(topic: str, *words: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "hushstream", "produce", "long.jsonl", topic, *words]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
+    )
+
+
+def _ended_after(
+    cluster: Cluster, topic: str, running: subprocess.Popen[str], more: int, how: signal.Signals
+) -> str:
+    """End a run once the topic holds some records more; what it said."""
+    until = time.monotonic() + 120
+    begin = cluster.offsets.written(topic, 0) if cluster.partitions(topic) else 0
+    while not cluster.partitions(topic) or cluster.offsets.written(topic, 0) < begin + more:
+        assert time.monotonic() < until and running.poll() is None
+    running.send_signal(how)
+    _, said = running.communicate(timeout=120)
+    assert running.returncode in (-how, 130), said
+    return said
+
+
+def test_what_was_interrupted_and_killed_goes_on_with_each_line_once(
+    place: tuple[Cluster, str],
+) -> None:
+    cluster, topic = place
+    rows = [{"trip": f"u{n}", "zone": "Ost", "t": "2019-03-01T00:00:01"} for n in range(LINES)]
+    path = Path("long.jsonl")
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said = _ended_after(cluster, topic, _started(topic), 6_000, signal.SIGINT)
+    done = len(list(cluster.read(topic, 0)))
+    assert 0 < done < LINES
+    assert f"{done:,} of {LINES:,} records are written" in said and "--resume" in said
+    code, _, err = typed("produce", "long.jsonl", topic, "--append")
+    assert code == 2 and f"{done:,} of the {LINES:,} rows" in err and "--resume" in err
+    _ended_after(cluster, topic, _started(topic, "--resume"), 3_000, signal.SIGKILL)
+    whole = path.read_text()
+    path.write_text(whole.replace("Ost", "Alt"))
+    code, _, err = typed("produce", "long.jsonl", topic, "--resume")
+    assert code == 2 and "it has changed since" in err
+    path.write_text(whole)
+    code, out, err = typed("produce", "long.jsonl", topic, "--resume", "--json")
+    assert code == 0, err
+    told = json.loads(out)
+    assert done <= told["before"] and 0 < told["records"] == LINES - told["before"]
+    assert [json.loads(m.value()) for m in cluster.read(topic, 0)] == rows
+    assert typed("produce", "long.jsonl", topic, "--resume")[1].endswith("were written before\n")
+    assert cluster.offsets.ends(topic, 1) >= [LINES]
+
+
+def test_rows_of_a_topic_that_was_deleted_do_not_count(place: tuple[Cluster, str]) -> None:
+    cluster, topic = place
+    assert typed("produce", "trips.csv", topic)[0] == 0
+    cluster.delete([topic])
+    while cluster.partitions(topic):
+        time.sleep(0.1)
+    cluster.create([TopicSpec(topic, 1, {}, False, "of a test")], 1)
+    code, _, err = typed("produce", "trips.csv", topic, "--resume")
+    assert code == 2 and "the topic is a new one" in " ".join(err.split())
+    assert typed("produce", "trips.csv", topic, "--append")[0] == 0
+    assert len(list(cluster.read(topic, 0))) == 3

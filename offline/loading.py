@@ -1,0 +1,321 @@
+"""Rows of a file or a frame become the records of a raw topic, each exactly once.
+
+Records and the number of rows that are written are committed in one transaction. The number is kept
+in the offsets of a consumer group that belongs to the topic and to the content: so `Loading` goes
+on exactly there after any end of the process, and never with another content. A record that counts
+twice is worse than one that is lost, so whatever is not known is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+
+from ..agents.deployment.compile import compile_config
+from ..agents.deployment.model import Input
+from ..agents.deployment.topic_specs import TopicSpec
+from ..agents.kafka.cluster import Cluster
+from ..agents.kafka.logs import consumer
+from ..agents.stages.ingest.unit_digests import partition_text
+from ..errors import ConfigError, EngineError
+from ..formats.events.decode import Decoder, RawRecord
+from ..topics.config.load import Config, load
+from ..topics.names import load_group
+from .again import PARTITIONERS
+from .contents import Content, as_json, of_file, of_frame
+from .files import FileLayout, check_columns
+from .first_rows import unfit
+
+CHUNK = 5_000  # rows of one transaction
+SECONDS = 60.0
+# Old times are kept, so that Kafka's retention by time would delete the records at once.
+KEPT = {"retention.ms": "-1", "message.timestamp.type": "CreateTime"}
+
+
+class Loaded(NamedTuple):
+    """Outcome of a load into a raw topic.
+
+    Attributes:
+        topic: its name.
+        created: whether it was created.
+        records: number of records written now.
+        unusable: how many of these lack a unit or a time: they will be dead letters.
+        before: rows that an earlier run had written.
+    """
+
+    topic: str
+    created: bool
+    records: int
+    unusable: int
+    before: int
+
+
+class LoadMode(NamedTuple):
+    """Wishes for a load.
+
+    Attributes:
+        partitions: of the topic, if it is created.
+        append: whether to write to a topic that exists.
+        resume: whether to go on where an earlier run ended.
+    """
+
+    partitions: int = 1
+    append: bool = False
+    resume: bool = False
+
+
+def input_of(config: Config, topic: str) -> Input:
+    """Find the input that reads a topic.
+
+    Raises:
+        ConfigError: none does, or rows cannot become its records.
+    """
+    given = next((one for one in config.input if one.topic == topic), None)
+    if given is None:
+        known = ", ".join(one.topic for one in config.input)
+        raise ConfigError(f"no input reads topic {topic!r}; the configuration reads {known}")
+    if given.format != "json":
+        raise ConfigError(
+            f"input {given.name!r} reads {given.format}, and a file becomes JSON: set "
+            'format = "json", or write with a producer that knows the schema'
+        )
+    if given.time.format == "record":
+        raise ConfigError(
+            f"input {given.name!r} takes times from Kafka, and a file has none: name the "
+            'field, such as time = { field = "created", format = "iso" }'
+        )
+    deployment = compile_config(config)
+    source = next(one for one in deployment.inputs if one.name == given.name)
+    if any(p.mechanism.survey is not None for p in source.pipelines):
+        raise ConfigError(
+            "a pipeline of this input is a survey: devices make its records, which are reports, "
+            "so raw values must not be written"
+        )
+    return source
+
+
+def checked(content: Content, source: Input, force: bool) -> int:
+    """Count rows; refuse them (`ConfigError`) if they do not fit the input, unless by ``force``."""
+    rows = content.rows(not force)
+    first = list(islice(rows, CHUNK))
+    if not first:
+        raise ConfigError(f"{content.name}: the file holds no record")
+    check_columns(source, [dict.fromkeys(set().union(*first))], content.name)
+    if not force and (why := unfit(source, first)) is not None:
+        raise ConfigError(f"{content.name}: {why}. --force writes the file as it is")
+    return len(first) + sum(1 for _ in rows)
+
+
+@dataclass(frozen=True)
+class Loading:
+    """Rows of one content, on their way to one topic.
+
+    Args:
+        cluster: the cluster, which answers.
+        source: the input that reads the topic.
+        content: the rows.
+        replicas: of the topic, if it is created.
+    """
+
+    cluster: Cluster
+    source: Input
+    content: Content
+    replicas: int = -1
+
+    @property
+    def topic(self) -> str:
+        return self.source.topic
+
+    @property
+    def group(self) -> str:
+        """The group that holds the position, which no consumer joins; also the transactional id."""
+        return load_group(self.topic, self.content.digest)
+
+    def position(self) -> int | None:
+        """Ask for the number of rows that are committed; None: no run of this content is known.
+
+        Rows of a topic that was deleted since do not count.
+        """
+        found = self.cluster.groups.told(self.group, {self.topic: 1}).get((self.topic, 0))
+        if found is None or found.text != self._topic_id():
+            return None
+        return found.offset
+
+    def _topic_id(self) -> str:
+        return self.cluster.ids([self.topic])[self.topic]
+
+    def run(self, asked: LoadMode, total: int, told: Callable[[int], None]) -> Loaded:
+        """Write the rows that are to be written.
+
+        Args:
+            total: number of rows of the content.
+            told: called with the number of rows that an earlier run wrote, and after each
+                transaction with its number.
+
+        Raises:
+            ConfigError: rows would be written twice, it is not known which were written, or the
+                file has changed while it was read.
+            EngineError: the cluster refuses a transaction; those before it stay.
+        """
+        created = self._created(asked)
+        try:
+            producer = self._producer()  # ends what an earlier run has begun, and that run
+            begin = 0 if created else self._begin(asked, total)
+            told(begin)
+            with closing(consumer(self.cluster.kafka, True, {"group.id": self.group})) as member:
+                place = member.consumer_group_metadata()
+                records, unusable = self._written(producer, place, begin, told)
+        except KafkaException as error:
+            of_id = error.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            self.cluster.rights.refuse(error, "WRITE", self.group if of_id else self.topic)
+            raise EngineError(
+                f"{self.topic} could not be written whole: {error.args[0].str()}; what is "
+                "committed stays, and --resume goes on there"
+            ) from None
+        return Loaded(self.topic, created, records, unusable, begin)
+
+    def _created(self, asked: LoadMode) -> bool:
+        """Create the topic if it is missing and may be; True: it was created."""
+        topic = self.topic
+        if not self.cluster.partitions(topic):
+            if asked.resume:
+                raise ConfigError(f"topic {topic!r} does not exist: leave out --resume")
+            spec = TopicSpec(topic, asked.partitions, KEPT, False, "raw records")
+            return bool(self.cluster.create([spec], self.replicas))
+        if not asked.resume and not asked.append:
+            raise ConfigError(
+                f"topic {topic!r} exists: records that are sent twice count twice; give --resume "
+                "to go on where a run of this file ended, or --append to write all of it to the "
+                "topic nevertheless"
+            )
+        return False
+
+    def _begin(self, asked: LoadMode, total: int) -> int:
+        """Number of rows to pass over."""
+        known, name = self.position(), self.content.name
+        if asked.resume:
+            if known is None:
+                raise ConfigError(
+                    f"{name}, as it is now, was never begun for topic {self.topic!r}: it has "
+                    "changed since (or is read with another --delimiter or --columns), the topic "
+                    "is a new one, or Kafka has forgotten the position "
+                    "(offsets.retention.minutes). Which rows are written is not known, so none is"
+                )
+            return known
+        if known is not None and known < total:
+            raise ConfigError(
+                f"{known:,} of the {total:,} rows of {name} are in topic {self.topic!r}: give "
+                "--resume to write the others"
+            )
+        return 0
+
+    def _producer(self) -> Producer:
+        producer = self.cluster.producer(
+            **{"transactional.id": self.group, "compression.type": "zstd", "linger.ms": 20,
+               "partitioner": PARTITIONERS[self.source.partitioner]}
+        )  # fmt: skip
+        producer.init_transactions(SECONDS)
+        return producer
+
+    def _written(
+        self, producer: Producer, place: Any, begin: int, told: Callable[[int], None]
+    ) -> tuple[int, int]:
+        """Write all rows from one on: records, and those of them that lack unit or time."""
+        decoder = Decoder(self.source.in_json().fields, (), ())
+        topic_id, at, unusable = self._topic_id(), begin, 0
+        rows = islice(self.content.rows(False), begin, None)
+        chunk: list[dict[str, Any]] = []  # of the first transaction: it says that a run has begun
+        while True:
+            producer.begin_transaction()
+            try:
+                unusable += self._queue(producer, decoder, chunk)
+                self.content.demand_unchanged()
+                reached = [TopicPartition(self.topic, 0, at + len(chunk), topic_id)]
+                producer.send_offsets_to_transaction(reached, place, SECONDS)
+                producer.commit_transaction(SECONDS)
+            except BaseException:
+                with suppress(KafkaException):  # it is committed, or Kafka ends it
+                    producer.abort_transaction(SECONDS)
+                raise
+            at += len(chunk)
+            told(len(chunk))
+            if not (chunk := list(islice(rows, CHUNK))):
+                return at - begin, unusable
+
+    def _queue(self, producer: Producer, decoder: Decoder, chunk: list[dict[str, Any]]) -> int:
+        """Queue the records of a transaction; the number of those that lack unit or time."""
+        values = [as_json(row) for row in chunk]
+        decoded = decoder.decode([RawRecord(n, 0, None, one) for n, one in enumerate(values)])
+        keyed = self.source.partitioner != "none"
+        for place, value in enumerate(values):
+            options: dict[str, Any] = {}
+            if place not in decoded.bad:
+                options["timestamp"] = int(decoded.time[place]) // 1000
+                if keyed:
+                    options["key"] = partition_text(decoded.unit[place])
+            _queued(producer, self.topic, value, options)
+        return len(decoded.bad)
+
+
+def _queued(producer: Producer, topic: str, value: bytes, options: dict[str, Any]) -> None:
+    """Queue a record; a full queue is waited for."""
+    while True:
+        try:
+            producer.produce(topic, value, **options)
+            producer.poll(0)
+            return
+        except BufferError:
+            producer.poll(1)
+
+
+def produce(
+    source: Any,
+    topic: str,
+    config: Config | Path | str = "hush.toml",
+    *,
+    partitions: int = 1,
+    append: bool = False,
+    force: bool = False,
+    resume: bool = False,
+    delimiter: str = "",
+    columns: Sequence[str] = (),
+) -> Loaded:
+    """Write rows as JSON records to a raw topic, each exactly once; see ``hush produce``.
+
+    Args:
+        source: path of a file, or a frame: pandas, Polars, a ``pyarrow.Table``, or whatever exports
+            Arrow's stream.
+        topic: raw topic that an input of the configuration reads.
+        config: the configuration, or its path.
+        partitions: of the topic, if it is created.
+        append: whether to write to a topic that exists.
+        force: whether to write rows that do not fit the input; these become dead letters.
+        resume: whether to go on where an earlier call with the same content ended.
+        delimiter: sign between two fields of a file of texts; empty: as the suffix says.
+        columns: names of the columns of a file without a header.
+
+    Returns:
+        Numbers of records, as in `Loaded`.
+
+    Raises:
+        ParameterError: ``source`` is neither a path nor a frame.
+        ConfigError: rows do not fit, would be written twice, or have changed since the last run.
+        EngineError: the cluster does not take the records; those committed before stay.
+    """
+    given = config if isinstance(config, Config) else load(config)
+    wanted = input_of(given, topic)
+    if isinstance(source, str | Path):
+        content = of_file(Path(source), FileLayout(delimiter, tuple(columns)))
+    else:
+        content = of_frame(source)
+    total = checked(content, wanted, force)
+    cluster = Cluster(given.kafka, role="producer")
+    cluster.wait()
+    loading = Loading(cluster, wanted, content, given.engine.replication_factor)
+    return loading.run(LoadMode(partitions, append, resume), total, lambda _: None)
