@@ -175,7 +175,8 @@ class Marker(msgspec.Struct, frozen=True):
     clock entry to handle; ``upstream`` the last barrier of each upstream partition, per
     pipeline; ``closed`` the last ordinal that this shard closed, per pipeline; ``progress``
     the last key of a release that is committed in chunks; ``transaction`` names the transaction:
-    no other one of any shard, in any history of the cluster, has the same name.
+    no other one of any shard, in any history of the cluster, has the same name; ``aborted`` names
+    the one before it, which was aborted because brokers had forgotten to end it.
     """
 
     genesis: str
@@ -185,6 +186,7 @@ class Marker(msgspec.Struct, frozen=True):
     closed: dict[str, int] = {}
     progress: str | None = None
     transaction: str = ""
+    aborted: str = ""
 
 
 _BEAT = b'{"type":"beat",'  # a struct's tag comes first

@@ -26,7 +26,7 @@ from aiokafka.structs import TopicPartition
 from ...errors import EngineError, RewoundError, RightError
 from ...topics.config.model import Kafka
 from .access.tokens import client_options
-from .forgotten import end_forgotten
+from .forgotten import end_forgotten, never_answered
 from .private.of_aiokafka import fetch_columns
 from .private.of_aiokafka_producer import new_epochs, send_once
 from .progress import Progress
@@ -71,6 +71,7 @@ async def start_producer(
     producer: aiokafka.AIOKafkaProducer,
     places: Collection[TopicPartition] = (),
     unread: Collection[TopicPartition] = (),
+    answered: Callable[[], Awaitable[bool]] = never_answered,
 ) -> None:
     """Start a producer; returns once what an earlier owner of its id left open has ended.
 
@@ -80,6 +81,7 @@ async def start_producer(
     Args:
         places: partitions that it writes and that may be read, for `end_forgotten`.
         unread: others that it writes.
+        answered: whether the commit of what hangs was answered.
 
     Raises:
         TimeoutError: it got no id within `START_SECONDS`.
@@ -91,7 +93,7 @@ async def start_producer(
             await producer.start()
     except TimeoutError:
         raise TimeoutError("no coordinator of its transactions answers") from None
-    await end_forgotten(producer, places, unread)
+    await end_forgotten(producer, places, unread, answered)
     if not new_epochs(producer):
         _warn_of_repeats()
 
@@ -116,11 +118,11 @@ def within(timeout_ms: int) -> asyncio.Timeout:
     return asyncio.timeout(timeout_ms / 1000 + COMMIT_SECONDS)
 
 
-def consumer(kafka: Kafka) -> aiokafka.AIOKafkaConsumer:
-    """Make a consumer without a group, which reads committed records only."""
+def consumer(kafka: Kafka, committed: bool = True) -> aiokafka.AIOKafkaConsumer:
+    """Make a consumer without a group, which reads committed records only, or all."""
     return aiokafka.AIOKafkaConsumer(
         **client_options(kafka),
-        isolation_level="read_committed",
+        isolation_level="read_committed" if committed else "read_uncommitted",
         enable_auto_commit=False,
         auto_offset_reset="none",
         fetch_max_wait_ms=100,
@@ -129,9 +131,9 @@ def consumer(kafka: Kafka) -> aiokafka.AIOKafkaConsumer:
 
 
 @asynccontextmanager
-async def reader(kafka: Kafka) -> AsyncIterator[aiokafka.AIOKafkaConsumer]:
+async def reader(kafka: Kafka, committed: bool = True) -> AsyncIterator[aiokafka.AIOKafkaConsumer]:
     """Start a `consumer`, and stop it at the end."""
-    client = consumer(kafka)
+    client = consumer(kafka, committed)
     try:
         await client.start()
         yield client

@@ -9,9 +9,10 @@ the same producer then commits them too**, and what was done twice would count t
 So before a producer writes, all partitions that it writes and reads are asked for traces of it:
 
 - none has anything open: the usual case;
-- all that know the newest epoch have it open: no record of that transaction was ever visible.
-  A transaction of one empty record in each partition is begun and aborted. Its marker ends what was
-  forgotten as well, and the step is computed anew, to the same bytes;
+- all that know the newest epoch have it open: no record of that transaction was ever visible. The
+  next transaction's markers end it, so one without records is begun for that. It is committed if
+  the producer's owner knows that the commit was answered: a table that follows committed steps has
+  it then. Else it is aborted, and the step is computed anew, to the same bytes;
 - some have it open and others have its marker: whether it was committed or aborted cannot be told
   by the producer, so it fails closed, with what an operator does.
 
@@ -24,7 +25,7 @@ import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 
 import aiokafka
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaConnectionError, for_code
@@ -32,24 +33,31 @@ from aiokafka.structs import TopicPartition
 
 from ...errors import EngineError
 from .private.of_aiokafka_describe import Traces, describe
-from .private.of_aiokafka_producer import new_epochs, producer_id
+from .private.of_aiokafka_producer import end_in, new_epochs, producer_id
 
 MARKER_SECONDS = 10.0
 
 log = logging.getLogger("hushstream.kafka")
 
 
+async def never_answered() -> bool:
+    """The answer of owners that keep nothing of what was committed."""
+    return False
+
+
 async def end_forgotten(
     producer: aiokafka.AIOKafkaProducer,
     asked: Collection[TopicPartition],
     unread: Collection[TopicPartition] = (),
+    answered: Callable[[], Awaitable[bool]] = never_answered,
 ) -> None:
-    """Abort what a broker has forgotten to end of a producer that has just started.
+    """End what a broker has forgotten to end of a producer that has just started.
 
     Args:
         producer: transactional and started, without a transaction.
         asked: partitions that it writes and that this user may read.
         unread: others that it writes.
+        answered: tells, where something hangs, whether its commit was answered.
 
     Raises:
         EngineError: part of the transaction has ended and part of it has not.
@@ -70,17 +78,13 @@ async def end_forgotten(
             'have lost its end there. Nothing is written over it: see "A transaction hangs" in '
             "docs/operations.md"
         )
+    commit = await answered()
     log.warning(
-        "the brokers have forgotten to end a transaction, in %s: it is aborted now, and done again",
+        "the brokers have forgotten to end a transaction, in %s: it is %s",
         _named(hanging),
+        "committed now, as they had said" if commit else "aborted now, and done again",
     )
-    await producer.begin_transaction()
-    for place in [*hanging, *unread]:
-        batch = producer.create_batch()
-        batch.append(key=b"", value=None, timestamp=0)
-        batch.close()
-        await (await producer.send_batch(batch, place.topic, partition=place.partition))
-    await producer.abort_transaction()  # which returns before the markers are there
+    await end_in(producer, [*hanging, *unread], commit)  # returns before the markers are there
     until = time.monotonic() + MARKER_SECONDS
     while left := [at for at, one in (await _traces(producer, hanging)).items() if one.open]:
         if time.monotonic() > until:

@@ -22,6 +22,7 @@ class Sought(NamedTuple):
     last: Marker | None  # the last committed marker of the partition; None: it has none
     found: bool  # whether the one that is looked for is there
     before: bool  # whether any lies below the place
+    aborted: bool = False  # whether the next one says that its transaction was aborted
 
 
 async def seek_marker(
@@ -39,8 +40,32 @@ async def seek_marker(
         if last == marker:  # the usual case: nothing was written since
             return Sought(last, True, True)
         before = await _last(client, tp, position)
-        found = marker in (before, await _first(client, tp, position))
-        return Sought(last, found, before is not None)
+        after = await _first(client, tp, position)
+        aborted = after is not None and tells_aborted(after, marker)
+        return Sought(last, marker in (before, after), before is not None, aborted)
+
+
+def tells_aborted(after: Marker, marker: Marker) -> bool:
+    """Whether a marker tells that the transaction of another one was aborted before it."""
+    return bool(marker.transaction) and after.aborted == marker.transaction
+
+
+async def hanging_marker(kafka: Kafka, changelog: str, partition: int) -> Marker | None:
+    """The marker with which a changelog partition ends behind its last stable offset, if any.
+
+    Then all rows of the transaction that hangs there are in the partition.
+    """
+    tp = TopicPartition(changelog, partition)
+    async with reader(kafka) as client:
+        stable = (await client.end_offsets([tp]))[tp]
+    last: Marker | None = None
+    async with reader(kafka, committed=False) as client:
+        client.assign([tp])
+        end = (await client.end_offsets([tp]))[tp]
+        async for records, _ in read_span(client, tp, stable, end):
+            for record in records:
+                last = decode_marker(record.value) if record.key == MARKER else None
+    return last
 
 
 async def last_markers(

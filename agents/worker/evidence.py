@@ -32,7 +32,7 @@ from ...topics.records import Marker, decode_marker
 from ..kafka.clients import read_span
 from ..kafka.cluster import Cluster
 from ..kafka.logs import PATIENCE_SECONDS, check, consumer, watermarks
-from ..kafka.markers import Sought
+from ..kafka.markers import Sought, tells_aborted
 from ..state.layout import MARKER, POSITION
 from ..state.rocks import read_rows
 
@@ -93,12 +93,15 @@ def check_same(name: str, sought: Sought) -> bool:
     older marker that is still there shows that the table's was never in this log.
 
     Returns:
-        Whether the table may be used. If not, nothing tells: compaction has deleted its marker, and
-        all of the table must be restored.
+        Whether the table may be used. If not, nothing tells: compaction has deleted its marker; or
+        brokers had forgotten its transaction, whose commit they had answered, and another worker
+        has aborted that. All of the table must be restored then.
 
     Raises:
         RewoundError: the changelog has other transactions in that place.
     """
+    if sought.aborted:
+        return False
     if not sought.found and sought.before:
         raise RewoundError(f"the changelog of {name} has another history than the table of it here")
     return sought.found
@@ -114,7 +117,7 @@ def check_tables(kafka: Kafka, cluster: Cluster, names: Names, data_dir: Path) -
         RewoundError: a table is ahead of its changelog, or of another history.
     """
     folders = sorted((data_dir / names.genesis).glob("*/[0-9]*"))
-    known = {folder: found for folder in folders if (found := _of(folder)) is not None}
+    known = {folder: found for folder in folders if (found := known_in(folder)) is not None}
     until = time.monotonic() + CONFIRM_SECONDS
     while ahead := _ahead(cluster, names, known):
         if time.monotonic() > until:
@@ -163,7 +166,8 @@ def check_near(
                 break
             check(kafka, f"{place.topic}-{place.partition}", error, place.topic)
         elif message.key() == MARKER:
-            if decode_marker(message.value()) == known.marker:
+            there = decode_marker(message.value())
+            if there == known.marker or tells_aborted(there, known.marker):
                 return
             if message.offset() >= known.position:
                 break
@@ -173,7 +177,8 @@ def check_near(
     check_same(f"{place.topic}-{place.partition}", Sought(None, False, before))
 
 
-def _of(folder: Path) -> Known | None:
+def known_in(folder: Path) -> Known | None:
+    """Read the progress of a table from its folder; None where nothing can be read."""
     try:
         position, marker = read_rows(folder, [POSITION, MARKER])
     except Exception:  # damaged, or another process is changing it; its shard looks again

@@ -19,14 +19,14 @@ from ...topics.records import Marker, decode_marker
 from ..clock.wall_time import WallClock
 from ..kafka.backlog import Flight, Room
 from ..kafka.clients import check_reached, read_to_end
-from ..kafka.markers import seek_marker
+from ..kafka.markers import hanging_marker, seek_marker
 from ..state.columns import NO_ROWS, RowColumns
 from ..state.known_units import UnitRoom
 from ..state.layout import MARKER, POSITION
 from ..state.restored import restored
 from ..state.rocks import RocksStore, discard, set_aside
 from ..state.store import Changes
-from .evidence import Known, check_forward, check_same, known_of
+from .evidence import Known, check_forward, check_same, known_in, known_of
 from .health.losses import LossWatch
 from .metrics import OperatorMetrics
 
@@ -161,8 +161,21 @@ class LocalState:
         kafka, topic, number = self._shared.kafka, self._changelog, self._partition
         await check_reached(kafka, topic, number, known.position)
         sought = await seek_marker(kafka, topic, number, known.position, known.marker)
-        check_forward(self.name, known.marker, sought.last)
+        if not sought.aborted:
+            check_forward(self.name, known.marker, sought.last)
         return check_same(self.name, sought)
+
+    async def hanging(self) -> tuple[str, bool]:
+        """Name the transaction that hangs in the changelog, and tell whether the table has it.
+
+        A table is written after the answer to a commit, so one that has the transaction shows that
+        its commit was answered. The table must be closed.
+        """
+        marker = await hanging_marker(self._shared.kafka, self._changelog, self._partition)
+        if marker is None:
+            return "", False
+        known = known_in(self._path)
+        return marker.transaction, known is not None and known.marker == marker
 
     def write(self, changes: Changes, reached: int, units: RowColumns = NO_ROWS) -> None:
         """Write the rows of a committed step, up to ``reached`` in the changelog, in one batch."""

@@ -109,6 +109,7 @@ class Shard:
         self._reached = self._last = 0
         self.moved = False
         self._name_next = names()
+        self._aborted = ""  # the transaction before the next one, if brokers had forgotten it
         self._watched: set[str] = set()  # pipelines whose watermark was reported
         self._begin = Marker(shared.genesis, spec.begin)
         self.marker = self._begin
@@ -147,13 +148,19 @@ class Shard:
         )
         own, public = ([TopicPartition(*one) for one in places] for places in self._spec.written)
         # Once it returns, what earlier owners have left open has ended.
-        await start_producer(self._producer, own, public)
+        await start_producer(self._producer, own, public, self._answered)
         self._name_next = names()
         try:
             await self._restored()
         except DamagedError as error:  # where nothing but the stage looks
             await self._in_thread(partial(self._state.set_aside, error))
             await self._restored()
+
+    async def _answered(self) -> bool:
+        """Whether brokers had answered the commit of the transaction that hangs here."""
+        name, answered = await self._state.hanging()
+        self._aborted = "" if answered else name
+        return answered
 
     async def _restored(self) -> None:
         marker = await self._state.open() or self._begin
@@ -314,7 +321,7 @@ class Shard:
         """2. Transact: ONE transaction with records, changed rows, and last the marker."""
         with self._shared.metrics.step.labels(stage="commit").time():
             producer, partition = self._producer, self.tp.partition
-            step.marker = replace(step.marker, transaction=self._name_next())
+            step.marker = replace(step.marker, transaction=self._name_next(), aborted=self._aborted)
             async with within(self._shared.transaction_timeout_ms):
                 self._reached = await transact(producer, step, self._spec.changelog, partition)
 
@@ -329,7 +336,7 @@ class Shard:
         with self._shared.metrics.step.labels(stage="store").time():
             units = step.units.columns()
             await self._in_thread(lambda: self._state.write(changes, self._reached, units))
-        self.marker, self.moved = step.marker, True
+        self.marker, self.moved, self._aborted = step.marker, True, ""
         self._report(step)
 
     def _report(self, step: Step) -> None:

@@ -24,6 +24,11 @@ fences its owner, which opens anew. A batch that comes late or twice is refused 
 number and, after a fence, by its epoch: each partition of an open transaction is told the new epoch
 by the marker that aborts it.
 
+**A commit that was answered may be forgotten** by a coordinator that starts anew (again, see
+`agents.kafka.forgotten`). The next transaction would end it in its own partitions alone. So a
+producer goes on over the connection that brought the answer; where that is gone, it is given up,
+and the next owner of the id looks.
+
 **An answered request that arrives once more** breaks (1): a proxy that retries by itself does that.
 Where the cluster has reached ``transaction.version`` 2 (KIP-890; new clusters of Kafka 4 have),
 `EndTxn` is sent in its version 5: each commit and each abort begins a new epoch, which the answer
@@ -34,14 +39,16 @@ brokers keep the epoch, and only the owner of such a proxy can help there.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from io import BytesIO
 from itertools import chain
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.client import CoordinationType
+from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
 from aiokafka.errors import (
     IncompatibleBrokerVersion,
+    KafkaConnectionError,
     KafkaError,
     NodeNotReadyError,
     ProducerFenced,
@@ -66,6 +73,7 @@ from aiokafka.protocol.types import (
     TaggedFields,
     UnsignedVarInt32,
 )
+from aiokafka.structs import TopicPartition
 
 from . import Needed, check
 
@@ -75,6 +83,7 @@ _TRANSACTION = CoordinationType.TRANSACTION
 FENCED = 90  # PRODUCER_FENCED, which the library does not know
 
 NEEDED: Needed = (
+    (AIOKafkaClient, ("_conns",)),
     (AIOKafkaProducer, ("_sender",)),
     (BaseHandler, ("_default_backoff", "_sender")),
     (EndTxnHandler, ("_commit_result",)),
@@ -87,7 +96,13 @@ NEEDED: Needed = (
             "_message_accumulator", "_sender_task", "_txn_manager",
         ),
     ),
-    (TransactionManager, ("_pid_and_epoch", "_sequence_numbers", "_transaction_waiter")),
+    (
+        TransactionManager,
+        (
+            "_pid_and_epoch", "_sequence_numbers", "_transaction_waiter",
+            "maybe_add_partition_to_txn",
+        ),
+    ),
 )  # fmt: skip
 check("aiokafka", NEEDED)
 
@@ -255,6 +270,7 @@ class AnsweredSender(Sender):
     """
 
     epochs = False
+    _ended: tuple[Any, ...] = ()  # the connection of the last answer to an `EndTxn`
 
     async def start(self) -> None:
         """Look what the cluster has reached, and get the first epoch."""
@@ -277,7 +293,19 @@ class AnsweredSender(Sender):
 
     async def _do_add_partitions_to_txn(self, tps: Any) -> bool:
         node = await self._find_coordinator(_TRANSACTION, self._txn_manager.transactional_id)
-        return await _Add(self, tps).do(node)
+        if self._ended and not self._same(node, *self._ended):
+            self.give_up(KafkaConnectionError("the coordinator was away between transactions"))
+            return True
+        if done := await _Add(self, tps).do(node):
+            self._ended = ()
+        return done
+
+    def _same(self, node: int, last: Any) -> bool:
+        there = self._connection(node)
+        return there is last and (there is None or bool(there.connected()))
+
+    def _connection(self, node: int) -> Any:
+        return self.client._conns.get((node, ConnectionGroup.COORDINATION))
 
     async def _do_txn_commit(self, commit_result: Any) -> None:
         await self._message_accumulator.flush_for_commit()
@@ -286,13 +314,26 @@ class AnsweredSender(Sender):
             manager.complete_transaction()
             return
         node = await self._find_coordinator(_TRANSACTION, manager.transactional_id)
-        await (_FinishEpoch if self.epochs else _Finish)(self, commit_result).do(node)
+        if await (_FinishEpoch if self.epochs else _Finish)(self, commit_result).do(node):
+            self._ended = (self._connection(node),)
 
 
 def send_once(producer: Any) -> Any:
     """Have a transactional producer, not yet started, give up rather than repeat a request."""
     producer._sender.__class__ = AnsweredSender
     return producer
+
+
+async def end_in(producer: Any, places: Iterable[TopicPartition], commit: bool) -> None:
+    """Put an end into partitions by a transaction that has no records; ends what hangs there.
+
+    Raises:
+        KafkaError: the broker refuses, or does not answer.
+    """
+    await producer.begin_transaction()
+    for place in places:
+        producer._txn_manager.maybe_add_partition_to_txn(place)
+    await (producer.commit_transaction() if commit else producer.abort_transaction())
 
 
 def producer_id(producer: Any) -> int:

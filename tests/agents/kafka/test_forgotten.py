@@ -156,3 +156,20 @@ def test_a_partition_is_asked_for_one_producer_alone(world):
         await client.stop()
 
     run(work())
+
+
+def test_what_the_brokers_had_answered_is_committed(world):
+    async def answered() -> bool:
+        return True
+
+    async def work() -> None:
+        await forgotten(world, world.state, world.out)
+        second = transactional_producer(world.kafka, world.name, 10_000)
+        await start_producer(second, [world.state], [world.out], answered)
+        assert await world.read(world.state) == [b"1", b"2"]
+        await world.written(second, b"3")
+        await second.stop()
+        for place in (world.state, world.out):
+            assert await world.read(place) == [b"1", b"2", b"3"]
+
+    run(work())

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from aiokafka.client import CoordinationType
+from aiokafka.client import ConnectionGroup, CoordinationType
 from aiokafka.errors import (
     CorrelationIdError,
     IncompatibleBrokerVersion,
@@ -186,6 +186,34 @@ def test_an_end_of_an_epoch_that_is_over_is_a_loss_of_the_id() -> None:
             await sender._do_txn_commit(True)
 
     through([ended(90)], work)
+
+
+@pytest.mark.parametrize("there", [None, "another", "closed"])
+def test_a_transaction_after_the_coordinator_was_away_is_given_up(there: str | None) -> None:
+    """It may have forgotten the one before, which this one would end in its own places alone."""
+
+    async def work(sender: Any, line: Line) -> None:
+        manager, place = sender._txn_manager, (0, ConnectionGroup.COORDINATION)
+        link = SimpleNamespace(connected=lambda: True, close=lambda **_: None)
+        sender.client._conns[place] = link
+        for _ in range(2):
+            assert await sender._do_add_partitions_to_txn({PLACE})
+            manager.committing_transaction()
+            await sender._do_txn_commit(True)
+            manager.begin_transaction()
+            manager.maybe_add_partition_to_txn(PLACE)
+        sender.client._conns.clear()
+        if there is not None:
+            sender.client._conns[place] = (
+                link if there == "closed" else SimpleNamespace(connected=lambda: True)
+            )
+            link.connected = lambda: False
+        await sender._do_add_partitions_to_txn({PLACE})
+        sender.client._conns.clear()
+        assert await given_up(sender, KafkaConnectionError)
+        assert len(line.asked) == 4
+
+    through([added(0), ended(0), added(0), ended(0)], work)
 
 
 def test_a_transaction_without_a_record_ends_by_itself() -> None:

@@ -32,16 +32,17 @@ from .bench import UNIT, Tally, applied, held, interval, unopened, until
 def test_it_has_the_partitions_that_it_writes_looked_at_before_it_restores(tmp_path, monkeypatch):
     asked = []
 
-    async def started(producer: object, *places: list[TopicPartition]) -> None:
+    async def started(producer: object, *places: object) -> None:
         asked.extend(places)
         raise EngineError("enough")
 
     monkeypatch.setattr(shard_module, "start_producer", started)
     monkeypatch.setattr(shard_module, "transactional_producer", lambda *_: None)
     bench = unopened(tmp_path)
+    shard = bench.shard()
     with pytest.raises(EngineError, match="enough"):
-        asyncio.run(bench.shard()._acquire())
-    assert asked == [[TopicPartition(f"{bench.name}-log", 0)], []]
+        asyncio.run(shard._acquire())
+    assert asked == [[TopicPartition(f"{bench.name}-log", 0)], [], shard._answered]
 
 
 def test_a_gap_in_the_input_is_never_taken_but_fetched_again(tmp_path):

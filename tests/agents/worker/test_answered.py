@@ -1,0 +1,92 @@
+"""A commit that was answered and then forgotten by brokers: tables that have it, and others.
+
+Covers: agents/kafka/markers.py, agents/worker/local_state.py
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hushstream.agents.kafka.clients import start_producer, stop_quietly, transactional_producer
+from hushstream.agents.kafka.cluster import Cluster
+from hushstream.agents.kafka.record_columns import RecordColumns
+from hushstream.agents.state.layout import MARKER
+from hushstream.agents.worker import shard as shard_module
+from hushstream.agents.worker.evidence import check_tables
+from hushstream.agents.worker.transaction import send
+from hushstream.topics.names import Names
+from hushstream.topics.records import Marker, encode
+
+from .bench import GHOST, UNIT, Bench, applied, interval, visible
+from .test_evidence import forged, stepped, told
+
+FORGOTTEN = "forgotten-2"
+
+
+async def hanging(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> tuple[int, Marker]:
+    """Leave a transaction open in the changelog; the next producer to start is asked how it ends.
+
+    Returns:
+        The offset of its first record, and its marker.
+    """
+    log = f"{bench.name}-log"
+    producer = transactional_producer(bench.kafka, f"{bench.name}.other", 60_000)
+    await start_producer(producer)
+    await producer.begin_transaction()
+    marker = Marker(bench.genesis, 5, transaction=FORGOTTEN)
+    rows = RecordColumns.of({b"n": b"5", UNIT: b"5", MARKER: encode(marker)})
+    sent = [await one for one in await send(producer, log, 0, rows)]
+    left = [producer]
+
+    async def started(mine: Any, own: Any, public: Any, answered: Any) -> None:
+        await start_producer(mine)
+        if left:
+            commit = await answered()
+            other = left.pop()
+            await (other.commit_transaction() if commit else other.abort_transaction())
+            await stop_quietly(other)
+            visible(bench.kafka, log)
+
+    monkeypatch.setattr(shard_module, "start_producer", started)
+    return sent[-1].offset, marker
+
+
+def test_what_a_table_has_is_committed(bench, monkeypatch):
+    async def run() -> None:
+        await stepped(bench, "two", 3)
+        offset, marker = await hanging(bench, monkeypatch)
+        forged(bench, marker, 0.0, offset)
+        shard = bench.shard()
+        await shard.open()
+        assert (shard.applied, shard._state.table.get_many([GHOST])) == (5, [b"1"])
+        await shard.close()
+        assert [one.transaction for _, one in told(bench)][-1] == FORGOTTEN
+
+    asyncio.run(run())
+
+
+def test_what_no_table_has_is_aborted_and_a_table_that_comes_back_is_restored(bench, monkeypatch):
+    names, folder = Names("any", bench.genesis), bench.folder / "one"
+
+    async def run() -> None:
+        await stepped(bench, "two", 3)
+        offset, marker = await hanging(bench, monkeypatch)
+        forged(bench, marker, 0.0, offset)  # of a worker that has lost the partition meanwhile
+        other = bench.shard("two")
+        await other.open()
+        assert other.applied == 3
+        other.deliver(interval(3, 4))
+        await applied(other, 4)
+        await other.close()
+        assert [one.aborted for _, one in told(bench)] == ["", FORGOTTEN]
+        assert check_tables(bench.kafka, Cluster(bench.kafka), names, folder) == 1
+        shard = bench.shard()
+        await shard.open()
+        assert (shard.applied, shard._state.table.get_many([b"n", GHOST])) == (4, [b"4", None])
+        await shard.close()
+        await stepped(bench, "one", 5)
+        assert [one.aborted for _, one in told(bench)] == ["", FORGOTTEN, ""]
+
+    asyncio.run(run())
