@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from ..agents.worker.lines.screen import say
+from .nearest import Nearest
 from .options import emit, json_option
 
 if TYPE_CHECKING:  # the local broker is optional: only a running command imports it
@@ -19,7 +20,7 @@ data_option = click.option(
 )
 
 
-@click.group()
+@click.group(cls=Nearest)
 def broker() -> None:
     """Run a local Apache Kafka on the loopback interface."""
 

@@ -50,7 +50,7 @@ def dead_letters(
     goes through the dead letters of PIPELINE's input once. It sends those that can be used now,
     that none of the input's pipelines has used, and whose window is still open: records in the
     wrong partition, which the input's partitioner places anew, and records whose schema was not
-    known. It needs the right to write to the raw topic.
+    known. It needs the right to write to the raw topic and to that of dead letters.
     """
     config = read_config(flags)
     deployment = compile_config(config)
@@ -125,7 +125,7 @@ def _told(done: Unsent, what: str) -> None:
     say(f"{done.sent:,} records {what}")
     for number, why in (
         (done.unusable, "still cannot be used"),
-        (done.used, "would count twice: a pipeline of their input has used them"),
+        (done.used, "would count twice: sent before, or used by a pipeline of their input"),
         (done.closed, "belong to windows that are over"),
         (done.gone, "were not kept whole: hashed, too large or not read"),
         (done.other, "have another reason"),

@@ -17,6 +17,7 @@ import click
 from ..agents.worker.lines import log_lines, redaction
 from ..agents.worker.lines.visible import visible_lines
 from ..errors import ConfigError, ExtraError, HushError, LedgerError, ParameterError
+from .nearest import Nearest
 
 COMMANDS = {  # name: its module, and its line of the help, whose order this is
     "init": ("init", "Write a commented hush.toml and two fresh keys."),
@@ -50,7 +51,7 @@ COMMANDS = {  # name: its module, and its line of the help, whose order this is
 }
 
 
-class Group(click.Group):
+class Group(Nearest):
     """Loads the module of a command when that command is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

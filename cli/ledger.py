@@ -32,11 +32,12 @@ from ..topics.config.model import Kafka
 from ..topics.config.secret import noise_key
 from ..topics.names import Names
 from .deployed import ledger_of
+from .nearest import Nearest
 from .options import Flags, config_options, emit, json_option, read_config, readable
 from .page import page
 
 
-@click.group()
+@click.group(cls=Nearest)
 def ledger() -> None:
     """Show, verify, explain or add up privacy ledgers."""
 

@@ -9,10 +9,11 @@ import click
 
 from ..agents.worker.lines.screen import say
 from ..topics.config.ratchet_file import RatchetFile, create
+from .nearest import Nearest
 from .options import Flags, config_options, emit, json_option, read_config
 
 
-@click.group()
+@click.group(cls=Nearest)
 def ratchet() -> None:
     """Make or show the ratchet of pipelines that forget their noise keys."""
 

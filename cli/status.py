@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 from rich.console import Group
@@ -58,14 +59,26 @@ def status(flags: Flags, as_json: bool, watch: bool, every: int) -> None:
         elif not watch:
             Screen().print(shown(seen))
         else:
-            with Live(shown(seen), console=Screen(), auto_refresh=False) as screen:
-                while True:
-                    time.sleep(every)
-                    screen.update(shown(now()), refresh=True)
+            _watched(seen, now, every)
     finally:
         board.end()
     if seen.wrong:
         sys.exit(WRONG)
+
+
+def _watched(seen: Status, now: Callable[[], Status], every: int) -> NoReturn:
+    """Show the state again and again: in its place in a terminal, else one after the other."""
+    screen = Screen()
+    if not screen.is_terminal:
+        while True:
+            screen.print(shown(seen))
+            sys.stdout.flush()
+            time.sleep(every)
+            seen = now()
+    with Live(shown(seen), console=screen, auto_refresh=False) as live:
+        while True:
+            time.sleep(every)
+            live.update(shown(now()), refresh=True)
 
 
 def shown(seen: Status) -> Group:

@@ -6,7 +6,9 @@ records whose schema was not known.
 
 A record that counts twice is worse than one that is lost. So a record is sent only if no pipeline
 of its input has used it; all of them count it then. The copies and the position that is reached in
-the dead-letter topic are committed in one transaction.
+the dead-letter topic are committed in one transaction. The position is kept twice: as a group's,
+which Kafka forgets after a week, and as a mark in the topic, which is not seen while a worker's
+transaction before it is open.
 """
 
 from __future__ import annotations
@@ -18,12 +20,12 @@ from functools import cached_property
 from itertools import islice, takewhile
 from typing import Any, NamedTuple
 
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from ..agents.deployment.model import Input, Pipeline
 from ..agents.kafka.cluster import Cluster
 from ..agents.kafka.logs import consumer
-from ..agents.kafka.set_aside import Letter, letters
+from ..agents.kafka.set_aside import Letter, Origin, letters, mark, tried
 from ..agents.stages.ingest.unit_digests import partition_text
 from ..errors import ConfigError, EngineError
 from ..formats.events.decode import Decoded, RawRecord
@@ -31,6 +33,7 @@ from ..topics.names import Names
 
 PARTITIONERS = {"none": "murmur2_random", "murmur2": "murmur2_random", "crc32": "consistent_random"}
 """librdkafka's name of each partitioner of an input."""
+FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
 CHUNK = 5_000  # letters of one transaction
 SECONDS = 60.0
 
@@ -40,7 +43,7 @@ class Unsent(NamedTuple):
 
     sent: int = 0
     unusable: int = 0  # still
-    used: int = 0  # by a pipeline of the input
+    used: int = 0  # by a pipeline of the input, or sent before
     closed: int = 0  # their windows are over
     gone: int = 0  # there is no whole copy
     other: int = 0  # of other reasons than the one asked for
@@ -98,12 +101,13 @@ class Again:
     @cached_property
     def until(self) -> int:
         """End of the topic when it was first asked for: later letters wait for the next time."""
-        return self.cluster.offsets.ends(self.topic, 1)[0]
+        known = self.cluster.partitions(self.topic, "READ")
+        return self.cluster.offsets.ends(self.topic, 1)[0] if known else 0
 
-    def position(self) -> int:
-        """Find the first letter that was not tried before."""
+    def tried(self) -> tuple[int, set[Origin]]:
+        """Find the first letter that was not tried before, and the records that were."""
         found = self.cluster.groups.committed(self.group, {self.topic: 1})
-        return found.get((self.topic, 0), 0)
+        return tried(self.cluster, self.topic, found.get((self.topic, 0), 0))
 
     def foreseen(self) -> Unsent:
         """Say what `send` would do, without doing it."""
@@ -122,9 +126,8 @@ class Again:
             EngineError: the cluster refuses a transaction; those before it stay.
         """
         total = Unsent()
-        producer = (
-            self._producer()
-        )  # ends what an earlier run has begun, before the position is read
+        # It ends what an earlier run has begun, before the position is read.
+        producer = self._producer()
         member = consumer(self.cluster.kafka, True, {"group.id": self.group})
         try:
             place = member.consumer_group_metadata()
@@ -133,8 +136,10 @@ class Again:
                 total = total.plus(done)
                 told(sum(done))
         except KafkaException as error:
+            fenced = error.args[0].code() in FENCED
+            why = "another run has begun" if fenced else error.args[0].str()
             raise EngineError(
-                f"{self.source.topic} could not be written: {error.args[0].str()}; "
+                f"{self.source.topic} could not be written: {why}; "
                 f"{total.sent} records were sent before, and are not sent twice"
             ) from None
         finally:
@@ -157,16 +162,20 @@ class Again:
                 timestamp=one.time, headers=list(one.letter.headers),
             )  # fmt: skip
             producer.poll(0)
+        producer.produce(self.topic, None, partition=0, headers=mark(end))
         producer.send_offsets_to_transaction([TopicPartition(self.topic, 0, end)], place, SECONDS)
         producer.commit_transaction(SECONDS)
 
     def _chunks(self) -> Iterator[tuple[list[Copy], Unsent, int]]:
         """Yield what is sent of the next letters, what becomes of them, and the position then."""
+        if not self.until:
+            return
+        position, before = self.tried()
         used = self._used()
-        every = letters(self.cluster, self.topic, self.position())
+        every = letters(self.cluster, self.topic, position)
         found = takewhile(lambda letter: letter.place < self.until, every)
         while chunk := list(islice(found, CHUNK)):
-            copies, done = self._judged(chunk, used)
+            copies, done = self._judged(chunk, used, before)
             yield copies, done, chunk[-1].place + 1
 
     def _used(self) -> Callable[[Letter], bool]:
@@ -178,25 +187,26 @@ class Again:
         return lambda letter: any(letter.origin not in dead for dead in known)
 
     def _judged(
-        self, chunk: Sequence[Letter], used: Callable[[Letter], bool]
+        self, chunk: Sequence[Letter], used: Callable[[Letter], bool], before: set[Origin]
     ) -> tuple[list[Copy], Unsent]:
         found = self._framed(chunk) if self.source.fields.framed else self._decoded(chunk)
         fate: list[str] = []
         copies: list[Copy] = []
         for letter, copy in zip(chunk, found, strict=True):
-            fate.append(self._fate(letter, copy, used))
+            fate.append(self._fate(letter, copy, used(letter) or letter.origin in before))
             if copy is not None and fate[-1] == "sent":
                 copies.append(copy)
+                before.add(letter.origin)
         return copies, Unsent(**{name: fate.count(name) for name in Unsent._fields})
 
-    def _fate(self, letter: Letter, copy: Copy | None, used: Callable[[Letter], bool]) -> str:
+    def _fate(self, letter: Letter, copy: Copy | None, used: bool) -> str:
         if self.reason not in (None, letter.reason):
             return "other"
         if self._first.dlq_payload != "raw" or letter.value is None or _hashed(letter):
             return "gone"
         if copy is None:
             return "unusable"
-        if used(letter):
+        if used:
             return "used"
         return "sent" if self._open(copy.time * 1_000) else "closed"
 

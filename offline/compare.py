@@ -18,6 +18,7 @@ import msgspec
 
 from ..agents.deployment.model import Pipeline
 from ..agents.kafka.logs import PartitionLog
+from ..agents.kafka.set_aside import marked
 from ..agents.stages.routing import route
 from ..agents.stages.step import Out
 from ..formats.events.decode import RawRecord, utc
@@ -274,7 +275,11 @@ def compare_dead_letters(
     """
     # They bear the time at which they were written, which no replay can know.
     expected = Counter(of_out(o)._replace(timestamp=-1) for o in outs)
-    letters = [of_raw(0, record)._replace(timestamp=-1) for record in log.records]
+    letters = [
+        of_raw(0, record)._replace(timestamp=-1)
+        for record in log.records
+        if marked(record.headers) < 0
+    ]
     seen = Counter(one for one in letters if _origin(one)[1] >= begins.get(_origin(one)[0], 0))
     reached: dict[Any, int] = defaultdict(int)
     for record, copies in seen.items():

@@ -11,6 +11,8 @@ from typing import NamedTuple
 from .cluster import Cluster
 
 _PREFIX = "__streams.errors."
+_TRIED = f"{_PREFIX}tried"
+Origin = tuple[str, int, int]  # topic, partition and offset of a record
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
@@ -29,8 +31,7 @@ class Letter(NamedTuple):
     place: int  # offset of the copy
 
     @property
-    def origin(self) -> tuple[str, int, int]:
-        """Topic, partition and offset of the record itself."""
+    def origin(self) -> Origin:
         return self.topic, self.partition, self.offset
 
 
@@ -75,6 +76,38 @@ def _letter(message: object) -> Letter | None:
         )  # fmt: skip
     except (KeyError, ValueError):
         return None
+
+
+def mark(position: int) -> list[tuple[str, bytes]]:
+    """Make the headers of a record that says: every copy before this position was tried again.
+
+    It has no topic, which every copy has, so that no producer's headers make a mark.
+    """
+    return [(f"{_PREFIX}reason", b"tried"), (_TRIED, str(position).encode())]
+
+
+def marked(headers: Iterable[tuple[str, bytes | None]]) -> int:
+    """Read the position of a mark; -1: it is another record."""
+    told = dict(headers)
+    return -1 if f"{_PREFIX}topic" in told else int(told.get(_TRIED) or -1)
+
+
+def tried(cluster: Cluster, topic: str, least: int = 0) -> tuple[int, set[Origin]]:
+    """Find how far the copies were tried again, and the records that were.
+
+    A record may have two copies: a later deployment may have read it a second time.
+
+    Args:
+        topic: as for `letters`.
+        least: a position that is known otherwise.
+    """
+    position, copies = least, list[tuple[int, Origin]]()  # their values may be large
+    for message in cluster.each(topic):
+        if (found := _letter(message)) is not None:
+            copies.append((found.place, found.origin))
+        else:
+            position = max(position, marked(message.headers() or ()))
+    return position, {origin for place, origin in copies if place < position}
 
 
 class Reasons(NamedTuple):

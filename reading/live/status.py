@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.error import HTTPError
-from urllib.request import urlopen
+from urllib.request import ProxyHandler, build_opener
 
 from ...agents.deployment.model import Deployment, Pipeline
 from ...agents.kafka.cluster import Cluster
@@ -30,6 +30,7 @@ READ_SECONDS = 20.0  # for the newest releases of all pipelines
 NEWEST = 10_000  # offsets of each raw partition over which a share of dead letters is told
 MOST = 50_000  # dead letters that are counted
 LITTLE = 0.1  # of a limit: too little is left
+DIRECT = build_opener(ProxyHandler({}))  # no proxy of a desk knows workers
 BAD_STATES = ("late", "stopped")
 
 
@@ -89,7 +90,7 @@ def _ready(host: str, port: int) -> bool | None:
         return None
     place = f"[{host}]" if ":" in host else host
     try:
-        with urlopen(f"http://{place}:{port}/ready", timeout=PAGE_SECONDS):
+        with DIRECT.open(f"http://{place}:{port}/ready", timeout=PAGE_SECONDS):
             return True
     except HTTPError as error:
         return False if error.code == 503 else None

@@ -1,0 +1,28 @@
+"""Groups of commands that name the nearest command of a misspelt one."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+import click
+
+
+class Nearest(click.Group):
+    """A group whose refusal of an unknown command suggests those of a similar name."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command of the first word.
+
+        Raises:
+            UsageError: there is none of this name.
+        """
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            typed = args[0].lower().replace("_", "-")
+            near = get_close_matches(typed, self.list_commands(ctx), 2, 0.65)
+            if near:
+                error.message += f" Did you mean {' or '.join(f'`{one}`' for one in near)}?"
+            raise
