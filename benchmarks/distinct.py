@@ -11,6 +11,7 @@ made known in a table of RocksDB as an aggregate shard does it, a micro-batch af
   ``cases``: each of them.
 - ``bytes_per_pair``: of the table on disk, once RocksDB has compacted it;
   ``pairs``, ``seconds_per_million``: how many, and what it took in CPU.
+- ``memory_mib``: by how much the peak of memory of this process grew meanwhile.
 - ``rival``: the ratio of deviations to those of one count by the Gaussian mechanism of OpenDP where
   it is installed (`pip install opendp`), at the same ε and δ, for one release with m = 1 a unit;
   None where it is not.
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import tempfile
 import time
 from fractions import Fraction
@@ -78,6 +80,7 @@ def batch(number: int, size: int) -> Part:
 
 def table(pairs: int) -> dict[str, Any]:
     """Fill a table with so many pairs; its size once it is closed."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "table"
         store = RocksStore(path, None, 8 << 20)
@@ -93,8 +96,10 @@ def table(pairs: int) -> dict[str, Any]:
         store.compact()
         store.close()
         size = sum(one.stat().st_size for one in path.rglob("*") if one.is_file())
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {
         "pairs": pairs,
+        "memory_mib": round((peak - before) / 1024),
         "bytes_per_pair": round(size / pairs, 2),
         "seconds_per_million": round(spent / pairs * 10**6, 1),
     }

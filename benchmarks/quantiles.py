@@ -16,6 +16,10 @@ quantiles.
   for 12 keys and five quantiles by pure composition (`over_one_shot`), and by zero-concentrated
   composition, its best (`over_best_one_shot`). Without `opendp`, NumPy draws from the same law.
 * `coverage`: share of 95 % intervals that hold the exact quantile.
+* `bytes_per_key`, `bytes_per_key_few`: of the row that an aggregate shard stores of a released key,
+  for the first data set at its end, and for keys of 1,000 records with three different values;
+  `row_microseconds`, `row_cpu_over_fixed`: CPU to write and to read a row of the first data set,
+  and that over the CPU for rows of a fixed layout, which have 2,056 bytes.
 * `over_one_shot_on_broker`, `coverage_on_broker`: the same of listed keys of the first data set,
   with `--broker`: published to a real broker, released by a worker and read from its topic.
 
@@ -32,6 +36,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+import _quantile_rows
 import _quantiles_broker
 import numpy as np
 from hushstream.mechanisms.contract import Setting
@@ -41,6 +46,7 @@ from hushstream.mechanisms.in_memory import releases
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise.trial import noise_of
 from hushstream.mechanisms.quantile.bands import bands
+from hushstream.mechanisms.quantile.mechanism import Quantiles
 from hushstream.mechanisms.quantile.settings import QuantileParameters, build
 from hushstream.mechanisms.workload import Workload
 from rich.console import Console
@@ -106,10 +112,7 @@ def rank_errors(truth: World, found: np.ndarray) -> np.ndarray:
 def ours(truth: World, listed: bool, play: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """(keys, quantiles) answers of the last trigger, and whether each interval holds the truth."""
     keys = truth.work.keys
-    names = Keys.of_codes(np.arange(keys, dtype=np.uint64))
-    setting = Setting(EPSILON, DELTA, T, keys=tuple(names.tolist()) if listed else None)
-    parameters = QuantileParameters(LOW, HIGH, AT, budget=float(VISITS), factorization=LAST)
-    made = build(parameters, setting)
+    made = mechanism(keys if listed else None)
     for out in releases(made, truth.work, noise_of("quantiles", play)):
         last = out
     place, grid = last.key.codes().astype(int), float(made.bands.grid)
@@ -118,6 +121,33 @@ def ours(truth: World, listed: bool, play: int = 0) -> tuple[np.ndarray, np.ndar
     ends = np.full((keys, len(AT), 2), np.nan)
     ends[place] = last.value[:, len(AT) + 3 :].reshape(len(place), len(AT), 2) * grid
     return value, held(truth, ends)[place]
+
+
+def mechanism(listed: int | None) -> Quantiles:
+    """Ours; of so many listed keys, or of keys that are found."""
+    names = Keys.of_codes(np.arange(listed or 0, dtype=np.uint64)).tolist()
+    setting = Setting(EPSILON, DELTA, T, keys=tuple(names) if listed else None)
+    parameters = QuantileParameters(LOW, HIGH, AT, budget=float(VISITS), factorization=LAST)
+    return build(parameters, setting)
+
+
+def rows_of(truth: World) -> dict[str, float]:
+    """Figures of stored rows."""
+    made = mechanism(None)
+    counts = np.array(
+        [
+            np.bincount(made.bands.place(made.bands.steps(values)), minlength=BANDS)
+            for values in truth.sorted
+        ]
+    )
+    few, draw = np.zeros_like(counts), np.random.default_rng(SEED)
+    for row in few:
+        row[draw.choice(BANDS, 3, replace=False)] = (600, 300, 100)
+    return {
+        "bytes_per_key": _quantile_rows.size(made, counts),
+        "bytes_per_key_few": _quantile_rows.size(made, few),
+        **_quantile_rows.cpu(made, counts),
+    }
 
 
 def held(truth: World, ends: np.ndarray) -> np.ndarray:
@@ -151,10 +181,10 @@ def recipe(truth: World, number: int) -> np.ndarray:
     band = made.place(made.steps(np.asarray((work.columns or {})["value"])))
     both = (work.key.astype(np.int64) * number + band).astype(np.int32)
     parameters = HistogramParameters(budget=float(VISITS), adaptive_weight=0, factorization=LAST)
-    mechanism = histogram(parameters, Setting(EPSILON, DELTA, T))
+    counter = histogram(parameters, Setting(EPSILON, DELTA, T))
     counts = np.zeros(work.keys * number)
     many = replace_keys(work, both, work.keys * number)
-    for out in releases(mechanism, many, noise_of("recipe", number)):
+    for out in releases(counter, many, noise_of("recipe", number)):
         last = out
     counts[last.key.codes().astype(int)] = np.maximum(last.value[:, 0], 0)
     table = counts.reshape(work.keys, number)
@@ -264,6 +294,7 @@ def measured(quick: bool) -> dict[str, Any]:
         "over_one_shot": errors["ours, keys listed"] / errors["one-shot, pure"],
         "over_best_one_shot": errors["ours, keys listed"] / errors["one-shot, concentrated"],
         "coverage": float(np.mean(covers)),
+        **rows_of(world(KEYS, SEED)),
         "rival": "opendp" if dp is not None else "the same law in NumPy",
         "errors": errors,
     }

@@ -273,6 +273,11 @@ class Mechanism(Statement):
         return "due"
 
     @property
+    def sparse(self) -> bool:
+        """Whether most numbers of a row are 0, and those of a fresh one all: it is packed then."""
+        return False
+
+    @property
     def carries(self) -> bool:
         """Whether rows of a window begin as those of the window before; it has one trigger then."""
         return False

@@ -30,8 +30,8 @@ POSITION   all        (none)                                       next changelo
 
 Where units have a cap, the epoch in the key of a UNIT row is a period, and the row has a purse
 before what the unit has left in each open epoch (`stages.bound.purses`). Rows of bound under direct
-pipelines are kept by the ingest shard that does both. Rows marked *local* follow from others: they
-never travel to the changelog.
+pipelines are kept by the ingest shard that does both. A ROW of which most numbers are 0 is packed
+(`sparse_rows`). Rows marked *local* follow from others: they never travel to the changelog.
 """
 
 from __future__ import annotations

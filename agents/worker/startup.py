@@ -39,6 +39,7 @@ from ..stages.ingest.unit_digests import UnitDigests
 from ..state.columns import RowColumns, pick, put_in
 from ..state.layout import UNIT_WIDTH, sortable, units_of
 from ..state.row_table import HeldTable
+from ..state.sparse_rows import pack, unpack
 from .admission import owing, prepare
 from .health.http import Page, health_page, metrics_page, serve_local, serve_operator, serve_public
 from .health.systemd import Notifier
@@ -307,6 +308,8 @@ def _load(deployment: Deployment) -> None:
     packed(RecordColumns.of({b"": None}), 0, 100)
     split(Keys.of([b'["",""]']))
     _warm_units(deployment.pipelines[0].mechanism)
+    if any(p.mechanism.sparse for p in deployment.pipelines):
+        unpack(pack(np.zeros(1, np.int32), np.ones((1, 1), np.int64)), 1)
 
 
 def _warm_units(mechanism: Mechanism) -> None:

@@ -101,6 +101,7 @@ class Quantiles(Mechanism):
     keys: ClassVar[KeyForm] = RECORD_KEYS
     inputs: ClassVar[tuple[str, ...]] = ("value",)
     columns: ClassVar[int] = 1  # the value in grid steps
+    sparse: ClassVar[bool] = True  # most keys have records in few bands
 
     horizon: int
     bound: Bound

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 try:
+    import _quantile_rows
     import _quantiles_broker
     import quantiles
 finally:
@@ -42,3 +43,12 @@ def test_answers_beside_the_truth_are_wrong() -> None:
     value, ends = _quantiles_broker.columns(read(truth, [0, 1, 2], moved=3.0), 3, AT)
     assert quantiles.rank_errors(truth, value).min() > 0.01
     assert not quantiles.held(truth, ends).any()
+
+
+def test_bytes_of_a_key_are_those_of_its_stored_row() -> None:
+    made, counts = quantiles.mechanism(None), np.zeros((2, 256), np.int64)
+    counts[0, 0], counts[1] = 1, 1 << 62
+    # due trigger, count, zeros, first trigger; and the fixed layout
+    assert _quantile_rows.size(made, counts[:1]) == 4 + 1 + 3 + 1
+    assert _quantile_rows.size(made, counts[1:]) == 4 + 256 * 8 + 4
+    assert _quantile_rows.size(made, counts) == (9 + 2056) / 2

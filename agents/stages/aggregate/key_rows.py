@@ -1,16 +1,25 @@
-"""Key rows of the aggregate stage: fixed-width cells and the local index of what is due."""
+"""Key rows of the aggregate stage: cells, and the local index of what is due.
+
+A row has the fixed layout of its mechanism. Where most numbers are 0 (`Mechanism.sparse`) it is
+packed instead, if that is shorter: so the length of a row tells its form, and its form follows from
+its content. A row in the fixed layout is read whatever its content, and packed when it changes.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from itertools import compress
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ....mechanisms.columns import Rows
+from ....mechanisms.columns import I64, Rows
 from ....mechanisms.contract import Mechanism
 from ....mechanisms.keys import Keys
 from ...state.layout import after, due_at, key_of, key_row, rows_of
+from ...state.sparse_rows import pack, unpack
 from ...state.store import Changes, StateReader
 from ..step import Step
 
@@ -21,6 +30,7 @@ class KeyRows:
     def __init__(self, mechanism: Mechanism) -> None:
         self._mechanism = mechanism
         self._layout = key_row(mechanism.row_dtype)
+        self._sparse = mechanism.sparse
 
     def load(self, reader: StateReader, window: int, keys: Keys, first: bool = False) -> Rows:
         """Read k rows; those that are not stored are fresh, with nothing due.
@@ -37,10 +47,8 @@ class KeyRows:
         known = np.flatnonzero(np.fromiter((v is not None for v in stored), bool, len(stored)))
         if not len(known):
             return rows
-        packed = np.frombuffer(b"".join(v for v in stored if v is not None), self._layout)
         cell, due = rows.cell.copy(), rows.due.copy()
-        cell[known] = packed["cell"]
-        due[known] = packed["due"]
+        self._read([v for v in stored if v is not None], known, cell, due)
         return Rows(rows.key, cell, due)
 
     def store(self, window: int, rows: Rows, step: Step) -> None:
@@ -51,23 +59,72 @@ class KeyRows:
         """
         if len(rows.key) == 0:
             return
-        packed = self._packed(rows)
-        # A row that equals a fresh one is deleted: `load` makes the same row without it.
-        worth = (packed != self._packed(self._mechanism.init_rows(rows.key))).any(axis=1)
-        blob, width = packed.tobytes(), packed.shape[1]
         keys, prefix = rows.key.tolist(), rows_of(window)
-        values = [
+        # A row that equals a fresh one is deleted: `load` makes the same row without it.
+        values = self._packed(rows) if self._sparse else self._fixed(rows)
+        step.rows.update(zip([prefix + key for key in keys], values, strict=True))
+        for place in np.flatnonzero(rows.due != 0).tolist():
+            if values[place] is not None:
+                step.local[due_at(window, int(rows.due[place])) + keys[place]] = b""
+
+    def _fixed(self, rows: Rows) -> list[bytes | None]:
+        laid, fresh = self._laid(rows), self._laid(self._mechanism.init_rows(rows.key))
+        worth = (laid != fresh).any(axis=1)
+        blob, width = laid.tobytes(), laid.shape[1]
+        return [
             blob[place * width : (place + 1) * width] if stored else None
             for place, stored in enumerate(worth.tolist())
         ]
-        step.rows.update(zip([prefix + key for key in keys], values, strict=True))
-        for place in np.flatnonzero(worth & (rows.due != 0)).tolist():
-            step.local[due_at(window, int(rows.due[place])) + keys[place]] = b""
 
-    def _packed(self, rows: Rows) -> NDArray[np.uint8]:
-        packed = np.zeros(len(rows.key), self._layout)
-        packed["due"], packed["cell"] = rows.due, rows.cell
-        return packed.view(np.uint8).reshape(len(packed), self._layout.itemsize)
+    def _packed(self, rows: Rows) -> list[bytes | None]:
+        fresh = self._mechanism.init_rows(rows.key[:1])
+        (none,) = pack(fresh.due, _numbers(fresh.cell)).tolist()
+        column = pack(rows.due, _numbers(rows.cell))
+        values = [None if value == none else value for value in column.tolist()]
+        for place in np.flatnonzero(np.diff(column.offsets) >= self._layout.itemsize).tolist():
+            one = slice(place, place + 1)
+            alone = Rows(rows.key[one], rows.cell[one], rows.due[one])
+            values[place] = self._laid(alone).tobytes()
+        return values
+
+    def _laid(self, rows: Rows) -> NDArray[np.uint8]:
+        """(r, bytes) rows in the fixed layout."""
+        laid = np.zeros(len(rows.key), self._layout)
+        laid["due"], laid["cell"] = rows.due, rows.cell
+        return laid.view(np.uint8).reshape(len(laid), self._layout.itemsize)
+
+    def _read(
+        self,
+        values: Sequence[bytes],
+        known: NDArray[np.intp],
+        cell: NDArray[Any],
+        due: NDArray[np.int32],
+    ) -> None:
+        """Put stored rows into the places ``known`` of cells and due triggers."""
+        if self._sparse:
+            fixed = np.array([len(value) == self._layout.itemsize for value in values])
+            packed, width = known[~fixed], _numbers(cell[:1]).shape[1]
+            due[packed], numbers = unpack(Keys.of(compress(values, ~fixed)), width)
+            _put_numbers(cell, packed, numbers)
+            values, known = list(compress(values, fixed)), known[fixed]
+        laid = np.frombuffer(b"".join(values), self._layout)
+        cell[known], due[known] = laid["cell"], laid["due"]
+
+
+def _numbers(cell: NDArray[Any]) -> I64:
+    """(r, w) all numbers of r cells, field by field."""
+    fields = [cell[name].reshape(len(cell), -1) for name in cell.dtype.names or ()]
+    return np.concatenate(fields, axis=1, dtype=np.int64)
+
+
+def _put_numbers(cell: NDArray[Any], rows: NDArray[np.intp], numbers: I64) -> None:
+    """Write numbers, as `_numbers` lists them, into some of the cells."""
+    begin = 0
+    for name in cell.dtype.names or ():
+        shape = cell[name].shape[1:]
+        end = begin + math.prod(shape)
+        cell[name][rows] = numbers[:, begin:end].reshape(len(rows), *shape)
+        begin = end
 
 
 def _none_between(reader: StateReader, prefix: bytes, keys: Keys) -> bool:

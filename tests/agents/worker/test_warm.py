@@ -34,6 +34,7 @@ from hushstream.topics.config.load import loads
 from hushstream.topics.records import Marker
 
 from tests.judge.test_logs import TEXT
+from tests.recorded.pipelines import text_of
 
 from ...tree import paths
 
@@ -120,6 +121,18 @@ def test_no_step_compiles_loops_over_rows_of_units_once_a_worker_is_warm(tmp_pat
         assert fill_columns(BatchBuilder(900_000, 0), rows, 0, 900_000) == len(rows.gone)
         store.write(step.rows, step.units.columns())
     store.close()
+    assert [len(loop.signatures) for loop in loops] == before  # type: ignore[attr-defined]
+
+
+def test_loops_over_rows_of_keys_are_compiled_where_a_pipeline_packs_them(tmp_path):
+    from hushstream.agents.state import sparse_scan
+    from hushstream.agents.state.sparse_rows import pack, unpack
+
+    startup.warm(compile_config(loads(text_of("quantile"), environ={}), {"trips": 2}), tmp_path)
+    loops = [sparse_scan.sizes, sparse_scan.pack, sparse_scan.unpack]
+    before = [len(loop.signatures) for loop in loops]  # type: ignore[attr-defined]
+    assert all(before)
+    unpack(pack(np.arange(6, dtype=np.int32)[::2], np.eye(3, dtype=np.int64)[:, ::-1]), 3)
     assert [len(loop.signatures) for loop in loops] == before  # type: ignore[attr-defined]
 
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import base64
+import zlib
+from dataclasses import fields
+from fractions import Fraction
 from itertools import islice
 
 import numpy as np
 from hushstream.agents.stages.aggregate.key_rows import KeyRows, due_entries, due_keys
 from hushstream.agents.stages.step import Step
-from hushstream.agents.state.layout import DUE, ROW, index_entries
+from hushstream.agents.state.layout import DUE, ROW, index_entries, rows_of
 from hushstream.agents.state.memory import MemoryStore
+from hushstream.agents.state.sparse_rows import pack
 from hushstream.agents.state.store import Overlay
 from hushstream.mechanisms.columns import Rows
+from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.keys import Keys
+from hushstream.mechanisms.quantile.mechanism import Quantiles
+from hushstream.mechanisms.quantile.settings import QuantileParameters, build
 from hushstream.topics.records import Marker
 from hypothesis import given
 from hypothesis import strategies as st
@@ -122,3 +130,83 @@ def test_rows_of_this_step_are_seen_before_they_are_committed():
     TABLE.store(0, rows, done)
     found = TABLE.load(Overlay(MemoryStore(), done.rows), 0, rows.key)
     assert found.cell == rows.cell
+
+
+class Fixed(Quantiles):
+    """Quantiles whose rows are not packed."""
+
+    sparse = False
+
+
+SPARSE = build(QuantileParameters(0, 100), Setting(Fraction(1), Fraction(1, 10**6), 24))
+FIXED = Fixed(**{one.name: getattr(SPARSE, one.name) for one in fields(SPARSE)})
+LAID = base64.b85decode("c-s5_|Nnnx2J*mvC@2tQWEcgbU=)mkQ7{Td!O#G(TALM!0T&4jfB")
+"""A row in the fixed layout, as a worker wrote it before rows were packed; compressed."""
+COUNT = st.one_of(st.just(0), st.integers(-3, 300), st.sampled_from([-(1 << 63), (1 << 63) - 1]))
+
+
+def counted(counts: list[list[int]], due: list[int]) -> Rows:
+    """Rows of quantiles whose bands have these counts in turn."""
+    rows = SPARSE.init_rows(Keys.of([b"%d" % n for n in range(len(counts))]))
+    for cell, some in zip(rows.cell, counts, strict=True):
+        cell["bands"] = np.resize(some, 256)
+    rows.cell["first"], rows.due[:] = due, due
+    return rows
+
+
+def written(mechanism: Quantiles, rows: Rows) -> Step:
+    done = step()
+    KeyRows(mechanism).store(0, rows, done)
+    return done
+
+
+@given(st.lists(st.lists(COUNT, min_size=1, max_size=256), max_size=4), st.integers(-1, 3))
+def test_packed_rows_say_what_rows_in_the_fixed_layout_say(counts, due):
+    """And are read beside them in one table, as where a worker goes on with an earlier state."""
+    rows = counted(counts, [due + n % 2 for n in range(len(counts))])
+    packed, laid = written(SPARSE, rows), written(FIXED, rows)
+    assert packed.local == laid.local and packed.rows.keys() == laid.rows.keys()
+    mixed = {key: (laid if n % 2 else packed).rows[key] for n, key in enumerate(packed.rows)}
+    for changes in (packed.rows, laid.rows, mixed):
+        store = MemoryStore()
+        store.write(changes)
+        found = KeyRows(SPARSE).load(store, 0, rows.key)
+        assert found.cell.tobytes() == rows.cell.tobytes()
+        assert found.due.tolist() == rows.due.tolist()
+        assert written(SPARSE, found).rows == packed.rows
+    for key, row in packed.rows.items():
+        assert row is None or len(row) <= len(laid.rows[key] or b"")
+
+
+def test_few_bands_are_few_bytes_and_no_row_is_longer_than_the_fixed_layout():
+    sizes = []
+    for some in ([7, *[0] * 255], [1000] * 256, [1 << 62] * 256):
+        (row,) = written(SPARSE, counted([some], [3])).rows.values()
+        sizes.append(len(row or b""))
+    assert sizes == [9, 4 + 2 * 256 + 1, 2056]
+
+
+def test_a_row_that_is_not_shorter_packed_keeps_the_fixed_layout():
+    """Where it has the same length too, which tells readers the form."""
+    just = [1 << 58] * 3 + [1 << 50] * 253
+    assert len(pack(np.array([3], np.int32), np.array([[*just, 3]])).data) == 2056
+    for some in (just, [1 << 62]):
+        rows = counted([some], [3])
+        assert written(SPARSE, rows).rows == written(FIXED, rows).rows
+
+
+def test_a_row_from_before_rows_were_packed_is_read_and_packed_when_it_changes():
+    key = next(iter(written(SPARSE, counted([[1]], [1])).rows))
+    store = MemoryStore()
+    store.write({key: zlib.decompress(LAID)})
+    found = KeyRows(SPARSE).load(store, 0, Keys.of([b"0"]))
+    bands = found.cell["bands"][0]
+    assert {place: int(bands[place]) for place in np.flatnonzero(bands).tolist()} == {
+        0: 3, 7: -1, 8: 70_000, 255: 1
+    }  # fmt: skip
+    assert (int(found.cell["first"][0]), int(found.due[0])) == (5, -1)
+    assert len(written(SPARSE, found).rows[key] or b"") == 16
+
+
+def test_a_row_of_quantiles_that_equals_a_fresh_one_is_not_stored():
+    assert written(SPARSE, counted([[0], [1]], [0, 0])).rows[rows_of(0) + b"0"] is None
