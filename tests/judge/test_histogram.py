@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 from hushstream.agents.deployment.compile import compile_config
+from hushstream.errors import ConfigError
 from hushstream.topics.config.load import loads
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -225,7 +226,11 @@ def test_many_random_configurations_release_what_the_judge_says(text, partitions
 
 
 def agreed(text: str, partitions: int, seed: int, size: tuple[int, int]) -> None:
-    made = compile_config(loads(text, environ={}), {"events": partitions})
+    try:
+        made = compile_config(loads(text, environ={}), {"events": partitions})
+    except ConfigError as error:  # a cap may lie below the cost of one record
+        assume("raise either" not in str(error))
+        raise
     one = world(made, Random(seed), events=size[0], users=size[1])
     found, rows = verdict(made, one.logs, one.clock)
     assert found == []
