@@ -16,6 +16,7 @@ from ...agents.worker.lines.screen import Screen, put, say
 from ...errors import ConfigError
 from ...planning.ways import show_ways
 from ...topics.config.load import Config, loads, read_text
+from ...topics.config.values import NOT_HUGE, huge
 from ...topics.sql.columns import QuerySource, plain_number
 from ...topics.sql.query import Query, read_query
 from ...topics.sql.written import table
@@ -41,6 +42,8 @@ class _Number(click.ParamType):
             self.fail(f"{value!r} is not a number", param, ctx)
         if not number.is_finite():
             self.fail(f"{value!r} is not finite", param, ctx)
+        if huge(str(number)):
+            self.fail(f"{value[:80]!r} {NOT_HUGE}", param, ctx)
         return number
 
 

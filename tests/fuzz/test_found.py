@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import re
 import time
 from typing import Any
 
@@ -32,6 +33,9 @@ from hushstream.formats.schemas.schema import MAX_TEXT, Pinned, Schema, Unusable
 from hushstream.topics.config.load import loads
 from hushstream.topics.config.model import Kafka
 from hushstream.topics.records import decode_clock, decode_marker, decode_request
+from hushstream.topics.sql.columns import QuerySource
+from hushstream.topics.sql.query import read_query
+from hushstream.topics.sql.refusal import QueryError
 
 from ..support import ORIGIN, deployment
 from . import hostile_schemas
@@ -122,6 +126,47 @@ def test_a_units_row_of_another_length_is_an_engine_error(change):
 def test_a_configuration_that_the_parser_cannot_hold_is_a_config_error(text):
     with pytest.raises(ConfigError, match=r"hush\.toml"):
         loads(text, environ={})
+
+
+NINES = "9" * 5000
+ORDERS = QuerySource("orders", "orders", ("user",), "created")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        f"p, TUMBLE(created, INTERVAL '{NINES}' DAY)", f"p, TUMBLE(created, INTERVAL {NINES} DAY)",
+        f"p, TUMBLE(created, INTERVAL '{NINES}' MONTH)", f"window(created, '{NINES} minutes')",
+        f"p, {NINES}", "ROUND(a, 1e99999999)", f"FLOOR(a / {NINES}) * {NINES}",
+        f"SUBSTR(p, {NINES})", "CASE WHEN a > 1e-99999999 THEN 1 ELSE 0 END",
+        "CASE WHEN a > 1e900 * 1e900 THEN 1 ELSE 0 END",
+    ],
+)  # fmt: skip
+def test_a_number_of_a_query_that_takes_long_to_read_is_refused_at_once(said):
+    """The first raised `ValueError`, and ``1e99999999`` ran for minutes."""
+    begun = time.process_time()
+    with pytest.raises(QueryError, match=r"between 1e-999 and 1e999|3650 days are the most"):
+        read_query(f"SELECT COUNT(*) FROM orders GROUP BY {said}", [ORDERS])
+    assert time.process_time() - begun < 1
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["SUM(ROUND(CLIP(a, 0, 1), 1e900))", "APPROX_QUANTILES(CLIP(a, 0, 1), 999999999)"],
+)
+def test_a_count_of_decimals_or_parts_has_an_end(said):
+    with pytest.raises(QueryError, match=r"decimals up to 100|at most 1000 parts"):
+        read_query(f"SELECT p, {said} FROM orders GROUP BY p", [ORDERS])
+
+
+@pytest.mark.parametrize(
+    "setting", ["x = " + NINES, f'lateness = "{NINES}d"', f"budget = {{ epsilon = 0.{NINES} }}",
+                f'budget = {{ epsilon = "1/{NINES[:2000]}" }}', 'lateness = "100000001d"']
+)  # fmt: skip
+def test_a_setting_of_thousands_of_digits_is_refused_with_its_line(setting):
+    with pytest.raises(ConfigError) as caught:
+        loads(f'[[pipeline]]\nname = "p"\n{setting}', environ={})
+    assert re.search(r"hush\.toml:3: .*(at most 100|more than 1000)", str(caught.value))
 
 
 BUDGET = """

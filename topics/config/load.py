@@ -18,6 +18,7 @@ line.
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
@@ -36,11 +37,12 @@ from .pipeline import PipelineSettings
 from .public import read_public_keys_file, read_regions
 from .read import Problem, Reader
 from .sharing import fill_in
-from .values import UNIX_EPOCH, Instant, format_instant
+from .values import NOT_HUGE, UNIX_EPOCH, Instant, format_instant
 
 __all__ = ["Config", "load", "loads"]
 
 DEFAULT_FILE = "hush.toml"
+_ENDLESS = re.compile(r"[0-9_]{4301}")  # digits that Python does not read as a whole number
 _Table = TypeVar("_Table", Kafka, RegistrySettings, SecretFiles)
 
 
@@ -90,6 +92,9 @@ def loads(
         data = tomllib.loads(text, parse_float=Decimal)
         origins = Origins(name, line_index(text))
     except (ValueError, ArithmeticError) as error:  # TOMLDecodeError is a ValueError
+        if (found := _ENDLESS.search(text)) is not None:
+            line = text.count("\n", 0, found.start()) + 1
+            raise ConfigError(f"{name}:{line}: {NOT_HUGE}") from error
         raise ConfigError(f"{name}: {error}") from error
     except RecursionError as error:
         raise ConfigError(f"{name}: tables or lists are nested too deeply") from error

@@ -39,7 +39,9 @@ _UNITS = {
     "d": 86_400_000_000,
     "w": 604_800_000_000,
 }
+MOST_DIGITS = 1000  # of a number; Python neither reads nor writes more than 4300
 _HUGE = re.compile(r"[eE][+-]?0*[0-9]{4}")
+_LONGEST = 10**8 * _UNITS["d"]  # beyond, microseconds do not fit into 64 bits
 _PART = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d|w)")
 _DURATION = re.compile(rf"(?:{_PART.pattern}\s*)+")
 
@@ -48,14 +50,18 @@ def parse_duration(text: str) -> Duration:
     """Return the microseconds of a duration such as ``"250ms"``, ``"1h30m"`` or ``"31d"``.
 
     Raises:
-        ValueError: the text is not a duration, or finer than a microsecond.
+        ValueError: the text is not a duration, finer than a microsecond, or beyond 10⁸ days.
 
     >>> parse_duration("1h30m")
     5400000000
     """
     if not _DURATION.fullmatch(text.strip()):
         raise ValueError('must be a duration such as "250ms", "5s", "1h30m" or "31d"')
+    if len(text) > MOST_DIGITS:
+        raise ValueError(f"is no duration: it has more than {MOST_DIGITS} characters")
     total = sum(Fraction(n) * _UNITS[unit] for n, unit in _PART.findall(text))
+    if total > _LONGEST:
+        raise ValueError("must be at most 100000000d")
     if total.denominator != 1:
         raise ValueError("is finer than a microsecond")
     return Duration(int(total))
@@ -117,6 +123,18 @@ def format_instant(instant: int) -> str:
     return moment.isoformat().replace("+00:00", "Z")
 
 
+NOT_HUGE = f"must be a number between 1e-999 and 1e999, of at most {MOST_DIGITS} digits"
+
+
+def huge(text: str) -> bool:
+    """Whether a text, if it is a number, is one that takes long to read, or cannot be written.
+
+    >>> huge("1e999"), huge("1e-1000"), huge("9" * 1001)
+    (False, True, True)
+    """
+    return len(text) > MOST_DIGITS or _HUGE.search(text) is not None
+
+
 def parse_fraction(value: object) -> Fraction:
     """Return a number exactly as written: 0.1 is one tenth; ``"1/3"`` is allowed as text.
 
@@ -125,8 +143,8 @@ def parse_fraction(value: object) -> Fraction:
     """
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
         raise ValueError("must be a number")
-    if _HUGE.search(str(value)):  # a hundred million digits are no number either
-        raise ValueError("must be a number between 1e-999 and 1e999")
+    if huge(str(value)):  # a hundred million digits are no number either
+        raise ValueError(NOT_HUGE)
     try:
         return Fraction(str(value)) if isinstance(value, float) else Fraction(value)
     except (ValueError, OverflowError, ZeroDivisionError) as error:

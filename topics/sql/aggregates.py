@@ -192,6 +192,7 @@ AGGREGATES: dict[type[exp.Expr], Reader] = {
 CALLS: dict[str, Reader] = {}
 """The same for calls that the parser has no type for, by name in capitals."""
 
+_MOST_DECIMALS = 100
 _NAMES = ("COUNT", "SUM", "AVG", "COUNT_DISTINCT")
 
 
@@ -234,8 +235,8 @@ def _clipped(
     if isinstance(inner, exp.Round):
         decimals = inner.args.get("decimals")
         digits = Decimal(0) if decimals is None else number_of(decimals)
-        if digits is None:
-            raise refused(inner, "needs a number of decimals")
+        if digits is None or digits != int(digits) or abs(digits) > _MOST_DECIMALS:
+            raise refused(inner, f"needs a number of decimals up to {_MOST_DECIMALS}")
         grid, inner = plain_number(Decimal(1).scaleb(-int(digits))), bare(inner.this)
     path, low, high = bounds_of(inner, table)
     stated = ends_of(node)

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from .refusal import QueryError
+from ..config.values import NOT_HUGE, huge
+from .refusal import QueryError, refused
 
 ROW_TIME = "ROWTIME"
 """Stands for the time of a record itself, where an input's events have no field of their own."""
@@ -78,7 +79,10 @@ _COMPUTED: dict[type[exp.Expr], Callable[[Decimal, Decimal], Decimal]] = {
 
 
 def number_of(node: exp.Expr | None) -> Decimal | None:
-    """The number that an expression of literals states; None if it is no number."""
+    """The number that an expression of literals states; None if it is no number.
+
+    Raises `QueryError` if it is too large to be computed with.
+    """
     if isinstance(node, exp.Neg):
         inner = number_of(node.this)
         return None if inner is None else -inner
@@ -86,7 +90,10 @@ def number_of(node: exp.Expr | None) -> Decimal | None:
         left, right = number_of(node.this), number_of(node.expression)
         if left is None or right is None:
             return None
-        return _COMPUTED[type(node)](left, right)
+        found = _COMPUTED[type(node)](left, right)
+        if huge(str(found)):
+            raise refused(node, NOT_HUGE)
+        return found
     if isinstance(node, exp.Paren):
         return number_of(node.this)
     if isinstance(node, exp.Literal) and not node.is_string:

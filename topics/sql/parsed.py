@@ -10,8 +10,9 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
+from ..config.values import NOT_HUGE, huge
 from .dialect import PLACE, Hush
-from .refusal import CLAUSES, EACH, SAID, QueryError, refused, unreadable
+from .refusal import CLAUSES, EACH, SAID, QueryError, refused, short, unreadable
 from .spoken import Spoken, spoken
 
 MOST = 20_000  # characters of a query
@@ -51,6 +52,7 @@ def parsed(text: str, names: Sequence[str] = ()) -> Parsed:
     except (sqlglot.errors.SqlglotError, RecursionError) as error:
         raise QueryError(f"cannot be read as SQL: {_untokenized(text, error)}") from None
     words = _Words(text, tokens, frozenset(name.upper() for name in names))
+    words.check_numbers()
     said = spoken(text, tokens)
     first = said.text.lstrip("( \n\t\r;")[:1] and _first(dialect.tokenize(said.text))
     if first not in ("SELECT", "WITH", "FROM", "VALUES", ""):
@@ -165,6 +167,12 @@ class _Words:
         opening = place < len(self._tokens) and self._tokens[place].text.upper() == "WITH"
         near = self.nearest(place + 1 + opening)
         return f"cannot be read as SQL{near or self._expected(str(first['description']), place)}"
+
+    def check_numbers(self) -> None:
+        """Refuse (`QueryError`) a number that takes long to read."""
+        for token in self._tokens:
+            if token.token_type is TokenType.NUMBER and huge(token.text):
+                raise QueryError(f"{short(token.text)} ({self._at(token)}): {NOT_HUGE}")
 
     def nearest(self, end: int) -> str | None:
         """The last word before a place that is almost a keyword, and that keyword."""

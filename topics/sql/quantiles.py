@@ -14,6 +14,7 @@ from .columns import bare, number_of, path_of, plain_number
 from .refusal import QUANTILE_CALLS, SPLIT_CALLS, QueryError, refused, respelt, shown
 
 _DIGITS = 6  # of k / n
+_MOST_PARTS = 1000
 _OFFSETS = {"OFFSET": 0, "SAFE_OFFSET": 0, "ORDINAL": 1, "SAFE_ORDINAL": 1}
 _EXTREMES = (
     "the smallest and the largest value rest on one record: take shares between them, such as 0.01 "
@@ -103,6 +104,8 @@ def _split(
     parts = number_of(given[1]) if len(given) == 2 else None
     if parts is None or parts != int(parts) or parts < 2:
         raise refused(outer, f"needs a number of parts: {call.name}(CLIP(field, low, high), 4)")
+    if parts > _MOST_PARTS:
+        raise refused(outer, f"has at most {_MOST_PARTS} parts, of which each has records")
     every = range(1, int(parts))
     if place is not None:
         every = range(chosen := _chosen(outer, place), chosen + 1)

@@ -28,15 +28,16 @@ SAID = "said"
 def shown(node: exp.Expr) -> str:
     """A part of a query as it was written, short enough for a message."""
     said = node.meta.get(SAID)
-    return _short(said) if said else respelt(node)
+    return short(said) if said else respelt(node)
 
 
 def respelt(node: exp.Expr) -> str:
     """The SQL of an expression that no query has, short enough for a message."""
-    return _short(node.sql(comments=False, unsupported_level=ErrorLevel.IGNORE))
+    return short(node.sql(comments=False, unsupported_level=ErrorLevel.IGNORE))
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
+    """A text, cut where it is too long for a message."""
     return text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 3] + "..."
 
 

@@ -33,6 +33,7 @@ _WEEKS = {
     "week": _MONDAY, "isoweek": _MONDAY, "week(monday)": _MONDAY, "week(sunday)": _SUNDAY,
 }  # fmt: skip
 _CALENDAR = ("month", "quarter", "year")
+_MOST_DIGITS = 12  # of a length; ten years are 315,360,000,000 milliseconds
 _LONG = ("day", "week", *_CALENDAR)
 _WRAPPED = {
     "TIMESTAMP_MILLIS", "TIMESTAMP_SECONDS", "TIMESTAMP_MICROS", "TO_TIMESTAMP",
@@ -69,14 +70,17 @@ def duration_of(node: exp.Expr) -> str:
     word = (unit.name if unit is not None else found.group(2) if found else "").lower()
     short = _UNITS.get(word.removesuffix("s") or word)
     calendar = word.removesuffix("s") in _CALENDAR
-    if found is None or int(found.group(1)) == 0 or (short is None and not calendar):
+    digits = "" if found is None else found.group(1).lstrip("0")
+    if found is None or not digits or (short is None and not calendar):
         near = difflib.get_close_matches(word, [*_UNITS, *_CALENDAR], 1, 0.6)
         hint = f"did you mean {near[0].upper()}? it " if near and short is None else ""
         raise refused(
             node, hint + "must be a positive number of SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, "
                   "QUARTER, YEAR"
         )  # fmt: skip
-    count = int(found.group(1))
+    if len(digits) > _MOST_DIGITS:
+        raise refused(node, "is longer than any window: 3650 days are the most")
+    count = int(digits)
     if short is None:
         return f"{count} {word.removesuffix('s')}{'s' * (count > 1)}"
     if short == "ms":
