@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PACKAGES := agents cli client deploy formats mechanisms offline planning reading topics
 # On two cores: tests wait for brokers half of the time.
 WORKERS ?= 4
-LOOPS := test_warm or test_scanner
+LOOPS := tests/agents/worker/test_warm.py tests/formats/events/binary/test_scanner.py
 DEPTH := -m "not thorough"
 ifndef BEGAN
 BEGAN := $(shell date +%s)
@@ -17,7 +17,7 @@ TOOLS := apt-get install -y --no-install-recommends prometheus chromium
 HELM := helm.sh/helm/v3/cmd/helm@v3.21.4
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types format prepared suite unit thorough e2e cluster dashboards fuzz mutants bench docs lock release clean
+.PHONY: help demo test lint types format prepared loops archive bytecode suite unit thorough e2e cluster dashboards fuzz mutants bench docs lock release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,10 +39,17 @@ types: $(DEV) ## strict type check under the one import name
 	@$(BIN)/mypy .ci/release.py .ci/site.py
 
 prepared: export PYTHONDONTWRITEBYTECODE =
-prepared: $(DEV) ## what hundreds of processes of the tests would each do again
-	@$(BIN)/python -m compileall -q $(PACKAGES) tests benchmarks
+prepared: loops archive bytecode ## what hundreds of processes of the tests would each do again
+
+loops: $(DEV)
+	@$(BIN)/python -m pytest -q -n0 -m "not thorough" $(LOOPS) > $(VENV)/.loops || { tail -n 30 $(VENV)/.loops; exit 1; }
+
+archive: $(DEV)
 	@$(BIN)/python -m hushstream.deploy.many_brokers > $(VENV)/.archive
-	@$(BIN)/python -m pytest -q -n0 -k "$(LOOPS)" > $(VENV)/.collected || { tail -n 30 $(VENV)/.collected; exit 1; }
+
+bytecode: $(DEV)
+	@$(BIN)/python -m compileall -q $(PACKAGES) tests benchmarks
+	@$(BIN)/python -m pytest -qq -n0 --collect-only > $(VENV)/.collected || { tail -n 30 $(VENV)/.collected; exit 1; }
 
 unit: prepared suite ## tests without lint and types; ARGS="-k ledger" chooses
 
