@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 from ..calendar import CalendarSpan
 from . import change
 from .merge import tables
+from .read import hints_of
 from .values import Duration, Instant, Secret, format_duration
 
 MARKER = "<!-- Everything below is generated from topics/config/model.py. -->"
@@ -81,7 +82,7 @@ def _attributes(kind: type[Any]) -> dict[str, str]:
 
 def settings_of(kind: type[Any]) -> list[tuple[str, ...]]:
     """List name, type, default and meaning of each setting of a class, in Markdown."""
-    hints = typing.get_type_hints(kind, include_extras=True)
+    hints = hints_of(kind)
     texts = documented(kind)
     return [
         (f.name, _type(hints[f.name]), _default(f, hints[f.name]), texts[f.name])

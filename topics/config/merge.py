@@ -5,6 +5,8 @@ from __future__ import annotations
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache
+from types import MappingProxyType
 from typing import Any, get_args
 
 from ..geojson import dotted
@@ -124,7 +126,8 @@ def _nowhere(node: Any, step: str) -> str:
     return Reader().unknown(step, names, "name")
 
 
-def tables_of_names() -> dict[str, str]:
+@cache
+def tables_of_names() -> Mapping[str, str]:
     """Map each setting that occurs in only one kind of table to that table.
 
     A budget that pipelines share, and one of each unit, have the settings of one that a pipeline
@@ -135,7 +138,7 @@ def tables_of_names() -> dict[str, str]:
     for table, kind in (one for one in tables() if one[1] not in alike):
         for name in (f.name for f in fields(kind)):
             seen.setdefault(name, []).append(table)
-    return {name: places[0] for name, places in seen.items() if len(places) == 1}
+    return MappingProxyType({name: one[0] for name, one in seen.items() if len(one) == 1})
 
 
 def tables() -> list[tuple[str, type[Any]]]:

@@ -40,6 +40,17 @@ class Convert:
     read: Callable[[Reader, Any, Path], Any]
 
 
+_hints: dict[type[Any], Mapping[str, Any]] = {}
+
+
+def hints_of(kind: type[Any]) -> Mapping[str, Any]:
+    """Return the type hints of a dataclass with their annotations, evaluated once."""
+    if kind not in _hints:
+        found = typing.get_type_hints(kind, include_extras=True)
+        _hints[kind] = types.MappingProxyType(found)
+    return _hints[kind]
+
+
 class Reader:
     """Reader of values by type hint, with a list of problems.
 
@@ -85,7 +96,7 @@ class Reader:
         """Return an instance of the dataclass ``kind`` from a table."""
         if not isinstance(raw, dict):
             raise self.fail(path, "must be a table")
-        hints = typing.get_type_hints(kind, include_extras=True)
+        hints = hints_of(kind)
         known = {field.name: field for field in fields(kind) if field.init}
         before = len(self.problems)
         self._refuse_unknown(raw, known, path)
@@ -149,7 +160,7 @@ class Reader:
 
     def _tagged(self, members: tuple[Any, ...], raw: Any, path: Path) -> Any:
         """Read a table as the dataclass whose ``kind`` is the table's."""
-        by_kind = {get_args(typing.get_type_hints(m)["kind"])[0]: m for m in members}
+        by_kind = {get_args(hints_of(m)["kind"])[0]: m for m in members}
         if not isinstance(raw, dict) or "kind" not in raw:
             raise self.fail(path, f"must be a table with kind = {_listed(by_kind)}")
         kind = self._choice(tuple(by_kind), raw["kind"], (*path, "kind"))
