@@ -12,7 +12,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..formats.events.expressions.derived import DOMAINS, Value
+from ..formats.events.expressions.derived import DOMAINS, Table, Value
+from ..formats.events.expressions.derived import domain_of as all_values
 
 NATURAL = "natural"
 MOST = 10_000  # keys of a list by nature
@@ -49,8 +50,8 @@ def natural_keys(
     if open_:
         return [], (
             f'"natural" has no list of {open_[0]!r}: records say which values it has. Leave '
-            "public_keys out, or list the keys; parts of the time but years and dates, and cases "
-            "have such a list"
+            "public_keys out, or list the keys; parts of the time but years and dates, cases and "
+            "lookups have such a list"
         )
     known = [domain for domain in domains if domain is not None]
     number = math.prod(map(len, known))
@@ -63,6 +64,8 @@ def domain_of(settings: Any) -> list[Value] | None:
     """All values of a derived column, from its settings; None where records decide."""
     if not isinstance(settings, Mapping):
         return None
+    if isinstance(table := settings.get("lookup"), Table):
+        return list(all_values(table, settings.get("otherwise", "")))
     if "time" in settings:
         found = DOMAINS.get(str(settings["time"]))
         return None if found is None else list(found)

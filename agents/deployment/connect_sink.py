@@ -12,7 +12,7 @@ from collections.abc import Collection
 from typing import Any
 
 from ...errors import ConfigError
-from ...formats.events.expressions.derived import Band, Cases, TimePart
+from ...formats.events.expressions.derived import Band, Cases, Lookup, TimePart
 from ...formats.events.keys import decode_key
 from .model import Pipeline
 from .shapes import key_names, value_names
@@ -79,8 +79,8 @@ def _own_kind(p: Pipeline, name: str) -> str | None:
             return "int64"
         case Band(width=width):
             return "int64" if width.denominator == 1 else "string"
-        case Cases() as cases:
-            return _kind_of(cases.domain)
+        case Cases() | Lookup() as listed:
+            return _kind_of(listed.domain)
         case _:
             return "string"  # what is made of texts is text
 

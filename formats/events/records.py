@@ -17,7 +17,7 @@ from ...mechanisms.columns import I64
 from ...mechanisms.contract import UNIT, Mechanism
 from ...mechanisms.keys import Keys
 from ..schemas.schema import Known
-from .expressions.derived import Cases, TextPart, TimePart
+from .expressions.derived import Cases, Lookup, TextPart, TimePart
 from .expressions.filtered import ValueFields, doubles
 from .fields import InputFields, NumericField, PipelineFields
 from .framed import Columns, FramedReader
@@ -182,9 +182,9 @@ class RecordDecoder:
         read = ValueFields(sight.size, lambda path, role: self._column(path, role, sight, bad, own))
         if isinstance(derived, Cases):
             return list(derived.values(read, sight.size))
-        if isinstance(derived, TextPart):
-            texts, place = read.texts(derived.field)
-            found = [*derived.values(texts), None]
+        if isinstance(derived, TextPart | Lookup):
+            texts, place = read.texts(derived.field, derived.role)
+            found = [*derived.values(texts), derived.missing]
             return [found[n] for n in place.tolist()]
         values = self._column(derived.field, "number", sight, bad, own)
         return list(derived.values(doubles(values)))

@@ -255,6 +255,9 @@ def derived(how: dict[str, Any], record: Any, time: int) -> Any:
     if how["kind"] == "cases":
         asked = [fulfils(record, case) for case in how["cases"]]  # all: any may be unreadable
         return json.loads(how["values"][(*asked, True).index(True)])
+    if how["kind"] == "lookup":
+        found = at(record, how["field"], (str, int))
+        return how["rows"].get(str(found), how["otherwise"])
     if how["kind"] == "textpart":
         return after(at(record, how["field"], (str,)), how["steps"])
     number = at(record, how["field"], (int, float))

@@ -19,7 +19,7 @@ from .worlds import HORIZONS, INPUT, PIPELINE, SHARED, sharing, verdict, world
 HERE = Path(__file__).parent
 JUDGE = (
     "histogram", "rounds", "rows", "rules", "purses", "numbers", "noise", "records", "logs",
-    "calendar", "forms", "proto_classes", "ratchet", "distinct", "quantiles", "hopping",
+    "calendar", "forms", "proto_classes", "ratchet", "distinct", "quantiles", "hopping", "tables",
 )  # fmt: skip
 ALLOWED = {"cryptography", "confluent_kafka", "pyarrow", "fastavro", "google", "jsonschema"}
 FORMS = ("json", "avro", "protobuf", "json_schema")
@@ -52,11 +52,13 @@ DERIVED = (
     '{ time = "dow" }',
     """{ cases = [{ where = [{ field = "spent", above = 20 }], then = "much" }, \
     { where = [{ field = "page", equals = "p1" }], then = true }], otherwise = 1 }""",
+    '{ lookup = "pages.csv", field = "page", take = "kind", otherwise = -1 }',
 )
 NATURAL = (
     ("[]", "{}"),
-    ('["more"]', f"{{ more = {DERIVED[-2]} }}"),
-    ('["more", "hour"]', f"{{ more = {DERIVED[-1]}, hour = {DERIVED[0]} }}"),
+    ('["more"]', f"{{ more = {DERIVED[-3]} }}"),
+    ('["more", "hour"]', f"{{ more = {DERIVED[-2]}, hour = {DERIVED[0]} }}"),
+    ('["more"]', f"{{ more = {DERIVED[-1]} }}"),
 )
 SIZES = ((30, 5), (120, 10), (400, 10), (600, 100))  # events and users
 FACTORS = ("auto", "final", "toeplitz", "tree", "honaker")
@@ -227,7 +229,7 @@ def test_many_random_configurations_release_what_the_judge_says(text, partitions
 
 def agreed(text: str, partitions: int, seed: int, size: tuple[int, int]) -> None:
     try:
-        made = compile_config(loads(text, environ={}), {"events": partitions})
+        made = compile_config(loads(text, environ={}, folder=HERE), {"events": partitions})
     except ConfigError as error:  # a cap may lie below the cost of one record
         assume("raise either" not in str(error))
         raise

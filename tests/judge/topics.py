@@ -25,6 +25,7 @@ from .noise import Secret, derived
 from .records import digest, key_bytes
 from .seals import Record as Sealed
 from .seals import of_ledger, of_releases
+from .tables import looked_up
 
 PATIENCE = 30.0
 
@@ -145,8 +146,9 @@ def deployment(
             continue
         raw = read_topic(bootstrap, source["topic"])
         pipeline = Pipeline(
-            charged[0], listed(one, charged[0]), source.get("partitioner", "none"), len(raw),
-            beside(charged[0], bodies, settings),
+            looked_up(charged[0], one, config.parent), listed(one, charged[0]),
+            source.get("partitioner", "none"), len(raw),
+            beside(charged[0], bodies, settings, config.parent),
         )  # fmt: skip
         order = None
         if pipeline.partitioner == "none" and len(raw) > 1:
@@ -170,13 +172,18 @@ def deployment(
 
 
 def beside(
-    config: dict[str, Any], bodies: Iterable[dict[str, Any]], settings: dict[str, Any]
+    config: dict[str, Any],
+    bodies: Iterable[dict[str, Any]],
+    settings: dict[str, Any],
+    folder: Path,
 ) -> list[tuple[dict[str, Any], list[list[Any]] | None]]:
     """Configuration and public keys of the other pipelines of a shared budget, as declared."""
     others = set(config["budget"].get("shared", {"members": ()})["members"]) - {config["name"]}
     told = {b["pipeline"]: b["config"] for b in bodies if "pipeline" in b and "config" in b}
     every = {one["name"]: one for one in settings["pipeline"]}
-    return [(told[name], listed(every[name], told[name])) for name in sorted(others)]
+    return [
+        (looked_up(told[n], every[n], folder), listed(every[n], told[n])) for n in sorted(others)
+    ]
 
 
 def key_of(one: dict[str, Any], config: Path, secret: bytes, state: Path | None) -> Secret:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from random import Random
 from types import MappingProxyType
 from typing import Any
@@ -25,12 +26,17 @@ from .histogram import Release
 from .logs import Pipeline, Published, judged, objections
 from .noise import Secret
 from .records import home
+from .tables import looked_up
+
+HERE = Path(__file__).parent
 
 
 def public(made: Input, pipeline: Compiled) -> Pipeline:
     """What the judge is told of a pipeline: its canonical configuration as plain JSON."""
     told = {p.name: (json.loads(encode(p.config)), _listed(p)) for p in made.pipelines}
     config, listed = told.pop(pipeline.name)
+    table = {"lookup": "pages.csv", "take": "kind"}
+    looked_up(config, {"derive": dict.fromkeys(config.get("derive", ()), table)}, HERE)
     shared = config["budget"].get("shared", {"members": ()})
     beside = [one for name, one in told.items() if name in shared["members"]]
     return Pipeline(config, listed, made.partitioner, made.partitions, beside)

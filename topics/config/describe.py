@@ -16,6 +16,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
+from ...formats.events.expressions.derived import Table
 from ..calendar import CalendarSpan
 from . import change
 from .merge import tables
@@ -29,6 +30,7 @@ IMPLIED = {"parameters"}  # a mechanism's settings stand beside its kind
 _TYPES: dict[Any, str] = {
     str: "text",
     Secret: "text",
+    Table: "text",
     bool: "boolean",
     int: "integer",
     float: "number",

@@ -31,6 +31,7 @@ from ..natural import fill_in_keys
 from ..sql.expand import expand
 from .check import contradictions
 from .lines import Path, line_index
+from .lookups import read_lookups
 from .merge import SECRETS, Origins, merge, tables_of_names
 from .model import Config, Kafka, RegistrySettings, SecretFiles
 from .pipeline import PipelineSettings
@@ -103,6 +104,7 @@ def loads(
     where = (folder or FilePath()).resolve()
     problems += read_regions(data, where)
     problems += [Problem(place, message) for place, message in expand(data)]
+    problems += read_lookups(data, where)
     problems += [Problem(place, message) for place, message in fill_in_keys(data)]
     problems += [Problem(place, message) for place, message in fill_in(data)]
     reader = Reader(tables_of_names())

@@ -1,4 +1,4 @@
-"""Columns of a key that are computed: parts of a time or text, bands of a number, cases.
+"""Columns of a key that are computed: parts of a time or text, bands of a number, cases, lookups.
 
 Each is a function of one record and of the configuration alone. Where all the values that it can
 have follow from the configuration, they are its ``domain``: no record says which of them there are,
@@ -7,11 +7,13 @@ so a key of such columns needs no private selection, and a list of it costs noth
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import cached_property
 from typing import ClassVar
 from zoneinfo import ZoneInfo
 
@@ -85,6 +87,8 @@ class TextPart:
     field: str  # path of the text
     steps: tuple[Step, ...]  # the functions, in order
     domain: ClassVar[None] = None
+    role: ClassVar[str] = "text"
+    missing: ClassVar[None] = None  # records without the text have no key
 
     def values(self, texts: Sequence[str]) -> list[str | None]:
         """One for each text; None where nothing is left."""
@@ -114,7 +118,70 @@ class Cases:
 
 
 Value = int | str | bool
-Derived = TimePart | Band | TextPart | Cases
+
+
+class Table:
+    """Values by the text of a field. Two tables are equal if their contents are.
+
+    >>> Table({"1": "Queens", "2": "Bronx"}) == Table({"2": "Bronx", "1": "Queens"})
+    True
+
+    Attributes:
+        rows: the values.
+        sha256: of the JSON lines of all pairs, in the order of their keys.
+    """
+
+    def __init__(self, rows: Mapping[str, Value]) -> None:
+        self.rows = rows
+        lines = (json.dumps([key, rows[key]], ensure_ascii=False) for key in sorted(rows))
+        self.sha256 = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Table) and self.sha256 == other.sha256
+
+    def __hash__(self) -> int:
+        return hash(self.sha256)
+
+    def __repr__(self) -> str:
+        return f"Table({self.sha256})"
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """The value that a public table has for a field, or another one where it has none.
+
+    The table is part of the configuration: a record's value is a function of that record alone,
+    as for every derived column, so no unit's removal changes what another one's record gives.
+    """
+
+    field: str  # path of a text or a whole number, which is compared as text
+    table: Table
+    otherwise: Value  # where the field is missing, or the table does not have it
+    role: ClassVar[str] = "unit"
+
+    def values(self, texts: Sequence[str]) -> list[Value]:
+        """One for each text."""
+        return [self.table.rows.get(text, self.otherwise) for text in texts]
+
+    @property
+    def missing(self) -> Value:
+        """The value of records without the field."""
+        return self.otherwise
+
+    @cached_property
+    def domain(self) -> tuple[Value, ...]:
+        """Every value of the table, and the one for all else."""
+        return domain_of(self.table, self.otherwise)
+
+
+def domain_of(table: Table, otherwise: Value) -> tuple[Value, ...]:
+    """All values that a lookup can give, in order, the one for all else last."""
+    apart = {(type(value).__name__, value): value for value in table.rows.values()}
+    last = (type(otherwise).__name__, otherwise)
+    return (*(apart[one] for one in sorted(apart) if one != last), otherwise)
+
+
+Derived = TimePart | Band | TextPart | Cases | Lookup
 
 
 def decimals_of(number: Fraction) -> int:

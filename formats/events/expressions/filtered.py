@@ -48,11 +48,12 @@ class ValueFields:
         values, wanted = self._column(path, "text"), frozenset(texts)
         return self._flags(v in wanted for v in values), self._flags(v is not None for v in values)
 
-    def texts(self, path: str) -> tuple[list[str], NDArray[np.int64]]:
-        values = self._column(path, "text")
+    def texts(self, path: str, role: str = "text") -> tuple[list[str], NDArray[np.int64]]:
+        values = [v if v is None else str(v) for v in self._column(path, role)]
         distinct = dict.fromkeys(v for v in values if v is not None)
         number = {text: n for n, text in enumerate(distinct)}
-        return list(number), np.array([number.get(v, -1) for v in values], np.int64)
+        places = [-1 if v is None else number[v] for v in values]
+        return list(number), np.array(places, np.int64)
 
     def truths(self, path: str) -> tuple[Flags, Flags]:
         values = self._column(path, "truth")
@@ -93,10 +94,11 @@ class ScannedFields:
             out[rows[(held == wanted).all(axis=1)]] = True
         return out, there
 
-    def texts(self, path: str) -> tuple[list[str], NDArray[np.int64]]:
+    def texts(self, path: str, role: str = "text") -> tuple[list[str], NDArray[np.int64]]:
         from ..key_scan import numbers
 
-        wanted, place = self._holds(path, TEXT) & self._known, self._place[path]
+        kinds = (TEXT, INTEGER) if role == "unit" else (TEXT,)
+        wanted, place = self._holds(path, *kinds) & self._known, self._place[path]
         low, high = self._found.low[:, place], self._found.high[:, place]
         ends = np.concatenate([[0], np.cumsum(np.where(wanted, high - low, 0))])
         held = np.arange(ends[-1]) + np.repeat((low - ends[:-1])[wanted], (high - low)[wanted])

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ....mechanisms.columns import I64
 from ..scanned import Flags, Scanned
 from ..types import FALSE, INTEGER, MISSING, TEXT, TRUE
-from .derived import Cases, Derived, TextPart, TimePart, Value
+from .derived import Cases, Derived, Lookup, TextPart, TimePart, Value
 from .filtered import ScannedFields
 
 _KINDS: dict[type, int] = {int: INTEGER, str: TEXT, type(None): MISSING}
@@ -30,9 +30,9 @@ class DerivedColumn(NamedTuple):
 
 def computed(how: Derived, time: I64, fields: ScannedFields) -> DerivedColumn:
     """Compute a derived column from fields and (n,) event times; a missing value is no field."""
-    if isinstance(how, TextPart):
-        read, number = fields.texts(how.field)
-        return _column([*how.values(read), None], number % (len(read) + 1))
+    if isinstance(how, TextPart | Lookup):
+        read, number = fields.texts(how.field, how.role)
+        return _column([*how.values(read), how.missing], number % (len(read) + 1))
     if isinstance(how, TimePart):
         values: Sequence[Value | None] = how.values(time)
     elif isinstance(how, Cases):

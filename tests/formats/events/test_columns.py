@@ -18,6 +18,7 @@ import pytest
 from hushstream.agents.stages.ingest.unit_digests import UnitDigests
 from hushstream.formats.events.columns import LEAST
 from hushstream.formats.events.decode import Decoded, Decoder, RawRecord
+from hushstream.formats.events.expressions.derived import Lookup, Table
 from hushstream.formats.events.fields import InputFields, NumericField, PipelineFields
 from hushstream.formats.events.json_scan import decimals
 from hushstream.formats.events.views import UnitTexts
@@ -189,6 +190,36 @@ def test_both_ways_agree_on_every_record_whatever_it_holds(how):
     for _ in range(ROUNDS // 4 + 1):
         some = hostile if random.random() < 0.7 else event
         agree(made(how), [some(random) for _ in range(300)])
+
+
+def test_both_ways_look_up_the_same_values_of_texts_and_numbers():
+    table = Table({"1": "one", "p2": "two", "0": 0, "-7": True, "a\nb": "broken"})
+    zone = Lookup("kind", table, "other")
+    fields = InputFields("t", "epoch_ms", "UTC", ("user",), 5_000)
+    decoder = Decoder(
+        fields, [PipelineFields(("zone",), (FARE,), derived={"zone": zone})], [Plain()]
+    )
+    kinds = [1, "1", "p2", 0, -7, "-7", "a\nb", "é", "", None, True, 1.5, 10**20, "01", [], {}]
+    bodies: list[dict[str, Any]] = [{"user": 1, "t": 5, "fare": 1, "kind": kind} for kind in kinds]
+    values = [json.dumps(body).encode() for body in [*bodies, {"user": 1, "t": 5, "fare": 1}]]
+    agree(decoder, [*values * 9])
+    (view,) = one_by_one(decoder, raw(values)).views
+    found = [json.loads(view.keys[k])[0] for k in view.key.tolist()]
+    others = ["other"] * 2
+    assert found == [
+        "one",
+        "one",
+        "two",
+        0,
+        True,
+        True,
+        "broken",
+        *others,
+        "other",
+        *others,
+        "other",
+    ]
+    assert sorted(view.bad) == [10, 11, 14, 15]
 
 
 def test_both_ways_agree_on_a_list_of_public_keys():

@@ -15,10 +15,13 @@ from ....formats.events.expressions.derived import (
     Band,
     Cases,
     Derived,
+    Lookup,
+    Table,
     TextPart,
     TimePart,
     decimals_of,
 )
+from ..read import Convert
 from ..values import FieldPath, above, within
 from .conditions import Condition, every, pinned
 from .text_steps import TextStep, objections_to, steps_of
@@ -43,7 +46,8 @@ class Case:
 class Derive:
     """A column of the key that is computed from the record.
 
-    Give `time`, or `field` with `bucket`, `round` or `text`, or `cases` with `otherwise`.
+    Give `time`, or `field` with `bucket`, `round` or `text`, or `cases` with `otherwise`, or
+    `field` with `lookup`, `take` and `otherwise`.
 
     Attributes:
         time: part of the event time: `year`, `quarter`, `month`, `day`, `weekday` (from Monday,
@@ -55,7 +59,11 @@ class Derive:
         round: decimals to which the number is rounded; -1 rounds to tens.
         text: functions of the text, in order; the key is their result.
         cases: conditions with a value each; a record gets the value of the first that it fulfils.
-        otherwise: value of records that fulfil none of the cases.
+        otherwise: value of records that fulfil none of the cases, or that the lookup does not have.
+        lookup: public file with a table (`.csv` or `.tsv` with a header) that has the key's value
+            for each value of the field; its content is part of what is charged.
+        match: column of that file that is compared with the field; the field's own name.
+        take: column of that file that is the key's value.
     """
 
     time: str | None = None
@@ -66,9 +74,18 @@ class Derive:
     text: tuple[TextStep, ...] | None = None
     cases: tuple[Case, ...] | None = None
     otherwise: Constant | None = None
+    lookup: Annotated[Table | None, Convert(lambda _, raw, path: raw)] = None  # once it was read
+    match: str | None = None
+    take: str | None = None
 
     def objections(self) -> Iterator[tuple[str, str]]:
         """Settings that are wrong or contradict each other."""
+        if self.lookup is not None:
+            yield from self._looked_up()
+            return
+        for name in ("match", "take"):
+            if getattr(self, name) is not None:
+                yield name, "has an effect only with lookup"
         if self.cases is not None or self.otherwise is not None:
             yield from self._chosen()
             return
@@ -90,6 +107,17 @@ class Derive:
                 decimals_of(self.bucket)
             except ValueError as error:
                 yield "bucket", str(error)
+
+    def _looked_up(self) -> Iterator[tuple[str, str]]:
+        """Objections to a lookup."""
+        for name in ("time", "zone", "bucket", "round", "text", "cases"):
+            if getattr(self, name) is not None:
+                yield name, "has no effect with lookup"
+        for name in ("field", "take", "otherwise"):
+            if getattr(self, name) is None:
+                yield name, "is missing: lookup needs field, take and otherwise"
+        if self.otherwise == "":
+            yield "otherwise", "is an empty text, which is no key"
 
     def _chosen(self) -> Iterator[tuple[str, str]]:
         """Objections to a choice between constants."""
@@ -121,6 +149,8 @@ class Derive:
             yield "zone", f'"{self.zone}" is not a time zone'
 
     def meant(self) -> Derived:
+        if self.lookup is not None and self.otherwise is not None:
+            return Lookup(self.field or "", self.lookup, self.otherwise)
         if self.cases is not None:
             conditions = [every(case.where) for case in self.cases]
             constants = [case.then for case in self.cases] + [self.otherwise]
@@ -139,6 +169,10 @@ class Derive:
     def pinned(self) -> dict[str, Any]:
         """The column as the charged configuration states it, in its normal form."""
         derived = self.meant()
+        if isinstance(derived, Lookup):
+            content = {"sha256": derived.table.sha256, "count": len(derived.table.rows)}
+            otherwise = derived.otherwise
+            return {"kind": "lookup", "field": derived.field, "otherwise": otherwise, **content}
         if isinstance(derived, Cases):
             asked = [pinned(case.where) for case in self.cases or ()]
             return {"kind": "cases", "cases": asked, "values": derived.constants}
