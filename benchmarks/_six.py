@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, ClassVar
 
 from _cluster import Local
@@ -111,6 +112,16 @@ kind = "count"
 name = "near"
 where = [{ field = "city", equals = "c1" }]
 """
+LOOKUP = """key = ["kind"]
+public_keys = "natural"
+aggregate = [{ kind = "count" }]
+[pipeline.derive.kind]
+field = "page"
+lookup = "pages.csv"
+take = "kind"
+otherwise = "none"
+"""
+TABLE = "page,kind\np1,front\np2,news\np3,news\np5,sport\n"
 SURVEY = """aggregate = [{ kind = "mean", field = "minutes", low = 0, high = 240, grid = 0.001 }]
 [pipeline.mechanism]
 kind = "topl"
@@ -139,11 +150,13 @@ PIPELINES = {
     "distinct": ("visits", CENTRAL, DISTINCT),
     "conditions": ("trips", CENTRAL, CONDITIONS),
     "hops": ("visits", CENTRAL, HOPS),
+    "lookup": ("visits", CENTRAL, LOOKUP),
 }  # fmt: skip
 
 
-def toml() -> str:
-    """The configuration."""
+def toml(folder: Path) -> str:
+    """The configuration of a folder, in which the table of its lookup is written."""
+    (folder / "pages.csv").write_text(TABLE)
     parts = [HEAD]
     for name, (source, budget, more) in PIPELINES.items():
         text = COMMON.replace("{input}", source).replace("{budget}", budget) + more

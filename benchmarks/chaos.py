@@ -114,7 +114,7 @@ def chaos(
     Returns the figures of the replay, the faults by kind, and workers that died by themselves.
     """
     kind: type[Load] = Six if plan.six else Visits
-    text = forgetting(six_toml() if plan.six else toml(pace.seconds), folder)
+    text = forgetting(six_toml(folder) if plan.six else toml(pace.seconds), folder)
     with local(folder, broker.bootstrap, text, kind.TOPICS, replicas(broker)) as run:
         monkey = made(plan, run, broker, seed, pace.gap)
         try:

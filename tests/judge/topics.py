@@ -226,6 +226,9 @@ def listed(settings: dict[str, Any], config: dict[str, Any]) -> list[list[Any]] 
         return None
     if keys == "natural" and not settings["key"]:
         keys = [[]]  # a total has one key, which has no column
+    elif keys == "natural":  # one column, of a public table
+        (how,) = config["derive"].values()
+        keys = dict.fromkeys([*how["rows"].values(), how["otherwise"]])
     found = [key if isinstance(key, list) else [key] for key in keys]
     lines = b"\n".join(sorted(map(key_bytes, found)))
     if hashlib.sha256(lines).hexdigest() != config["public_keys"]["sha256"]:

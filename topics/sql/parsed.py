@@ -17,8 +17,8 @@ from .spoken import Spoken, spoken
 
 MOST = 20_000  # characters of a query
 _USED = {
-    "expressions", "from_", "where", "group", "kind", "hint", "operation_modifiers", "with_",
-    "distinct", "order",
+    "expressions", "from_", "joins", "where", "group", "kind", "hint", "operation_modifiers",
+    "with_", "distinct", "order",
 }  # fmt: skip
 KEYWORDS = (
     "SELECT", "DISTINCT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "AND", "OR", "NOT",

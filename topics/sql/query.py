@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlglot import exp
@@ -15,6 +15,7 @@ from .columns import QuerySource, aliases, bare, cast_to_whole, number_of, path_
 from .derived import derived_of
 from .filters import conditions_of
 from .flat import flattened
+from .joined import check_elsewhere, joins_of, looked_up
 from .parsed import Parsed, expression_of, parsed
 from .promised import Promise
 from .quantiles import Quantile, mechanism_of, quantile_of
@@ -124,6 +125,7 @@ class _Query:
         self._select, self._said, self._scope = select, read.said, scope
         self._source, self._table = scope.source, scope.table
         self._aliases = aliases(select)
+        self._joins = joins_of(select, scope.table)
         self._promise = Promise(read.said.options, scope.source)
         self._window = self._stated()
         self._derive: dict[str, dict[str, Any]] = {}
@@ -139,6 +141,7 @@ class _Query:
             self._group(uncast(expression))
         aggregates = self._aggregates()
         key = list(self._grouped.values())
+        check_elsewhere(self._beside(), self._joins)
         if not key and not aggregates and not self._quantiles:
             raise QueryError("GROUP BY is missing, and so is an aggregate: SELECT COUNT(*) ...")
         found: dict[str, Any] = {"input": self._source.name} | ({"key": key} if key else {})
@@ -163,6 +166,15 @@ class _Query:
             found["public_keys"] = NATURAL
         self._note()
         return found | promised
+
+    def _beside(self) -> Iterator[exp.Expr]:
+        """WHERE, and what SELECT has besides columns of the key."""
+        if (where := self._select.args.get("where")) is not None:
+            yield where
+        for item in self._select.expressions:
+            node = uncast(item.this if isinstance(item, exp.Alias) else item)
+            if node not in self._grouped:
+                yield node
 
     def _with_quantiles(
         self, promised: dict[str, Any], aggregates: Sequence[Aggregated]
@@ -253,18 +265,19 @@ class _Query:
                 raise refused(node, "there is one window already: leave one of them out")
             self._window = window
             return
-        path = path_of(node, self._table)
+        found = looked_up(node, self._joins)
+        path = path_of(node, self._table) if found is None else None
         if path is not None:
             self._take(node, path)
             self._paths[path] = path
             if path in self._source.unit:
                 self.notes.append(f"{path} is the privacy unit: a key of one unit is not released")
             return
-        if (words := instead_of(node)) is not None:
+        if found is None and (words := instead_of(node)) is not None:
             raise refused(node, words)
         if self._counts(node):
             raise refused(node, "is an aggregate: group by the columns of the key alone")
-        derived = derived_of(node, self._source, self._table)
+        derived = found or derived_of(node, self._source, self._table)
         named = [alias for alias, one in self._aliases.items() if uncast(one) == node]
         name = named[0] if named else derived.name
         self.notes += [derived.note] if derived.note else []

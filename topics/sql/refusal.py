@@ -49,8 +49,9 @@ def refused(node: exp.Expr, instead: str) -> QueryError:
 EACH = "makes several records of one: let the producer write a record for each element"
 
 CLAUSES = {
-    "joins": "JOIN is not possible: a pipeline reads one input. Join the topics first, for "
-    "example with Kafka Streams, so that one record holds all fields",
+    "joins": "JOIN of two inputs is not possible: a pipeline reads one. Join the topics first, for "
+    "example with Kafka Streams, so that one record holds all fields. A public table is a file: "
+    "LEFT JOIN 'zones.csv' AS z ON zone = z.id",
     "laterals": f"LATERAL {EACH}",
     "having": "HAVING would decide by exact values. A key is released when its noisy count passes "
     "a private threshold; set min_users, or filter the releases with a [[view]], which costs "

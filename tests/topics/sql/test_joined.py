@@ -1,0 +1,78 @@
+"""Joins with public tables: columns of the key; joins of inputs stay refused."""
+
+from __future__ import annotations
+
+import pytest
+from hushstream.topics.sql.columns import QuerySource
+from hushstream.topics.sql.query import read_query
+from hushstream.topics.sql.refusal import QueryError
+
+SOURCES = [QuerySource("trips", "trips", ("user",), "t"), QuerySource("b", "b", ("user",), "t")]
+LEFT = "FROM trips AS r LEFT JOIN 'zones.csv' AS z ON r.at.zone = z.id"
+LOOKUP = {
+    "field": "at.zone", "lookup": "zones.csv", "match": "id", "take": "borough",
+    "otherwise": "unmatched",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "joined",
+    [
+        LEFT,
+        LEFT.replace("LEFT ", ""),
+        LEFT.replace("LEFT ", "INNER "),
+        LEFT.replace("r.at.zone = z.id", "z.id = at.zone"),
+        LEFT.replace("'zones.csv'", "read_csv('zones.csv')"),
+        LEFT.replace("'zones.csv'", "`zones.csv`"),
+    ],
+)
+def test_a_column_of_a_public_table_is_looked_up_by_a_field_of_the_record(joined):
+    read = read_query(f"SELECT z.borough, COUNT(*) {joined} GROUP BY z.borough", SOURCES)
+    assert read.settings == {
+        "input": "trips", "key": ["borough"], "derive": {"borough": LOOKUP},
+        "aggregate": [{"kind": "count"}],
+    }  # fmt: skip
+    (note,) = read.notes
+    assert "counts under 'unmatched'; COALESCE(z.borough, 'other')" in note
+
+
+def test_a_query_names_the_key_of_records_without_a_row():
+    query = f"SELECT COALESCE(z.borough, 'other') AS place, HOUR(t), COUNT(*) {LEFT} GROUP BY 1, 2"
+    read = read_query(query, SOURCES)
+    assert read.settings["key"] == ["place", "hour"]
+    assert read.settings["derive"]["place"] == LOOKUP | {"otherwise": "other"}
+    assert read.notes == ()
+
+
+def test_a_column_of_the_same_name_needs_no_match():
+    read = read_query("SELECT z.b FROM trips JOIN 'zones.csv' z USING (id) GROUP BY 1", SOURCES)
+    assert read.settings["derive"]["b"] == {
+        "field": "id", "lookup": "zones.csv", "take": "b", "otherwise": "unmatched"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        (
+            "SELECT z.b FROM trips JOIN zones z ON zone = z.id GROUP BY 1",
+            "A public table is a file",
+        ),
+        ("SELECT z.b FROM trips JOIN b ON b.user = trips.user GROUP BY 1", "JOIN of two inputs"),
+        ("SELECT z.b FROM trips JOIN 'z.csv' ON zone = id GROUP BY 1", "the table needs a name"),
+        ("SELECT z.b FROM trips JOIN 'z.csv' z ON zone > z.id GROUP BY 1", "compare one field"),
+        ("SELECT z.b FROM trips JOIN 'z.csv' z ON z.a = z.id GROUP BY 1", "compare one field"),
+        ("SELECT z.b FROM trips JOIN 'z.csv' z ON zone = 1 GROUP BY 1", "compare one field"),
+        ("SELECT z.b FROM trips RIGHT JOIN 'z.csv' z ON zone = z.id GROUP BY 1", "or none"),
+        ("SELECT z.b FROM trips CROSS JOIN 'z.csv' z GROUP BY 1", "or none"),
+        (f"SELECT z.b, COUNT(*) {LEFT} WHERE z.b = 'a' GROUP BY 1", "in GROUP BY alone"),
+        (f"SELECT z.b, SUM(CLIP(z.a, 0, 1)) {LEFT} GROUP BY 1", "in GROUP BY alone"),
+        (f"SELECT zone, z.b, COUNT(*) {LEFT} GROUP BY zone", "add it to GROUP BY"),
+        (f"SELECT z.b {LEFT} JOIN 'b.csv' z ON zone = z.id GROUP BY 1", "is named z already"),
+        (f"SELECT COALESCE(z.b, fare) {LEFT} GROUP BY 1", "must be a text, a whole number"),
+    ],
+)
+def test_other_joins_are_refused_with_what_to_do(query, message):
+    with pytest.raises(QueryError) as caught:
+        read_query(query, SOURCES)
+    assert message in str(caught.value)

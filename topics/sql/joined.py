@@ -1,0 +1,115 @@
+"""Public tables that a query joins: columns of its key that are looked up in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlglot import exp
+
+from .columns import bare, path_of, uncast
+from .derived import Derivation, constant_of
+from .refusal import CLAUSES, refused, shown
+
+FILES = (".csv", ".tsv")
+UNMATCHED = "unmatched"
+"""Key of records without a row, where the query names none."""
+_HOW = "JOIN 'zones.csv' AS z ON zone = z.id"
+
+
+class Joined(NamedTuple):
+    """A public table, and the field of a record that finds its row."""
+
+    file: str
+    field: str  # path
+    match: str  # column of the file
+
+    def settings(self, take: str, otherwise: Any) -> dict[str, Any]:
+        """A derived column, as a person would write it."""
+        match = {} if self.match == self.field.rpartition(".")[2] else {"match": self.match}
+        return {"field": self.field, "lookup": self.file, **match, "take": take} | {
+            "otherwise": otherwise
+        }
+
+
+def joins_of(select: exp.Select, table: Sequence[str]) -> dict[str, Joined]:
+    """The public tables of a query, by the names that its columns begin with.
+
+    Raises:
+        QueryError: a join is with something else, or its condition is no equality.
+    """
+    found: dict[str, Joined] = {}
+    for join in select.args.get("joins") or ():
+        file = _file(join.this)
+        if file is None:
+            raise refused(join.this, CLAUSES["joins"])
+        if (join.side or "LEFT").upper() != "LEFT" or join.kind not in ("", "INNER", "OUTER"):
+            raise refused(join, f"a record has one row of the table, or none: write LEFT {_HOW}")
+        name = join.this.alias
+        if not name:
+            raise refused(join.this, f"the table needs a name: write {_HOW}")
+        if name in found or name in table:
+            raise refused(join.this, f"another table is named {name} already: use another name")
+        found[name] = Joined(file, *_matched(join, name, table))
+    return found
+
+
+def _file(node: exp.Expr) -> str | None:
+    """The file that a table is; None if it is none."""
+    if not isinstance(node, exp.Table):
+        return None
+    inner = node.this
+    file = inner.this.name if isinstance(inner, exp.ReadCSV) else inner.name
+    return file if not node.args.get("db") and file.lower().endswith(FILES) else None
+
+
+def _matched(join: exp.Join, name: str, table: Sequence[str]) -> tuple[str, str]:
+    """The record's field and the table's column that a join compares."""
+    if len(using := join.args.get("using") or ()) == 1:
+        return using[0].name, using[0].name
+    on = bare(join.args["on"]) if join.args.get("on") is not None else None
+    if isinstance(on, exp.EQ):
+        for one, other in ((on.this, on.expression), (on.expression, on.this)):
+            column, path = _column(uncast(one), [name]), path_of(uncast(other), table)
+            if column is not None and path is not None and _column(uncast(other), [name]) is None:
+                return path, column[1]
+    raise refused(join, f"compare one field of the record with one column of the table: {_HOW}")
+
+
+def _column(node: exp.Expr, names: Sequence[str]) -> tuple[str, str] | None:
+    """Table and column of a field of one of some tables; None if it is none."""
+    if not isinstance(node, exp.Column) or len(node.parts) != 2 or node.parts[0].name not in names:
+        return None
+    return node.parts[0].name, node.parts[1].name
+
+
+def looked_up(node: exp.Expr, joins: Mapping[str, Joined]) -> Derivation | None:
+    """The column of a key that is looked up, perhaps with another value for all other records."""
+    otherwise: Any = None
+    if isinstance(node, exp.Coalesce) and len(node.expressions) == 1:
+        inner = uncast(node.this)
+        if _column(inner, list(joins)) is None:
+            return None
+        otherwise, node = constant_of(node.expressions[0]), inner
+    column = _column(node, list(joins))
+    if column is None:
+        return None
+    name, take = column
+    note = None
+    if otherwise is None:
+        otherwise = UNMATCHED
+        note = (
+            f"{shown(node)}: a record without a row in {joins[name].file} counts under "
+            f"'{UNMATCHED}'; COALESCE({shown(node)}, 'other') names another key"
+        )
+    return Derivation(take, joins[name].settings(take, otherwise), note)
+
+
+def check_elsewhere(parts: Iterator[exp.Expr], joins: Mapping[str, Joined]) -> None:
+    """Refuse (`QueryError`) columns of public tables in what is no key."""
+    for part in parts:
+        for node in part.find_all(exp.Column):
+            if _column(node, list(joins)) is not None:
+                raise refused(
+                    node, "a looked-up column is a column of the key: name it in GROUP BY alone"
+                )
