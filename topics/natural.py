@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..formats.events.expressions.derived import DOMAINS, Table, Value
+from ..formats.events.expressions.derived import DOMAINS, PublicTable, Value
 from ..formats.events.expressions.derived import domain_of as all_values
 
 NATURAL = "natural"
@@ -64,7 +64,7 @@ def domain_of(settings: Any) -> list[Value] | None:
     """All values of a derived column, from its settings; None where records decide."""
     if not isinstance(settings, Mapping):
         return None
-    if isinstance(table := settings.get("lookup"), Table):
+    if isinstance(table := settings.get("lookup"), PublicTable):
         return list(all_values(table, settings.get("otherwise", "")))
     if "time" in settings:
         found = DOMAINS.get(str(settings["time"]))

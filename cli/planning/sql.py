@@ -16,7 +16,7 @@ from ...agents.worker.lines.screen import Screen, put, say
 from ...errors import ConfigError
 from ...planning.ways import show_ways
 from ...topics.config.load import Config, loads, read_text
-from ...topics.config.values import NOT_HUGE, huge
+from ...topics.digits import NOT_HUGE, huge
 from ...topics.sql.columns import QuerySource, plain_number
 from ...topics.sql.query import Query, read_query
 from ...topics.sql.written import table

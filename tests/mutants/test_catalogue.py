@@ -70,6 +70,6 @@ def test_what_has_moved_is_noticed() -> None:
 def test_samples_rotate_and_can_be_repeated() -> None:
     first = sample(MUTANTS, "2030-01-01", 12)
     assert sample(MUTANTS, "2030-01-01", 12) == first
-    seen = {m.name for day in range(300) for m in sample(MUTANTS, str(day), 12)}
+    seen = {m.name for day in range(600) for m in sample(MUTANTS, str(day), 12)}
     assert seen == {m.name for m in MUTANTS if m.room != BROKER}
     assert len(nodes(first)) <= sum(len(m.tests) for m in first)

@@ -16,7 +16,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from ...formats.events.expressions.derived import Table
+from ...formats.events.expressions.derived import PublicTable
 from ..calendar import CalendarSpan
 from . import change
 from .merge import tables
@@ -30,7 +30,7 @@ IMPLIED = {"parameters"}  # a mechanism's settings stand beside its kind
 _TYPES: dict[Any, str] = {
     str: "text",
     Secret: "text",
-    Table: "text",
+    PublicTable: "text",
     bool: "boolean",
     int: "integer",
     float: "number",

@@ -27,6 +27,7 @@ from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
 from ...errors import ConfigError
+from ..digits import NOT_HUGE
 from ..natural import fill_in_keys
 from ..sql.expand import expand
 from .check import contradictions
@@ -38,7 +39,7 @@ from .pipeline import PipelineSettings
 from .public import read_public_keys_file, read_regions
 from .read import Problem, Reader
 from .sharing import fill_in
-from .values import NOT_HUGE, UNIX_EPOCH, Instant, format_instant
+from .values import UNIX_EPOCH, Instant, format_instant
 
 __all__ = ["Config", "load", "loads"]
 

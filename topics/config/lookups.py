@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ConfigError
-from ...formats.events.expressions.derived import Table, Value
+from ...formats.events.expressions.derived import PublicTable, Value
 from .read import Problem
 
 MOST = 1_000_000  # rows of a table, which each worker holds in memory
@@ -25,7 +25,7 @@ def read_lookups(data: dict[str, Any], folder: Path) -> list[Problem]:
         Files that cannot be read or are no tables.
     """
     problems: list[Problem] = []
-    known: dict[tuple[str, ...], Table] = {}
+    known: dict[tuple[str, ...], PublicTable] = {}
     for place, name, column in _lookups(data):
         path = ("pipeline", place, "derive", name)
         file, take = column.pop("lookup"), column.get("take")
@@ -53,7 +53,7 @@ def _lookups(data: dict[str, Any]) -> Iterator[tuple[int, str, dict[str, Any]]]:
                 yield place, name, column
 
 
-def read_table(path: Path, match: str, take: str) -> Table:
+def read_table(path: Path, match: str, take: str) -> PublicTable:
     """Read one column of a file by another.
 
     Values are whole numbers if all of them are, else texts; a row without one gives none.
@@ -70,7 +70,7 @@ def read_table(path: Path, match: str, take: str) -> Table:
         raise ConfigError(f"{path} cannot be read ({error})") from error
     rows = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)
     try:
-        return Table(_typed(_pairs(path, rows, match, take)))
+        return PublicTable(_typed(_pairs(path, rows, match, take)))
     except csv.Error as error:
         raise ConfigError(f"{path}, line {rows.line_num}: {error}") from error
 

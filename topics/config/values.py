@@ -9,6 +9,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any, NewType
 
+from ..digits import MOST_DIGITS, NOT_HUGE, huge
+
 Duration = NewType("Duration", int)  # microseconds
 Instant = NewType("Instant", int)  # microseconds since 1970, UTC
 
@@ -39,8 +41,6 @@ _UNITS = {
     "d": 86_400_000_000,
     "w": 604_800_000_000,
 }
-MOST_DIGITS = 1000  # of a number; Python neither reads nor writes more than 4300
-_HUGE = re.compile(r"[eE][+-]?0*[0-9]{4}")
 _LONGEST = 10**8 * _UNITS["d"]  # beyond, microseconds do not fit into 64 bits
 _PART = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d|w)")
 _DURATION = re.compile(rf"(?:{_PART.pattern}\s*)+")
@@ -121,18 +121,6 @@ def format_instant(instant: int) -> str:
     """
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=instant)
     return moment.isoformat().replace("+00:00", "Z")
-
-
-NOT_HUGE = f"must be a number between 1e-999 and 1e999, of at most {MOST_DIGITS} digits"
-
-
-def huge(text: str) -> bool:
-    """Whether a text, if it is a number, is one that takes long to read, or cannot be written.
-
-    >>> huge("1e999"), huge("1e-1000"), huge("9" * 1001)
-    (False, True, True)
-    """
-    return len(text) > MOST_DIGITS or _HUGE.search(text) is not None
 
 
 def parse_fraction(value: object) -> Fraction:

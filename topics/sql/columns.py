@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from ..config.values import NOT_HUGE, huge
+from ..digits import NOT_HUGE, huge
 from .refusal import QueryError, refused
 
 ROW_TIME = "ROWTIME"

@@ -10,7 +10,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from ..config.values import NOT_HUGE, huge
+from ..digits import NOT_HUGE, huge
 from .dialect import PLACE, Hush
 from .refusal import CLAUSES, EACH, SAID, QueryError, refused, short, unreadable
 from .spoken import Spoken, spoken

@@ -120,10 +120,10 @@ class Cases:
 Value = int | str | bool
 
 
-class Table:
+class PublicTable:
     """Values by the text of a field. Two tables are equal if their contents are.
 
-    >>> Table({"1": "Queens", "2": "Bronx"}) == Table({"2": "Bronx", "1": "Queens"})
+    >>> PublicTable({"1": "Queens", "2": "Bronx"}) == PublicTable({"2": "Bronx", "1": "Queens"})
     True
 
     Attributes:
@@ -137,13 +137,13 @@ class Table:
         self.sha256 = hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Table) and self.sha256 == other.sha256
+        return isinstance(other, PublicTable) and self.sha256 == other.sha256
 
     def __hash__(self) -> int:
         return hash(self.sha256)
 
     def __repr__(self) -> str:
-        return f"Table({self.sha256})"
+        return f"PublicTable({self.sha256})"
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class Lookup:
     """
 
     field: str  # path of a text or a whole number, which is compared as text
-    table: Table
+    table: PublicTable
     otherwise: Value  # where the field is missing, or the table does not have it
     role: ClassVar[str] = "unit"
 
@@ -174,7 +174,7 @@ class Lookup:
         return domain_of(self.table, self.otherwise)
 
 
-def domain_of(table: Table, otherwise: Value) -> tuple[Value, ...]:
+def domain_of(table: PublicTable, otherwise: Value) -> tuple[Value, ...]:
     """All values that a lookup can give, in order, the one for all else last."""
     apart = {(type(value).__name__, value): value for value in table.rows.values()}
     last = (type(otherwise).__name__, otherwise)

@@ -18,7 +18,7 @@ import pytest
 from hushstream.agents.stages.ingest.unit_digests import UnitDigests
 from hushstream.formats.events.columns import LEAST
 from hushstream.formats.events.decode import Decoded, Decoder, RawRecord
-from hushstream.formats.events.expressions.derived import Lookup, Table
+from hushstream.formats.events.expressions.derived import Lookup, PublicTable
 from hushstream.formats.events.fields import InputFields, NumericField, PipelineFields
 from hushstream.formats.events.json_scan import decimals
 from hushstream.formats.events.views import UnitTexts
@@ -193,7 +193,7 @@ def test_both_ways_agree_on_every_record_whatever_it_holds(how):
 
 
 def test_both_ways_look_up_the_same_values_of_texts_and_numbers():
-    table = Table({"1": "one", "p2": "two", "0": 0, "-7": True, "a\nb": "broken"})
+    table = PublicTable({"1": "one", "p2": "two", "0": 0, "-7": True, "a\nb": "broken"})
     zone = Lookup("kind", table, "other")
     fields = InputFields("t", "epoch_ms", "UTC", ("user",), 5_000)
     decoder = Decoder(

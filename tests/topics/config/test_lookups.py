@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from hushstream.errors import ConfigError
-from hushstream.formats.events.expressions.derived import Table
+from hushstream.formats.events.expressions.derived import PublicTable
 from hushstream.topics.config.canonical import canonical
 from hushstream.topics.config.load import Config, loads
 from hushstream.topics.config.lookups import read_table
@@ -107,4 +107,4 @@ def test_a_file_that_is_no_table_is_refused(tmp_path, text, message):
 def test_the_same_row_twice_is_no_mistake(tmp_path):
     path = tmp_path / "zones.csv"
     path.write_text("\ufeffid,borough\n1,a\n\n1,a\n", encoding="utf-8")
-    assert read_table(path, "id", "borough") == Table({"1": "a"})
+    assert read_table(path, "id", "borough") == PublicTable({"1": "a"})

@@ -16,7 +16,7 @@ from ....formats.events.expressions.derived import (
     Cases,
     Derived,
     Lookup,
-    Table,
+    PublicTable,
     TextPart,
     TimePart,
     decimals_of,
@@ -74,7 +74,9 @@ class Derive:
     text: tuple[TextStep, ...] | None = None
     cases: tuple[Case, ...] | None = None
     otherwise: Constant | None = None
-    lookup: Annotated[Table | None, Convert(lambda _, raw, path: raw)] = None  # once it was read
+    lookup: Annotated[PublicTable | None, Convert(lambda _, raw, path: raw)] = (
+        None  # once it was read
+    )
     match: str | None = None
     take: str | None = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from hushstream.formats.events.decode import Decoder, RawRecord
-from hushstream.formats.events.expressions.derived import Lookup, Table
+from hushstream.formats.events.expressions.derived import Lookup, PublicTable
 from hushstream.formats.events.fields import InputFields, PipelineFields
 
 
@@ -14,7 +14,7 @@ class _Plain:
 
 
 def test_loops_look_up_texts_and_whole_numbers() -> None:
-    zone = Lookup("zone", Table({"1": "Queens", "b": "Bronx"}), "none")
+    zone = Lookup("zone", PublicTable({"1": "Queens", "b": "Bronx"}), "none")
     fields = InputFields("t", "epoch_ms", "UTC", ("user",), 5_000)
     pipeline = PipelineFields(("place",), (), derived={"place": zone})
     decoder = Decoder(fields, [pipeline], [_Plain()])  # type: ignore[list-item]
