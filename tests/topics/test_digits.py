@@ -14,7 +14,6 @@ from hushstream.topics.digits import MOST_DIGITS, huge
         ("1e999", False),
         ("1E+1000", True),
         ("1e-1000", True),
-        ("1e0000999", False),
     ],
 )
 def test_what_takes_long_to_read_or_cannot_be_written_is_huge(text, expected):

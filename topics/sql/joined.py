@@ -65,7 +65,8 @@ def _file(node: exp.Expr) -> str | None:
 
 def _matched(join: exp.Join, name: str, table: Sequence[str]) -> tuple[str, str]:
     """The record's field and the table's column that a join compares."""
-    if len(using := join.args.get("using") or ()) == 1:
+    using: list[exp.Expr] = list(join.args.get("using") or ())
+    if len(using) == 1:
         return using[0].name, using[0].name
     on = bare(join.args["on"]) if join.args.get("on") is not None else None
     if isinstance(on, exp.EQ):
