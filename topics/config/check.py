@@ -16,7 +16,7 @@ from ...errors import ConfigError
 from ...mechanisms.registry import entries, find
 from ..calendar import CalendarSpan
 from ..names import ledger_topic, reserved
-from . import sharing, views
+from . import roles, sharing, views
 from .aggregates import Distinct, counted_in
 from .model import Config, Engine, InputSettings, Kafka, Time
 from .pipeline import BudgetSettings, PipelineSettings, SharedBudget
@@ -190,6 +190,9 @@ def _pipeline(config: Config, pipeline: PipelineSettings) -> _Found:
     found += ((f"budget.{name}", message) for name, message in _limits(pipeline.budget))
     found += _keys(pipeline)
     found += _expressions(pipeline)
+    if not found:  # else a condition may mean nothing
+        source = next(one for one in config.input if one.name == pipeline.input)
+        found += roles.objections(pipeline, source)
     units = [one.unit for one in config.input if one.name == pipeline.input]
     found += _aggregates(pipeline, units)
     found += _mechanism(pipeline)

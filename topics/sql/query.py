@@ -20,6 +20,7 @@ from .parsed import Parsed, expression_of, parsed
 from .promised import Promise
 from .quantiles import Quantile, mechanism_of, quantile_of
 from .refusal import CLAUSES, QUANTILE_CALLS, QueryError, instead_of, refused, shown
+from .typed import check_types
 from .windows import Windowed, check_time, duration_of, names_window, unzoned, window_of
 
 _OF_TABLE = {"this", "db", "catalog", "alias"}
@@ -78,6 +79,7 @@ def read_query(
     source, table = _source(select, sources)
     found = _Query(select, read, Scope(source, table, clip or {}))
     settings = found.settings()
+    check_types(settings, source)
     view = read.said.view
     return Query(settings, None if view is None else _pipeline_name(view), tuple(found.notes))
 

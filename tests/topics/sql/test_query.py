@@ -258,6 +258,19 @@ REFUSED = [
     ("SELECT p FROM orders GROUP BY p, FLOOR(x), FLOOR(x)", "x_band already"),
     ("SELECT HOUR(TO_TIMESTAMP()), COUNT(*) FROM orders GROUP BY 1", "time"),
     ("SELECT p FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(), INTERVAL '1' DAY))", "names nothing"),
+    (
+        "SELECT p, SUM(CLIP(price, 0, 9)) AS s FROM orders WHERE price <> 'free' GROUP BY p",
+        "price: WHERE asks for a text, and s for a number",
+    ),
+    (
+        "SELECT p, COUNT(*) FILTER (WHERE active) FROM orders WHERE active = 1 GROUP BY p",
+        "active: WHERE asks for a number, and the condition of count for true or false",
+    ),
+    (
+        "SELECT LOWER(p) AS q, MEDIAN(CLIP(p, 0, 9)) FROM orders GROUP BY q",
+        "p: the column q asks for a text, and the quantile for a number",
+    ),
+    ("SELECT p FROM orders WHERE NOT user GROUP BY p", "user: the privacy unit asks for"),
     (f"SELECT p{' ' * MOST} FROM orders GROUP BY p", "is longer than"),
 ]
 
@@ -336,12 +349,13 @@ def test_bounds_for_a_query_need_one() -> None:
 
 # -- both forms of random pipelines ---------------------------------------------------------------
 
-NAMES = st.sampled_from(["country", "price", "item.size", "Größe", "x_1", "a-b"])
+TEXTS, FIGURES = ["country", "Größe"], ["price", "item.size", "x_1"]
+NAMES = st.sampled_from([*TEXTS, *FIGURES, "a-b"])
 NUMBERS = st.one_of(
     st.integers(-1000, 1000), st.decimals(-1000, 1000, places=2, allow_nan=False).map(abs)
 )
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=8)
-VALUES = st.one_of(WORDS, NUMBERS)
+_KINDS = {WORDS: [1], NUMBERS: [1, 2, 3]}
 
 
 def quoted(path: str) -> str:
@@ -358,12 +372,13 @@ def literal(value: Any) -> str:
 def leaves(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     """A comparison in SQL, and the condition that a person would write."""
     path = draw(NAMES)
-    column, kind = quoted(path), draw(st.integers(0, 5))
+    of = WORDS if path in TEXTS else NUMBERS if path in FIGURES else st.booleans()
+    column, kind = quoted(path), draw(st.sampled_from([0, 4, *_KINDS.get(of, [5])]))
     if kind == 0:
-        value = draw(st.one_of(VALUES, st.booleans()))
+        value = draw(of)
         return f"{column} = {literal(value)}", {"field": path, "equals": value}
     if kind == 1:
-        values = draw(st.one_of(st.lists(WORDS, min_size=1), st.lists(NUMBERS, min_size=1)))
+        values = draw(st.lists(of, min_size=1))
         listed, word = ", ".join(map(literal, values)), draw(st.sampled_from(["", "NOT "]))
         name = "none_of" if word else "one_of"
         return f"{column} {word}IN ({listed})", {"field": path, name: values}
