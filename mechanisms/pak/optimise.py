@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import lru_cache
 
 from ...errors import ParameterError
 from ..accounting import normal, tree_levels
@@ -130,6 +131,12 @@ def optimise(problem: ThresholdProblem, warmups: Sequence[int] = ()) -> Choice:
     Raises:
         ParameterError: no choice satisfies the conditions of the smooth threshold.
     """
+    return _optimum(problem, tuple(warmups))
+
+
+@lru_cache(64)
+def _optimum(problem: ThresholdProblem, warmups: tuple[int, ...]) -> Choice:
+    """The same, once for each problem: a plan asks for the same pipeline again and again."""
     tried = warmups or [max(1, int(share * problem.records)) for share in _WARMUPS]
     with localcontext(normal.precision(_DIGITS)):
         best = min(_candidates(problem, tried), key=lambda pair: pair[0], default=None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -18,6 +19,7 @@ from hushstream.deploy.broker import Broker
 from hushstream.errors import EngineError, ParameterError
 from hushstream.reading.client import Wanted, moment
 from hushstream.reading.tables import table_of
+from hushstream.topics.assembly import Released
 from hushstream.topics.config.model import Kafka
 
 from ..recorded.pipelines import outs
@@ -25,8 +27,18 @@ from ..topics.test_assembly import complete, records
 
 CASE = "histogram-sums"
 START = datetime(2019, 3, 1, tzinfo=UTC)
-RELEASES, _ = outs(CASE)
-WHOLE = complete(records(CASE)[0], CASE)
+
+
+@cache
+def sent() -> list[Out]:
+    """Every record of the release topic."""
+    return outs(CASE)[0]
+
+
+@cache
+def whole() -> list[Released]:
+    """All releases, each whole."""
+    return complete(records(CASE)[0], CASE)
 
 
 class Topic:
@@ -69,50 +81,50 @@ def topic(broker: Broker, unique: Callable[[str], str]) -> Topic:
 
 
 def test_what_was_committed_comes_as_a_table(topic: Topic) -> None:
-    topic.send(RELEASES[:10], commit=False)
+    topic.send(sent()[:10], commit=False)
     assert len(topic.read()) == 0
-    topic.send(RELEASES)
-    assert topic.read().equals(table_of(WHOLE))
-    assert topic.read(which="latest").equals(table_of(WHOLE, latest=True))
+    topic.send(sent())
+    assert topic.read().equals(table_of(whole()))
+    assert topic.read(which="latest").equals(table_of(whole(), latest=True))
     final = topic.read(which="final")
-    assert final.equals(table_of([r for r in WHOLE if r.final])) and len(final) > 0
+    assert final.equals(table_of([r for r in whole() if r.final])) and len(final) > 0
     assert set(final["trigger"].to_pylist()) == {4}
     settings = Kafka(bootstrap=topic.bootstrap)
-    assert read_releases(settings, CASE, topic=topic.name).equals(table_of(WHOLE))
+    assert read_releases(settings, CASE, topic=topic.name).equals(table_of(whole()))
 
 
 def test_a_release_without_a_row_or_a_manifest_is_left_out(topic: Topic) -> None:
-    last = max(n for n, out in enumerate(RELEASES) if out.headers[0][0] == "hush-row")
-    topic.send([out for n, out in enumerate(RELEASES) if n != last])
-    places = {(r.window.start, r.trigger) for r in WHOLE}
+    last = max(n for n, out in enumerate(sent()) if out.headers[0][0] == "hush-row")
+    topic.send([out for n, out in enumerate(sent()) if n != last])
+    places = {(r.window.start, r.trigger) for r in whole()}
     told = topic.read()
     seen = set(zip(told["window_start"].to_pylist(), told["trigger"].to_pylist(), strict=True))
     assert seen < places and (START + timedelta(hours=8), 4) not in seen
-    topic.send([RELEASES[last]])
-    assert topic.read().equals(table_of(WHOLE))
+    topic.send([sent()[last]])
+    assert topic.read().equals(table_of(whole()))
 
 
 def test_windows_and_times_choose_releases(topic: Topic) -> None:
-    topic.send(RELEASES)
-    second = [r for r in WHOLE if r.window.start > START]
+    topic.send(sent())
+    second = [r for r in whole() if r.window.start > START]
     assert topic.read(window="2019-03-01T09:30").equals(table_of(second))
     assert topic.read(window=START + timedelta(hours=8)).equals(table_of(second))
-    late = [r for r in WHOLE if r.scheduled >= START + timedelta(hours=12)]
-    assert 0 < len(late) < len(WHOLE)
+    late = [r for r in whole() if r.scheduled >= START + timedelta(hours=12)]
+    assert 0 < len(late) < len(whole())
     assert topic.read(since="2019-03-01T12:00:00Z").equals(table_of(late))
     assert len(topic.read(since=datetime(2100, 1, 1))) == 0
 
 
 def test_a_follower_gets_each_release_once_when_it_is_complete(topic: Topic) -> None:
-    half = len(RELEASES) // 2
-    topic.send(RELEASES[:half])
+    half = len(sent()) // 2
+    topic.send(sent()[:half])
     follower = follow_releases(topic.bootstrap, CASE, topic=topic.name, patience=150.0)
     begun = [next(follower)]
-    writer = threading.Thread(target=topic.send, args=[RELEASES[half:]])
+    writer = threading.Thread(target=topic.send, args=[sent()[half:]])
     writer.start()
-    found = [*begun, *islice(follower, len(WHOLE) - 1)]
+    found = [*begun, *islice(follower, len(whole()) - 1)]
     writer.join()
-    assert table_of(found).equals(table_of(WHOLE))
+    assert table_of(found).equals(table_of(whole()))
     final = follow_releases(topic.bootstrap, CASE, topic=topic.name, final=True, patience=4.0)
     assert [release.final for release in final] == [True, True]  # and it ends by itself
 
@@ -125,7 +137,7 @@ def test_a_missing_topic_and_a_silent_address_say_what_to_do(broker: Broker) -> 
 
 
 def test_a_damaged_record_is_an_error_and_another_version_is_passed_over(topic: Topic) -> None:
-    row = RELEASES[0]
+    row = sent()[0]
     topic.send([row._replace(headers=(("hush-row", b"hush.release/1"),), value=b'{"old":1}')])
     assert len(topic.read()) == 0
     topic.send([row._replace(value=b'{"schema":')])
@@ -143,7 +155,7 @@ def test_times_have_a_zone_and_wrong_ones_are_refused() -> None:
 
 
 def test_a_window_holds_its_start_and_not_its_end() -> None:
-    release = next(r for r in WHOLE if r.window.start == START)
+    release = next(r for r in whole() if r.window.start == START)
     assert Wanted(window=START).takes(release)
     assert not Wanted(window=START + timedelta(hours=8)).takes(release)
     assert not Wanted(since=release.scheduled + timedelta(microseconds=1)).takes(release)

@@ -7,6 +7,7 @@ import itertools
 import json
 import random
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import pytest
@@ -77,6 +78,7 @@ def values(outs: Sequence[Out]) -> dict[tuple[int, str], int]:
     }
 
 
+@cache
 def frames_of(last: str) -> list[LogFrame]:
     """Three triggers; at the end of the log come five users more, of one page."""
     log = random.Random(3).sample(log_of(4, 60), 4 * 90 + 60)
@@ -84,7 +86,8 @@ def frames_of(last: str) -> list[LogFrame]:
     return cells_of(MADE, [r._replace(offset=n) for n, r in enumerate([*log, *more])], 3)
 
 
-LOG = frames_of("page 1")
+def usual() -> list[LogFrame]:
+    return frames_of("page 1")
 
 
 def test_an_opening_begins_a_segment_of_a_window() -> None:
@@ -114,7 +117,7 @@ def test_openings_draw_and_simulations_do_not() -> None:
 
 def test_the_nonce_is_committed_with_the_closed_content_and_published_later() -> None:
     shard, seen = Shard("order"), list[tuple[bool, bool]]()
-    while (step := shard.step(LOG)) is not None:
+    while (step := shard.step(usual())) is not None:
         public = any(out.topic == P.release_topic for out in step.out)
         closing = any(key[:1] == b"n" for key in step.rows)
         seen.append((closing, public))
@@ -128,16 +131,16 @@ def test_a_crash_after_the_close_gives_the_same_bytes(monkeypatch: Any, chunk: i
     """Wherever the worker dies between close and publication: another opening, the same release."""
     small(monkeypatch, chunk)
     whole, crashed = Shard("whole"), 0
-    whole.run(LOG)
+    whole.run(usual())
     for dies in itertools.count(1):
         shard = Shard("whole")
-        shard.run(LOG, dies)
+        shard.run(usual(), dies)
         if len(shard.outs) == len(whole.outs):
             break
         done = len(shard.nonces())
         pending = shard.store.get_many([b"o"]) != [None]
         shard.open()
-        shard.run(LOG)
+        shard.run(usual())
         assert len(shard.outs) == len(whole.outs)
         nonces = shard.nonces()
         kept = {t: nonce for t, nonce in nonces.items() if t <= done + pending}
@@ -153,11 +156,11 @@ def test_a_crash_after_the_close_gives_the_same_bytes(monkeypatch: Any, chunk: i
 
 def test_a_transaction_that_fails_leaves_its_nonce_behind() -> None:
     shard = Shard("aborted")
-    step = shard.step(LOG)
+    step = shard.step(usual())
     assert step is not None and load(shard.store, 0) == ()
     tried = Step(shard.marker, rows=dict(step.rows))
     shard.open()
-    shard.run(LOG)
+    shard.run(usual())
     assert tried.rows[b"n" + b"\x80" + bytes(7)] != shard.store.get_many([b"n\x80" + bytes(7)])[0]
 
 
@@ -190,13 +193,13 @@ def test_a_rewound_shard_puts_no_noise_on_two_contents() -> None:
     """A trigger is released twice with contents that differ: by more than the contents do."""
     shard = Shard("first")
     while len(shard.nonces()) < 2:
-        shard.run(LOG, 1)
+        shard.run(usual(), 1)
     copied = copy.deepcopy((shard.store, shard.marker))
-    shard.run(LOG)
+    shard.run(usual())
     again = Shard("second")
     again.store, again.marker = copied
     other, done = frames_of("page 0"), again.marker.applied
-    assert [f.value for f in other[:done]] == [f.value for f in LOG[:done]]
+    assert [f.value for f in other[:done]] == [f.value for f in usual()[:done]]
     again.run(other)
     one, two = values(shard.outs), values(again.outs)
     both = {place for place in one.keys() & two.keys() if place[0] == 3}
