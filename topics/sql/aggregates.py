@@ -79,10 +79,12 @@ def _count(node: exp.Expr, scope: Scope) -> Aggregated:
     if isinstance(given, exp.Star) or number_of(given) is not None:
         return Aggregated({"kind": "count"}, per_group=_per_group(node))
     if isinstance(given, exp.Distinct):
+        node.meta[NAMED] = given.meta.get(NAMED, {})
+        most = _per_group(node)
         paths = tuple(path_of(one, scope.table) for one in given.expressions)
         if sorted(map(str, paths)) == sorted(source.unit):
             return Aggregated({"kind": "count"}, units=True)
-        return _distinct(node, paths)
+        return _distinct(node, paths)._replace(per_group=most)
     if isinstance(bare(given), exp.Case | exp.If):
         when, then = _one_case(bare(given), counted=True)
         where = conditions_of(when, scope.table, source.time)
@@ -181,6 +183,7 @@ AGGREGATES: dict[type[exp.Expr], Reader] = {
     exp.Sum: _sum,
     exp.Avg: _sum,
     exp.ApproxDistinct: _approximate,
+    exp.Hll: _approximate,
     exp.Stddev: _spread,
     exp.StddevPop: _spread,
     exp.StddevSamp: _spread,

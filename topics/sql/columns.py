@@ -31,6 +31,11 @@ class QuerySource(NamedTuple):
     unit: tuple[str, ...]
     time: str | None
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """All names in it."""
+        return tuple(filter(None, (self.name, self.topic, *self.unit, self.time)))
+
 
 def path_of(node: exp.Expr | None, table: Sequence[str]) -> str | None:
     """The path of a field, None if it is none; it may begin with one of the ``table``'s names."""

@@ -84,7 +84,18 @@ def _text(node: exp.Expr, table: Sequence[str]) -> Derivation | None:
     found = text_of(node, table)
     if found is None or not found.steps:
         return None
-    return Derivation(_name(found.path, "text"), found.settings())
+    note = None
+    if any(_may_miss(step) for step in found.steps):
+        note = (
+            f"{shown(node)}: a record whose text has no such part has no key: it is a dead letter; "
+            "leave such records out with WHERE and LIKE or REGEXP_CONTAINS"
+        )
+    return Derivation(_name(found.path, "text"), found.settings(), note)
+
+
+def _may_miss(step: dict[str, Any]) -> bool:
+    """Whether a function finds nothing in some texts that are not empty."""
+    return "extract" in step or step.get("start", 1) > 1
 
 
 _MADE = (
@@ -125,10 +136,20 @@ def _instead(node: exp.Expr) -> str | None:
         width = _width(node)
         band = f"FLOOR({fields[0]} / {width}) * {width}" if width > 1 else f"FLOOR({fields[0]})"
         return f"a band of a number is {band}, or ROUND({fields[0]}, 0)"
+    if isinstance(node, exp.RangeBucket) and fields:
+        return _ranges(node, fields[0])
     if isinstance(node, exp.Anonymous):
         near = difflib.get_close_matches(node.name.upper(), _MADE, 1, 0.75)
         return f"did you mean {near[0]}?" if near else None
     return None
+
+
+def _ranges(node: exp.Expr, field: str) -> str:
+    """Say how CASE tells the ranges of RANGE_BUCKET apart."""
+    ends = [n for one in node.find_all(exp.Literal) if (n := number_of(one)) is not None]
+    numbered = sorted(enumerate(sorted(ends), 1), reverse=True)
+    cases = " ".join(f"WHEN {field} >= {plain_number(end)} THEN {n}" for n, end in numbered)
+    return f"write CASE {cases or 'WHEN x >= 10 THEN 1'} ELSE 0 END, which names every range"
 
 
 def _width(node: exp.Expr) -> int | Decimal:
@@ -144,7 +165,7 @@ def _width(node: exp.Expr) -> int | Decimal:
 def _counts_in_numbers(node: exp.Expr) -> bool:
     name = node.name.upper() if isinstance(node, exp.Anonymous) else ""
     whole = cast_to_whole(node) or isinstance(node, _NUMERIC)
-    return whole or name in ("TRUNC", "TRUNCATE", "DIV", "RANGE_BUCKET")
+    return whole or name in ("TRUNC", "TRUNCATE", "DIV")
 
 
 def _unknown(node: exp.Expr) -> Derivation:

@@ -109,6 +109,15 @@ class Hush(Dialect):
 
         locals().update({f"_parse_{name}": _placed(name) for name in _PARSED})
 
+        def _parse_lambda(self, alias: bool = False) -> Any:
+            """A list after DISTINCT, with an argument by name behind it."""
+            found = _placed("lambda")(self, alias)
+            if isinstance(found, exp.Distinct) and self._match(TokenType.FARROW):
+                name = found.expressions[-1].name.lower()
+                found.set("expressions", found.expressions[:-1])
+                found.meta[NAMED] = {name: self._parse_disjunction()}
+            return found
+
         def validate_expression(self, expression: Any, args: Any = None) -> Any:
             """Check the number of arguments, except of aggregates with some by name."""
             known = isinstance(expression, exp.Expr) and NAMED in expression.meta

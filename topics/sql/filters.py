@@ -242,6 +242,8 @@ def _value(node: exp.Expr) -> str | bool | int | Any:
     if isinstance(node, exp.Literal) and node.is_string:
         return str(node.this)
     number = number_of(node)
+    if isinstance(node, exp.Concat):
+        raise refused(node, "a comma is missing between two texts")
     if number is None:
         text = meant_text(node)
         known = "must be a text, a number or a truth value: 'DE', 3, TRUE"

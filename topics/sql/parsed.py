@@ -27,7 +27,12 @@ KEYWORDS = (
     "CAST", "TRUE", "FALSE", "FILTER", "CREATE", "MATERIALIZED", "VIEW", "OPTIONS", "EMIT",
     "CHANGES", "DIFFERENTIAL_PRIVACY", "CLAMPED", "DESCRIPTOR", "TABLE", "BY",
 )  # fmt: skip
+_CALLS = ("COUNT", "SUM", "AVG", "TUMBLE", "EXTRACT", "CAST", "DESCRIPTOR", "OPTIONS")
+_FIRST = ("CREATE", "MATERIALIZED", "VIEW")
 _NEAR = 0.7
+_VALUES = {TokenType.VAR, TokenType.IDENTIFIER, TokenType.NUMBER, TokenType.STRING}
+_ENDS = {*_VALUES, TokenType.R_PAREN}
+_BEGINS = {*_VALUES, TokenType.INTERVAL, TokenType.NULL}
 _COMMENTS = ("--", "#", "/*")
 
 
@@ -165,8 +170,22 @@ class _Words:
         places = (n for n, one in enumerate(self._tokens) if (one.line, one.col) == where)
         place = next(places, len(self._tokens))
         opening = place < len(self._tokens) and self._tokens[place].text.upper() == "WITH"
-        near = self.nearest(place + 1 + opening)
+        near = self.nearest(place + 1 + opening, place - 1) or self._comma(place)
+        near = near or self.nearest(place + 1 + opening)
         return f"cannot be read as SQL{near or self._expected(str(first['description']), place)}"
+
+    def _comma(self, place: int) -> str | None:
+        """Say that a comma is missing between two values in brackets."""
+        if not 0 < place < len(self._tokens) or self._depth(place) <= 0 or self._depth(None):
+            return None
+        here, before = self._tokens[place], self._tokens[place - 1]
+        if before.token_type not in _ENDS or here.token_type not in _BEGINS:
+            return None
+        return f": a comma is missing before {here.text!r} ({self._at(here)})"
+
+    def _depth(self, place: int | None) -> int:
+        """How many brackets are open before a token; before the end for None."""
+        return sum({"(": 1, ")": -1}.get(one.text, 0) for one in self._tokens[:place])
 
     def check_numbers(self) -> None:
         """Refuse (`QueryError`) a number that takes long to read."""
@@ -174,16 +193,23 @@ class _Words:
             if token.token_type is TokenType.NUMBER and huge(token.text):
                 raise QueryError(f"{short(token.text)} ({self._at(token)}): {NOT_HUGE}")
 
-    def nearest(self, end: int) -> str | None:
-        """The last word before a place that is almost a keyword, and that keyword."""
-        for token in reversed(self._tokens[:end]):
+    def nearest(self, end: int, begin: int = 0) -> str | None:
+        """The last word between two places that is almost a keyword, and that keyword."""
+        for place in reversed(range(max(begin, 0), min(end, len(self._tokens)))):
+            token = self._tokens[place]
             word = token.text.upper()
             if word in KEYWORDS or word in self._names or len(word) < 3:
                 continue
-            near = difflib.get_close_matches(word, KEYWORDS, 1, _NEAR)
+            known = [one for one in KEYWORDS if self._possible(one, place)]
+            near = difflib.get_close_matches(word, known, 1, _NEAR)
             if token.token_type is TokenType.VAR and near:
                 return f": {token.text!r} ({self._at(token)}); did you mean {near[0]}?"
         return None
+
+    def _possible(self, keyword: str, place: int) -> bool:
+        """Whether a keyword can stand at a place."""
+        after = self._tokens[place + 1].text if place + 1 < len(self._tokens) else ""
+        return (keyword not in _CALLS or after == "(") and (keyword not in _FIRST or place < 4)
 
     def _at(self, token: Token) -> str:
         line = self._text.count("\n", 0, token.start) + 1
@@ -196,8 +222,7 @@ class _Words:
         here = tokens[place] if place < len(tokens) else None
         word, at = (repr(here.text), f" ({self._at(here)})") if here else ("the end", "")
         before = tokens[place - 1].text if 0 < place <= len(tokens) else ""
-        opened = sum({"(": 1, ")": -1}.get(one.text, 0) for one in tokens)
-        if opened:
+        if opened := self._depth(None):
             more = "a ) is missing" if opened > 0 else "leave out a )"
             return f": {more} before {word}{at}"
         if said.startswith("Expecting"):
@@ -206,6 +231,8 @@ class _Words:
         fix = _SAID.get(here.text.upper() if here else "", "")
         if before.upper() in ("GROUP", "ORDER"):
             fix = f"write {before.upper()} BY"
+        elif place > 1 and tokens[place - 2].text.upper() == "BETWEEN":
+            fix = f"write BETWEEN {before} AND"
         elif before == ",":
             fix = "leave out the comma before it"
         fix = fix or "write a comma between two columns, and AS before a name"

@@ -74,7 +74,7 @@ def read_query(
         QueryError: the text is no such query, or a construct has no private meaning; the message
             names it, and what to do instead.
     """
-    read = parsed(text, [part for one in sources for part in (one.name, one.topic)])
+    read = parsed(text, [part for one in sources for part in one.words])
     select = flattened(read.select)
     source, table = _source(select, sources)
     found = _Query(select, read, Scope(source, table, clip or {}))

@@ -83,12 +83,22 @@ _SINGLE = "shows values of single records, which are never released: group by th
 _GROUPINGS = "is not possible: write a pipeline for each grouping; each has an epsilon of its own"
 _WITHIN = "a query within a query is not possible: "
 
+_TOP = (
+    "group by the field with COUNT(*) or SUM, and take the largest released rows: ORDER BY n DESC "
+    "LIMIT 10, which is a [[view]] and costs nothing"
+)
+_SKETCH = (
+    "a sketch holds exact values, and merged sketches have no noise: write COUNT(DISTINCT field), "
+    "which is exact with noise, for each window"
+)
 EXPRESSIONS: dict[type[exp.Expr], str] = {
     exp.Select: f"{_WITHIN}write a pipeline for each, and compare what they released",
     exp.Min: f"MIN {_ONE}",
     exp.Max: f"MAX {_ONE}",
     exp.ArgMin: f"MIN {_ONE}",
     exp.ArgMax: f"MAX {_ONE}",
+    exp.ApproxTopK: _TOP,
+    exp.ApproxTopSum: _TOP,
     exp.Mode: "MODE rests on exact counts: group by the field, and take the largest released count",
     exp.Corr: "is not possible: release the distribution of both fields by mechanism privhp",
     exp.CovarPop: "is not possible: release the distribution of both fields by mechanism privhp",
@@ -121,6 +131,10 @@ QUANTILE_CALLS = (
 """Calls for quantiles, in capitals."""
 
 _CALLS = {
+    **dict.fromkeys(("APPROX_TOP_COUNT", "APPROX_TOP_SUM", "APPROX_MOST_FREQUENT"), _TOP),
+    **dict.fromkeys(
+        ("INIT", "EXTRACT", "MERGE", "MERGE_PARTIAL", "HLL_ACCUMULATE", "HLL_COMBINE"), _SKETCH
+    ),
     **dict.fromkeys(
         QUANTILE_CALLS,
         "a quantile stands in SELECT by itself: MEDIAN(CLIP(x, 0, 100)); compute with what is "

@@ -177,3 +177,13 @@ def test_wrong_options_are_refused(path: Path, words: tuple[str, ...], message: 
 def test_a_missing_configuration_names_the_way_to_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="`hush init` writes one"):
         typed(tmp_path / "none.toml", QUERY)
+
+
+def test_a_bound_of_distinct_values_is_the_bound_of_values_in_a_key(path: Path) -> None:
+    query = (
+        "SELECT product, COUNT(DISTINCT device, contribution_bounds_per_group => (0, 3)) "
+        "FROM orders GROUP BY product"
+    )
+    typed(path, query, "--window", "1d", "--name", "p", "--write", "query")
+    bound = load(path, environ={}).pipeline[0].mechanism.parameters
+    assert (bound.bound, bound.per_key) == ("per-key", 3)

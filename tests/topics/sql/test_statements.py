@@ -47,6 +47,7 @@ def test_a_statement_runs_or_says_the_next_step(case: dict[str, Any]) -> None:
             "SELECT TO_CHAR(created, 'HH24'), COUNT(*) FROM orders GROUP BY 1",
             "released as a number",
         ),
+        ("SELECT SPLIT_PART(p, '-', 5), COUNT(*) FROM orders GROUP BY 1", "is a dead letter"),
         ("SELECT ROUND(SUM(CLIP(price, 0, 9)), 1) FROM orders", "round it when it is read"),
         (
             "SELECT product, SUM(price, contribution_bounds_per_group => (0, 9)) FROM orders "
