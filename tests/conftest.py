@@ -9,7 +9,7 @@ import signal
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ LONGEST = ("test_chaos", "test_generations", "test_outage", "test_schedules", "t
            "test_leaderless", "test_upgrade", "test_held_release", "test_disaster", "test_growth",
            "test_sample", "test_mechanisms", "test_trigger", "test_integration", "test_grown",
            "test_lost", "test_gone")  # fmt: skip
+MIXED = 0.75  # share of a run in which what waits for a broker begins
 BROKER_FIXTURES = {"broker", "empty_broker", "own_broker"}
 SHORT_SESSIONS = {"group.min.session.timeout.ms": "1000"}
 
@@ -70,10 +71,7 @@ def pytest_collection() -> Iterator[Any]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a broker and what the gate leaves out, and begin with what is long.
-
-    At the end, thousands of short tests keep all processes of a parallel run busy.
-    """
+    """Mark what needs a broker and what the gate leaves out, and put all in order."""
     cases: dict[tuple[Path, str], list[pytest.Item]] = {}
     for item in items:
         if BROKER_FIXTURES & set(getattr(item, "fixturenames", ())):
@@ -82,7 +80,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             cases.setdefault((item.path, getattr(item, "originalname", item.name)), []).append(item)
     for (_, name), ones in cases.items():
         _thin(name, ones)
-    items.sort(key=_haste)
+    items[:] = _ordered(items)
 
 
 def _thin(name: str, ones: list[pytest.Item]) -> None:
@@ -130,12 +128,22 @@ def shares(path: Path) -> bool:
     return path.suffix == ".py" and 'scope="module"' in path.read_text("utf-8")
 
 
-def _haste(item: pytest.Item) -> int:
-    """The place of a test in the order; those of one place keep theirs."""
-    if item.path.stem in LONGEST:
-        return LONGEST.index(item.path.stem)
-    early = item.get_closest_marker("slow") or item.get_closest_marker("broker")
-    return len(LONGEST) + (not early)
+def _ordered(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Begin with what is long, and mix what waits for a broker with what computes.
+
+    So no core of a parallel run is idle. At the end, hundreds of short tests keep all busy.
+    """
+    first: list[pytest.Item] = []
+    waiting: list[pytest.Item] = []
+    others: list[pytest.Item] = []
+    for item in items:
+        marked = item.get_closest_marker("slow") or item.get_closest_marker("broker")
+        (first if item.path.stem in LONGEST else waiting if marked else others).append(item)
+    first.sort(key=lambda item: LONGEST.index(item.path.stem))
+    share = MIXED if PLACES > 1 else 0.0  # one process makes what a module shares only once
+    placed = [(n * share / len(waiting), item) for n, item in enumerate(waiting)]
+    placed += [(n / len(others), item) for n, item in enumerate(others)]
+    return first + [item for _, item in sorted(placed, key=lambda pair: pair[0])]
 
 
 @pytest.fixture(scope="session")
