@@ -41,13 +41,13 @@ types: $(DEV) ## strict type check under the one import name
 prepared: export PYTHONDONTWRITEBYTECODE =
 prepared: loops archive bytecode ## what hundreds of processes of the tests would each do again
 
-loops: $(DEV)
+loops: $(DEV) ## compile what every worker loads
 	@$(BIN)/python -m pytest -q -n0 -m "not thorough" $(LOOPS) > $(VENV)/.loops || { tail -n 30 $(VENV)/.loops; exit 1; }
 
-archive: $(DEV)
+archive: $(DEV) ## record the classes that brokers load
 	@$(BIN)/python -m hushstream.deploy.many_brokers > $(VENV)/.archive
 
-bytecode: $(DEV)
+bytecode: $(DEV) ## compile all modules, tests among them
 	@$(BIN)/python -m compileall -q $(PACKAGES) tests benchmarks
 	@$(BIN)/python -m pytest -qq -n0 --collect-only > $(VENV)/.collected || { tail -n 30 $(VENV)/.collected; exit 1; }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -41,15 +42,25 @@ def modules() -> list[str]:
 
 def sources() -> dict[str, str]:
     """Text of every source file by its path within the repository."""
+    return dict(_read())
+
+
+@cache
+def _read() -> dict[str, str]:
     return {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in paths()}
 
 
-def imported(path: str, text: str) -> Iterator[Name]:
+@cache
+def imported(path: str, text: str) -> tuple[Name, ...]:
     """Absolute names of all that a file imports; relative ones start with ``hushstream``.
 
     Both a module and what is taken from it are named, for that may be a module too. Imports for
     the type checker alone count: a reader follows them as well.
     """
+    return tuple(_imported(path, text))
+
+
+def _imported(path: str, text: str) -> Iterator[Name]:
     here = ("hushstream", *Path(path).parent.parts)
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
