@@ -98,7 +98,8 @@ def sql(
     """Show the pipeline that QUERY becomes, and what it would release and cost.
 
     QUERY is one SELECT over an input of the configuration; CREATE MATERIALIZED VIEW name AS before
-    it names the pipeline and appends it to the file. For example
+    it names the pipeline and appends it to the file. What the query asks of released rows, such as
+    HAVING and LIMIT, becomes a view, which costs nothing. For example
 
     \b
       SELECT product, COUNT(*) AS orders FROM orders
@@ -112,23 +113,39 @@ def sql(
     read = read_query(query, sources, bounds)
     meant = read.settings
     if read.view is not None:
-        name, write = name or read.view, write or "settings"
+        own = read.view if read.over is None else f"{read.view}-source"[:63]
+        name, write = name or own, write or "settings"
+    if read.over is not None and write == "query":
+        raise click.UsageError("--write query: a view is a table of its own; --write settings")
     settings = _completed(before, meant, name, window, every)
     settings["budget"] = _budget(read, epsilon, delta)
+    view = _view(read, str(settings["name"]))
     forms = {"settings": _ordered(settings), "query": _asked(settings, meant, query, bounds)}
-    after = f"{text.rstrip()}\n\n{table(forms[write or 'settings'])}"
+    shown = f"\n{table(view, 'view')}" if view else ""
+    after = f"{text.rstrip()}\n\n{table(forms[write or 'settings'])}{shown}"
     config = _checked(after, path, file.parent, str(settings["name"]))
     for note in read.notes:
         say(f"note: {note}", err=True)
     if as_json:
         (p,) = compile_config(config).pipelines
-        emit({"pipeline": forms["settings"], "plan": describe(p)})
+        views = {"view": view} if view else {}
+        emit({"pipeline": forms["settings"], **views, "plan": describe(p)})
     else:
-        put(table(forms["settings"]))
+        put(table(forms["settings"]) + shown)
+        if view:
+            say(f"view {view['name']}: computed from the releases of {view['source']}, at no cost")
         _explain(config, sample)
     if write:
         file.write_text(after, "utf-8")
-        say(f"{path}: pipeline {settings['name']} is appended; next: hush topics", err=True)
+        also = f" and view {view['name']} are" if view else " is"
+        say(f"{path}: pipeline {settings['name']}{also} appended; next: hush topics", err=True)
+
+
+def _view(read: Query, source: str) -> dict[str, Any]:
+    """The settings of the view that the query asks for, with name and source; none without."""
+    if read.over is None:
+        return {}
+    return {"name": read.view or f"{source}-view"[:63], "source": source, **read.over}
 
 
 def _budget(read: Query, epsilon: Decimal | None, delta: Decimal | None) -> dict[str, Any]:
@@ -170,7 +187,7 @@ def _free_name(before: Config, meant: dict[str, Any]) -> str:
     words = "-".join(meant.get("key", ["all"]))
     plain = "".join(c if c.isascii() and c.isalnum() else "-" for c in words).strip("-")
     base = f"by-{plain or 'key'}"[:56]
-    taken = {p.name for p in before.pipeline}
+    taken = {p.name for p in before.pipeline} | {v.name for v in before.view}
     return next(n for k in range(1, len(taken) + 2) if (n := base + f"-{k}" * (k > 1)) not in taken)
 
 
@@ -191,7 +208,11 @@ def _asked(
 def _checked(text: str, path: str, folder: Path, name: str) -> Config:
     """The configuration with the new pipeline alone; its mistakes are the query's."""
     config = loads(text, name=path, folder=folder)
-    return replace(config, pipeline=tuple(p for p in config.pipeline if p.name == name))
+    return replace(
+        config,
+        pipeline=tuple(p for p in config.pipeline if p.name == name),
+        view=tuple(v for v in config.view if v.source == name),
+    )
 
 
 def _explain(config: Config, sample: Path | None) -> None:

@@ -33,6 +33,12 @@ class Aggregated(NamedTuple):
     bounded: bool = False
     values: bool = False
 
+    @property
+    def label(self) -> str:
+        """Name of the value in releases."""
+        of = str(self.setting.get("field", "")).replace(".", "_")
+        return str(self.setting.get("name") or f"{self.setting['kind']}_{of}".rstrip("_"))
+
 
 class Scope(NamedTuple):
     """Names and bounds that an aggregate of a query may refer to.

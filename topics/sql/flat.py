@@ -8,8 +8,8 @@ from .columns import path_of
 from .parsed import check_clauses
 from .refusal import QueryError, refused
 
-_DEEPEST = 8
-_INNER = (
+DEEPEST = 8
+INNER = (
     "a query within a query may choose columns and records, no more: what it counts would rest on "
     "single units before there is any noise. Write the inner one as a pipeline of its own"
 )
@@ -21,8 +21,9 @@ def flattened(select: exp.Select) -> exp.Select:
     Raises:
         QueryError: an inner query groups, counts, joins, or names no such column.
     """
-    named = _named(select)
-    for _ in range(_DEEPEST):
+    named = named_queries(select)
+    select.set("with_", None)
+    for _ in range(DEEPEST):
         clause = select.args.get("from_")
         given = clause.this if clause is not None else None
         if isinstance(given, exp.Table) and given.name in named and not given.db:
@@ -32,28 +33,43 @@ def flattened(select: exp.Select) -> exp.Select:
             inner, alias = given.this, given.alias
         else:
             return select
-        select = _merged(select, inner, alias)
-    raise QueryError(f"queries within each other are more than {_DEEPEST} deep: write one SELECT")
+        select = merged(select, inner, alias)
+    raise QueryError(f"queries within each other are more than {DEEPEST} deep: write one SELECT")
 
 
-def _named(select: exp.Select) -> dict[str, exp.Expr]:
+def within(select: exp.Select, named: dict[str, exp.Expr]) -> tuple[exp.Select, str] | None:
+    """The SELECT that another one is from, and its name there; None: it is from something else."""
+    clause = select.args.get("from_")
+    given = clause.this if clause is not None else None
+    inner: exp.Expr | None = None
+    if isinstance(given, exp.Table) and given.name in named and not given.db:
+        inner = named[given.name]
+    elif isinstance(given, exp.Subquery):
+        inner = given.this
+    if not isinstance(inner, exp.Select):
+        return None
+    assert given is not None
+    return inner, given.alias or (given.name if isinstance(given, exp.Table) else "")
+
+
+def named_queries(select: exp.Select) -> dict[str, exp.Expr]:
+    """The queries of WITH, by name; raises `QueryError` if one is of itself."""
     clause = select.args.get("with_")
     if clause is None:
         return {}
     if clause.args.get("recursive"):
         raise QueryError("WITH RECURSIVE is not possible: a pipeline reads each record once")
-    select.set("with_", None)
     return {one.alias: one.this for one in clause.expressions}
 
 
-def _merged(outer: exp.Select, inner: exp.Expr, alias: str) -> exp.Select:
+def merged(outer: exp.Select, inner: exp.Expr, alias: str) -> exp.Select:
     """One SELECT of two: columns of the inner one replaced by what they stand for."""
     if not isinstance(inner, exp.Select):
-        raise refused(inner, _INNER)
+        raise refused(inner, INNER)
     check_clauses(inner)
     grouped = [name for name in ("group", "distinct", "with_") if inner.args.get(name)]
     if grouped or any(inner.find_all(exp.AggFunc, exp.Window)):
-        raise refused(inner, _INNER)
+        raise refused(inner, INNER)
     columns: dict[str, exp.Expr] = {}
     every = False
     for item in inner.expressions:

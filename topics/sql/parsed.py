@@ -114,17 +114,21 @@ def _select(found: Sequence[exp.Expr]) -> exp.Select:
             "a pipeline for each, or join the topics first" if several else "SELECT ... FROM input"
         )
         raise refused(only, f"must be one SELECT over one input: write {more}")
-    check_clauses(only)
+    check_clauses(only, VIEWED)
     return only
 
 
-def check_clauses(select: exp.Select) -> None:
-    """Refuse (`QueryError`) a clause of a SELECT that no pipeline can have."""
+VIEWED = frozenset({"having", "limit"})
+"""Clauses of which a view is made."""
+
+
+def check_clauses(select: exp.Select, more: frozenset[str] = frozenset()) -> None:
+    """Refuse (`QueryError`) a clause that no SELECT of a pipeline has, but for some ``more``."""
     for join in select.args.get("joins") or ():
         if isinstance(join.this, exp.Unnest | exp.Explode):
             raise refused(join.this, EACH)
     for name in _given(select):
-        if name not in _USED:
+        if name not in _USED | more:
             raise QueryError(CLAUSES.get(name, f"{name.strip('_').upper()} is not possible here"))
     distinct = select.args.get("distinct")
     if distinct is not None and distinct.args.get("on") is not None:
@@ -184,7 +188,7 @@ class _Words:
         return f": a comma is missing before {here.text!r} ({self._at(here)})"
 
     def _depth(self, place: int | None) -> int:
-        """How many brackets are open before a token; before the end for None."""
+        """Number of brackets that are open before a token; before the end for None."""
         return sum({"(": 1, ")": -1}.get(one.text, 0) for one in self._tokens[:place])
 
     def check_numbers(self) -> None:

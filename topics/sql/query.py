@@ -11,16 +11,27 @@ from sqlglot import exp
 from ...mechanisms.registry import DISTINCT
 from ..natural import NATURAL, natural_keys
 from .aggregates import AGGREGATES, CALLS, Aggregated, Scope, aggregate_of, checked
-from .columns import QuerySource, aliases, bare, cast_to_whole, number_of, path_of, uncast
+from .columns import (
+    QuerySource,
+    aliases,
+    bare,
+    cast_to_whole,
+    number_of,
+    path_of,
+    plain_number,
+    uncast,
+)
 from .derived import derived_of
 from .filters import conditions_of
 from .flat import flattened
 from .joined import check_elsewhere, joins_of, looked_up
+from .outer import check_outer, name_of, split
 from .parsed import Parsed, expression_of, parsed
 from .promised import Promise
 from .quantiles import Quantile, mechanism_of, quantile_of
 from .refusal import CLAUSES, QUANTILE_CALLS, QueryError, instead_of, refused, shown
 from .typed import check_types
+from .viewed import ReleasedColumns, view_of
 from .windows import Windowed, check_time, duration_of, names_window, unzoned, window_of
 
 _OF_TABLE = {"this", "db", "catalog", "alias"}
@@ -37,7 +48,13 @@ def compile_query(
     >>> compile_query("SELECT page, COUNT(*) FROM visits GROUP BY page", [visits])
     {'input': 'visits', 'key': ['page'], 'aggregate': [{'kind': 'count'}]}
     """
-    return read_query(text, sources, clip).settings
+    found = read_query(text, sources, clip)
+    if found.over is not None:
+        raise QueryError(
+            "HAVING, LIMIT, and what is computed from released values, are a [[view]]: leave them "
+            "out of query; `hush sql` with the whole query writes the pipeline and its view"
+        )
+    return found.settings
 
 
 class Query(NamedTuple):
@@ -47,11 +64,14 @@ class Query(NamedTuple):
         settings: of the pipeline, as a TOML file would state them.
         view: name of the view that the query creates, as the name of a pipeline; None: none.
         notes: what was read and changes nothing, or less than in the system that it is from.
+        over: settings of the view over it that the query asks for, without name and source; None:
+            the pipeline is all.
     """
 
     settings: dict[str, Any]
     view: str | None
     notes: tuple[str, ...]
+    over: dict[str, Any] | None = None
 
 
 def read_query(
@@ -75,13 +95,21 @@ def read_query(
             names it, and what to do instead.
     """
     read = parsed(text, [part for one in sources for part in one.words])
-    select = flattened(read.select)
+    parts = split(read.select)
+    select = flattened(parts.inner)
     source, table = _source(select, sources)
     found = _Query(select, read, Scope(source, table, clip or {}))
     settings = found.settings()
     check_types(settings, source)
-    view = read.said.view
-    return Query(settings, None if view is None else _pipeline_name(view), tuple(found.notes))
+    view, over = read.said.view, None
+    if parts.outer is not None:
+        key = settings.get("key", [])
+        check_outer(key, source.unit, parts.outer)
+        over = view_of(parts, ReleasedColumns(tuple(key), found.columns))
+        if settings.get("aggregate") == "keys":
+            raise QueryError("keys alone have no numbers, and a view needs some: add COUNT(*)")
+    named = None if view is None else _pipeline_name(view)
+    return Query(settings, named, tuple(found.notes), over)
 
 
 def _pipeline_name(view: str) -> str:
@@ -136,6 +164,7 @@ class _Query:
         self._quantiles: list[Quantile] = []
         self._bounded = False  # whether a sum is bounded as in BigQuery
         self.notes: list[str] = []
+        self.columns: dict[str, str] = {}  # column of SELECT -> what it is released as; "": window
 
     def settings(self) -> dict[str, Any]:
         """The pipeline's settings."""
@@ -233,7 +262,7 @@ class _Query:
         return [self._resolved(one) for one in group.expressions]
 
     def _plain(self) -> list[exp.Expr]:
-        """Columns of SELECT that are no aggregates."""
+        """ReleasedColumns of SELECT that are no aggregates."""
         items = (
             one.this if isinstance(one, exp.Alias) else one for one in self._select.expressions
         )
@@ -297,6 +326,7 @@ class _Query:
             alias = item.alias if isinstance(item, exp.Alias) else None
             node = self._released(uncast(item.this if alias is not None else item))
             name = self._grouped.get(node) or self._paths.get(path_of(node, self._table))
+            self._name(item, name or "")
             if name is not None:
                 if alias is not None and name != alias:
                     self.notes.append(f"AS {alias}: a column of the key keeps its name, {name}")
@@ -304,10 +334,17 @@ class _Query:
             if (quantile := quantile_of(node, self._scope)) is not None:
                 self._quantiles.append(quantile)
                 self.notes.extend(quantile.notes(alias))
+                self._name(item, f"p{plain_number(quantile.at[0] * 100)}")
             elif not self._of_window(node):
                 found.append(self._aggregate(node, alias))
+                self._name(item, found[-1].label)
         checked(found)
         return found
+
+    def _name(self, item: exp.Expr, label: str) -> None:
+        """Note what a column of SELECT is released as."""
+        for said in {name_of(item), item.unalias().sql()}:
+            self.columns[said] = label
 
     def _released(self, node: exp.Expr) -> exp.Expr:
         """An aggregate without what may be done with its released value: a cast, a rounding."""

@@ -12,8 +12,8 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 WIDTH = 100  # longer lists get a line for each element
 
 
-def table(settings: Mapping[str, Any]) -> str:
-    """Write the settings of one pipeline as a ``[[pipeline]]`` table.
+def table(settings: Mapping[str, Any], name: str = "pipeline") -> str:
+    """Write settings as one of the tables of a name, by default ``[[pipeline]]``.
 
     Args:
         settings: texts, numbers, truth values, and lists and tables of them.
@@ -24,8 +24,8 @@ def table(settings: Mapping[str, Any]) -> str:
     budget = { epsilon = 1 }
     key = ["b"]
     """
-    lines = [f"{_key(name)} = {_line(value)}" for name, value in settings.items()]
-    return "\n".join(["[[pipeline]]", *lines]) + "\n"
+    lines = [f"{_key(setting)} = {_line(value)}" for setting, value in settings.items()]
+    return "\n".join([f"[[{name}]]", *lines]) + "\n"
 
 
 def _line(value: Any) -> str:

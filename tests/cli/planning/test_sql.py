@@ -187,3 +187,34 @@ def test_a_bound_of_distinct_values_is_the_bound_of_values_in_a_key(path: Path) 
     typed(path, query, "--window", "1d", "--name", "p", "--write", "query")
     bound = load(path, environ={}).pipeline[0].mechanism.parameters
     assert (bound.bound, bound.per_key) == ("per-key", 3)
+
+
+TOP = (
+    "SELECT product, COUNT(*) AS n, SUM(price) / COUNT(*) AS mean FROM orders "
+    "GROUP BY product, TUMBLE(created, INTERVAL '1' DAY) "
+    "HAVING n_low > 3 ORDER BY mean DESC LIMIT 9"
+)
+
+
+def test_what_is_asked_of_released_rows_is_a_view_that_costs_nothing(path: Path) -> None:
+    told = typed(path, f"CREATE MATERIALIZED VIEW top AS {TOP}", *CLIP)
+    assert "view top: computed from the releases of top-source, at no cost" in told
+    config = load(path, environ={})
+    (view,), (pipeline,) = config.view, config.pipeline
+    assert (view.name, view.source, pipeline.name) == ("top", "top-source", "top-source")
+    assert [one.label for one in view.values] == ["n", "mean"] and view.limit == 9
+    compile_config(config)
+    before = config_hash(config, pipeline)
+    path.write_text(INPUT)
+    plain = TOP.partition("HAVING")[0].replace("/ COUNT(*) AS mean", "")
+    typed(path, plain, *CLIP, "--name", "top-source", "--write", "settings")
+    without = load(path, environ={})
+    assert not without.view and config_hash(without, without.pipeline[0]) == before
+
+
+def test_a_view_as_json_and_in_the_setting_query(path: Path) -> None:
+    body = json.loads(typed(path, TOP, *CLIP, "--json"))
+    assert body["view"]["source"] == body["pipeline"]["name"] == "by-product"
+    words = ["sql", TOP, *CLIP, "--write", "query", "-c", str(path)]
+    assert "a view is a table of its own" in CliRunner().invoke(hush, words).output
+    assert path.read_text() == INPUT

@@ -3,6 +3,7 @@ refused in words that contain the next step.
 
 Covers: topics/sql/dialect.py, topics/sql/spoken.py, topics/sql/parsed.py, topics/sql/flat.py
 Covers: topics/sql/windows.py, topics/sql/derived.py, topics/sql/texts.py, topics/sql/times.py
+Covers: topics/sql/outer.py, topics/sql/viewed.py
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ def test_a_statement_runs_or_says_the_next_step(case: dict[str, Any]) -> None:
         assert str(caught.value).endswith(case["refused"]), str(caught.value)
         return
     found = read_query(case["sql"], [ORDERS])
-    settings = {"view": found.view, **found.settings} if found.view else found.settings
+    more = {"view": found.view, "over": found.over}
+    settings = found.settings | {name: value for name, value in more.items() if value is not None}
     assert settings == {"input": "orders", **case["becomes"]}
 
 
