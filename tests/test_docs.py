@@ -56,6 +56,12 @@ def _anchors(page: Path) -> set[str]:
     return found
 
 
+def test_the_documentation_stays_short() -> None:
+    """What a page gains, it or another one loses."""
+    words = sum(len(page.read_bytes().split()) for page in (ROOT / "docs").rglob("*.md"))
+    assert words <= 45_000
+
+
 @every_page
 def test_links_and_images_lead_somewhere(page: Path) -> None:
     broken = []
