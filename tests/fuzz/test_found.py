@@ -160,6 +160,12 @@ def test_a_count_of_decimals_or_parts_has_an_end(said):
         read_query(f"SELECT p, {said} FROM orders GROUP BY p", [ORDERS])
 
 
+def test_a_length_that_is_nested_too_deeply_is_refused():
+    with pytest.raises(QueryError, match="cannot be read; a length is"):
+        text = f"SELECT p FROM orders WINDOW TUMBLING (SIZE 1 {'[' * 4000}) GROUP BY p"
+        read_query(text, [ORDERS])
+
+
 @pytest.mark.parametrize(
     "setting", ["x = " + NINES, f'lateness = "{NINES}d"', f"budget = {{ epsilon = 0.{NINES} }}",
                 f'budget = {{ epsilon = "1/{NINES[:2000]}" }}', 'lateness = "100000001d"']

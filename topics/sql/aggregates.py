@@ -92,10 +92,10 @@ def _count(node: exp.Expr, scope: Scope) -> Aggregated:
             return Aggregated({"kind": "count"}, units=True)
         return _distinct(node, paths)._replace(per_group=most)
     if isinstance(bare(given), exp.Case | exp.If):
-        when, then = _one_case(bare(given), counted=True)
+        when, then = one_case(bare(given), counted=True)
         where = conditions_of(when, scope.table, source.time)
         field = path_of(bare(then), scope.table)
-        if field is None and not isinstance(bare(then), exp.Literal | exp.Boolean):
+        if field is None and not _constant(then):
             raise refused(node, "counts records: write COUNT(CASE WHEN ... THEN 1 END)")
         where += [] if field is None else [{"field": field, "present": True}]
         return _partial(node, Aggregated({"kind": "count"}), where)
@@ -128,17 +128,36 @@ def _partial(node: exp.Expr, of: Aggregated, where: list[dict[str, Any]]) -> Agg
     return of._replace(setting={**of.setting, "where": [*of.setting.get("where", []), *where]})
 
 
-def _one_case(node: exp.Expr, counted: bool) -> tuple[exp.Expr, exp.Expr]:
-    """Condition and value of CASE or IF with one of them, and nothing for all other records."""
+def one_case(node: exp.Expr, counted: bool) -> tuple[exp.Expr, exp.Expr]:
+    """Condition and value of CASE or IF with one value, and nothing for all other records.
+
+    Several WHEN of one value are one condition: their OR. A CASE takes the first that is true, so
+    it has the value where at least one is true, which is when their OR is, in SQL's logic of three
+    values too. Where records are counted, every constant is one.
+    """
     assert isinstance(node, exp.Case | exp.If)
     ifs, other = branches(node)
     nothing = other is None or isinstance(other, exp.Null)
-    if len(ifs) != 1 or not (nothing or (number_of(other) == 0 and not counted)):
+    if counted and not nothing:
+        raise refused(node, "ELSE makes every record count: leave it out, CASE WHEN ... THEN x END")
+    first = ifs[0][1]
+    same = all(then == first or (counted and _constant(then) and _constant(first))
+               for _, then in ifs)  # fmt: skip
+    if not same or not (nothing or number_of(other) == 0):
         end = "END" if counted else "ELSE 0 END"
         raise refused(
-            node, f"has one condition here: CASE WHEN ... THEN x {end}, and an aggregate for each"
+            node,
+            f"has one value here: write CASE WHEN ... THEN x {end}, and an aggregate for each "
+            "value; where the conditions exclude each other, all have the noise of one",
         )
-    return ifs[0]
+    whole = ifs[0][0]
+    for when, _ in ifs[1:]:
+        whole = exp.Or(this=exp.paren(whole.copy()), expression=exp.paren(when.copy()))
+    return whole, first
+
+
+def _constant(node: exp.Expr) -> bool:
+    return isinstance(bare(node), exp.Literal | exp.Boolean)
 
 
 def _distinct(node: exp.Expr, paths: Sequence[str | None]) -> Aggregated:
@@ -167,7 +186,7 @@ def _sum(node: exp.Expr, scope: Scope) -> Aggregated:
     if (words := instead_of(node.this)) is not None:
         raise refused(node, words)
     if isinstance(inner := bare(node.this), exp.Case | exp.If):
-        when, then = _one_case(inner, counted=isinstance(node, exp.Avg))
+        when, then = one_case(inner, counted=isinstance(node, exp.Avg))
         where = conditions_of(when, scope.table, scope.source.time)
         if number_of(then) == 1:
             return _partial(node, Aggregated({"kind": "count"}), where)

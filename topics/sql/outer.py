@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from .aggregates import AGGREGATES
+from .aggregates import AGGREGATES, one_case
 from .columns import bare, number_of
 from .flat import DEEPEST, INNER, merged, named_queries, within
 from .refusal import SAID, QueryError, refused, shown
@@ -80,6 +80,7 @@ def _composed(item: exp.Expr) -> bool:
 
 
 def _of_one(select: exp.Select) -> AskedOfRows:
+    select = _with_means(select)
     composed = [item for item in select.expressions if _composed(item)]
     limit, having = select.args.get("limit"), select.args.get("having")
     grouped = select.args.get("group") is not None
@@ -99,6 +100,32 @@ def _of_one(select: exp.Select) -> AskedOfRows:
     for name in _MOVED:
         inner.set(name, None)
     return AskedOfRows(inner, outer, every=not composed and not base.added)
+
+
+def _with_means(select: exp.Select) -> exp.Select:
+    """A query with a sum over a count in place of the mean of some records.
+
+    A record that fulfils the condition and has no number is a dead letter, so the count is of those
+    that are summed.
+    """
+    select = select.copy()
+    for node in list(select.find_all(exp.Filter, exp.Avg)):
+        named: exp.Expr | None = None
+        if isinstance(node, exp.Filter) and isinstance(node.this, exp.Avg):
+            named, when = node.this.this, node.expression.this
+        elif isinstance(node, exp.Avg) and isinstance(bare(node.this), exp.Case | exp.If):
+            when, named = one_case(bare(node.this), counted=True)
+        if named is None or isinstance(node.parent, exp.Window) or node.root() is not select:
+            continue
+        where = exp.Where(this=when.copy())
+        total = exp.Filter(this=exp.Sum(this=named.copy()), expression=where)
+        number = exp.Filter(this=exp.Count(this=exp.Star()), expression=where.copy())
+        mean: exp.Expr = exp.Div(this=total, expression=number)
+        mean.meta[SAID] = shown(node)
+        if node.parent is select and (field := next(iter(named.find_all(exp.Column)), None)):
+            mean = exp.alias_(mean, f"mean_{field.name}")
+        node.replace(mean)
+    return select
 
 
 def _name_numbers(select: exp.Select) -> None:

@@ -84,10 +84,12 @@ def expression_of(sql: str) -> exp.Expr:
     """Parse a part of a query that was taken out of it; raises `QueryError` if it is none."""
     try:
         found = Hush().parse(f"SELECT {sql}")
-    except sqlglot.errors.SqlglotError:
+    except (sqlglot.errors.SqlglotError, RecursionError, AttributeError, ValueError):
         found = []
     if len(found) != 1 or not isinstance(found[0], exp.Select) or not found[0].expressions:
-        raise QueryError(f"{sql}: cannot be read; a length is INTERVAL '1' HOUR, or SIZE 1 HOUR")
+        raise QueryError(
+            f"{short(sql)}: cannot be read; a length is INTERVAL '1' HOUR, or SIZE 1 HOUR"
+        )
     only: exp.Expr = found[0].expressions[0]
     return only
 

@@ -60,12 +60,17 @@ class Rows:
 
 def ours(condition: str) -> list[int]:
     """Places of the rows that fulfil a condition of a query."""
-    query = f"SELECT t, COUNT(*) FROM orders WHERE {condition} GROUP BY t"
+    return asked(f"SELECT t, COUNT(*) FROM orders WHERE {condition} GROUP BY t")
+
+
+def asked(query: str) -> list[int]:
+    """Places of the rows that a query counts, by its condition or that of its count."""
     settings = compile_query(query, [ORDERS]) | {
         "name": "p", "window": {"length": "1d"}, "triggers": {"every": "1d"},
         "budget": {"epsilon": 1, "delta": 1e-6},
     }  # fmt: skip
-    where = every(loads(CONFIG + table(settings), environ={}).pipeline[0].where)
+    (pipeline,) = loads(CONFIG + table(settings), environ={}).pipeline
+    where = every(pipeline.where or pipeline.aggregate[0].where)
     assert where is not None
     return np.flatnonzero(where.fulfilled(Rows())).tolist()
 
@@ -118,3 +123,16 @@ def theirs(condition: str) -> list[int]:
 )
 def test_a_condition_holds_where_it_does_in_sql(condition: str) -> None:
     assert ours(condition) == theirs(condition)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "CASE WHEN t = 'a' THEN 1 WHEN n > 2.5 THEN 2 END",
+        "CASE WHEN NOT b THEN 1 WHEN t IS NULL AND n < 3 THEN 'x' WHEN b THEN 1 END",
+        "CASE t WHEN 'a' THEN 1 WHEN 'DE' THEN 1 END",
+    ],
+)
+def test_a_case_of_several_conditions_counts_what_it_does_in_sql(case: str) -> None:
+    query = f"SELECT t, COUNT({case}) FROM orders GROUP BY t"
+    assert asked(query) == theirs(f"{case} IS NOT NULL")
