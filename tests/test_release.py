@@ -12,6 +12,7 @@ import sys
 import tarfile
 import zipfile
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -30,12 +31,26 @@ def _tracked() -> dict[str, str]:
     return {name: (ROOT / name).read_text("utf-8") for name in CHANGED}
 
 
-def test_a_dry_run_builds_everything_and_changes_nothing(tmp_path: Path) -> None:
-    before = _tracked()
-    done = _rehearse("97.0.1", tmp_path)
+class Rehearsal(NamedTuple):
+    """One that went well: where it built, what it said, and the checkout before."""
+
+    out: Path
+    said: str
+    before: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> Rehearsal:
+    before, out = _tracked(), tmp_path_factory.mktemp("release")
+    done = _rehearse("97.0.1", out)
     assert done.returncode == 0, done.stderr
-    assert _tracked() == before
-    names = {path.name for path in tmp_path.iterdir()}
+    return Rehearsal(out, done.stdout, before)
+
+
+def test_a_dry_run_builds_everything_and_changes_nothing(rehearsed: Rehearsal) -> None:
+    assert _tracked() == rehearsed.before
+    out = rehearsed.out
+    names = {path.name for path in out.iterdir()}
     assert names == {
         "hushstream-97.0.1-py3-none-any.whl",
         "hushstream-97.0.1.tar.gz",
@@ -44,23 +59,22 @@ def test_a_dry_run_builds_everything_and_changes_nothing(tmp_path: Path) -> None
         "hushstream-97.0.1.cdx.json",
         "SHA256SUMS",
     }
-    bill = json.loads((tmp_path / "hushstream-97.0.1.cdx.json").read_text("utf-8"))
+    bill = json.loads((out / "hushstream-97.0.1.cdx.json").read_text("utf-8"))
     assert bill["metadata"]["component"]["version"] == "97.0.1"
     pins = re.findall(r"^([a-z0-9.-]+)==", (ROOT / "requirements.lock").read_text("utf-8"), re.M)
     assert pins and {one["name"] for one in bill["components"]} == set(pins)
-    assert "-> 97.0.1" in done.stdout
-    sums = (tmp_path / "SHA256SUMS").read_text("utf-8")
+    assert "-> 97.0.1" in rehearsed.said
+    sums = (out / "SHA256SUMS").read_text("utf-8")
     assert all(name in sums for name in names - {"SHA256SUMS"})
-    assert sums in done.stdout
+    assert sums in rehearsed.said
 
 
-def test_wheel_and_source_archive_hold_the_same_modules(tmp_path: Path) -> None:
-    assert _rehearse("97.0.1", tmp_path).returncode == 0
+def test_wheel_and_source_archive_hold_the_same_modules(rehearsed: Rehearsal) -> None:
     for name in ("hushstream", "hushstream_client"):
-        with zipfile.ZipFile(tmp_path / f"{name}-97.0.1-py3-none-any.whl") as wheel:
+        with zipfile.ZipFile(rehearsed.out / f"{name}-97.0.1-py3-none-any.whl") as wheel:
             built = {entry.removeprefix(f"{name}/") for entry in wheel.namelist()}
             version = wheel.read(f"{name}-97.0.1.dist-info/METADATA").decode()
-        with tarfile.open(tmp_path / f"{name}-97.0.1.tar.gz") as archive:
+        with tarfile.open(rehearsed.out / f"{name}-97.0.1.tar.gz") as archive:
             source = {entry.removeprefix(f"{name}-97.0.1/") for entry in archive.getnames()}
         modules = {entry for entry in built if entry.endswith((".py", ".toml", ".lock"))}
         assert len(modules) > 5
