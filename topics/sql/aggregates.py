@@ -272,6 +272,8 @@ def _clipped(
         if (low, high) != (None, None):
             raise refused(node, "is bounded twice: leave out CLIP, or the bounds of the group")
         low, high = stated
+    if low is not None and high is not None and low >= high:
+        raise refused(node, f"bounds are the least and the most: {high} is not above {low}")
     if path is None:
         instead = "sums need bounds: write SUM(CLIP(field, low, high)), or LEAST and GREATEST"
         raise refused(node, instead)

@@ -140,7 +140,10 @@ def _instead(node: exp.Expr) -> str | None:
         return _ranges(node, fields[0])
     if isinstance(node, exp.Anonymous):
         near = difflib.get_close_matches(node.name.upper(), _MADE, 1, 0.75)
-        return f"did you mean {near[0]}?" if near else None
+        unknown = (
+            "is no function that is known here: let the producer write its result into a field"
+        )
+        return f"did you mean {near[0]}?" if near else f"{unknown}, and group by that"
     return None
 
 

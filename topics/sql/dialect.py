@@ -52,7 +52,15 @@ def _quantile(name: str) -> Callable[[Sequence[exp.Expr]], exp.Expr]:
     return build
 
 
-_UNREAD = ("DATE_TRUNC", "TIMESTAMP_TRUNC", "DATETIME_TRUNC", "TIME_BUCKET", "DATE_BIN", "TRUNC")
+_UNREAD = (
+    "DATE_TRUNC",
+    "TIMESTAMP_TRUNC",
+    "DATETIME_TRUNC",
+    "TIME_BUCKET",
+    "DATE_BIN",
+    "TRUNC",
+    "TIME_SLICE",
+)
 """Functions whose arguments have another order in each system: they stay calls."""
 
 _FUNCTIONS: dict[str, Any] = {
@@ -62,6 +70,10 @@ _FUNCTIONS: dict[str, Any] = {
     **dict.fromkeys(("VAR_POP", "ANON_VAR_POP"), _aggregate(exp.VariancePop)),
     **dict.fromkeys(("STDDEV_POP", "ANON_STDDEV_POP"), _aggregate(exp.StddevPop)),
     **dict.fromkeys(("AVG", "MEAN", "AVERAGE", "ANON_AVG"), _aggregate(exp.Avg)),
+    "COUNT_DISTINCT": lambda args: exp.Count(this=exp.Distinct(expressions=args)),
+    "IFF": exp.If.from_arg_list,
+    "VAR": exp.Variance.from_arg_list,
+    "STDEV": exp.Stddev.from_arg_list,
     **{name: _quantile(name) for name in QUANTILE_CALLS},
 }
 

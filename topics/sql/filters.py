@@ -122,6 +122,8 @@ def _leaf(node: exp.Expr, denied: bool, table: Sequence[str]) -> Table:
         return _equal(node, denied != isinstance(node, exp.NEQ), table)
     if type(node) in _ENDS:
         return _end(node, denied, table)
+    if isinstance(node, exp.ArrayContains | exp.ArrayContainsAll | exp.ArrayOverlaps):
+        raise refused(node, "looks into a list: let the producer write true or false into a field")
     if isinstance(node, exp.BitwiseLeftShift | exp.BitwiseRightShift):
         raise refused(node, "did you mean > or <?")
     raise refused(node, _ALLOWED)

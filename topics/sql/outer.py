@@ -17,6 +17,14 @@ from .flat import DEEPEST, INNER, merged, named_queries, within
 from .refusal import SAID, QueryError, refused, shown
 
 ARITHMETIC = (exp.Div, exp.SafeDivide, exp.Sub, exp.Add, exp.Mul)
+_LARGEST = (
+    "ranks rows: for the largest of each window write ORDER BY n DESC LIMIT 3 after the query that "
+    "counts, which is a [[view]] and costs nothing"
+)
+_SINGLE = (
+    "OVER of single records is never released: write GROUP BY with the window HOP(time, INTERVAL "
+    "'1' HOUR, INTERVAL '24' HOUR)"
+)
 _MOVED = ("having", "limit", "order")
 
 
@@ -49,6 +57,8 @@ def split(select: exp.Select) -> AskedOfRows:
     inner, (outer, *between) = layers[counts[-1]], layers[: counts[-1]]
     _, alias = within(layers[counts[-1] - 1], named) or (None, "")
     for place, one in enumerate(between, 1):
+        if one.find(exp.RowNumber, exp.Rank, exp.DenseRank):
+            raise refused(one, _LARGEST)
         if _groups(one):
             raise refused(one, "is a view of a view: write one SELECT over the one that counts")
         outer = merged(outer, one, (within(layers[place - 1], named) or (None, ""))[1])
@@ -84,6 +94,8 @@ def _of_one(select: exp.Select) -> AskedOfRows:
     composed = [item for item in select.expressions if _composed(item)]
     limit, having = select.args.get("limit"), select.args.get("having")
     grouped = select.args.get("group") is not None
+    if composed and not grouped and (over := composed[0].find(exp.Window)) and not _groups(select):
+        raise refused(over, _SINGLE)
     if not (limit or having or (composed and (grouped or _groups(select)))):
         return AskedOfRows(select, None)
     inner = select.copy()
@@ -153,6 +165,8 @@ class _Base:
     def lifted(self, node: exp.Expr) -> exp.Expr:
         """An expression with columns of the pipeline in place of aggregates."""
         whole = exp.Paren(this=node.copy())
+        for part in whole.find_all(exp.Binary):
+            part.meta.setdefault(SAID, shown(part))
         for one in list(whole.find_all(*AGGREGATES)):
             of_window = isinstance(one.parent, exp.Window) and one.parent.this is one
             if one.root() is whole and not of_window:

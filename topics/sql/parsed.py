@@ -239,6 +239,10 @@ class _Words:
             fix = f"write {before.upper()} BY"
         elif place > 1 and tokens[place - 2].text.upper() == "BETWEEN":
             fix = f"write BETWEEN {before} AND"
+        elif here is not None and here.text == "=>":
+            fix = "write >="
+        elif ":" in (before, tokens[place - 2].text if place > 1 else ""):
+            fix = "write a path with dots: item.name"
         elif before == ",":
             fix = "leave out the comma before it"
         fix = fix or "write a comma between two columns, and AS before a name"

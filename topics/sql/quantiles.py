@@ -15,6 +15,7 @@ from .refusal import QUANTILE_CALLS, SPLIT_CALLS, QueryError, refused, respelt, 
 
 _DIGITS = 6  # of k / n
 _MOST_PARTS = 1000
+_EXACT = ("PERCENTILE_APPROX", "APPROX_PERCENTILE")
 _OFFSETS = {"OFFSET": 0, "SAFE_OFFSET": 0, "ORDINAL": 1, "SAFE_ORDINAL": 1}
 _EXTREMES = (
     "the smallest and the largest value rest on one record: take shares between them, such as 0.01 "
@@ -75,6 +76,8 @@ def _plain(outer: exp.Expr, call: exp.Expr, name: str) -> tuple[exp.Expr, tuple[
         if len(given) != 1:
             raise refused(outer, "must be MEDIAN(CLIP(field, low, high))")
         return given[0], (Decimal("0.5"),)
+    if len(given) == 3 and name in _EXACT:
+        given = given[:2]  # how exact it is, which noise decides
     if len(given) == 2 and _numbers(given[0]) and not _numbers(given[1]):
         given = given[::-1]
     if len(given) != 2:

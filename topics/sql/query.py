@@ -29,7 +29,7 @@ from .outer import check_outer, name_of, split
 from .parsed import Parsed, expression_of, parsed
 from .promised import Promise
 from .quantiles import Quantile, mechanism_of, quantile_of
-from .refusal import CLAUSES, QUANTILE_CALLS, QueryError, instead_of, refused, shown
+from .refusal import CLAUSES, GROUPINGS, QUANTILE_CALLS, QueryError, instead_of, refused, shown
 from .typed import check_types
 from .viewed import ReleasedColumns, view_of
 from .windows import Windowed, check_time, duration_of, names_window, unzoned, window_of
@@ -133,6 +133,8 @@ def _source(
     for part, value in given.args.items():
         if value and part not in _OF_TABLE:
             raise QueryError(CLAUSES.get(part, f"{part.strip('_').upper()} is not possible here"))
+    if given.alias_column_names and given.alias.upper() == "SAMPLE":
+        raise QueryError(CLAUSES["sample"].replace("TABLESAMPLE", "SAMPLE"))
     if given.alias_column_names:
         raise refused(given, "columns keep the names of the fields: leave out the list")
     name = ".".join(part.name for part in given.parts)
@@ -253,10 +255,7 @@ class _Query:
             return self._plain() if self._select.args.get("distinct") is not None else []
         for name, value in group.args.items():
             if value and name not in ("expressions", "all"):
-                raise QueryError(
-                    f"GROUP BY {name.upper()} is not possible: name the columns of one key, and "
-                    "write a pipeline for each key"
-                )
+                raise QueryError(f"GROUP BY {name.upper()} {GROUPINGS}")
         if group.args.get("all"):
             return self._plain()
         return [self._resolved(one) for one in group.expressions]
@@ -365,6 +364,8 @@ class _Query:
             return False
         if names_window(node, self._table):
             return True
+        if isinstance(node, exp.Dot):  # window(...).start, of Spark
+            node = node.this
         names = [one for one in node.find_all(exp.Column) if names_window(one, self._table)]
         if names and len(names) == len(list(node.find_all(exp.Column))):
             return not self._counts(node)  # such as DATE(window_start)

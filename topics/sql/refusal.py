@@ -62,13 +62,14 @@ CLAUSES = {
     "offset": "OFFSET has no meaning in a stream: leave out released rows, which costs nothing",
     "distinct": "DISTINCT ON shows single records: write SELECT DISTINCT column, which "
     "releases the keys alone",
-    "qualify": "QUALIFY would decide by exact values: filter the releases with a [[view]], "
-    "which costs nothing",
+    "qualify": "QUALIFY would decide by exact values: for the largest releases write ORDER BY n "
+    "DESC LIMIT 10, or HAVING n > 100, which are a [[view]] and cost nothing",
     "windows": "WINDOW is not possible: windows are TUMBLE(time, INTERVAL '1' DAY)",
     "sample": "TABLESAMPLE is not possible: a smaller epsilon says less, and counts every record",
     "pivots": "PIVOT is not possible: releases have a row for each key; turning them round costs "
     "nothing",
     "version": "a version of the table is not possible: windows say which records count",
+    "when": "a version of the table is not possible: windows say which records count",
     "into": "INTO is not possible: the release topic is set by release.topic",
 }
 """Clauses of a SELECT, and what to say of each."""
@@ -80,7 +81,12 @@ _BANDS = (
 )
 _ONE = f"rests on one record, which no noise can hide: {_BANDS}"
 _SINGLE = "shows values of single records, which are never released: group by the field and count"
-_GROUPINGS = "is not possible: write a pipeline for each grouping; each has an epsilon of its own"
+GROUPINGS = (
+    "is not possible: write the finest grouping; SELECT country, SUM(n) FROM (...) GROUP BY "
+    "country adds up its released rows, a [[view]] that costs nothing; or write a pipeline for "
+    "each grouping"
+)
+"""Words on several groupings in one query."""
 _WITHIN = "a query within a query is not possible: "
 
 _TOP = (
@@ -114,9 +120,9 @@ EXPRESSIONS: dict[type[exp.Expr], str] = {
     exp.GroupConcat: _SINGLE,
     exp.Window: "OVER compares single records: rank, add up or compare the released rows with "
     "a [[view]], which costs nothing",
-    exp.Rollup: f"ROLLUP {_GROUPINGS}",
-    exp.Cube: f"CUBE {_GROUPINGS}",
-    exp.GroupingSets: f"GROUPING SETS {_GROUPINGS}",
+    exp.Rollup: f"ROLLUP {GROUPINGS}",
+    exp.Cube: f"CUBE {GROUPINGS}",
+    exp.GroupingSets: f"GROUPING SETS {GROUPINGS}",
 }
 """Expressions that no pipeline can release, and what to do instead."""
 
@@ -131,7 +137,10 @@ QUANTILE_CALLS = (
 """Calls for quantiles, in capitals."""
 
 _CALLS = {
-    **dict.fromkeys(("APPROX_TOP_COUNT", "APPROX_TOP_SUM", "APPROX_MOST_FREQUENT"), _TOP),
+    "AS_VALUE": "is released by itself as a column of the key: leave it out",
+    **dict.fromkeys(
+        ("APPROX_TOP_COUNT", "HISTOGRAM", "APPROX_TOP_SUM", "APPROX_MOST_FREQUENT"), _TOP
+    ),
     **dict.fromkeys(
         ("INIT", "EXTRACT", "MERGE", "MERGE_PARTIAL", "HLL_ACCUMULATE", "HLL_COMBINE"), _SKETCH
     ),

@@ -19,6 +19,7 @@ from .refusal import QueryError
 _SHOWN = "write TABLE(TUMBLE(TABLE orders, DESCRIPTOR(time), INTERVAL '1' DAY))"
 _HOP = "write TABLE(HOP(TABLE orders, DESCRIPTOR(time), INTERVAL '1' HOUR, INTERVAL '1' DAY))"
 _TABLE = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
+_PRIVATE = ("DIFFERENTIAL_PRIVACY", "ANONYMIZATION")
 SMOOTH = "windows tumble or hop: write"
 
 
@@ -70,8 +71,10 @@ class _Reader:
             self._edit(place, place, f"'{inner}'")  # texts of BigQuery and Spark
             return place + 1
         word, after = self._words[place], self._word(place + 1)
-        if word == "WITH" and after in ("DIFFERENTIAL_PRIVACY", "ANONYMIZATION"):
+        if word == "WITH" and after in _PRIVATE:
             return self._privacy(place)
+        if word in _PRIVATE and self._word(place - 1) == "SELECT":
+            raise QueryError(f"WITH is missing: write SELECT WITH {word} OPTIONS(epsilon=1)")
         if word == "WINDOW" and after in ("TUMBLING", "HOPPING", "SESSION"):
             return self._window(place)
         if word == "WINDOW" and after == "(":  # Spark's function, of the same length
@@ -107,6 +110,8 @@ class _Reader:
 
     def _privacy(self, place: int) -> int:
         end = place + 1
+        if self._word(place + 2) == "OPTION":
+            raise QueryError("OPTION: write OPTIONS(epsilon=1, delta=1e-6)")
         if self._word(place + 2) == "OPTIONS" and self._word(place + 3) == "(":
             end = self._close(place + 3)
             for part in self._parts(place + 4, end):
@@ -145,7 +150,12 @@ class _Reader:
         if not wrapped and self._word(place - 1) != "FROM":
             return place + 1
         if kind not in ("TUMBLE", "HOP"):
-            raise QueryError(f"{kind} is not possible: {SMOOTH} TUMBLE in its place")
+            more = (
+                ""
+                if kind == "SESSION"
+                else ("; --every 1m (triggers.every) releases each window so far, again and again")
+            )
+            raise QueryError(f"{kind} is not possible: {SMOOTH} TUMBLE in its place{more}")
         hops = kind == "HOP"
         if len(parts) < 3 + hops:
             needs = f"HOP needs table, time, hop and length: {_HOP}" if hops else (

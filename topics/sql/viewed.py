@@ -110,8 +110,11 @@ class _View:
         node = uncast(node)
         if isinstance(node, exp.Nullif) and number_of(node.expression) == 0:
             node = bare(node.this)
-        if isinstance(node, exp.Mul) and number_of(node.this) == 1:
-            node = bare(node.expression)  # 1.0 * a / b
+        if isinstance(node, exp.Mul):  # 1.0 * a / b
+            for factor, other in ((node.this, node.expression), (node.expression, node.this)):
+                if number_of(factor) not in (None, 1):
+                    raise refused(node, "a ratio has no factor: multiply it where it is read")
+                node = uncast(other) if number_of(factor) == 1 else node
         if self._grouped and isinstance(node, exp.Sum):
             node = uncast(node.this)
         found = self._known(node)

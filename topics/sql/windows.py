@@ -23,7 +23,7 @@ _UNITS = {
 }  # fmt: skip
 _CUT = ("DATE_TRUNC", "TIMESTAMP_TRUNC", "DATETIME_TRUNC")
 _BINS = ("TIME_BUCKET", "DATE_BIN", "TIME_SLICE")
-_OTHER = ("CUMULATE", "SESSION", "SLIDING")
+_OTHER = ("CUMULATE", "SESSION", "SLIDING", "SESSION_WINDOW")
 _NAMES = {
     "WINDOW_START", "WINDOW_END", "WINDOW_TIME", "WINDOWSTART", "WINDOWEND", "WSTART", "WEND",
     "WINDOW", "WINDOW.START", "WINDOW.END",
@@ -121,6 +121,9 @@ def window_of(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Wind
         return _tumbling(node, given, source, table)
     if name in _CUT:
         return _truncated(node, given, source, table)
+    if name == "TIME_SLICE" and len(given) == 3:  # of Snowflake: a time, a number, and its unit
+        unzoned(node, check_time(node, given[0], source, table))
+        return Windowed(duration_of(exp.Interval(this=given[1], unit=exp.var(given[2].name))))
     if name in _BINS:
         if len(given) < 2:
             raise refused(node, f"needs a length and a time: {name}(INTERVAL '1 hour', time)")
@@ -160,7 +163,20 @@ def hopping(
     """Windows of a length that begin every ``hop``; raises `QueryError` for another time."""
     unzoned(node, check_time(node, time, source, table))
     every, whole = duration_of(hop), duration_of(length)
+    if _seconds(every) > _seconds(whole):
+        raise refused(
+            node,
+            f"windows of {whole} every {every} leave gaps: HOP takes the time, the hop and the "
+            f"length, HOP(time, INTERVAL '1' HOUR, INTERVAL '24' HOUR)",
+        )
     return Windowed(whole) if every == whole else Windowed(whole, hop=every)
+
+
+def _seconds(length: str) -> int:
+    """Seconds of a length; of the calendar, roughly."""
+    found = re.fullmatch(r"(\d+)(s|m|h|d|w)", length)
+    sizes = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+    return int(found[1]) * sizes[found[2]] if found else 2_592_000
 
 
 def unzoned(node: exp.Expr, zone: str | None) -> None:
