@@ -92,7 +92,8 @@ class ColumnDecoder:
             found = self._widened(found, time, known)
         (low, high), integer = self._units(found, known)
         every = zip(self._pipelines, self._mechanisms, strict=True)
-        parts = [self._part(p, m, found, time, known) for p, m in every]
+        read = ScannedFields(found, self._place, known)
+        parts = [self._part(p, m, found, time, read) for p, m in every]
         units = UnitTexts(found.data, low, high, integer, {})
         views = tuple(part.view(known) for part in parts)
         return Decoded(time, units, views, {}), np.flatnonzero(~known)
@@ -126,25 +127,26 @@ class ColumnDecoder:
         return (low, high), found.kind[:, place] == INTEGER
 
     def _part(
-        self, p: PipelineFields, m: Mechanism, found: Scanned, time: I64, known: Flags
+        self, p: PipelineFields, m: Mechanism, found: Scanned, time: I64, read: ScannedFields
     ) -> _Part:
         """Read what one pipeline needs; rows that it cannot read are known no more."""
+        known = read.known
         names = {name: path for name in m.inputs if (path := _path(p, name)) is not None}
         floats = {path: self._floats(path, found, known) for path in set(names.values())}
-        numbers = [self._numbers(column, found, known) for column in p.columns]
+        numbers = [self._numbers(column, found, read) for column in p.columns]
         by_record = not m.inputs or m.keys.of_record
         keys = self._keys(p, found, known) if by_record else None
         wanted = None
         if p.where is not None:
-            wanted = p.where.fulfilled(ScannedFields(found, self._place, known))
+            wanted = p.where.fulfilled(read)
         return _Part(p, m, floats, numbers, names, time, keys, wanted, self._seed)
 
-    def _numbers(self, column: NumericField, found: Scanned, known: Flags) -> Numbers:
+    def _numbers(self, column: NumericField, found: Scanned, read: ScannedFields) -> Numbers:
         """Numbers of a value column, and the rows that are in it."""
-        path = column.field
+        path, known = column.field, read.known
         if column.where is None:
             return None if path is None else self._floats(path, found, known), None
-        counted = column.where.fulfilled(ScannedFields(found, self._place, known))
+        counted = column.where.fulfilled(read)
         if path is None:
             return None, counted
         empty = np.isin(found.kind[:, self._place[path]], (MISSING, NULL))

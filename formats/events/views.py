@@ -83,10 +83,10 @@ def on_grid(p: PipelineFields, size: int, columns: Sequence[Numbers]) -> I64:
     out = np.zeros((size, len(p.columns)), np.int64)
     for place, (column, (floats, counted)) in enumerate(zip(p.columns, columns, strict=True)):
         if floats is None:
-            steps = np.ones(size, np.int64)
-        else:
-            clipped = np.clip(floats, float(column.low), float(column.high))
-            steps = np.rint(clipped / float(column.grid)).astype(np.int64)
+            out[:, place] = 1 if counted is None else counted
+            continue
+        clipped = np.clip(floats, float(column.low), float(column.high))
+        steps = np.rint(clipped / float(column.grid)).astype(np.int64)
         out[:, place] = steps if counted is None else np.where(counted, steps, 0)
     return out
 

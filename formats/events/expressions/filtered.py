@@ -70,17 +70,26 @@ class ScannedFields:
     """`Fields` as compiled loops have found them.
 
     ``place`` has the place of each path among the needed fields. A record whose value the condition
-    has no use for is taken out of ``known``, so that it is decoded by itself.
+    has no use for is taken out of ``known``, so that it is decoded by itself. Numbers and texts of
+    a path are read once, whatever the number of conditions: records only ever leave ``known``.
     """
 
     def __init__(self, found: Scanned, place: Mapping[Any, int], known: Flags) -> None:
-        self._found, self._place, self._known = found, place, known
+        self.known = known
+        self._found, self._place = found, place
+        self._read: dict[str, NDArray[np.float64]] = {}
+        self._texts: dict[tuple[str, str], tuple[list[str], NDArray[np.int64]]] = {}
 
     def numbers(self, path: str) -> NDArray[np.float64]:
+        if path not in self._read:
+            self._read[path] = self._numbers(path)
+        return self._read[path]
+
+    def _numbers(self, path: str) -> NDArray[np.float64]:
         there = self._holds(path, INTEGER, REAL)
-        still = there & self._known
+        still = there & self.known
         numbers = self._found.numbers(self._place[path], still)
-        self._known &= still | ~there
+        self.known &= still | ~there
         return np.where(still, numbers, math.nan)
 
     def among(self, path: str, texts: Sequence[str]) -> tuple[Flags, Flags]:
@@ -95,10 +104,15 @@ class ScannedFields:
         return out, there
 
     def texts(self, path: str, role: str = "text") -> tuple[list[str], NDArray[np.int64]]:
+        if (path, role) not in self._texts:
+            self._texts[path, role] = self._distinct(path, role)
+        return self._texts[path, role]
+
+    def _distinct(self, path: str, role: str) -> tuple[list[str], NDArray[np.int64]]:
         from ..key_scan import numbers
 
         kinds = (TEXT, INTEGER) if role == "unit" else (TEXT,)
-        wanted, place = self._holds(path, *kinds) & self._known, self._place[path]
+        wanted, place = self._holds(path, *kinds) & self.known, self._place[path]
         low, high = self._found.low[:, place], self._found.high[:, place]
         ends = np.concatenate([[0], np.cumsum(np.where(wanted, high - low, 0))])
         held = np.arange(ends[-1]) + np.repeat((low - ends[:-1])[wanted], (high - low)[wanted])
@@ -120,5 +134,5 @@ class ScannedFields:
     def _holds(self, path: str, *kinds: int) -> Flags:
         kind = self._found.kind[:, self._place[path]]
         there = np.isin(kind, kinds)
-        self._known &= there | np.isin(kind, _EMPTY)
+        self.known &= there | np.isin(kind, _EMPTY)
         return there

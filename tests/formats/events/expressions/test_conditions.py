@@ -37,6 +37,7 @@ from hushstream.formats.events.expressions.derived import (
     TimePart,
     decimals_of,
 )
+from hushstream.formats.events.expressions.filtered import ScannedFields
 from hushstream.formats.events.expressions.texts import matching
 from hushstream.formats.events.fields import InputFields, NumericField, PipelineFields
 
@@ -297,6 +298,39 @@ def test_a_function_is_computed_once_for_each_distinct_text(
         assert len(view.rows) == 1000
         assert sorted(asked) == ["A", "A", "B", "B"]  # in WHERE, and in the key
         asked.clear()
+
+
+def test_loops_read_a_field_once_whatever_the_number_of_its_conditions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And what is cached says the same of records that a later condition leaves known."""
+    read: list[str] = []
+
+    def told(name: str) -> None:
+        inner = getattr(ScannedFields, name)
+        monkeypatch.setattr(
+            ScannedFields,
+            name,
+            lambda self, path, *role: read.append(path) or inner(self, path, *role),
+        )
+
+    told("_distinct")
+    told("_numbers")
+    conditions = [TextFits("kind", (), "like", (f"{one}%",)) for one in "AB"]
+    conditions += [Between("n", Fraction(low), Fraction(low + 5)) for low in (0, 3)]
+    columns = tuple(
+        NumericField(None, Fraction(0), Fraction(1), Fraction(1), one, f"c{place}")
+        for place, one in enumerate(conditions)
+    )
+    fields = PipelineFields(("user",), columns)
+    decoder = Decoder(InputFields("t", "epoch_ms", "UTC", ("user",), 5000), [fields], [Plain()])  # type: ignore[list-item]
+    bodies = [{"user": "u", "t": 0, "kind": "ABC"[n % 3], "n": n % 10} for n in range(999)]
+    bodies += [{"user": "u", "t": 0, "kind": 7, "n": 1}, {"user": "u", "t": 0, "n": "A"}]
+    records = [RawRecord(n, 0, None, json.dumps(b).encode()) for n, b in enumerate(bodies)]
+    found, wanted = by_columns(decoder, records), one_by_one(decoder, records)
+    assert sorted(read) == ["kind", "n"]
+    np.testing.assert_array_equal(found.views[0].value, wanted.views[0].value)
+    assert found.views[0].value.sum(axis=0).tolist() == [333, 333, 600, 600]
 
 
 def test_a_text_of_which_nothing_is_left_has_no_key() -> None:
