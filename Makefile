@@ -17,7 +17,7 @@ TOOLS := apt-get install -y --no-install-recommends prometheus chromium
 HELM := helm.sh/helm/v3/cmd/helm@v3.21.4
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types format prepared loops archive bytecode suite unit thorough e2e cluster dashboards fuzz mutants bench docs lock release clean
+.PHONY: help demo test lint types format prepared loops archive bytecode suite unit thorough e2e cluster dashboards fuzz mutants model bench docs lock release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ dashboards: $(DEV) ## pictures of the dashboards from a real Prometheus; ARGS="-
 
 mutants: $(DEV) ## mistakes put into a copy, each to be found by its tests; ARGS=--quick
 	@$(BIN)/python -m tests.mutants $(ARGS)
+
+model: $(DEV) ## the protocol's model, state by state; ARGS=--mistakes
+	@$(BIN)/python -m tests.model $(ARGS)
 
 format: $(DEV) ## apply formatting and safe fixes
 	@$(BIN)/ruff check --fix .
