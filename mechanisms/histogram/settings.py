@@ -402,19 +402,24 @@ def _rounds(parameters: HistogramParameters, setting: Setting) -> Rounds:
 
 
 def _check_rounds(parameters: HistogramParameters, setting: Setting, records: Fraction) -> None:
+    threshold = 'leave out selection = "rounds"'
     wrong = {
-        "keys": setting.keys is not None,
-        "count": not setting.count,
-        "aggregate": parameters.aggregate == "keys",
-        "adaptive_weight": bool(parameters.adaptive_weight),
-        "bound": parameters.bound == "per-key",
-        "debias": parameters.debias,
-        "squares": bool(setting.squares),
-        "conditions": bool(setting.apart),
+        "keys": (setting.keys is not None, f"rounds find keys, and these are public: {threshold}"),
+        "conditions": (
+            bool(setting.apart),
+            "noise of rounds is set for values of every record, and conditions of one value would "
+            f"not share it: {threshold}, or write where of the pipeline",
+        ),
+        "count": (not setting.count, 'rounds release a count: add { kind = "count" }'),
+        "aggregate": (parameters.aggregate == "keys", f"rounds release values: {threshold}"),
+        "adaptive_weight": (bool(parameters.adaptive_weight), "leave it out with rounds"),
+        "bound": (parameters.bound == "per-key", f"rounds count units over all keys: {threshold}"),
+        "debias": (parameters.debias, f"rounds do not count what is cut: {threshold}"),
+        "squares": (bool(setting.squares), f"rounds have no variance: {threshold}"),
     }
-    for name, fails in wrong.items():
+    for name, (fails, why) in wrong.items():
         if fails:
-            raise ParameterError(name, getattr(parameters, name, None), "not with rounds")
+            raise ParameterError(name, getattr(parameters, name, None), why)
     if records.denominator != 1:
         raise ParameterError("budget", float(records), "must be a whole number of records")
     if parameters.delay > 100:

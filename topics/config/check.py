@@ -381,6 +381,8 @@ def _aggregates(
             yield f"aggregate.{place}", f'"{labels[place]}" exists already: set another name'
         for setting, message in aggregate.objections():
             yield f"aggregate.{place}.{setting}", message
+        if getattr(aggregate, "where", ()) and _in_rounds(pipeline):
+            yield f"aggregate.{place}.where", _ROUNDS
     if (field := counted_in(pipeline.aggregate)) is not None:
         place = next(n for n, one in enumerate(pipeline.aggregate) if isinstance(one, Distinct))
         if (field,) in units:
@@ -388,6 +390,15 @@ def _aggregates(
         yield from ((f"aggregate.{place}", why) for why in _sets(pipeline, field))
 
 
+def _in_rounds(pipeline: PipelineSettings) -> bool:
+    return getattr(pipeline.mechanism.parameters, "selection", None) == "rounds"
+
+
+_ROUNDS = (
+    'is not possible with selection = "rounds": its noise is set for values of every record, and '
+    "conditions of one value would not share it. Leave selection out, or write where of the "
+    "pipeline"
+)
 _UNITS = (
     'is of the privacy unit itself: distinct units per key are { kind = "count" } with mechanism = '
     '{ kind = "histogram", bound = "per-key", per_key = 1 }, with less noise'

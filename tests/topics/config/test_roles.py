@@ -90,3 +90,13 @@ def test_what_is_refused_is_what_every_record_is_a_dead_letter_of(
         return
     with pytest.raises(ConfigError, match='"x" is'):
         loads(text, environ={})
+
+
+def test_conditions_of_one_value_are_refused_beside_rounds_with_their_line() -> None:
+    rest = """key = "k"
+mechanism = { kind = "histogram", selection = "rounds" }
+aggregate = [{ kind = "count" },
+  { kind = "count", name = "n", where = [{ field = "x", above = 3 }] }]"""
+    with pytest.raises(ConfigError, match=r"^hush.toml:16: pipeline\[0\].aggregate\[1\].where: is"):
+        loads(INPUT + rest, environ={})
+    loads(INPUT + rest.replace('selection = "rounds"', 'selection = "threshold"'), environ={})
