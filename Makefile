@@ -25,7 +25,7 @@ help: ## list the targets
 demo: $(RUN) ## a private release on your screen, from nothing but Python
 	@$(BIN)/hush demo $(ARGS)
 
-test: lint ## the gate: lint, types and tests, with a real Apache Kafka: a quarter of an hour
+test: lint ## the gate: lint, types and tests, with a real Apache Kafka: about ten minutes
 	@$(MAKE) --no-print-directory -j2 types prepared
 	@$(MAKE) --no-print-directory suite
 
