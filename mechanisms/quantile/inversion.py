@@ -12,9 +12,9 @@ and its running minimum from the right is taken, a monotone function no further 
 anywhere. It is nearer, as neighbouring edges share noise in part only. How much nearer depends on
 the data; `NEARER` was chosen so that intervals at 95 % hold the quantile in 95 to 98 of 100 cases
 where values are spread smoothly, and in most cases more where they are discrete
-(`benchmarks/quantiles.py`). It is not where the quantile is at the end of a wide gap between values:
-D is near 0 all over the gap, and the running minimum over so many edges draws the interval away
-from that end. Then 76 of 100 cases were measured, of values in five points and q at one's end.
+(`benchmarks/quantiles.py`). At the end of a wide gap between values, where D is near 0 at many
+edges, it is not enough: of values at five points, and q where one of them ends, intervals held the
+quantile in 76 of 100 cases.
 """
 
 from __future__ import annotations
