@@ -32,6 +32,7 @@ class Letter(NamedTuple):
 
     @property
     def origin(self) -> Origin:
+        """The record itself."""
         return self.topic, self.partition, self.offset
 
 
