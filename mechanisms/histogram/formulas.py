@@ -187,7 +187,7 @@ def _window(case: _Case, left: I64) -> WindowForecast:
     if not made.outputs:
         return WindowForecast(truth, hidden, chance, _lost(accepted), len(accepted))
     spread = np.sqrt(_variances(case, since))
-    error = _folded(kept - truth, spread) * chance[:, None] + hidden
+    error = folded(kept - truth, spread) * chance[:, None] + hidden
     return WindowForecast(truth, error, chance, _lost(accepted), len(accepted))
 
 
@@ -253,7 +253,7 @@ def _variances(case: _Case, since: I64) -> F64:
     return np.stack(squares[hidden:], axis=1)
 
 
-def _folded(bias: F64, spread: F64) -> F64:
+def folded(bias: F64, spread: F64) -> F64:
     """E|N(bias, spread²)|."""
     from scipy.special import ndtr  # here: it takes long to load
 
