@@ -28,7 +28,7 @@ from _workload import shaped
 from hushstream.mechanisms.accounting import gdp_mu
 from hushstream.mechanisms.columns import Batch
 from hushstream.mechanisms.contract import Setting
-from hushstream.mechanisms.histogram.learnt import LADDER, Seen, chosen
+from hushstream.mechanisms.histogram.learnt import LADDER, EpochReleases, chosen
 from hushstream.mechanisms.histogram.play import Run, numbered, play
 from hushstream.mechanisms.histogram.settings import HistogramParameters, build
 from hushstream.mechanisms.noise.trial import noise_of
@@ -74,7 +74,7 @@ def learnt(first: Workload, totals: np.ndarray, play_: int) -> float:
         run.step(part_of_day)
     told = noise_of("profile", play_)
     noisy = PROFILE.release(totals, TRIGGERS, TRIGGERS, variance(), told)
-    seen = Seen(noisy, variance(), run.shown[run.status > 0])
+    seen = EpochReleases(noisy, variance(), run.shown[run.status > 0])
     found = chosen(PROFILE, seen, START, setting())
     return START.budget or 12.0 if found is None else found.budget
 

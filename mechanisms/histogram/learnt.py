@@ -39,7 +39,7 @@ _BLOCKS = 200  # of the keys that were not released
 _STEEPEST = 8.0
 
 
-class Seen(NamedTuple):
+class EpochReleases(NamedTuple):
     """The releases of an epoch by which the next ones are configured."""
 
     profile: I64  # (cells,) noisy numbers of units, in 1/`unit_profile.STEPS`
@@ -55,7 +55,7 @@ class Law(NamedTuple):
     own: F64
 
 
-class Choice(NamedTuple):
+class LearntBudget(NamedTuple):
     """A budget, and the errors that were expected of each, as shares of all records."""
 
     budget: float
@@ -63,8 +63,8 @@ class Choice(NamedTuple):
 
 
 def chosen(
-    profile: UnitProfile, seen: Seen, parameters: HistogramParameters, setting: Setting
-) -> Choice | None:
+    profile: UnitProfile, seen: EpochReleases, parameters: HistogramParameters, setting: Setting
+) -> LearntBudget | None:
     """The budget of least expected error; None where the profile shows no units.
 
     Args:
@@ -86,7 +86,7 @@ def chosen(
         budget: _error(_Terms.of(replace(parameters, budget=budget), setting), law, keys)
         for budget in every
     }
-    return Choice(min(every, key=lambda one: (expected[one], one)), expected)
+    return LearntBudget(min(every, key=lambda one: (expected[one], one)), expected)
 
 
 def refuse(parameters: HistogramParameters) -> None:
@@ -102,7 +102,7 @@ def refuse(parameters: HistogramParameters) -> None:
         raise ParameterError("bound", parameters.bound, rule)
 
 
-def law_of(profile: UnitProfile, seen: Seen) -> Law:
+def law_of(profile: UnitProfile, seen: EpochReleases) -> Law:
     """The units that a noisy profile shows; cells within the noise count as empty."""
     clear = seen.profile >= _CLEAR * math.sqrt(seen.variance)
     units = np.where(clear, seen.profile, 0) / STEPS

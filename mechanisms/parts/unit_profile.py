@@ -158,7 +158,8 @@ class UnitProfile:
             raise ContractError("the profile's totals are no numbers of units")
         index = np.arange(self.cells, dtype=np.int64)
         drawn = noise.gauss("profile", NAME, index, variance, np.full(self.cells, t, np.int64))
-        return totals * STEPS + drawn[0]
+        released: I64 = totals * STEPS + drawn[0]
+        return released
 
     def patterns(self) -> Patterns:
         """A unit in the middle of each cell."""
