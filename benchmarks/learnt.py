@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 from _workload import shaped
-from hushstream.mechanisms.accounting import gdp_mu
+from hushstream.mechanisms.accounting import gdp_epsilon, gdp_mu
 from hushstream.mechanisms.columns import Batch
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.histogram.learnt import LADDER, EpochReleases, chosen
@@ -50,6 +50,13 @@ def setting() -> Setting:
     return Setting(Fraction(1), Fraction(1, 10**6), TRIGGERS)
 
 
+def learning() -> Setting:
+    """What the first day leaves for its counts."""
+    asked = setting()
+    mu = float(gdp_mu(asked.epsilon, asked.delta / 2)) * float(1 - SHARE) ** 0.5
+    return replace(asked, epsilon=gdp_epsilon(mu, asked.delta / 2))
+
+
 def variance() -> Fraction:
     """Noise of the profile, in squared steps: half of δ selects keys."""
     asked = setting()
@@ -68,7 +75,7 @@ def profiled(work: Workload) -> np.ndarray:
 
 def learnt(first: Workload, totals: np.ndarray, play_: int) -> float:
     """The budget that one first day chooses, under noise of its own."""
-    mechanism = build(START, setting())
+    mechanism = build(START, learning())
     run = Run(mechanism, first, noise_of("first", play_), mechanism.delay)
     for part_of_day in first.micro_batches(TRIGGERS):
         run.step(part_of_day)
