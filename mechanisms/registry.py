@@ -1,6 +1,6 @@
 """The registry of mechanisms, for configuration, commands, contract tests and benchmarks.
 
-Seven come with the product. Another installed package adds its own through the entry point group
+Eight come with the product. Another installed package adds its own through the entry point group
 ``hushstream.mechanisms``; each entry point names an `Entry`. Every mechanism is checked against the
 contract before anything else may use it.
 """
@@ -15,13 +15,16 @@ from types import MappingProxyType
 from typing import Any
 
 from ..errors import ContractError, ParameterError
-from . import histogram, pak, phdstream, privhp, quantile, ranges, topl, tops
+from . import activity, histogram, pak, phdstream, privhp, quantile, ranges, topl, tops
 from .contract import REQUIRED, Mechanism, Setting
 from .entry import Entry
 from .planner import Planner
 
 GROUP = "hushstream.mechanisms"
-BUILT_IN = tuple(one.ENTRY for one in (histogram, pak, phdstream, privhp, quantile, topl, tops))
+BUILT_IN = tuple(
+    one.ENTRY
+    for one in (activity, histogram, pak, phdstream, privhp, quantile, topl, tops)
+)
 
 DEFAULT = histogram.ENTRY.name
 """The mechanism of a pipeline that names none."""

@@ -23,6 +23,7 @@ class WindowRecords(NamedTuple):
     key: NDArray[np.intp]  # (n,) row of keys
     value: I64  # (n, c)
     sign: NDArray[np.int8]  # (n,) +1, or -1 for a deletion
+    unit: I64  # (n,) number of each record's unit
 
 
 class Truth(NamedTuple):

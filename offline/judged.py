@@ -69,7 +69,9 @@ def judge(p: Pipeline, view: View, decoded: Decoded, engine: OfflineEngine) -> S
 def _truth(p: Pipeline, view: View, mine: Any, unit: I64, rows: Bodies) -> Truth:
     if p.mechanism.in_parts:
         return of_keys(p, view, mine, unit)
-    seen = WindowRecords(view.keys, view.key[mine], view.value[mine], view.sign[mine])
+    seen = WindowRecords(
+        view.keys, view.key[mine], view.value[mine], view.sign[mine], unit[mine]
+    )  # fmt: skip
     return p.mechanism.truth(seen, list(rows))
 
 

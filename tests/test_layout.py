@@ -40,6 +40,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("mechanisms/registry.py",),
     ("mechanisms/quantile",),  # of the histogram: bounds, selection, spending
     (
+        "mechanisms/activity",
         "mechanisms/histogram",
         "mechanisms/pak",
         "mechanisms/phdstream",

@@ -145,7 +145,7 @@ def _pipeline(
         until=p.until,
         follows=p.follows,
         own_key=config.secret.ratchet if p.forget_keys else None,
-        public_keys=keys,
+        public_keys=keys if mechanism.keys.of_record else None,  # others have rows of their own
         key_names=p.key,
         encoding=release.encoding,
     )

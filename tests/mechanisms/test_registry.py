@@ -1,6 +1,7 @@
 """Every mechanism has every member of the contract; one that lacks any is refused by name.
 
 Covers: mechanisms/entry.py, mechanisms/histogram/entry.py, mechanisms/pak/entry.py
+Covers: mechanisms/activity/entry.py
 Covers: mechanisms/phdstream/entry.py, mechanisms/privhp/entry.py, mechanisms/topl/entry.py
 Covers: mechanisms/tops/entry.py
 """

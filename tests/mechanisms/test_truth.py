@@ -21,7 +21,8 @@ def mechanism(name: str) -> Any:
 def seen(keys: Keys, value: list[int], sign: list[int]) -> WindowRecords:
     """One record for each key."""
     wide = np.array(value, np.int64)[:, None]
-    return WindowRecords(keys, np.arange(len(keys)), wide, np.array(sign, np.int8))
+    row = np.arange(len(keys))
+    return WindowRecords(keys, row, wide, np.array(sign, np.int8), row)
 
 
 def code(number: int) -> bytes:

@@ -172,7 +172,7 @@ def loss(made: Quantiles, C: np.ndarray, moved: Counter[tuple[int, int, int, int
 def test_exact_answers_follow_from_the_records() -> None:
     steps = np.array([100, 200, 300, -1, 1401, 500], np.int64)
     key, sign = np.array([0, 0, 0, 0, 0, 1], np.intp), np.array([1, 1, 1, 1, 1, -1], np.int8)
-    seen = WindowRecords(KEYS, key, steps[:, None], sign)
+    seen = WindowRecords(KEYS, key, steps[:, None], sign, np.zeros(len(key), np.int64))
     truth = MADE.truth(seen, [])
     a, b = KEYS.tolist()
     assert truth.held == {a: 5, b: -1} and truth.every

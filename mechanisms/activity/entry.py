@@ -1,0 +1,16 @@
+"""The one place where the rest of the product finds `activity`."""
+
+from __future__ import annotations
+
+from ..entry import Entry
+from .mechanism import Activity
+from .settings import ActivityParameters, build
+
+ENTRY = Entry(
+    name="activity",
+    summary="how many units send how many records, and to how few keys",
+    parameters=ActivityParameters,
+    mechanisms=(Activity,),
+    grouped=False,
+    build=build,
+)

@@ -1,0 +1,157 @@
+"""Activity: how many units send how many records of an epoch, and to how few keys.
+
+Every unit lies in one bucket of a fixed public grid (`parts.unit_profile`). At the end of the
+window, which is an epoch, the number of units in each bucket is released with noise, empty buckets
+as well.
+
+Guarantee, for neighbours that differ by all records of one unit in one epoch: the release is one
+discrete Gaussian release of squared sensitivity 1, in units. The bucket of a unit is a function of
+its own records alone, so one count differs, by one. *Proof:* `parts.unit_profile`. A second release
+of a window is refused, since it could put the same noise on other records.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from ...errors import ContractError
+from ..columns import F64, I64, Batch, Closed, Part, Releases, Rows, Units
+from ..contract import ALWAYS, Cost, Mechanism, Noise, Output
+from ..key_form import KeyForm, Kind, OwnKeys, Place
+from ..keys import Keys
+from ..parts.stated_bound import stated_records
+from ..parts.unit_profile import STEPS, UnitProfile
+from ..ranges import Draws
+from ..truth import Truth, WindowRecords
+
+_CELL = np.dtype([("units", np.int64), ("released", np.int32)])
+
+
+class BucketKeys(OwnKeys):
+    """Keys are the numbers of buckets; their columns are the upper ends of both ranges."""
+
+    kinds: ClassVar[Mapping[str, Kind]] = MappingProxyType({"records": "whole", "repeats": "whole"})
+
+    def places(self, keys: Keys, columns: Sequence[str]) -> Iterable[Place]:
+        """Both upper ends: powers of two."""
+        return (Place(dict(zip(self.kinds, ends, strict=True)), {}) for ends in map(_ends, keys))
+
+
+def _ends(key: bytes) -> tuple[int, int]:
+    code = int.from_bytes(key, "big")
+    row = (math.isqrt(8 * code + 1) - 1) // 2
+    return 1 << row, 1 << (code - row * (row + 1) // 2)
+
+
+@dataclass(frozen=True)
+class Activity(Mechanism):
+    """The mechanism; `settings.build` makes one.
+
+    Attributes:
+        profile: the buckets.
+        variance: of the noise of one bucket, in squared 1/`STEPS` of a unit.
+        loss: cost per unit and epoch.
+
+    Released: one row for each bucket, always the same ones.
+    """
+
+    routing: ClassVar[Literal["key", "single"]] = "single"
+    load: ClassVar[Literal["due", "all"]] = "all"
+    horizon: ClassVar[int] = 1
+    row_dtype: ClassVar[np.dtype[Any]] = _CELL
+    keys: ClassVar[KeyForm] = BucketKeys()
+    counting: ClassVar[bool] = False  # a unit that moves leaves a bucket
+    outputs: ClassVar[tuple[Output, ...]] = (Output("units", Fraction(1, STEPS), ALWAYS),)
+    distribution: ClassVar[Literal["discrete_gaussian"]] = "discrete_gaussian"
+    definition: ClassVar[Literal["approximate"]] = "approximate"
+    neighbouring: ClassVar[Literal["add_remove"]] = "add_remove"
+
+    profile: UnitProfile
+    variance: Fraction
+    loss: Cost
+
+    @property
+    def _names(self) -> Keys:
+        return Keys.of_codes(np.arange(self.profile.cells, dtype=np.uint64))
+
+    def init_units(self, u: int) -> Units:
+        return self.profile.fresh(u)
+
+    def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
+        """Look at the slice's insertions; send by how much each bucket has changed."""
+        units, change = self.profile.absorb(units, batch)
+        moved = np.flatnonzero(change)
+        names, lane = Keys.of_codes(moved.astype(np.uint64)), np.zeros(len(moved), np.uint8)
+        return units, Part(names, lane, change[moved, None], np.zeros(0, np.int64))
+
+    def release(self, closed: Closed, noise: Noise) -> tuple[Rows, Releases]:
+        """Add noise to every bucket.
+
+        Raises:
+            ContractError: the window was released before, it is not its only trigger, or the sums
+                are no numbers of units.
+        """
+        if bool(closed.rows.cell["released"].any()):
+            raise ContractError("the activity of this window was released before")
+        totals = np.zeros(self.profile.cells, np.int64)
+        for key, units in (
+            (closed.rows.key, closed.rows.cell["units"]),
+            (closed.part.key, closed.part.sums[:, 0]),
+        ):
+            if len(key):
+                np.add.at(totals, key.codes().astype(np.intp), units)
+        shown = self.profile.release(totals, closed.t, self.horizon, self.variance, noise)
+        cell = np.zeros(len(totals), _CELL)
+        cell["units"], cell["released"] = totals, closed.t
+        names, status = self._names, np.ones(len(totals), np.int32)
+        variance = np.full((len(totals), 1), float(self.variance))
+        rows = Rows(names, cell, np.zeros(len(totals), np.int32))
+        return rows, Releases(names, shown[:, None], variance, status, {})
+
+    def cost(self) -> Cost:
+        return self.loss
+
+    def error(self, t: int) -> F64:
+        return np.full(1, math.sqrt(self.variance))
+
+    def draws(self) -> tuple[Draws, ...]:
+        return (Draws("count", "gauss", self.variance),)
+
+    def bounds(self, unit: str) -> dict[str, Any]:
+        """Records of a unit that are looked at; whatever they are, it is counted once."""
+        return stated_records(self.profile.most, unit)
+
+    def digests(self) -> tuple[str, ...]:
+        """None: all is exact."""
+        return ()
+
+    def truth(self, seen: WindowRecords, released: Sequence[bytes]) -> Truth:
+        """The exact number of units in each bucket."""
+        units = int(seen.unit.max(initial=-1)) + 1
+        nothing, status = np.zeros((len(seen.key), 0), np.int64), np.zeros(len(seen.keys), np.int32)
+        batch = Batch(seen.keys, seen.key, seen.unit.astype(np.intp), nothing, seen.sign, status)
+        _, counts = self.profile.absorb(self.profile.fresh(units), batch)
+        held = dict(zip(self._names, counts.tolist(), strict=True))
+        values = {key: float(number) for key, number in held.items()}
+        return Truth(len(seen.key), held, {self.outputs[0].name: values}, every=True)
+
+
+def profile_of(rows: Iterable[tuple[Mapping[str, Any], float]], most: int) -> I64:
+    """(cells,) noisy numbers of units in 1/`STEPS`, from released keys and values.
+
+    Raises:
+        ContractError: they are not one row of each bucket.
+    """
+    found = {(key["records"], key["repeats"]): value for key, value in rows}
+    codes = range(UnitProfile(most).cells)
+    wanted = [_ends(code.to_bytes(8, "big")) for code in codes]
+    if set(found) != set(wanted):
+        raise ContractError(f"a release has not one row of each bucket up to {most} records")
+    return np.array([round(found[one] * STEPS) for one in wanted], np.int64)
