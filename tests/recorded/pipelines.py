@@ -45,6 +45,7 @@ unit_name = "user"
 budget = {{ epsilon = 4.0, delta = 1e-6 }}
 """
 WINDOW = 'window = { length = "8h", origin = "2019-03-01T00:00:00Z" }\ntriggers = { every = "2h" }'
+ONCE = WINDOW.replace("2h", "8h")
 HOPS = WINDOW.replace('length = "8h"', 'length = "8h", hop = "2h"')
 ARRIVAL = "window = { horizon = 4 }"
 EVERY = 'triggers = { every = "2h" }'
@@ -120,6 +121,7 @@ SETTINGS: dict[str, str] = {
     "quantile-public": QUANTILE.replace(KEYS, KEYS + 'sign = "gone"\n' + LISTED)
     + 'spacing = "log"\nbound = "per-key"\nper_key = 2\nbudget = 6\n',
     "tops-defaults": VALUES.format(kind="tops", settings=""),
+    "activity": KEYS + 'sign = "gone"\n' + LISTED + MECHANISM + 'kind = "activity"\nmost = 16\n',
 }  # fmt: skip
 
 SURVEY = """
@@ -185,7 +187,9 @@ def text_of(case: str) -> str:
             "histogram-direct": "histogram-debiased", "histogram-arrival": "histogram-plain",
             "histogram-hopping": "histogram-sums",
         }  # fmt: skip
-        windows = {"histogram-arrival": f"{ARRIVAL}\n{EVERY}", "histogram-hopping": HOPS}
+        windows = {
+            "histogram-arrival": f"{ARRIVAL}\n{EVERY}", "histogram-hopping": HOPS, "activity": ONCE,
+        }  # fmt: skip
         window = windows.get(case, WINDOW)
         partitioner = "crc32" if case == "histogram-direct" else "none"
         text = HEAD.format(partitioner=partitioner)
