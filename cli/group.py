@@ -26,6 +26,7 @@ COMMANDS = {  # name: its module, and its line of the help, whose order this is
     "plan": ("planning.plan", "Print bounds, noise, thresholds and cost."),
     "sql": ("planning.sql", "Show the pipeline that a query becomes, and its cost."),
     "simulate": ("planning.plan", "Run the pipelines on a file and compare with the truth."),
+    "learn": ("planning.learn", "Choose a contribution bound from the first releases."),
     "size": ("planning.size", "Estimate what a load needs, and what gives way first."),
     "produce": ("produce", "Write the rows of a file as records to a raw topic."),
     "topics": ("topics", "Create a deployment's topics and its ledger."),

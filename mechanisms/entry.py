@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -58,6 +58,36 @@ class Picture:
     )
 
 
+class ActivityTold(NamedTuple):
+    """A release of the activity of units."""
+
+    units: Mapping[tuple[int, int], float]  # by the upper ends of both ranges of a bucket
+    stddev: float  # of the noise of each
+
+
+class LearntBudget(NamedTuple):
+    """A budget of a contribution bound, and the error that is expected of each."""
+
+    budget: float
+    expected: dict[float, float]  # of all counts at the last trigger, as a share of all records
+
+
+class Learner(NamedTuple):
+    """The choice of a contribution bound from releases of an epoch: post-processing.
+
+    Attributes:
+        choose: the budget of least expected error, from the activity of an epoch's units, the
+            counts of keys that the epoch released last, its parameters, and the setting of epochs
+            to come; None where the releases say nothing.
+        refuse: raises `ParameterError` where the bound of some parameters cannot be learnt.
+        default: the budget while none is known, from parameters and setting.
+    """
+
+    choose: Callable[[ActivityTold, Sequence[float], Any, Setting], LearntBudget | None]
+    refuse: Callable[[Any], None]
+    default: Callable[[Any, Setting], float]
+
+
 class Entry(NamedTuple):
     """The entry by which the rest of the product finds a mechanism.
 
@@ -76,6 +106,7 @@ class Entry(NamedTuple):
         sibling: name of another mechanism that answers the same question, to be compared with.
         adopted: settings for this mechanism, from those of its sibling.
         picture: how its releases are shown.
+        learner: chooses the budget of its bound from releases; None where there is none.
     """
 
     name: str
@@ -92,6 +123,7 @@ class Entry(NamedTuple):
     sibling: str | None = None
     adopted: Callable[[dict[str, Any]], dict[str, Any]] = dict
     picture: Picture = Picture()
+    learner: Learner | None = None
 
     @property
     def in_parts(self) -> bool:

@@ -22,8 +22,7 @@ from .planner import Planner
 
 GROUP = "hushstream.mechanisms"
 BUILT_IN = tuple(
-    one.ENTRY
-    for one in (activity, histogram, pak, phdstream, privhp, quantile, topl, tops)
+    one.ENTRY for one in (activity, histogram, pak, phdstream, privhp, quantile, topl, tops)
 )
 
 DEFAULT = histogram.ENTRY.name
@@ -32,6 +31,9 @@ DEFAULT = histogram.ENTRY.name
 DISTINCT = {"kind": DEFAULT, **histogram.DISTINCT}
 """Settings of a mechanism whose counts are of distinct units."""
 
+
+ACTIVITY = {"kind": activity.ENTRY.name}
+"""Settings of the mechanism by whose releases contribution bounds are learnt."""
 
 QUANTILES = {"kind": quantile.ENTRY.name}
 """Settings of the mechanism that releases quantiles: ``low``, ``high`` and ``at`` complete them."""

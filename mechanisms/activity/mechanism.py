@@ -22,15 +22,16 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from ...errors import ContractError
-from ..columns import F64, I64, Batch, Closed, Part, Releases, Rows, Units
+from ..columns import F64, Batch, Closed, Part, Releases, Rows, Units
 from ..contract import ALWAYS, Cost, Mechanism, Noise, Output
 from ..key_form import KeyForm, Kind, OwnKeys, Place
 from ..keys import Keys
 from ..parts.stated_bound import stated_records
-from ..parts.unit_profile import STEPS, UnitProfile
+from ..parts.unit_profile import STEPS, UnitProfile, ends_of
 from ..ranges import Draws
 from ..truth import Truth, WindowRecords
 
+_GRID = "activity 1"
 _CELL = np.dtype([("units", np.int64), ("released", np.int32)])
 
 
@@ -41,13 +42,8 @@ class BucketKeys(OwnKeys):
 
     def places(self, keys: Keys, columns: Sequence[str]) -> Iterable[Place]:
         """Both upper ends: powers of two."""
-        return (Place(dict(zip(self.kinds, ends, strict=True)), {}) for ends in map(_ends, keys))
-
-
-def _ends(key: bytes) -> tuple[int, int]:
-    code = int.from_bytes(key, "big")
-    row = (math.isqrt(8 * code + 1) - 1) // 2
-    return 1 << row, 1 << (code - row * (row + 1) // 2)
+        ends = (ends_of(int.from_bytes(key, "big")) for key in keys)
+        return (Place(dict(zip(self.kinds, both, strict=True)), {}) for both in ends)
 
 
 @dataclass(frozen=True)
@@ -129,8 +125,8 @@ class Activity(Mechanism):
         return stated_records(self.profile.most, unit)
 
     def digests(self) -> tuple[str, ...]:
-        """None: all is exact."""
-        return ()
+        """Name the grid of buckets: versions of it must not share an epoch."""
+        return (_GRID,)
 
     def truth(self, seen: WindowRecords, released: Sequence[bytes]) -> Truth:
         """The exact number of units in each bucket."""
@@ -141,17 +137,3 @@ class Activity(Mechanism):
         held = dict(zip(self._names, counts.tolist(), strict=True))
         values = {key: float(number) for key, number in held.items()}
         return Truth(len(seen.key), held, {self.outputs[0].name: values}, every=True)
-
-
-def profile_of(rows: Iterable[tuple[Mapping[str, Any], float]], most: int) -> I64:
-    """(cells,) noisy numbers of units in 1/`STEPS`, from released keys and values.
-
-    Raises:
-        ContractError: they are not one row of each bucket.
-    """
-    found = {(key["records"], key["repeats"]): value for key, value in rows}
-    codes = range(UnitProfile(most).cells)
-    wanted = [_ends(code.to_bytes(8, "big")) for code in codes]
-    if set(found) != set(wanted):
-        raise ContractError(f"a release has not one row of each bucket up to {most} records")
-    return np.array([round(found[one] * STEPS) for one in wanted], np.int64)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..entry import Entry, Frame, Objection
+from ..entry import Entry, Frame, Learner, Objection
 from .hop_settings import build
 from .hopping import Hopping
+from .learnt import default_budget, learn, refuse
 from .mechanism import Histogram
 from .planner import HistogramPlanner
 from .rounds import Rounds
@@ -43,4 +44,5 @@ ENTRY = Entry(
     planner=HistogramPlanner(),
     distinct=True,
     hops=True,
+    learner=Learner(learn, refuse, default_budget),
 )

@@ -15,6 +15,7 @@ checks it reads the record. Where a release is missing, or says nothing, the bou
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NamedTuple
@@ -24,8 +25,9 @@ import numpy as np
 from ...errors import ParameterError
 from ..columns import F64, I64
 from ..contract import Setting
+from ..entry import ActivityTold, LearntBudget
 from ..parts.bounding import Bound
-from ..parts.unit_profile import STEPS, UnitProfile
+from ..parts.unit_profile import STEPS, UnitProfile, profile_of
 from .formulas import Reference, folded, reference
 from .settings import HistogramParameters, bound_of
 from .tune import resolved
@@ -47,19 +49,36 @@ class EpochReleases(NamedTuple):
     counts: I64  # (m,) released counts of keys at the last trigger of a window, in records
 
 
+def told(shown: ActivityTold, counts: Sequence[float]) -> EpochReleases:
+    """Releases of an epoch, from the values in its public records.
+
+    Args:
+        counts: of the keys at the last trigger of the window.
+
+    Raises:
+        ContractError: the activity does not have one number for each cell.
+    """
+    profile = profile_of(shown.units, max(records for records, _ in shown.units))
+    variance = (Fraction(shown.stddev) * STEPS) ** 2
+    return EpochReleases(profile, variance, np.rint(np.array(counts, np.float64)).astype(np.int64))
+
+
+def learn(
+    shown: ActivityTold, counts: Sequence[float], parameters: HistogramParameters, setting: Setting
+) -> LearntBudget | None:
+    """`chosen`, from the values in public records: see there and `told`."""
+    seen = told(shown, counts)
+    return chosen(
+        UnitProfile(max(records for records, _ in shown.units)), seen, parameters, setting
+    )
+
+
 class Law(NamedTuple):
     """Units by pattern: so many send ``records`` each, ``own`` of them to one key."""
 
     units: F64
     records: F64
     own: F64
-
-
-class LearntBudget(NamedTuple):
-    """A budget, and the errors that were expected of each, as shares of all records."""
-
-    budget: float
-    expected: dict[float, float]
 
 
 def chosen(
@@ -87,6 +106,11 @@ def chosen(
         for budget in every
     }
     return LearntBudget(min(every, key=lambda one: (expected[one], one)), expected)
+
+
+def default_budget(parameters: HistogramParameters, setting: Setting) -> float:
+    """The budget of the bound while none is known: the given one, or the default."""
+    return float(resolved(parameters, setting).budget or 0)
 
 
 def refuse(parameters: HistogramParameters) -> None:

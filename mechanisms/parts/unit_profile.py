@@ -22,6 +22,8 @@ to ``most``. Under replacement of a unit by another, two cells differ: squared s
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -171,3 +173,25 @@ class UnitProfile:
         squares = np.where(column == row, records**2, np.minimum(squares, records**2))
         own = (1 + np.sqrt(1 + 4 * np.maximum(squares - records, 0))) / 2
         return Patterns(records, np.minimum(own, records))
+
+
+def ends_of(cell: int) -> tuple[int, int]:
+    """The upper ends of a cell's row and column.
+
+    >>> [ends_of(cell) for cell in range(4)]
+    [(1, 1), (2, 1), (2, 2), (4, 1)]
+    """
+    row = (math.isqrt(8 * cell + 1) - 1) // 2
+    return 1 << row, 1 << (cell - row * (row + 1) // 2)
+
+
+def profile_of(units: Mapping[tuple[int, int], float], most: int) -> I64:
+    """(cells,) released numbers of units in 1/`STEPS`, by the upper ends of their cells.
+
+    Raises:
+        ContractError: they are not the cells of a grid with ``most``.
+    """
+    wanted = [ends_of(cell) for cell in range(UnitProfile(most).cells)]
+    if set(units) != set(wanted):
+        raise ContractError(f"a profile up to {most} records has one number for each cell")
+    return np.array([round(units[ends] * STEPS) for ends in wanted], np.int64)

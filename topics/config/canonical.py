@@ -43,7 +43,7 @@ def canonical(config: Config, pipeline: PipelineSettings) -> bytes:
 def privacy_settings(config: Config, pipeline: PipelineSettings) -> dict[str, Any]:
     """Return the settings that `canonical` encodes, as plain values."""
     settings: dict[str, Any] = _plain(pipeline)
-    for name in ("public_keys_file", "query", "clip"):
+    for name in ("public_keys_file", "query", "clip", "learn"):
         del settings[name]  # what they mean stands in the other settings
     for name in ("noise_key_file", "forget_keys"):
         del settings[name]  # the ledger has the fingerprint of its key

@@ -95,6 +95,7 @@ SETTINGS: dict[str, Change] = {
         "what is released is charged, and not what follows from it; the state says what it was",
     ),
     "pipeline.query": Change(FREE, "the settings that it means are held, not its words"),
+    "pipeline.learn.*": Change(FREE, "the pipelines that it stands for are held"),
     "pipeline.clip.*": Change(FREE, "the bounds of the aggregates are held"),
     "pipeline.until": Change(END, "may be set while it lies ahead; an end is never moved"),
     "pipeline.*": Change(HASH, "what is released, and what it costs"),

@@ -16,7 +16,7 @@ from ...errors import ConfigError
 from ...mechanisms.registry import entries, find
 from ..calendar import CalendarSpan
 from ..names import ledger_topic, reserved
-from . import roles, sharing, views
+from . import learn, roles, sharing, views
 from .aggregates import Distinct, counted_in
 from .model import Config, Engine, InputSettings, Kafka, Time
 from .pipeline import BudgetSettings, PipelineSettings, SharedBudget
@@ -41,6 +41,7 @@ def contradictions(config: Config) -> Iterator[Problem]:
     for place, shared in enumerate(config.budget):
         yield from _Found(_limits(shared)).under("budget", place)
     yield from (Problem(path, message) for path, message in sharing.contradictions(config))
+    yield from (Problem(path, message) for path, message in learn.contradictions(config))
     yield from _topics(config)
     topics = [source.topic for source in config.input]
     partitions = config.engine.release_partitions

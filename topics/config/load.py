@@ -31,6 +31,7 @@ from ..digits import NOT_HUGE
 from ..natural import fill_in_keys
 from ..sql.expand import expand
 from .check import contradictions
+from .learn import stand_for
 from .lines import Path, line_index
 from .lookups import read_lookups
 from .merge import SECRETS, Origins, merge, tables_of_names
@@ -107,6 +108,7 @@ def loads(
     problems += [Problem(place, message) for place, message in expand(data)]
     problems += read_lookups(data, where)
     problems += [Problem(place, message) for place, message in fill_in_keys(data)]
+    problems += [Problem(place, message) for place, message in stand_for(data, origins.lines)]
     problems += [Problem(place, message) for place, message in fill_in(data)]
     reader = Reader(tables_of_names())
     config = reader.try_read(Config, data, ())

@@ -201,6 +201,22 @@ class SharedBudget:
 
 
 @dataclass(frozen=True)
+class Learn:
+    """A contribution bound that is chosen from what the first epochs have released.
+
+    Attributes:
+        share: part of the squared loss of an epoch that goes to the activity of units while the
+            budget is unknown, in thousandths.
+        budget: of the bound, from then on; `hush learn` says it.
+        at: boundary between two epochs from which it holds.
+    """
+
+    share: Annotated[Fraction, within(0.001, 0.5)] = Fraction(5, 100)
+    budget: Annotated[Fraction, within(1, 1_000_000)] | None = None
+    at: Instant | None = None
+
+
+@dataclass(frozen=True)
 class MechanismSettings:
     """The mechanism that makes releases private.
 
@@ -284,6 +300,8 @@ class PipelineSettings:
             ledger.
         follows: the pipeline whose releases this one continues, on the same topics; its windows
             begin at that one's `until`.
+        learn: choose the budget of the contribution bound
+            [from releases](mechanisms/histogram.md#a-bound-that-is-learnt).
         noise_key_file: file with this pipeline's own noise key; default: the deployment's, which
             keeps its other purposes.
         forget_keys: each epoch has its own noise key, which every machine erases once the epoch is
@@ -316,6 +334,7 @@ class PipelineSettings:
     epoch: Annotated[Duration | CalendarSpan, _length("36500d")] | None = None
     until: Instant | None = None
     follows: Name | None = None
+    learn: Learn | None = None
     noise_key_file: str | None = None
     forget_keys: bool = False
     schedule: Literal["wall", "external"] = "wall"

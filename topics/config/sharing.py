@@ -83,5 +83,7 @@ def _different(members: list[PipelineSettings]) -> Iterator[str]:
         if one.window.origin != first.window.origin:
             yield f'"{first.name}" and "{one.name}" differ in window.origin, and so in their epochs'
     for one in members:
-        if one.follows is not None or one.until is not None:
-            yield f'"{one.name}" follows another pipeline, or ends: its epochs would be its own'
+        if one.follows is not None:
+            yield f'"{one.name}" follows another pipeline: its epochs would be its own'
+        if one.until != members[0].until:
+            yield f'"{members[0].name}" and "{one.name}" differ in until: they end together'

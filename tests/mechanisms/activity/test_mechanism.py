@@ -9,12 +9,12 @@ from itertools import product
 import numpy as np
 import pytest
 from hushstream.errors import ContractError
-from hushstream.mechanisms.activity.mechanism import Activity, profile_of
+from hushstream.mechanisms.activity.mechanism import Activity
 from hushstream.mechanisms.columns import Closed, empty_part
 from hushstream.mechanisms.in_memory import Memory
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import ZeroNoise
-from hushstream.mechanisms.parts.unit_profile import STEPS
+from hushstream.mechanisms.parts.unit_profile import STEPS, profile_of
 from hushstream.mechanisms.truth import WindowRecords
 from hypothesis import given
 from hypothesis import strategies as st
@@ -77,11 +77,11 @@ def test_the_truth_is_what_would_be_released_without_noise() -> None:
 def test_released_rows_are_read_back() -> None:
     keys = Keys.of_codes(np.arange(MADE.profile.cells, dtype=np.uint64))
     steps = np.arange(MADE.profile.cells) * 37 - 100
-    places = [dict(one.key) for one in MADE.keys.places(keys, ())]
-    rows = list(zip(places, (steps / STEPS).tolist(), strict=True))
-    assert profile_of(reversed(rows), MOST).tolist() == steps.tolist()
-    for wrong in (rows[1:], [*rows, ({"records": 2 * MOST, "repeats": 1}, 0.0)]):
-        with pytest.raises(ContractError, match="one row of each bucket"):
+    ends = [(one.key["records"], one.key["repeats"]) for one in MADE.keys.places(keys, ())]
+    shown = dict(zip(ends, (steps / STEPS).tolist(), strict=True))
+    assert profile_of(shown, MOST).tolist() == steps.tolist()
+    for wrong in (dict(list(shown.items())[1:]), shown | {(2 * MOST, 1): 0.0}):
+        with pytest.raises(ContractError, match="one number for each cell"):
             profile_of(wrong, MOST)
 
 

@@ -445,7 +445,7 @@ def test_every_pipeline_setting_is_in_the_canonical_form() -> None:
     pipeline = replace(config.pipeline[0], public_keys=(("b",), ("a",)))
     settings: dict[str, Any] = json.loads(canonical(config, pipeline))
     meant_elsewhere = {
-        "public_keys_file", "noise_key_file", "forget_keys", "query", "clip", "until",
+        "public_keys_file", "noise_key_file", "forget_keys", "query", "clip", "until", "learn",
     }  # fmt: skip
     empty = {
         "where",
@@ -463,7 +463,7 @@ def test_the_template_is_valid_with_and_without_its_comments() -> None:
     assert small(text).pipeline[0].name == "zones"
     uncommented = re.sub(r"(?m)^( *)# (?=[a-z_.]+ = |\{ kind)", r"\1", text)
     exclusive = (
-        r"(?m)^(public_keys_file|inputs|query|clip|derive|follows|"
+        r"(?m)^(public_keys_file|inputs|query|clip|derive|follows|learn|"
         r"sasl_\w+|ssl_c\w+|ssl_k\w+|time\.zone)\b.*\n"
     )
     config = small(re.sub(exclusive, "", uncommented))

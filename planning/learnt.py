@@ -1,0 +1,101 @@
+"""The budget of a contribution bound, from what the first epochs of its pipeline have released.
+
+Everything here is a function of public releases and of the configuration, so it costs nothing. The
+first window in which the activity of units tells anything decides, and later ones change nothing:
+whoever asks, and however often, gets the same budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ..agents.deployment.compile import parameters_of, setting_of, value_columns
+from ..agents.deployment.model import Pipeline
+from ..errors import EngineError
+from ..mechanisms.contract import Setting
+from ..mechanisms.entry import ActivityTold, LearntBudget
+from ..mechanisms.registry import find
+from ..topics.assembly import Released
+from ..topics.config.learn import count_of
+from ..topics.config.pipeline import PipelineSettings
+from ..topics.config.schedule import Schedule
+from ..topics.releases import WindowSpan
+
+
+class Learnt(NamedTuple):
+    """A budget that was learnt.
+
+    Attributes:
+        window: the one whose releases decided.
+        stated: the budget until now.
+        found: the learnt one, and the error that is expected of each.
+        at: microseconds since 1970, the first boundary from which it can hold.
+    """
+
+    window: WindowSpan
+    stated: float
+    found: LearntBudget
+    at: int
+
+
+def learnt(
+    settings: PipelineSettings,
+    p: Pipeline,
+    activity: Iterable[Released],
+    own: Sequence[Released],
+    now: int,
+) -> Learnt | None:
+    """Learn the budget of a pipeline's bound; None while releases do not tell it.
+
+    Args:
+        settings: of the pipeline, which has a table ``learn``.
+        p: the same, compiled.
+        activity: releases of its units' activity.
+        own: its own last releases of windows.
+        now: microseconds since 1970.
+
+    Raises:
+        EngineError: a release of the activity has not the rows that it should have.
+    """
+    learner, label = find(settings.mechanism.kind).learner, count_of(settings)
+    assert learner is not None and label is not None  # the configuration was checked
+    last = {one.window.start: one for one in own if one.final and one.pipeline == p.name}
+    parameters, setting = parameters_of(settings), _setting(settings, p)
+    for one in sorted(activity, key=lambda one: one.window.start):
+        if (mine := last.get(one.window.start)) is None:
+            continue
+        counts = [value.value for row in mine.rows if (value := row.values[label]) is not None]
+        if (found := learner.choose(told(one), counts, parameters, setting)) is not None:
+            stated = learner.default(parameters, setting)
+            return Learnt(one.window, stated, found, boundary(p, now))
+    return None
+
+
+def boundary(p: Pipeline, now: int) -> int:
+    """The first boundary of epochs after all records that can have come by now."""
+    return p.windows.boundary(now + p.max_future_skew)
+
+
+def told(release: Released) -> ActivityTold:
+    """The numbers of a release of activity.
+
+    Raises:
+        EngineError: a row lacks its number.
+    """
+    units, deviations = {}, set[float]()
+    for row in release.rows:
+        value = row.values.get("units")
+        if value is None:
+            raise EngineError(f"a release of {release.pipeline} has a row without units")
+        units[int(row.key["records"]), int(row.key["repeats"])] = float(value.value)
+        deviations.add(value.stddev)
+    if len(deviations) != 1:
+        raise EngineError(f"a release of {release.pipeline} has rows with different noise")
+    return ActivityTold(units, deviations.pop())
+
+
+def _setting(settings: PipelineSettings, p: Pipeline) -> Setting:
+    """What surrounds the mechanism once the bound is learnt: the whole budget is its own."""
+    columns, keys = value_columns(settings), p.public_keys
+    return setting_of(settings, Schedule.of(settings), columns, keys, p.cells_partitions)

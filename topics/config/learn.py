@@ -1,0 +1,147 @@
+"""A bound that is learnt: the pipelines for which a pipeline with a table ``learn`` stands.
+
+While the budget of its bound is unknown, ``pages`` keeps the one that it states, and shares its
+charge with ``pages-activity``, which releases the activity of its units. From ``learn.at`` on both
+are retired, and ``pages-learnt`` follows with the whole charge and ``learn.budget``. So nothing
+changes within a pipeline: ledger, replay and readers see pipelines like all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any
+
+from ...errors import ParameterError
+from ...mechanisms.registry import ACTIVITY, find
+from .aggregates import Count
+from .lines import Path
+from .pipeline import Learn, PipelineSettings
+
+if TYPE_CHECKING:
+    from .model import Config
+
+Table = dict[str, Any]
+
+SEEN = (
+    "input", "key", "derive", "where", "public_keys", "public_keys_file", "sign", "unit_name",
+    "neighbouring", "schedule", "lateness", "until", "noise_key_file", "forget_keys",
+)  # fmt: skip
+"""Settings that say which records count, and for whom: the activity is of the same."""
+
+_WHOLE = 1000
+
+
+def activity_of(pipeline: str) -> str:
+    """Name of the pipeline that releases the activity of another one's units."""
+    return f"{pipeline}-activity"
+
+
+def learnt_of(pipeline: str) -> str:
+    """Name of the pipeline that follows another one once its bound is learnt."""
+    return f"{pipeline}-learnt"
+
+
+def stand_for(data: Table, lines: dict[Path, int]) -> Iterator[tuple[Path, str]]:
+    """Add the pipelines for which tables ``learn`` stand; yield what contradicts, and its place.
+
+    Args:
+        data: tables as they stand in the file; grows.
+        lines: lines of the file by place; grows, so that mistakes name a line.
+    """
+    listed = data.get("pipeline")
+    for place, table in enumerate(list(listed) if isinstance(listed, list) else ()):
+        learn = table.get("learn") if isinstance(table, dict) else None
+        if not isinstance(learn, dict) or not isinstance(table.get("name"), str):
+            continue
+        where: Path = ("pipeline", place, "learn")
+        if (wrong := _wrong(data, table, learn)) is not None:
+            yield where, wrong
+            continue
+        for made in _stand_for(data, table, learn):
+            lines[("pipeline", len(data["pipeline"]))] = lines.get(where, lines.get(where[:2], 1))
+            data["pipeline"].append(made)
+
+
+def _wrong(data: Table, table: Table, learn: Table) -> str | None:
+    window, budget = table.get("window"), table.get("budget")
+    shared = data.setdefault("budget", [])
+    if not isinstance(window, dict) or "length" not in window:
+        return "needs window.length: the bound changes at a boundary of event time"
+    if not isinstance(budget, dict):
+        return "needs a budget of the pipeline's own, which it shares with the activity of units"
+    names = {one.get("name") for one in data["pipeline"] if isinstance(one, dict)}
+    if taken := names & {activity_of(table["name"]), learnt_of(table["name"])}:
+        return f"needs the name {min(taken)!r}, which another pipeline has"
+    if "per_unit" in budget:
+        return "is not possible with budget.per_unit: the activity of units has no cap for each"
+    if ("budget" in learn) != ("at" in learn):
+        return "needs budget and at together, or none of them: `hush learn` says both"
+    return None if isinstance(shared, list) else "stands beside a budget that is no list of tables"
+
+
+def _stand_for(data: Table, table: Table, learn: Table) -> list[Table]:
+    """The further pipelines; ``table`` becomes the first generation, without a budget."""
+    name, whole = table["name"], table.pop("budget")
+    weight = _weight(learn.get("share"))
+    members = {name: _WHOLE - weight, activity_of(name): weight}
+    data["budget"].append({"name": name, "members": members, **whole})
+    made = []
+    if "at" in learn:
+        mechanism = {**table.get("mechanism", {}), "budget": learn["budget"]}
+        silent = ("learn", "query", "clip")
+        later = {n: value for n, value in table.items() if n not in silent}
+        own = {"name": learnt_of(name), "follows": name, "budget": whole, "mechanism": mechanism}
+        made.append(later | own | {"window": _without(table["window"], "origin")})
+        table["until"] = learn["at"]
+    seen = {n: table[n] for n in SEEN if n in table}
+    length = table["window"]["length"]
+    made.append(
+        seen | {"name": activity_of(name), "window": _without(table["window"], "hop"),
+                "triggers": {"every": length}, "mechanism": dict(ACTIVITY)}
+    )  # fmt: skip
+    return made
+
+
+def _without(table: Table, name: str) -> Table:
+    return {n: value for n, value in table.items() if n != name}
+
+
+def _weight(share: Any) -> int:
+    """A share in thousandths; one that is no number, or too small or large, is reported later."""
+    try:
+        number = Learn.share if share is None else Decimal(str(share))
+        return int(number * _WHOLE) if Decimal("0.001") <= number < 1 else 1
+    except InvalidOperation:
+        return 1
+
+
+def contradictions(config: Config) -> Iterator[tuple[Path, str]]:
+    """Yield what a bound cannot be learnt with, and its place."""
+    for place, p in enumerate(config.pipeline):
+        if p.learn is not None:
+            for setting, message in _objections(p):
+                yield ("pipeline", place, *filter(None, setting.split("."))), message
+
+
+def _objections(p: PipelineSettings) -> Iterator[tuple[str, str]]:
+    learner = find(p.mechanism.kind).learner
+    if learner is None:
+        yield "learn", f"is not possible with {p.mechanism.kind}, whose bound nothing can choose"
+        return
+    try:
+        learner.refuse(p.mechanism.parameters)
+    except ParameterError as error:
+        yield "learn", str(error)
+    if p.schedule == "external":
+        yield "learn", "needs triggers that follow the clock: an epoch's end is a time of it"
+    if p.window.hop is not None or p.epoch not in (None, p.window.length):
+        yield "learn", "needs windows that are epochs: leave out epoch and window.hop"
+    if count_of(p) is None:
+        yield "learn", 'needs an aggregate { kind = "count" } without where: its counts are used'
+
+
+def count_of(p: PipelineSettings) -> str | None:
+    """Name of the released number of all records of a key; None if it is not released."""
+    plain = (one for one in p.aggregate if isinstance(one, Count) and not one.where)
+    return next((one.label for one in plain), None)
