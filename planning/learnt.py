@@ -23,7 +23,7 @@ from ..topics.config.schedule import Schedule
 from ..topics.releases import WindowSpan
 
 
-class Learnt(NamedTuple):
+class LearntBound(NamedTuple):
     """A budget that was learnt.
 
     Attributes:
@@ -45,7 +45,7 @@ def learnt(
     activity: Iterable[Released],
     own: Sequence[Released],
     now: int,
-) -> Learnt | None:
+) -> LearntBound | None:
     """Learn the budget of a pipeline's bound; None while releases do not tell it.
 
     Args:
@@ -68,7 +68,7 @@ def learnt(
         counts = [value.value for row in mine.rows if (value := row.values[label]) is not None]
         if (found := learner.choose(told(one), counts, parameters, setting)) is not None:
             stated = learner.default(parameters, setting)
-            return Learnt(one.window, stated, found, boundary(p, now))
+            return LearntBound(one.window, stated, found, boundary(p, now))
     return None
 
 
@@ -96,6 +96,6 @@ def told(release: Released) -> ActivityTold:
 
 
 def _setting(settings: PipelineSettings, p: Pipeline) -> Setting:
-    """What surrounds the mechanism once the bound is learnt: the whole budget is its own."""
+    """The surroundings of the mechanism once the bound is learnt, with the whole budget."""
     columns, keys = value_columns(settings), p.public_keys
     return setting_of(settings, Schedule.of(settings), columns, keys, p.cells_partitions)

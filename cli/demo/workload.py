@@ -91,11 +91,11 @@ def clicks(users: int) -> Replay:
     over the day. Everything derives from one expanded hash, so every run replays the same clicks.
     """
     activity: F64 = np.asarray((np.arange(100_000) + 26.0) ** -6.738, np.float64)
-    each = 1 + draw(activity, _uniform("activity", users))
+    each = 1 + draw(activity, _uniform(b"activity", users))
     user = np.repeat(np.arange(users), each)
-    page = draw(1 / np.arange(1.0, PAGES + 1), _uniform("pages", len(user)))
-    time = np.sort((_uniform("times", len(user)) * (DAY // 1000)).astype(np.int64))
-    user = user[np.argsort(_uniform("order", len(user)))]
+    page = draw(1 / np.arange(1.0, PAGES + 1), _uniform(b"pages", len(user)))
+    time = np.sort((_uniform(b"times", len(user)) * (DAY // 1000)).astype(np.int64))
+    user = user[np.argsort(_uniform(b"order", len(user)))]
     counts = np.bincount(page, minlength=PAGES).tolist()
     truth = {f"page-{rank:04d}": float(n) for rank, n in enumerate(counts, 1) if n}
     edges = np.searchsorted(time, np.arange(25) * (HOUR // 1000))
@@ -115,7 +115,7 @@ def _clicks(user: I64, page: I64, time: I64) -> Iterator[Event]:
         )
 
 
-def _uniform(label: str, size: int) -> F64:
+def _uniform(label: bytes, size: int) -> F64:
     """(size,) public numbers in [0, 1) from a hash, the same on every machine."""
-    words = hashlib.shake_256(b"hush demo|" + label.encode()).digest(8 * size)
+    words = hashlib.shake_256(b"hush demo|" + label).digest(8 * size)
     return np.frombuffer(words, "<u8") / 2.0**64 * (1 - 2.0**-53)

@@ -10,7 +10,7 @@ from rich.table import Table
 from ...agents.deployment.compile import compile_config
 from ...agents.worker.lines.screen import Screen, say
 from ...errors import ConfigError
-from ...planning.learnt import Learnt, learnt
+from ...planning.learnt import LearntBound, learnt
 from ...reading.client import ReleaseTopic, Wanted, releases
 from ...topics.config.learn import activity_of, learnt_of
 from ...topics.config.load import Config
@@ -24,7 +24,7 @@ from ..options import Flags, config_options, declared, emit, json_option, read_c
 @json_option
 @click.argument("pipelines", nargs=-1, metavar="[PIPELINE]...")
 def learn(flags: Flags, as_json: bool, pipelines: tuple[str, ...]) -> None:
-    """Say which contribution bound the releases so far suggest, and what to write.
+    """Choose a contribution bound from the first releases, and say what to write.
 
     Only public releases are read, so this costs nothing; default: every pipeline with a table
     learn whose bound is unknown.
@@ -48,7 +48,7 @@ def learn(flags: Flags, as_json: bool, pipelines: tuple[str, ...]) -> None:
         _say(name, known)
 
 
-def _learnt(config: Config, settings: PipelineSettings) -> Learnt | None:
+def _learnt(config: Config, settings: PipelineSettings) -> LearntBound | None:
     made = {p.name: p for p in compile_config(config).pipelines}
     p, other = made[settings.name], made[activity_of(settings.name)]
     activity, own = (
@@ -58,12 +58,12 @@ def _learnt(config: Config, settings: PipelineSettings) -> Learnt | None:
     return learnt(settings, p, activity, own, int(time.time() * 1e6))
 
 
-def line(one: Learnt) -> str:
+def line(one: LearntBound) -> str:
     """The line of the configuration that makes a learnt bound hold."""
     return f"learn = {{ budget = {one.found.budget:g}, at = {format_instant(one.at)} }}"
 
 
-def _body(one: Learnt) -> dict[str, object]:
+def _body(one: LearntBound) -> dict[str, object]:
     return {
         "budget": one.found.budget,
         "at": format_instant(one.at),
@@ -74,7 +74,7 @@ def _body(one: Learnt) -> dict[str, object]:
     }
 
 
-def _say(name: str, one: Learnt | None) -> None:
+def _say(name: str, one: LearntBound | None) -> None:
     if one is None:
         say(
             f"{name}: nothing is known yet: no window has ended whose activity stands out of the "

@@ -12,7 +12,7 @@ from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.model import Pipeline
 from hushstream.errors import EngineError
 from hushstream.offline.simulate import simulate
-from hushstream.planning.learnt import Learnt, boundary, learnt, told
+from hushstream.planning.learnt import LearntBound, boundary, learnt, told
 from hushstream.topics.assembly import Assembly, Released
 from hushstream.topics.config.load import Config, loads
 from hushstream.topics.releases import decode_public
@@ -75,7 +75,7 @@ def pipeline() -> Pipeline:
     return compile_config(CONFIG).pipelines[0]
 
 
-def answer(shown: dict[str, list[Released]], now: int = ORIGIN + 2 * DAY) -> Learnt | None:
+def answer(shown: dict[str, list[Released]], now: int = ORIGIN + 2 * DAY) -> LearntBound | None:
     activity, own = shown["pages-activity"], shown["pages"]
     return learnt(CONFIG.pipeline[0], pipeline(), activity, own, now)
 

@@ -137,7 +137,7 @@ WRONG = {
         'length = "1 day", ZONE }',
         "differ in window.zone",
     ),
-    "end": ("a = 1, b = 1", B, f'{B}until = "2030-01-01T00:00:00Z"\n', "or ends"),
+    "end": ("a = 1, b = 1", B, f'{B}until = "2030-01-01T00:00:00Z"\n', "end together"),
     "twice": ("a = 1, b = 1", B, f"{B}budget = {{ epsilon = 1.0 }}\n", "one too many"),
     "limit": ("a = 1, b = 1", COST, f"{COST}limit_epsilon = 0.5\n", "less than epsilon"),
     "price": ("a = 1, b = 1", COST, "", "epsilon is missing"),
