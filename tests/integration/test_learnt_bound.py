@@ -54,7 +54,7 @@ def visits(begin: int) -> list[dict[str, object]]:
 
 
 def learnt(run: Local) -> Any:
-    words = ["learn", "-c", str(run.toml), "--json"]
+    words = ["learn", "-c", str(run.toml), "--bootstrap", run.bootstrap, "--json"]
     return json.loads(CliRunner().invoke(hush, words, catch_exceptions=False).stdout)["pipelines"]
 
 
