@@ -70,7 +70,7 @@ def _wrong(data: Table, table: Table, learn: Table) -> str | None:
         return "needs window.length: the bound changes at a boundary of event time"
     if not isinstance(budget, dict):
         return "needs a budget of the pipeline's own, which it shares with the activity of units"
-    names = {one.get("name") for one in data["pipeline"] if isinstance(one, dict)}
+    names = {str(one.get("name")) for one in data["pipeline"] if isinstance(one, dict)}
     if taken := names & {activity_of(table["name"]), learnt_of(table["name"])}:
         return f"needs the name {min(taken)!r}, which another pipeline has"
     if "per_unit" in budget:
