@@ -101,7 +101,7 @@ WRONG = [
     (["plan", "--set", "pipeline.pages.mechanism.kind=histogramm"], "histogram"),
     (["plan", "--set", "pipeline.pages.triggers.every=7h"], "every"),
     (["simulate", "absent.csv"], "file not found"),
-    (["simulate", "file.parquet"], ".csv"),
+    (["simulate", "file.xlsx"], ".csv"),
     (["simulate", "empty.jsonl"], "no record"),
     (["simulate", "good.jsonl", "--input", "other"], "events"),
     (["simulate"], "Missing argument"),

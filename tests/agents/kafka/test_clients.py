@@ -165,7 +165,7 @@ def test_a_log_of_which_nothing_comes_is_not_waited_for_without_end(monkeypatch,
     monkeypatch.setattr(clients, "READ_SECONDS", 5.0)
 
     async def read(records: int) -> list[int]:
-        monkeypatch.setattr(clients, "consumer", lambda _: Silent(records))
+        monkeypatch.setattr(clients, "consumer", lambda *_: Silent(records))
         return [r async for found, _, _ in clients.read_to_end(Kafka(), "t", 0) for r in found]
 
     assert asyncio.run(read(5)) == [1, 2, 3, 4, 5]  # slow, but it gets on
