@@ -46,14 +46,14 @@ def of_keys(p: Pipeline, view: View, mine: Bool, unit: I64) -> Truth:
     names = view.keys.take(live).tolist()
     sums = {
         f.name: _added(key, sign * view.value[mine, place], size)
-        for place, f in enumerate(p.fields.columns)
+        for place, f in enumerate(p.columns)
     }
     squares = {
         f.name: _moments(key, sign, view.value[mine, place], size)
-        for place, f in enumerate(p.fields.columns)
+        for place, f in enumerate(p.columns)
         if any(isinstance(one, Variance | Stddev) and one.field == f.name for one in p.aggregates)
     }
-    grids = {f.name: f.grid for f in p.fields.columns}
+    grids = {f.name: f.grid for f in p.columns}
     records = _added(key, sign, size)
     values = {}
     for one in p.aggregates:

@@ -19,6 +19,7 @@ from ..topics.config.aggregates import COUNT
 from ..topics.releases import MANIFEST, ROW
 from .engine import OfflineEngine
 from .exact import counts_units, kept_share, of_keys
+from .sessions import in_sessions
 
 Bodies = dict[bytes, dict[str, Any]]  # key -> released row
 
@@ -45,6 +46,8 @@ def judge(p: Pipeline, view: View, decoded: Decoded, engine: OfflineEngine) -> S
     holds its decoded records, ``decoded`` all of them.
     """
     report = SimulationReport(p.name, counts=counts_of(p, engine))
+    if p.sessions is not None:
+        view, report.counted = in_sessions(p, view, decoded), "sessions"
     if counts_units(p):
         report.counted = f"distinct units ({p.unit_name})"
     elif p.mechanism.pairs:

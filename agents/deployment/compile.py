@@ -21,10 +21,11 @@ from ...topics.config.canonical import config_hash, privacy_settings
 from ...topics.config.expressions.conditions import every
 from ...topics.config.load import Config
 from ...topics.config.schedule import Schedule
+from ...topics.config.sessions import FIELDS
 from ...topics.names import dead_letter_topic, late_topic
 from .lifetime import with_caps
 from .lineage import lineage
-from .model import Deployment, Input, Pipeline
+from .model import Deployment, Input, Pipeline, Sessions
 from .sharing import share_out
 from .surveys import check_period
 from .views import views_of
@@ -119,7 +120,7 @@ def _pipeline(
         windows=schedule,
         external=p.schedule == "external",
         unit_name=p.unit_name,
-        direct=source.partitioner != "none",
+        direct=source.partitioner != "none" and p.session is None,
         delay=p.feedback_delay,
         epsilon=Fraction(p.budget.epsilon),
         delta=Fraction(p.budget.delta),
@@ -148,6 +149,7 @@ def _pipeline(
         public_keys=keys if mechanism.keys.of_record else None,  # others have rows of their own
         key_names=p.key,
         encoding=release.encoding,
+        sessions=_sessions(p, mechanism, columns),
     )
 
 
@@ -168,8 +170,9 @@ def _fields(
     keys: tuple[bytes, ...] | None,
 ) -> PipelineFields:
     """The fields read of each record. A report of a value lacks the value itself."""
-    read = tuple(columns) if mechanism.columns or not mechanism.inputs else ()
-    paths = input_paths(p, mechanism, columns)
+    read, paths = _numbers(p, mechanism, columns)
+    if p.session is not None:
+        read, paths = (), {}
     counted = counted_in(p.aggregate)
     if counted is not None:  # the mechanism looks for public keys itself: a record's is longer
         keys = None
@@ -181,7 +184,30 @@ def _fields(
         None if keys is None else frozenset(keys),
         every(p.where),
         {name: derived.meant() for name, derived in p.derive.items()},
+        later=p.session is not None,
     )
+
+
+def _numbers(
+    p: config_pipeline.PipelineSettings, mechanism: Mechanism, columns: Sequence[NumericField]
+) -> tuple[tuple[NumericField, ...], dict[str, str]]:
+    """Value columns, and paths of a mechanism's inputs, of records or sessions."""
+    read = tuple(columns) if mechanism.columns or not mechanism.inputs else ()
+    return read, input_paths(p, mechanism, columns)
+
+
+def _sessions(
+    p: config_pipeline.PipelineSettings, mechanism: Mechanism, columns: Sequence[NumericField]
+) -> Sessions | None:
+    if p.session is None:
+        return None
+    read, paths = _numbers(p, mechanism, columns)
+    if strange := sorted(set(paths.values()) - set(FIELDS)):
+        raise ConfigError(
+            f"pipeline {p.name!r}: {p.mechanism.kind} reads {strange[0]!r}, and a session has the "
+            f'numbers {" and ".join(FIELDS)}: write inputs = {{ value = "{FIELDS[0]}" }}'
+        )
+    return Sessions(p.session, PipelineFields((), read, inputs=paths))
 
 
 def input_paths(

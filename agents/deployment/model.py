@@ -10,7 +10,7 @@ from typing import Any
 
 from ...formats.events.decode import Decoder
 from ...formats.events.expressions.conditions import Condition
-from ...formats.events.fields import InputFields, PipelineFields
+from ...formats.events.fields import InputFields, NumericField, PipelineFields
 from ...formats.values.form import JSON, Encoding, Form
 from ...mechanisms.accounting.composition import charge_of
 from ...mechanisms.contract import Mechanism
@@ -45,6 +45,19 @@ class Lifetime:
 
 
 @dataclass(frozen=True)
+class Sessions:
+    """How records of a unit become sessions, which count in their place.
+
+    Attributes:
+        gap: longest pause within a session, microseconds.
+        fields: numbers that the mechanism reads of a session.
+    """
+
+    gap: int
+    fields: PipelineFields
+
+
+@dataclass(frozen=True)
 class Pipeline:
     """One pipeline; ``number`` is its place in the ledger and never changes."""
 
@@ -55,7 +68,9 @@ class Pipeline:
     windows: Schedule
     external: bool  # triggers come by request instead of the wall clock
     unit_name: str
-    direct: bool  # the producer partitions by unit, so ingest also bounds: no units topic is needed
+    # the producer partitions by unit, so ingest also bounds: no units topic is needed; never with
+    # sessions
+    direct: bool
     delay: int  # triggers from a release to the micro-batch whose bound depends on it
     epsilon: Fraction
     delta: Fraction
@@ -89,6 +104,12 @@ class Pipeline:
     joined: tuple[int, ...] = ()  # last trigger before each raw partition counted; (): all always
     purse: Purse | None = None  # the budget that it shares; None: it has its own
     lifetime: Lifetime | None = None  # what a unit may lose over many epochs; None: no cap
+    sessions: Sessions | None = None  # None: records count
+
+    @property
+    def columns(self) -> tuple[NumericField, ...]:
+        """Value columns of what counts: records or sessions."""
+        return (self.fields if self.sessions is None else self.sessions.fields).columns
 
     @property
     def terms(self) -> Charging:

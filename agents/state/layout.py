@@ -28,7 +28,8 @@ MARKER     all        (none)                                       what has been
 POSITION   all        (none)                                       next changelog offset: local
 =========  =========  ===========================================  ==========================
 
-Where units have a cap, the epoch in the key of a UNIT row is a period, and the row has a purse
+Open sessions of a unit (`stages.bound.open_sessions`) are a UNIT row as well, under its pipeline's
+number and 2^15. Where units have a cap, the epoch in the key of a UNIT row is a period, and the row has a purse
 before what the unit has left in each open epoch (`stages.bound.purses`). Rows of bound under direct
 pipelines are kept by the ingest shard that does both. A ROW of which most numbers are 0 is packed
 (`sparse_rows`). Rows marked *local* follow from others: they never travel to the changelog.
@@ -48,6 +49,7 @@ CHAIN, STORY, TOLD = b"c", b"v", b"w"
 MARKER, POSITION = b"\x00marker", b"\x00position"
 
 _HEAD = 1 + 8  # tag and window before a key
+_SESSIONS = 1 << 15  # no deployment has as many pipelines
 DIGEST = 16  # bytes
 UNIT_WIDTH = 1 + 2 + 8 + DIGEST  # bytes of a unit's key: tag, pipeline number, epoch, digest
 Range = tuple[bytes, bytes]  # start ≤ key < end
@@ -88,6 +90,15 @@ def below(prefix: bytes, number: int) -> Range:
 def units_of(pipeline: int) -> bytes:
     """Prefix the unit rows of a pipeline, given by its number in the ledger."""
     return UNIT + pipeline.to_bytes(2, "big")
+
+
+def sessions_of(pipeline: int) -> bytes:
+    """Prefix the rows of open sessions of a pipeline; they are rows of units to all that keeps them.
+
+    >>> sessions_of(3)
+    b'u\\x80\\x03'
+    """
+    return units_of(pipeline + _SESSIONS)
 
 
 def of_unit(key: bytes) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import cast
 
 from ...mechanisms.contract import Mechanism
 from ..entries import FORMATS
@@ -22,6 +23,12 @@ from .views import Decoded, View, merged
 __all__ = ["Decoded", "Decoder", "RawRecord", "View", "utc"]
 
 
+class _KeysAlone:
+    """A mechanism as far as a decoder asks, where a record gives its key and no number."""
+
+    inputs: tuple[str, ...] = ()
+
+
 class Decoder:
     """Decoder of events into typed columns, for the pipelines of an input and their mechanisms."""
 
@@ -32,7 +39,9 @@ class Decoder:
         mechanisms: Sequence[Mechanism],
     ) -> None:
         form = FORMATS[fields.format]
-        given = fields, tuple(pipelines), tuple(mechanisms)
+        every = zip(pipelines, mechanisms, strict=True)
+        read = (cast(Mechanism, _KeysAlone()) if p.later else m for p, m in every)
+        given = fields, tuple(pipelines), tuple(read)
         self._each = RecordDecoder(*given, form.reader(fields, pipelines))
         self._columns: ColumnDecoder | None = None
         if readable(*given, form.parts):

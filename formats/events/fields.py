@@ -65,3 +65,5 @@ class PipelineFields:
     where: Condition | None = None  # records that do not fulfil it are not the pipeline's
     # columns of the key that are computed, by name
     derived: Mapping[str, Derived] = field(default_factory=dict)
+    # whether the mechanism's numbers are those of sessions, and none are read of a record
+    later: bool = False

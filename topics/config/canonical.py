@@ -54,7 +54,7 @@ def privacy_settings(config: Config, pipeline: PipelineSettings) -> dict[str, An
     columns = value_columns(pipeline.aggregate)
     if groups := apart(columns):  # absent, as before there were conditions of aggregates
         settings["apart"] = [[columns[place].name for place in group] for group in groups]
-    silent = ("where", "derive", "follows")  # absent, as before there were such settings
+    silent = ("where", "derive", "follows", "session")  # absent, as before there were such settings
     settings = {n: v for n, v in settings.items() if v or n not in silent}
     settings["epoch"] = _plain(pipeline.epoch_length)
     settings["window"] = _window(pipeline)

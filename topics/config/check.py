@@ -16,7 +16,7 @@ from ...errors import ConfigError
 from ...mechanisms.registry import entries, find
 from ..calendar import CalendarSpan
 from ..names import ledger_topic, reserved
-from . import learn, roles, sharing, views
+from . import learn, roles, sessions, sharing, views
 from .aggregates import Distinct, counted_in
 from .model import Config, Engine, InputSettings, Kafka, Time
 from .pipeline import BudgetSettings, PipelineSettings, SharedBudget
@@ -187,7 +187,7 @@ def _pipeline(config: Config, pipeline: PipelineSettings) -> _Found:
         found.append(("input", f'"{pipeline.input}" is not an input; {hint}'))
     found += _schedule(pipeline)
     if not found:
-        found += _until(pipeline)
+        found += [*_until(pipeline), *sessions.objections(pipeline)]
     found += ((f"budget.{name}", message) for name, message in _limits(pipeline.budget))
     found += _keys(pipeline)
     found += _expressions(pipeline)

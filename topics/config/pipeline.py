@@ -306,6 +306,9 @@ class PipelineSettings:
             keeps its other purposes.
         forget_keys: each epoch has its own noise key, which every machine erases once the epoch is
             over. Needs a ratchet: `hush ratchet new`.
+        session: longest pause within a session. A session is a run of records of one unit with one
+            key, within one epoch. It counts as one record, with the numbers `session_length`, from
+            its first to its last record in seconds, and `session_events`, its records.
         schedule: triggers follow the clock, or `hush trigger`.
         lateness: wait for late records after a trigger's time.
         feedback_delay: triggers until a released key affects how its records are counted.
@@ -337,6 +340,7 @@ class PipelineSettings:
     learn: Learn | None = None
     noise_key_file: str | None = None
     forget_keys: bool = False
+    session: Annotated[Duration, span("1s", "366d")] | None = None
     schedule: Literal["wall", "external"] = "wall"
     lateness: Annotated[Duration, span("0s", "366d")] = ZERO
     feedback_delay: Annotated[int, within(0, 1000)] = 1

@@ -16,7 +16,7 @@ from ....topics.names import Names
 from ....topics.records import Trigger
 from ...deployment.model import Pipeline
 from ...state.columns import RowColumns
-from ...state.layout import below, bound_total, sortable, totals_of, units_of
+from ...state.layout import below, bound_total, sessions_of, sortable, totals_of, units_of
 from ...state.store import Changes, Overlay, StateReader
 from ..feedback import Statuses
 from ..routing import route
@@ -173,6 +173,7 @@ class Bounder:
         ranges = [
             below(units_of(number), self._row_of(self.pipeline.windows.epoch(floor))),
             below(totals_of(number), floor),  # left by windows that were refused
+            below(sessions_of(number), self.pipeline.windows.epoch(floor)),  # likewise
         ]
         found = 0
         for begin, end in ranges:

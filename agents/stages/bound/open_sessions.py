@@ -2,9 +2,10 @@
 
 A unit's open sessions of an epoch are one row. A record joins the session of its key that lies
 within the gap of its time; one that lies within the gap of two joins both. So the sessions of a set
-of records do not depend on their order, and each is a maximal run of them. A session is over at the
-trigger that its window's records up to its last event belong to, and is then one record for the
-contribution bound, in the window of that event.
+of records do not depend on their order, and each is a maximal run of them. A trigger closes those
+whose last event lies in its window and before an edge; each is then one record for the contribution
+bound. Records beyond the trigger's cut have no part in that, wherever they stand in the log of
+several upstreams: until the trigger is closed they make sessions of their own.
 
 *Statement.* Neighbours are streams of which one has all records of one unit in one epoch, the other
 none of them, and all other records are the same in both, on the same side of every cut. Then the
@@ -14,7 +15,7 @@ sessions in place of records, so every sensitivity that was computed from Q stan
 
 *Proof.* A row is a function of the records of its unit and epoch: `take` reads the row, and the
 records of the same unit, in the order of their log, and nothing else; whether there is room
-(``MOST``) depends on that row. Records of two epochs never share a row, so no session lies in two:
+(``MOST``) depends on that row and on cuts. Records of two epochs never share a row, so no session lies in two:
 one that goes on over an epoch's end is cut there. `close` compares the last event with an edge that
 a trigger states, which is the same for both neighbours. So without the unit's records its rows are
 empty and give no session, and all other rows are the same. The bound is applied to what `close`
@@ -55,8 +56,9 @@ class Closed(NamedTuple):
 
 
 def take(
-    rows: Keys, unit: NDArray[np.intp], keys: Keys, key: NDArray[np.intp], time: I64, gap: int
-) -> tuple[Keys, int]:
+    rows: Keys, unit: NDArray[np.intp], keys: Keys, key: NDArray[np.intp], time: I64, gap: int,
+    beyond: I64 | None = None, closed: int = 0,
+) -> tuple[Keys, int]:  # fmt: skip
     """Let records join the open sessions of their units.
 
     Args:
@@ -65,6 +67,9 @@ def take(
         keys, key: distinct keys, and (n,) that of each record.
         time: (n,) event times, microseconds since 1970, all of one epoch.
         gap: microseconds, at most, between two neighbouring records of a session.
+        beyond: (n,) ordinal of the last trigger whose cut the record is beyond; None: of none that
+            is not closed.
+        closed: ordinal of the last trigger that is closed.
 
     Returns:
         (u,) new rows, and the number of records that were dropped for want of room.
@@ -80,12 +85,13 @@ def take(
     order = np.argsort(unit, kind="stable")  # a unit's records stay in log order
     begins = np.searchsorted(unit[order], np.arange(len(rows) + 1)).astype(np.int64)
     key = key[order].astype(np.int64)
+    beyond = np.zeros(len(key), np.int64) if beyond is None else beyond[order]
     widths = np.diff(keys.offsets)[key]
     size = int(rows.offsets[-1] - rows.offsets[0]) + int(widths.sum()) + HEAD * len(key)
     out, ends = np.empty(size, np.uint8), np.empty(len(rows) + 1, np.int64)
     left = joined(
         writeable(rows.data), rows.offsets, begins, writeable(keys.data), keys.offsets, key,
-        np.ascontiguousarray(time[order]), gap, MOST, out, ends,
+        np.ascontiguousarray(time[order]), beyond, closed, gap, MOST, out, ends,
     )  # fmt: skip
     return Keys(out[: int(ends[-1])], ends), int(left)
 
@@ -93,16 +99,18 @@ def take(
 def close(rows: Keys, low: int, high: int) -> Closed:
     """Take out the sessions whose last event lies in [``low``, ``high``), microseconds since 1970.
 
+    Sessions of records beyond a cut that is not closed stay.
+
     Raises:
         EngineError: a row has a length that no unit's row has.
     """
     from .session_scan import keep, read
 
     s = int(_counted(rows).sum())
-    unit, begin, end, first, last, events = np.empty((6, s), np.int64)
+    unit, begin, end, first, last, events, beyond = np.empty((7, s), np.int64)
     data = writeable(rows.data)
-    read(data, rows.offsets, unit, begin, end, first, last, events)
-    over = (last >= low) & (last < high)
+    read(data, rows.offsets, unit, begin, end, first, last, events, beyond)
+    over = (last >= low) & (last < high) & (beyond == 0)
     out, ends = np.empty(len(data), np.uint8), np.empty(len(rows) + 1, np.int64)
     size = keep(data, rows.offsets, over, out, ends)
     offsets = np.zeros(int(over.sum()) + 1, np.int64)

@@ -1,7 +1,8 @@
 """Compiled loops over rows of open sessions: records join them, and those that are over leave.
 
-A row is one session after the other: two bytes of the key's length, the first and the last time and
-the number of events in eight bytes each, and the key.
+A row is one session after the other: two bytes of the key's length; the first and the last time, the
+number of events and a trigger in eight bytes each; and the key. The trigger is 0, or the ordinal of
+one that is still to be closed and whose cut the session's records are beyond.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from ....compiled import compiled
 
 Bytes = NDArray[np.uint8]
 I64 = NDArray[np.int64]
-HEAD = 26  # bytes before a session's key
+HEAD = 34  # bytes before a session's key
 
 
 @compiled
@@ -60,14 +61,15 @@ def count(data: Bytes, ends: I64, number: I64) -> bool:
 
 @compiled
 def read(
-    data: Bytes, ends: I64, unit: I64, begin: I64, end: I64, first: I64, last: I64, events: I64
-) -> None:
+    data: Bytes, ends: I64, unit: I64, begin: I64, end: I64, first: I64, last: I64, events: I64,
+    beyond: I64,
+) -> None:  # fmt: skip
     """Read all sessions of rows that `count` has found whole.
 
     Args:
         unit: taken, the number of each session's row.
         begin, end: taken, where the key of each lies.
-        first, last, events: taken.
+        first, last, events, beyond: taken.
     """
     s = np.int64(0)
     for n in range(len(ends) - 1):
@@ -76,15 +78,50 @@ def read(
             unit[s], begin[s] = n, at + HEAD
             end[s] = begin[s] + _read(data, at, 2)
             first[s], last[s] = _read(data, at + 2, 8), _read(data, at + 10, 8)
-            events[s] = _read(data, at + 18, 8)
+            events[s], beyond[s] = _read(data, at + 18, 8), _read(data, at + 26, 8)
             at = end[s]
             s += 1
 
 
 @compiled
+def _add(
+    data: Bytes, texts: Bytes, held: I64, s: int, most: int, gap: int, stored: int,
+    low: np.int64, size: np.int64, begin: np.int64, end: np.int64, number: np.int64,
+    beyond: np.int64,
+) -> int:  # fmt: skip
+    """Join an interval to the ``s`` sessions that are held; returns their number, -1 without room.
+
+    Sessions are rows of ``held``: whether the key lies in ``data`` (1) or in ``texts`` (0), where
+    and how long it is, first and last time, events, trigger. Those of one key and trigger are
+    further apart than the gap, so that whatever the interval meets it meets before it grows.
+    """
+    kept, own = 0, data if stored else texts
+    near_begin, near_end = begin - gap, end + gap
+    for m in range(s):
+        if (
+            held[m, 3] <= near_end
+            and held[m, 4] >= near_begin
+            and held[m, 2] == size
+            and held[m, 6] == beyond
+            and _same(data if held[m, 0] else texts, held[m, 1], own, low, size)
+        ):
+            begin, end = min(begin, held[m, 3]), max(end, held[m, 4])
+            number += held[m, 5]
+            continue
+        if kept < m:
+            held[kept] = held[m]
+        kept += 1
+    if kept == most:
+        return -1
+    held[kept, 0], held[kept, 1], held[kept, 2] = stored, low, size
+    held[kept, 3], held[kept, 4], held[kept, 5], held[kept, 6] = begin, end, number, beyond
+    return kept + 1
+
+
+@compiled
 def take(
     data: Bytes, ends: I64, begins: I64, texts: Bytes, text_ends: I64, key: I64, time: I64,
-    gap: int, most: int, out: Bytes, out_ends: I64,
+    beyond: I64, closed: int, gap: int, most: int, out: Bytes, out_ends: I64,
 ) -> int:  # fmt: skip
     """Let records join the open sessions of their units; returns how many found no room.
 
@@ -92,62 +129,47 @@ def take(
         data, ends: rows that `count` has found whole, of at most ``most`` sessions each.
         begins: (u+1,) the records of each unit, in log order.
         texts, text_ends: the keys that records name.
-        key, time: (n,) of the records.
+        key, time, beyond: (n,) of the records.
+        closed: ordinal of the last trigger that is closed: what is beyond it is so no more.
         gap: microseconds between two records of a session at most.
         most: open sessions of a unit.
         out, out_ends: taken, the new rows.
     """
-    stored = np.empty(most, np.bool_)  # whether a session's key lies in ``data``, or in ``texts``
-    low, size = np.empty(most, np.int64), np.empty(most, np.int64)
-    first, last = np.empty(most, np.int64), np.empty(most, np.int64)
-    events = np.empty(most, np.int64)
+    held = np.empty((most, 7), np.int64)
     left, place = 0, np.int64(0)
     out_ends[0] = 0
     for n in range(len(begins) - 1):
         s, at = 0, ends[n]
-        while at < ends[n + 1]:
-            stored[s], low[s], size[s] = True, at + HEAD, _read(data, at, 2)
-            first[s], last[s] = _read(data, at + 2, 8), _read(data, at + 10, 8)
-            events[s] = _read(data, at + 18, 8)
-            at += HEAD + size[s]
-            s += 1
+        for late in range(2):  # first those that wait for nothing, then those that did
+            at = ends[n]
+            while at < ends[n + 1]:
+                size, wait = _read(data, at, 2), _read(data, at + 26, 8)
+                if (0 < wait <= closed) == (late == 1):
+                    s = _add(
+                        data, texts, held, s, most, gap, 1, at + HEAD, size,
+                        _read(data, at + 2, 8), _read(data, at + 10, 8), _read(data, at + 18, 8),
+                        wait if wait > closed else np.int64(0),
+                    )  # fmt: skip
+                at += HEAD + size
         for r in range(begins[n], begins[n + 1]):
-            begin = text_ends[key[r]]
-            length, now = text_ends[key[r] + 1] - begin, time[r]
-            mine, kept = -1, 0
-            for m in range(s):
-                near = first[m] - gap <= now <= last[m] + gap and size[m] == length
-                if near and _same(data if stored[m] else texts, low[m], texts, begin, length):
-                    if mine >= 0:  # the record joins two of them
-                        first[mine] = min(first[mine], first[m])
-                        last[mine] = max(last[mine], last[m])
-                        events[mine] += events[m]
-                        continue
-                    mine = kept
-                    first[m], last[m] = min(first[m], now), max(last[m], now)
-                    events[m] += 1
-                stored[kept], low[kept], size[kept] = stored[m], low[m], size[m]
-                first[kept], last[kept], events[kept] = first[m], last[m], events[m]
-                kept += 1
-            s = kept
-            if mine >= 0:
-                continue
-            if s == most:
+            begin, wait = text_ends[key[r]], beyond[r] if beyond[r] > closed else np.int64(0)
+            found = _add(
+                data, texts, held, s, most, gap, 0, begin, text_ends[key[r] + 1] - begin,
+                time[r], time[r], np.int64(1), wait,
+            )  # fmt: skip
+            if found < 0:
                 left += 1
-                continue
-            stored[s], low[s], size[s] = False, begin, length
-            first[s], last[s], events[s] = now, now, 1
-            s += 1
+            else:
+                s = found
         for m in range(s):
-            _write(out, place, 2, size[m])
-            _write(out, place + 2, 8, first[m])
-            _write(out, place + 10, 8, last[m])
-            _write(out, place + 18, 8, events[m])
+            _write(out, place, 2, held[m, 2])
+            for column in range(4):
+                _write(out, place + 2 + 8 * column, 8, held[m, 3 + column])
             place += HEAD
-            source = data if stored[m] else texts
-            for b in range(size[m]):
-                out[place + b] = source[low[m] + b]
-            place += size[m]
+            source = data if held[m, 0] else texts
+            for b in range(held[m, 2]):
+                out[place + b] = source[held[m, 1] + b]
+            place += held[m, 2]
         out_ends[n + 1] = place
     return left
 

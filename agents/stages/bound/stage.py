@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ....errors import EngineError
-from ....topics.frames import Barrier, EventsFrame, EventSlice, decode
+from ....topics.frames import Barrier, EventsFrame, decode
 from ....topics.names import Names
-from ....topics.records import Marker
+from ....topics.records import Marker, Trigger
 from ...clock.log import ClockLog
 from ...deployment.model import Pipeline
 from ...state.store import StateReader
@@ -20,6 +20,7 @@ from ..feedback import Feedback, lookup
 from ..routing import route_units
 from ..step import LogFrame, Step, missing_barrier
 from .bounder import Bounder
+from .sessions import OpenSessions
 
 FRAMES = 48  # frames that one step takes, unless they are large
 LARGE_BYTES = 16 << 20  # of frames of one step in any case
@@ -61,6 +62,8 @@ class BoundStage:
         self._clock = clock
         self._feedback = feedback.get(pipeline.name)
         self._bounder = Bounder(pipeline, names, partition, lookup(feedback))
+        given = pipeline.sessions
+        self._sessions = None if given is None else OpenSessions(pipeline, given)
         capped = pipeline.lifetime is not None
         self._expiry = Expiry(self._bounder.forget, self._bounder.purse_of if capped else None)
         self.position = 0
@@ -68,6 +71,8 @@ class BoundStage:
     def open(self, reader: StateReader, marker: Marker) -> None:
         """Stand where the marker stands."""
         self._expiry.reopen()
+        if self._sessions is not None:
+            self._sessions.reopen()
         self.position = marker.applied
 
     def step(
@@ -101,9 +106,14 @@ class BoundStage:
         for place, frame in enumerate(frames):
             taken = decode(frame.value)
             if isinstance(taken, EventsFrame):
-                needed = taken.slice.batch - 1 - self._pipeline.delay
-                if not self._feedback.complete(taken.slice.window, needed):
-                    return frames[:place]
+                window, batch = taken.slice.window, taken.slice.batch
+            elif isinstance(taken, Barrier) and self._sessions is not None:
+                # Sessions are bounded when a trigger closes them, with or without records before.
+                window, batch = taken.trigger.window, taken.trigger.index
+            else:
+                continue
+            if not self._feedback.complete(window, batch - 1 - self._pipeline.delay):
+                return frames[:place]
         return frames
 
     def _absorb(
@@ -113,31 +123,63 @@ class BoundStage:
         upstream = list(marker.upstream.get(name, []))
         upstream += self._begun[len(upstream) :]
         closed = marker.closed.get(name, 0)
-        step, slices = Step(marker), list[EventSlice]()
-        for frame in frames:
+        step, held = Step(marker), list[EventsFrame]()
+        for place, frame in enumerate(frames):
             taken = decode(frame.value)
             if isinstance(taken, EventsFrame):
                 self._check(taken)
                 if not self._expiry.past(taken.slice.window):
-                    slices.append(taken.slice)
+                    held.append(taken)
             elif isinstance(taken, Barrier):
-                self._bound(reader, slices, step)  # sums go before the barrier that ends them
-                closed = self._barrier(reader, taken, upstream, closed, step)
-            if _large(slices):
-                self._bound(reader, slices, step)
-        self._bound(reader, slices, step)
+                self._bound(reader, held, upstream, closed, step)  # sums go before the barrier that ends them
+                last = self._last(taken, upstream, closed)
+                if last and not self._closed(reader, taken.trigger, step, place > 0):
+                    applied, step.more = frame.offset, True
+                    break
+                upstream[taken.origin] = taken.trigger.ordinal
+                if last:
+                    self._bounder.barrier(reader, taken.trigger, step)
+                    closed = taken.trigger.ordinal
+            if _large(held):
+                self._bound(reader, held, upstream, closed, step)
+        self._bound(reader, held, upstream, closed, step)
         step.marker = Marker(marker.genesis, applied, 0, {name: upstream}, {name: closed})
         return step
 
-    def _bound(self, reader: StateReader, slices: list[EventSlice], step: Step) -> None:
-        """Bound the slices that have been gathered, and forget them."""
-        self._bounder.absorb(reader, slices, step, self._expiry.floor)
-        slices.clear()
+    def _bound(
+        self, reader: StateReader, held: list[EventsFrame], upstream: Sequence[int], closed: int,
+        step: Step,
+    ) -> None:  # fmt: skip
+        """Bound what has been gathered, or let it join sessions; forget it."""
+        if self._sessions is not None:
+            self._sessions.take(reader, held, upstream, closed, step)
+        else:
+            slices = [one.slice for one in held]
+            self._bounder.absorb(reader, slices, step, self._expiry.floor)
+        held.clear()
 
-    def _barrier(
-        self, reader: StateReader, barrier: Barrier, upstream: list[int], closed: int, step: Step
-    ) -> int:
-        """Note the barrier of one upstream; the last of all upstreams closes the micro-batch."""
+    def _closed(self, reader: StateReader, trigger: Trigger, step: Step, begun: bool) -> bool:
+        """Bound the sessions that are over at a trigger; False if the step must end before it.
+
+        Args:
+            begun: whether the step has taken frames: sessions are read from committed state.
+        """
+        if self._sessions is None:
+            return True
+        if begun:
+            return False
+        over = self._sessions.close(reader, trigger, step)
+        if len(over.slice.unit):
+            self._bounder.absorb(reader, [over.slice], step, self._expiry.floor)
+        return over.whole
+
+    def _last(self, barrier: Barrier, upstream: Sequence[int], closed: int) -> bool:
+        """Whether a barrier is the last one of all upstreams, which closes its micro-batch.
+
+        Raises:
+            RewoundError: another one of its upstream was due.
+            EngineError: there are upstreams that this shard does not know.
+        """
         trigger = barrier.trigger
         if len(trigger.offsets.get(self._raw, [])) > len(upstream):
             # To close without them would release, and let their records come afterwards.
@@ -147,11 +189,8 @@ class BoundStage:
             )
         if trigger.ordinal != (due := upstream[barrier.origin] + 1):
             raise missing_barrier(self._pipeline.name, due, trigger.ordinal)
-        upstream[barrier.origin] = trigger.ordinal
-        if min(upstream) <= closed:
-            return closed
-        self._bounder.barrier(reader, trigger, step)
-        return trigger.ordinal
+        others = (one for origin, one in enumerate(upstream) if origin != barrier.origin)
+        return min([trigger.ordinal, *others]) > closed
 
     def _check(self, events: EventsFrame) -> None:
         """Refuse units of other partitions: a unit that moved would get a second bound."""
@@ -178,7 +217,7 @@ def offered(frames: Sequence[LogFrame]) -> Sequence[LogFrame]:
     return frames[:taken]
 
 
-def _large(slices: Sequence[EventSlice]) -> bool:
+def _large(held: Sequence[EventsFrame]) -> bool:
     """Whether these hold so much that their sums are merged and sent."""
-    size = sum(len(one.keys.data) for one in slices)
-    return size >= TOGETHER_BYTES or sum(len(one.unit) for one in slices) >= TOGETHER
+    size = sum(len(one.slice.keys.data) for one in held)
+    return size >= TOGETHER_BYTES or sum(len(one.slice.unit) for one in held) >= TOGETHER

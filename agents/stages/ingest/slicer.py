@@ -254,6 +254,9 @@ class Slicer:
                 (beyond if timeline.retired(window) else late)[here] = True
                 continue
             used, key = compact(view.key[rows[here]], len(view.keys))
+            # A session's numbers follow from the times of its records.
+            sessions = pipeline.sessions is not None
+            value = time[at[here]][:, None] if sessions else view.value[rows[here]]
             slices.append(
                 EventSlice(
                     window,
@@ -261,7 +264,7 @@ class Slicer:
                     digests[at[here]],
                     view.keys.take(used) if len(used) < len(view.keys) else view.keys,
                     key,
-                    view.value[rows[here]],
+                    value,
                     view.sign[rows[here]],
                 )
             )

@@ -105,6 +105,31 @@ def test_a_session_that_joins_two_makes_room() -> None:
     assert listed(close(rows, *FOR_EVER)) == [(0, 2 * GAP, b"a", 0, 3)] and left == 0
 
 
+@given(records_of, records_of, st.data())
+def test_records_beyond_a_cut_have_no_part_in_what_it_closes(
+    before: list[Record], beyond: list[Record], data: st.DataObject
+) -> None:
+    """Wherever they stand in the log: until then they wait, and then they join."""
+    marked = [(one, 0) for one in before] + [(one, 1) for one in beyond]
+    mixed = data.draw(st.permutations(marked))
+    keys, key = Keys.of(key for (_, key, _), _ in mixed).unique()
+    unit = np.array([unit for (unit, _, _), _ in mixed], np.intp)
+    time = np.array([time for (_, _, time), _ in mixed], np.int64)
+    late = np.array([late for _, late in mixed], np.int64)
+    rows, left = take(Keys.of([b""] * 3), unit, keys, key, time, GAP, late, 0)
+    found = close(rows, -60, 0)
+    closed = [one for one in runs(before) if one[1] < 0]
+    assert listed(found) == closed and left == 0
+    none = np.zeros(0, np.intp)
+    rows, _ = take(found.rows, none, Keys.of([]), none, none, GAP, closed=1)
+    gone = [(unit, key, first, last) for unit, last, key, first, _ in closed]
+    rest = [
+        one for one in before if not any(u == one[0] and k == one[1] and a <= one[2] <= b
+                                         for u, k, a, b in gone)
+    ]  # fmt: skip
+    assert listed(close(rows, *FOR_EVER)) == runs(rest + beyond)
+
+
 def test_damaged_rows_are_refused() -> None:
     (row,) = joined([(0, b"key", 0)], units=1)[0].tolist()
     none = np.zeros(0, np.intp)

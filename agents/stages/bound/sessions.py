@@ -1,0 +1,150 @@
+"""Sessions at a bound shard: records join them, and each trigger gives those that are over.
+
+Which sessions are over at a trigger follows from its window and its scheduled time: the content of
+a release is a function of the logs, wherever a worker was stopped. A trigger closes the sessions
+whose last event lies in its window and before the time that it is scheduled for, without lateness:
+lateness is at least the gap, so what could go on with them has come. The last trigger of a window
+closes all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....formats.events.expressions.filtered import ValueFields
+from ....formats.events.fields import NumericField
+from ....formats.events.views import Numbers, on_grid
+from ....mechanisms.columns import I64
+from ....mechanisms.keys import Keys
+from ....topics.config.sessions import EVENTS, LENGTH
+from ....topics.frames import EventsFrame, EventSlice
+from ....topics.records import Trigger
+from ...deployment.model import Pipeline, Sessions
+from ...state.columns import RowColumns, pick
+from ...state.layout import DIGEST, UNIT_WIDTH, after, sessions_of, sortable
+from ...state.store import StateReader
+from ..step import Step
+from .codec import distinct
+from .open_sessions import Closed, close, take
+
+ROWS = 20_000  # units looked through in one step
+
+
+class Over(NamedTuple):
+    """Sessions that are over, as records for the contribution bound.
+
+    Attributes:
+        slice: in an order that is the same whatever a step took.
+        whole: whether they are the last ones of their trigger.
+    """
+
+    slice: EventSlice
+    whole: bool
+
+
+class OpenSessions:
+    """Open sessions of one pipeline at one shard.
+
+    Args:
+        pipeline: one that has sessions.
+    """
+
+    def __init__(self, pipeline: Pipeline, sessions: Sessions) -> None:
+        self._pipeline, self._sessions = pipeline, sessions
+        self._looked: tuple[int, bytes] = 0, b""  # of which trigger how far
+
+    def reopen(self) -> None:
+        """Forget how far a trigger's sessions were looked through: no step may have been kept."""
+        self._looked = 0, b""
+
+    def take(
+        self, reader: StateReader, frames: list[EventsFrame], upstream: Sequence[int], closed: int,
+        step: Step,
+    ) -> None:  # fmt: skip
+        """Let records join sessions, in log order; changed rows and counts go into ``step``.
+
+        Args:
+            upstream: the last barrier of each upstream.
+            closed: the last trigger that is closed.
+        """
+        p = self._pipeline
+        for origin, one in frames:
+            prefix = sessions_of(p.number) + sortable(p.windows.epoch(one.window))
+            keys, unit = distinct(one.unit, prefix)
+            rows = step.units.read(reader, keys)
+            time, beyond = one.value[:, 0], np.full(len(unit), upstream[origin], np.int64)
+            rows, left = take(
+                rows, unit, one.keys, one.key, time, self._sessions.gap, beyond, closed
+            )
+            step.units.put(RowColumns(keys, rows))
+            step.counts[p.name, "seen"] += left  # as seen by the bound, and not accepted
+
+    def close(self, reader: StateReader, trigger: Trigger, step: Step) -> Over:
+        """Take out sessions that are over at a trigger; what stays open goes into ``step``.
+
+        Args:
+            reader: state of which ``step`` has changed nothing yet.
+            trigger: the one whose micro-batch is closed.
+        """
+        p, windows = self._pipeline, self._pipeline.windows
+        prefix = sessions_of(p.number) + sortable(windows.epoch(trigger.window))
+        ordinal, begin = self._looked
+        begin = begin if ordinal == trigger.ordinal else prefix
+        found = list(islice(reader.scan(begin, after(prefix)), ROWS))
+        if found:
+            self._looked = trigger.ordinal, found[-1][0] + b"\0"
+        keys, rows = Keys.of(key for key, _ in found), Keys.of(row for _, row in found)
+        none = np.zeros(0, np.intp)
+        rows, _ = take(
+            rows, none, Keys.of([]), none, none, self._sessions.gap, closed=trigger.ordinal - 1
+        )
+        end = windows.end(trigger.window)
+        edge = end if trigger.final else min(trigger.scheduled - windows.lateness, end)
+        over = close(rows, windows.start(trigger.window), edge)
+        changed = np.unique(over.unit)
+        step.units.put(RowColumns(pick(keys, changed), over.rows.take(changed)))
+        return Over(self._counted(trigger, keys, over), len(found) < ROWS)
+
+    def _counted(self, trigger: Trigger, keys: Keys, over: Closed) -> EventSlice:
+        """Sessions as the mechanism counts them."""
+        value, kept = values_of(self._pipeline, over.first, over.last, over.events)
+        digest = keys.packed().reshape(len(keys), UNIT_WIDTH)[:, -DIGEST:]
+        return EventSlice(
+            trigger.window, trigger.index, digest[over.unit[kept]], over.keys, over.key[kept],
+            value, np.ones(len(kept), np.int8),
+        )  # fmt: skip
+
+
+def values_of(
+    pipeline: Pipeline, first: I64, last: I64, events: I64
+) -> tuple[I64, NDArray[np.intp]]:
+    """Value columns of sessions, on their grids.
+
+    Args:
+        pipeline: one that has sessions.
+        first, last: (s,) times of the first and the last record, microseconds since 1970.
+        events: (s,) numbers of records.
+
+    Returns:
+        (m, c) values, and the (m,) sessions that the mechanism counts.
+    """
+    assert pipeline.sessions is not None
+    fields, mechanism, size = pipeline.sessions.fields, pipeline.mechanism, len(events)
+    numbers = {LENGTH: (last - first) / 1e6, EVENTS: events.astype(np.float64)}
+    if mechanism.inputs:
+        given = {name: numbers[(fields.inputs or {})[name]] for name in mechanism.inputs}
+        made = mechanism.encode(given)
+        kept = np.flatnonzero(made.keep)
+        return made.value[kept], kept
+    read = ValueFields(size, lambda path, role: numbers[path].tolist())
+
+    def column(one: NumericField) -> Numbers:
+        counted = None if one.where is None else one.where.fulfilled(read)
+        return None if one.field is None else numbers[one.field], counted
+
+    return on_grid(fields, size, [column(one) for one in fields.columns]), np.arange(size)
