@@ -96,6 +96,12 @@ def take(
     return Keys(out[: int(ends[-1])], ends), int(left)
 
 
+def settled(rows: Keys, gap: int, closed: int) -> Keys:
+    """Join sessions to those that waited for the last trigger that is closed; see `take`."""
+    none = np.zeros(0, np.intp)
+    return take(rows, none, Keys.of([]), none, none, gap, closed=closed)[0]
+
+
 def close(rows: Keys, low: int, high: int) -> Closed:
     """Take out the sessions whose last event lies in [``low``, ``high``), microseconds since 1970.
 

@@ -30,7 +30,7 @@ from ...state.layout import DIGEST, UNIT_WIDTH, after, sessions_of, sortable
 from ...state.store import StateReader
 from ..step import Step
 from .codec import distinct
-from .open_sessions import Closed, close, take
+from .open_sessions import Closed, close, settled, take
 
 ROWS = 20_000  # units looked through in one step
 
@@ -91,24 +91,26 @@ class OpenSessions:
             reader: state of which ``step`` has changed nothing yet.
             trigger: the one whose micro-batch is closed.
         """
-        p, windows = self._pipeline, self._pipeline.windows
-        prefix = sessions_of(p.number) + sortable(windows.epoch(trigger.window))
-        ordinal, begin = self._looked
-        begin = begin if ordinal == trigger.ordinal else prefix
-        found = list(islice(reader.scan(begin, after(prefix)), ROWS))
-        if found:
-            self._looked = trigger.ordinal, found[-1][0] + b"\0"
-        keys, rows = Keys.of(key for key, _ in found), Keys.of(row for _, row in found)
-        none = np.zeros(0, np.intp)
-        rows, _ = take(
-            rows, none, Keys.of([]), none, none, self._sessions.gap, closed=trigger.ordinal - 1
-        )
+        windows = self._pipeline.windows
+        prefix = sessions_of(self._pipeline.number) + sortable(windows.epoch(trigger.window))
         end = windows.end(trigger.window)
         edge = end if trigger.final else min(trigger.scheduled - windows.lateness, end)
-        over = close(rows, windows.start(trigger.window), edge)
+        ordinal, begin = self._looked
+        begin = begin if ordinal == trigger.ordinal else prefix
+        while True:
+            found = list(islice(reader.scan(begin, after(prefix)), ROWS))
+            keys, rows = Keys.of(key for key, _ in found), Keys.of(row for _, row in found)
+            rows = settled(rows, self._sessions.gap, trigger.ordinal - 1)
+            over = close(rows, windows.start(trigger.window), edge)
+            whole = len(found) < ROWS
+            if whole or len(over.unit):  # however often a worker ends, each step gets on
+                break
+            begin = found[-1][0] + b"\0"
+        if not whole:
+            self._looked = trigger.ordinal, found[-1][0] + b"\0"
         changed = np.unique(over.unit)
         step.units.put(RowColumns(pick(keys, changed), over.rows.take(changed)))
-        return Over(self._counted(trigger, keys, over), len(found) < ROWS)
+        return Over(self._counted(trigger, keys, over), whole)
 
     def _counted(self, trigger: Trigger, keys: Keys, over: Closed) -> EventSlice:
         """Sessions as the mechanism counts them."""

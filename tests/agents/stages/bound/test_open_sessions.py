@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hushstream.agents.stages.bound.open_sessions import MOST, Closed, close, take
+from hushstream.agents.stages.bound.open_sessions import MOST, Closed, close, settled, take
 from hushstream.errors import EngineError
 from hushstream.mechanisms.keys import Keys
 from hypothesis import given
@@ -120,8 +120,7 @@ def test_records_beyond_a_cut_have_no_part_in_what_it_closes(
     found = close(rows, -60, 0)
     closed = [one for one in runs(before) if one[1] < 0]
     assert listed(found) == closed and left == 0
-    none = np.zeros(0, np.intp)
-    rows, _ = take(found.rows, none, Keys.of([]), none, none, GAP, closed=1)
+    rows = settled(found.rows, GAP, 1)
     gone = [(unit, key, first, last) for unit, last, key, first, _ in closed]
     rest = [
         one for one in before if not any(u == one[0] and k == one[1] and a <= one[2] <= b
