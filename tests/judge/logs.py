@@ -20,6 +20,7 @@ from .records import Event, home, read
 from .rounds import RoundsJudge
 from .rows import utc
 from .rules import Rules
+from .sessions import SessionJudge, of_records
 
 Published = tuple[bytes, bytes]  # record key and value
 Raw = tuple[int, int, bytes | None]  # offset, timestamp in milliseconds, value
@@ -55,8 +56,9 @@ class Pipeline(NamedTuple):
 
     def usable(self, partition: int, records: Iterable[Raw]) -> Iterator[tuple[int, Event]]:
         """Offset and event of every record that counts."""
+        asked = of_records(self.config)
         for offset, timestamp, value in records:
-            event = read(self.config, timestamp, value)
+            event = read(asked, timestamp, value)
             if event is not None and self._here(event, partition):
                 yield offset, event
 
@@ -115,6 +117,8 @@ def judged(
     kind = RoundsJudge if rules.rounds else DistinctJudge if rules.distinct else Judge
     kind = HoppingJudge if rules.hops > 1 else kind
     kind = QuantileJudge if isinstance(rules, QuantileRules) else kind
+    if "session" in rules.config:
+        kind = type("Sessions", (SessionJudge, kind), {})
     judge = kind(rules, secret, Nonces(rules, published), order)
     return judge.run(clock, [pipeline.usable(n, records) for n, records in enumerate(raw)])
 
