@@ -34,6 +34,7 @@ from ...topics.private_files import private_file, private_folder, unseen
 from ..deployment.model import Deployment
 from ..kafka.record_columns import RecordColumns
 from ..stages.bound.codec import UnitCodec, distinct
+from ..stages.bound.open_sessions import close, take
 from ..stages.bound.purses import PurseCodec
 from ..stages.ingest.unit_digests import UnitDigests
 from ..state.columns import RowColumns, pick, put_in
@@ -310,6 +311,10 @@ def _load(deployment: Deployment) -> None:
     _warm_units(deployment.pipelines[0].mechanism)
     if any(p.mechanism.sparse for p in deployment.pipelines):
         unpack(pack(np.zeros(1, np.int32), np.ones((1, 1), np.int64)), 1)
+    if any(p.sessions is not None for p in deployment.pipelines):
+        one, none = Keys.of([b"k"]), np.zeros(1, np.intp)
+        rows, _ = take(Keys.of([b""]), none, one, none, np.zeros(1, np.int64), 1)
+        close(rows, 0, 1)
 
 
 def _warm_units(mechanism: Mechanism) -> None:

@@ -30,6 +30,7 @@ from .parsed import Parsed, expression_of, parsed
 from .promised import Promise
 from .quantiles import Quantile, mechanism_of, quantile_of
 from .refusal import CLAUSES, GROUPINGS, QUANTILE_CALLS, QueryError, instead_of, refused, shown
+from .sessions import check_units, note, pause_of
 from .typed import check_types
 from .viewed import ReleasedColumns, view_of
 from .windows import Windowed, check_time, duration_of, names_window, unzoned, window_of
@@ -159,6 +160,8 @@ class _Query:
         self._aliases = aliases(select)
         self._joins = joins_of(select, scope.table)
         self._promise = Promise(read.said.options, scope.source)
+        self._session = read.said.session and duration_of(expression_of(read.said.session))
+        self._units = set(read.said.parts)  # columns that sessions are partitioned by
         self._window = self._stated()
         self._derive: dict[str, dict[str, Any]] = {}
         self._grouped: dict[exp.Expr, str] = {}  # expression of GROUP BY -> column of the key
@@ -172,6 +175,8 @@ class _Query:
         """The pipeline's settings."""
         for expression in self._grouping():
             self._group(uncast(expression))
+        if self._session is not None:
+            check_units(self._source, self._units)
         aggregates = self._aggregates()
         key = list(self._grouped.values())
         check_elsewhere(self._beside(), self._joins)
@@ -186,6 +191,9 @@ class _Query:
             found["aggregate"] = [one.setting for one in aggregates] or "keys"
         if self._window:
             found["window"] = self._window.settings()
+        if self._session is not None:
+            found["session"] = self._session
+            self.notes.append(note(self._source, key))
         self._bounded = any(one.bounded for one in aggregates)
         self._promise.per_group = max((one.per_group or 0 for one in aggregates), default=0) or None
         promised = self._promise.settings()
@@ -239,11 +247,11 @@ class _Query:
     def _stated(self) -> Windowed | None:
         """The window of a clause or a table function."""
         said = self._said
-        if said.window is None:
-            return None
         if said.time is not None:
             time = expression_of(said.time)
             unzoned(time, check_time(time, time, self._source, self._table))
+        if said.window is None:
+            return None
         length = duration_of(expression_of(said.window))
         hop = None if said.hop is None else duration_of(expression_of(said.hop))
         return Windowed(length, hop=None if hop == length else hop)
@@ -285,10 +293,21 @@ class _Query:
         path = path_of(node, self._table)
         return self._aliases.get(path or "", node)
 
+    @property
+    def _windowed(self) -> bool:
+        """Whether columns may name a window, or a session, which releases do not have."""
+        return self._window is not None or self._session is not None
+
     def _group(self, node: exp.Expr) -> None:
         """Take one expression of GROUP BY: a window, a field, or a derived column."""
+        pause = pause_of(node, self._source, self._table)
+        if pause is not None:
+            if self._session not in (None, pause):
+                raise refused(node, "there are sessions already: leave one of them out")
+            self._session = pause
+            return
         window = window_of(node, self._source, self._table)
-        if window is None and self._window is not None and names_window(node, self._table):
+        if window is None and self._windowed and names_window(node, self._table):
             return
         if window is not None:
             if self._window not in (None, window):
@@ -297,6 +316,9 @@ class _Query:
             return
         found = looked_up(node, self._joins)
         path = path_of(node, self._table) if found is None else None
+        if path in self._source.unit and self._sessions_follow():
+            self._units.add(path)
+            return
         if path is not None:
             self._take(node, path)
             self._paths[path] = path
@@ -313,6 +335,13 @@ class _Query:
         self.notes += [derived.note] if derived.note else []
         self._take(node, name)
         self._derive[name] = derived.settings
+
+    def _sessions_follow(self) -> bool:
+        """Whether the query has sessions, wherever it says so."""
+        if self._session is not None:
+            return True
+        found = (pause_of(one, self._source, self._table) for one in self._grouping())
+        return any(one is not None for one in found)
 
     def _take(self, node: exp.Expr, name: str) -> None:
         if name in self._grouped.values():
@@ -360,16 +389,19 @@ class _Query:
 
     def _of_window(self, node: exp.Expr) -> bool:
         """Whether a column of SELECT names the window, as every release does by itself."""
-        if self._window is None:
+        if not self._windowed:
             return False
-        if names_window(node, self._table):
+        if names_window(node, self._table) or path_of(node, self._table) in self._units:
             return True
         if isinstance(node, exp.Dot):  # window(...).start, of Spark
             node = node.this
         names = [one for one in node.find_all(exp.Column) if names_window(one, self._table)]
         if names and len(names) == len(list(node.find_all(exp.Column))):
             return not self._counts(node)  # such as DATE(window_start)
-        return window_of(node, self._source, self._table) == self._window
+        window = window_of(node, self._source, self._table)
+        if window is not None and window == self._window:
+            return True
+        return pause_of(node, self._source, self._table) is not None
 
     def _aggregate(self, node: exp.Expr, alias: str | None) -> Aggregated:
         if isinstance(node, exp.Star):

@@ -178,8 +178,6 @@ def instead_of(node: exp.Expr) -> str | None:
 _UNREADABLE = {
     r"\bSELECT\s+TOP\s+\d": "TOP takes the largest of the releases: write ORDER BY n DESC LIMIT "
     "10, which is a [[view]] and costs nothing",
-    r"\bSESSION\s*\(": "SESSION is not possible: windows tumble: write TUMBLE(time, INTERVAL "
-    "'1' DAY), and sum released windows, which costs nothing",
     r"\bWITH\s+AGGREGATION_THRESHOLD\b": "WITH AGGREGATION_THRESHOLD shows exact counts behind a "
     "threshold, which hides no unit: write WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1, ...)",
     r"\bMATCH_RECOGNIZE\b": "MATCH_RECOGNIZE compares single records: find the pattern with Flink "

@@ -18,6 +18,11 @@ from .refusal import QueryError
 
 _SHOWN = "write TABLE(TUMBLE(TABLE orders, DESCRIPTOR(time), INTERVAL '1' DAY))"
 _HOP = "write TABLE(HOP(TABLE orders, DESCRIPTOR(time), INTERVAL '1' HOUR, INTERVAL '1' DAY))"
+_SESSIONS = (
+    "write TABLE(SESSION(TABLE orders PARTITION BY user, DESCRIPTOR(time), INTERVAL '30' MINUTE))"
+)
+CALLED = "SESSWIN"
+"""What the parser reads in place of SESSION, a word of its own, where that is called."""
 _TABLE = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
 _PRIVATE = ("DIFFERENTIAL_PRIVACY", "ANONYMIZATION")
 SMOOTH = "windows tumble or hop: write"
@@ -34,6 +39,8 @@ class Spoken:
         window: SQL of the window's length, from a clause or a table function.
         hop: SQL of the time from one window to the next, where they overlap.
         time: SQL of the column that the window is of; None: the event time, unsaid.
+        session: SQL of the longest pause within a session; None: records are counted.
+        parts: columns that sessions are partitioned by, where a table function says so.
         emit: whether it said when results are emitted.
     """
 
@@ -43,6 +50,8 @@ class Spoken:
     window: str | None = None
     hop: str | None = None
     time: str | None = None
+    session: str | None = None
+    parts: tuple[str, ...] = ()
     emit: bool = False
 
 
@@ -86,6 +95,8 @@ class _Reader:
             return self._clamped(place)
         elif word in _TABLE and after == "(" and self._word(place - 1) in ("FROM", "("):
             return self._table(place)
+        elif word == "SESSION" and after == "(":
+            self._edit(place, place, CALLED)
         return place + 1
 
     def _create(self) -> None:
@@ -125,8 +136,7 @@ class _Reader:
     def _window(self, place: int) -> int:
         kind, end = self._word(place + 1), place + 1
         if kind == "SESSION":
-            instead = f"{SMOOTH} WINDOW TUMBLING (SIZE 1 HOUR)"
-            raise QueryError(f"WINDOW {kind} is not possible: {instead}")
+            return self._session(place)
         if self._word(place + 2) == "(":
             end = self._close(place + 2)
             for part in self._parts(place + 3, end):
@@ -142,13 +152,53 @@ class _Reader:
         self._edit(place, end)
         return end + 1
 
+    def _session(self, place: int) -> int:
+        """Take ``WINDOW SESSION (30 MINUTES)``; what else stands in the brackets changes nothing."""
+        end = self._close(place + 2) if self._word(place + 2) == "(" else place
+        parts = list(self._parts(place + 3, end))
+        if not parts:
+            raise QueryError("WINDOW SESSION needs a pause: write WINDOW SESSION (30 MINUTES)")
+        self._pause("INTERVAL " + self._sql(parts[0][0], parts[0][-1]))
+        self._edit(place, end)
+        return end + 1
+
+    def _sessions(self, place: int, end: int, first: int, last: int) -> int:
+        """Take sessions that are a table, ``TABLE orders PARTITION BY user`` and more."""
+        parts = list(self._parts(place + 2, end))
+        times = [n for n, part in enumerate(parts) if "DESCRIPTOR" in map(self._word, part)]
+        if not times or times[0] == 0 or times[0] + 2 != len(parts):
+            raise QueryError(f"SESSION needs table, time and pause: {_SESSIONS}")
+        of = [token for part in parts[: times[0]] for token in part]
+        words = [self._words[token] for token in of]
+        begin = words.index("=>") + 1 if "=>" in words else 0
+        begin += words[begin : begin + 1] == ["TABLE"]
+        cuts = (n for n, word in enumerate(words) if word.startswith("PARTITION"))
+        cut = next(cuts, len(of))
+        if begin >= cut:
+            raise QueryError(f"SESSION needs a table: {_SESSIONS}")
+        named = (t for t in of[cut + 1 :] if self._words[t] not in ("BY", "(", ")"))
+        self.said.parts = tuple(self._tokens[token].text for token in named)
+        time, pause = (self._stripped(parts[n]) for n in (times[0], times[0] + 1))
+        self.said.time = self._sql(time[0], time[-1])
+        self._pause(self._sql(pause[0], pause[-1]))
+        self._edit(first, last, self._sql(of[begin], of[cut - 1]))
+        return last + 1
+
+    def _pause(self, sql: str) -> None:
+        if self.said.session is not None:
+            raise QueryError("sessions are said twice: leave one of them out")
+        self.said.session = sql
+
     def _table(self, place: int) -> int:
         """Take a window that is a table: in its stead stands the table that it is of."""
         kind, end = self._words[place], self._close(place + 1)
-        parts = [self._stripped(part) for part in self._parts(place + 2, end)]
         wrapped = self._word(place - 1) == "(" and self._word(place - 2) == "TABLE"
         if not wrapped and self._word(place - 1) != "FROM":
             return place + 1
+        first, last = (place - 2, end + 1) if wrapped else (place, end)
+        if kind == "SESSION":
+            return self._sessions(place, end, first, last)
+        parts = [self._stripped(part) for part in self._parts(place + 2, end)]
         if kind not in ("TUMBLE", "HOP"):
             more = (
                 ""
@@ -169,7 +219,6 @@ class _Reader:
         if hops:
             self.said.hop = self._sql(parts[2][0], parts[2][-1])
         self._length(length)
-        first, last = (place - 2, end + 1) if wrapped else (place, end)
         self._edit(first, last, table)
         return last + 1
 

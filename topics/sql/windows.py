@@ -23,7 +23,7 @@ _UNITS = {
 }  # fmt: skip
 _CUT = ("DATE_TRUNC", "TIMESTAMP_TRUNC", "DATETIME_TRUNC")
 _BINS = ("TIME_BUCKET", "DATE_BIN", "TIME_SLICE")
-_OTHER = ("CUMULATE", "SESSION", "SLIDING", "SESSION_WINDOW")
+_OTHER = ("CUMULATE", "SLIDING")
 _NAMES = {
     "WINDOW_START", "WINDOW_END", "WINDOW_TIME", "WINDOWSTART", "WINDOWEND", "WSTART", "WEND",
     "WINDOW", "WINDOW.START", "WINDOW.END",
@@ -94,7 +94,7 @@ def names_window(node: exp.Expr, table: Sequence[str]) -> bool:
     """Whether a column names the window of a row, which every release does by itself."""
     node = bare(node)
     if isinstance(node, exp.Anonymous):
-        return node.name.upper().startswith(("TUMBLE", "HOP_", "WINDOW_"))
+        return node.name.upper().startswith(("TUMBLE", "HOP_", "WINDOW_", "SESSION_START", "SESSION_END"))
     path = path_of(node, table)
     return path is not None and path.upper() in _NAMES
 

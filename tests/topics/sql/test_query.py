@@ -231,7 +231,7 @@ REFUSED = [
     (f"SELECT p FROM orders GROUP BY p, DATE_TRUNC('hour', created), {DAY}", "window already"),
     ("SELECT p FROM orders GROUP BY p, DATE_TRUNC('week', other)", "is created"),
     ("SELECT p FROM orders GROUP BY p, DATE_TRUNC('decade', created)", "QUARTER or YEAR"),
-    ("SELECT p FROM orders GROUP BY p, SESSION(created, INTERVAL '1' HOUR)", "windows tumble"),
+    ("SELECT p FROM orders GROUP BY p, SESSION(created, INTERVAL '1' HOUR)", "one privacy unit"),
     (
         "SELECT TOP 3 p FROM orders GROUP BY p",
         "TOP takes the largest of the releases",

@@ -4,6 +4,7 @@ refused in words that contain the next step.
 Covers: topics/sql/dialect.py, topics/sql/spoken.py, topics/sql/parsed.py, topics/sql/flat.py
 Covers: topics/sql/windows.py, topics/sql/derived.py, topics/sql/texts.py, topics/sql/times.py
 Covers: topics/sql/outer.py, topics/sql/viewed.py
+Covers: topics/sql/sessions.py
 """
 
 from __future__ import annotations
