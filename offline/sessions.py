@@ -37,6 +37,4 @@ def in_sessions(p: Pipeline, view: View, decoded: Decoded) -> View:
     by_log = np.argsort(view.rows[rows], kind="stable")
     rows = rows[by_log]
     sign = np.ones(len(rows), np.int8)
-    return view._replace(
-        rows=view.rows[rows], key=view.key[rows], value=value[by_log], sign=sign
-    )
+    return view._replace(rows=view.rows[rows], key=view.key[rows], value=value[by_log], sign=sign)

@@ -46,7 +46,7 @@ class Lifetime:
 
 @dataclass(frozen=True)
 class Sessions:
-    """How records of a unit become sessions, which count in their place.
+    """Sessions of a unit, which count in place of its records.
 
     Attributes:
         gap: longest pause within a session, microseconds.

@@ -29,10 +29,11 @@ POSITION   all        (none)                                       next changelo
 =========  =========  ===========================================  ==========================
 
 Open sessions of a unit (`stages.bound.open_sessions`) are a UNIT row as well, under its pipeline's
-number and 2^15. Where units have a cap, the epoch in the key of a UNIT row is a period, and the row has a purse
-before what the unit has left in each open epoch (`stages.bound.purses`). Rows of bound under direct
-pipelines are kept by the ingest shard that does both. A ROW of which most numbers are 0 is packed
-(`sparse_rows`). Rows marked *local* follow from others: they never travel to the changelog.
+number and 2^15. Where units have a cap, the epoch in the key of a UNIT row is a period, and the row
+has a purse before what the unit has left in each open epoch (`stages.bound.purses`). Rows of bound
+under direct pipelines are kept by the ingest shard that does both. A ROW of which most numbers are
+0 is packed (`sparse_rows`). Rows marked *local* follow from others: they never travel to the
+changelog.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def units_of(pipeline: int) -> bytes:
 
 
 def sessions_of(pipeline: int) -> bytes:
-    """Prefix the rows of open sessions of a pipeline; they are rows of units to all that keeps them.
+    """Prefix the rows of open sessions of a pipeline; to all that keeps them they are of units.
 
     >>> sessions_of(3)
     b'u\\x80\\x03'

@@ -25,7 +25,7 @@ Table = dict[str, Any]
 
 SEEN = (
     "input", "key", "derive", "where", "public_keys", "public_keys_file", "sign", "unit_name",
-    "neighbouring", "schedule", "lateness", "until", "noise_key_file", "forget_keys",
+    "neighbouring", "schedule", "lateness", "until", "noise_key_file", "forget_keys", "session",
 )  # fmt: skip
 """Settings that say which records count, and for whom: the activity is of the same."""
 

@@ -123,11 +123,11 @@ class Reader:
 
     def unknown(self, name: str, known: Iterable[str], what: str = "setting") -> str:
         """Return the message that ``name`` is unknown, with a suggestion."""
-        near = difflib.get_close_matches(name, list(known), 1, 0.6)
-        if near:
-            return f"unknown {what}; did you mean {near[0]!r}?"
-        if name in self.elsewhere:
+        near = difflib.get_close_matches(name, list(known), 1, 0.8)
+        if not near and name in self.elsewhere:
             return f"unknown {what} here; it belongs to {self.elsewhere[name]}"
+        if near := near or difflib.get_close_matches(name, list(known), 1, 0.6):
+            return f"unknown {what}; did you mean {near[0]!r}?"
         return f"unknown {what}; expected one of {', '.join(sorted(map(str, known))) or 'none'}"
 
     def _annotated(self, hint: Any, raw: Any, path: Path) -> Any:

@@ -44,7 +44,7 @@ def check_units(source: QuerySource, named: Collection[str]) -> None:
 
 
 def note(source: QuerySource, key: Sequence[str]) -> str:
-    """What a count of sessions counts."""
+    """Tell what a count of sessions counts."""
     of = " and ".join([*source.unit, *key])
     return (
         f"a session is of one {of} and counts as one record: session_events are its records, "

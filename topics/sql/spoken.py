@@ -153,7 +153,7 @@ class _Reader:
         return end + 1
 
     def _session(self, place: int) -> int:
-        """Take ``WINDOW SESSION (30 MINUTES)``; what else stands in the brackets changes nothing."""
+        """Take ``WINDOW SESSION (30 MINUTES)``; all else in the brackets changes nothing."""
         end = self._close(place + 2) if self._word(place + 2) == "(" else place
         parts = list(self._parts(place + 3, end))
         if not parts:

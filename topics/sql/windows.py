@@ -94,7 +94,9 @@ def names_window(node: exp.Expr, table: Sequence[str]) -> bool:
     """Whether a column names the window of a row, which every release does by itself."""
     node = bare(node)
     if isinstance(node, exp.Anonymous):
-        return node.name.upper().startswith(("TUMBLE", "HOP_", "WINDOW_", "SESSION_START", "SESSION_END"))
+        return node.name.upper().startswith(
+            ("TUMBLE", "HOP_", "WINDOW_", "SESSION_START", "SESSION_END")
+        )
     path = path_of(node, table)
     return path is not None and path.upper() in _NAMES
 

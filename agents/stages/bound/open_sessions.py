@@ -15,12 +15,12 @@ sessions in place of records, so every sensitivity that was computed from Q stan
 
 *Proof.* A row is a function of the records of its unit and epoch: `take` reads the row, and the
 records of the same unit, in the order of their log, and nothing else; whether there is room
-(``MOST``) depends on that row and on cuts. Records of two epochs never share a row, so no session lies in two:
-one that goes on over an epoch's end is cut there. `close` compares the last event with an edge that
-a trigger states, which is the same for both neighbours. So without the unit's records its rows are
-empty and give no session, and all other rows are the same. The bound is applied to what `close`
-gives, after which nothing joins a session any more; it holds for any sequence of records of a unit,
-so it holds for this one. ∎
+(``MOST``) depends on that row and on cuts. Records of two epochs never share a row, so no session
+lies in two: one that goes on over an epoch's end is cut there. `close` compares the last event with
+an edge that a trigger states, which is the same for both neighbours. So without the unit's records
+its rows are empty and give no session, and all other rows are the same. The bound is applied to
+what `close` gives, after which nothing joins a session any more; it holds for any sequence of
+records of a unit, so it holds for this one. ∎
 
 Were the bound applied to records first, a session of any length would be paid for once by its first
 record, and grow with others; were sessions closed by the records of other units, these would change
@@ -43,7 +43,7 @@ MOST = 64
 """Open sessions of a unit in an epoch; a record that would begin one more is dropped."""
 
 
-class Closed(NamedTuple):
+class ClosedSessions(NamedTuple):
     """Sessions that are over: by unit, then by their last event, then by key."""
 
     unit: NDArray[np.intp]  # (s,) row of the unit
@@ -102,7 +102,7 @@ def settled(rows: Keys, gap: int, closed: int) -> Keys:
     return take(rows, none, Keys.of([]), none, none, gap, closed=closed)[0]
 
 
-def close(rows: Keys, low: int, high: int) -> Closed:
+def close(rows: Keys, low: int, high: int) -> ClosedSessions:
     """Take out the sessions whose last event lies in [``low``, ``high``), microseconds since 1970.
 
     Sessions of records beyond a cut that is not closed stay.
@@ -124,7 +124,7 @@ def close(rows: Keys, low: int, high: int) -> Closed:
     keys, key = Keys(gather(data, begin[over], offsets), offsets).unique()
     order = np.lexsort((key, last[over], unit[over]))
     unit, first, last, events = (one[over][order] for one in (unit, first, last, events))
-    return Closed(
+    return ClosedSessions(
         unit.astype(np.intp), keys, key[order], first, last, events, Keys(out[:size], ends)
     )
 

@@ -1,8 +1,8 @@
 """Compiled loops over rows of open sessions: records join them, and those that are over leave.
 
-A row is one session after the other: two bytes of the key's length; the first and the last time, the
-number of events and a trigger in eight bytes each; and the key. The trigger is 0, or the ordinal of
-one that is still to be closed and whose cut the session's records are beyond.
+A row is one session after the other: two bytes of the key's length; the first and the last time,
+the number of events and a trigger in eight bytes each; and the key. The trigger is 0, or the
+ordinal of one that is still to be closed and whose cut the session's records are beyond.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def _write(data: Bytes, at: np.int64, size: int, number: np.int64) -> None:
 
 @compiled
 def _same(one: Bytes, begin: np.int64, other: Bytes, low: np.int64, size: np.int64) -> bool:
-    for n in range(size):
-        if one[begin + n] != other[low + n]:
-            return False
-    return True
+    n = np.int64(0)
+    while n < size and one[begin + n] == other[low + n]:
+        n += 1
+    return bool(n == size)
 
 
 @compiled

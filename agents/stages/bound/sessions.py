@@ -30,12 +30,12 @@ from ...state.layout import DIGEST, UNIT_WIDTH, after, sessions_of, sortable
 from ...state.store import StateReader
 from ..step import Step
 from .codec import distinct
-from .open_sessions import Closed, close, settled, take
+from .open_sessions import ClosedSessions, close, settled, take
 
 ROWS = 20_000  # units looked through in one step
 
 
-class Over(NamedTuple):
+class SessionsOver(NamedTuple):
     """Sessions that are over, as records for the contribution bound.
 
     Attributes:
@@ -84,7 +84,7 @@ class OpenSessions:
             step.units.put(RowColumns(keys, rows))
             step.counts[p.name, "seen"] += left  # as seen by the bound, and not accepted
 
-    def close(self, reader: StateReader, trigger: Trigger, step: Step) -> Over:
+    def close(self, reader: StateReader, trigger: Trigger, step: Step) -> SessionsOver:
         """Take out sessions that are over at a trigger; what stays open goes into ``step``.
 
         Args:
@@ -110,9 +110,9 @@ class OpenSessions:
             self._looked = trigger.ordinal, found[-1][0] + b"\0"
         changed = np.unique(over.unit)
         step.units.put(RowColumns(pick(keys, changed), over.rows.take(changed)))
-        return Over(self._counted(trigger, keys, over), whole)
+        return SessionsOver(self._counted(trigger, keys, over), whole)
 
-    def _counted(self, trigger: Trigger, keys: Keys, over: Closed) -> EventSlice:
+    def _counted(self, trigger: Trigger, keys: Keys, over: ClosedSessions) -> EventSlice:
         """Sessions as the mechanism counts them."""
         value, kept = values_of(self._pipeline, over.first, over.last, over.events)
         digest = keys.packed().reshape(len(keys), UNIT_WIDTH)[:, -DIGEST:]

@@ -131,7 +131,9 @@ class BoundStage:
                 if not self._expiry.past(taken.slice.window):
                     held.append(taken)
             elif isinstance(taken, Barrier):
-                self._bound(reader, held, upstream, closed, step)  # sums go before the barrier that ends them
+                self._bound(
+                    reader, held, upstream, closed, step
+                )  # sums go before the barrier that ends them
                 last = self._last(taken, upstream, closed)
                 if last and not self._closed(reader, taken.trigger, step, place > 0):
                     applied, step.more = frame.offset, True

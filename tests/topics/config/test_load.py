@@ -451,6 +451,7 @@ def test_every_pipeline_setting_is_in_the_canonical_form() -> None:
         "where",
         "derive",
         "follows",
+        "session",
     }  # they appear where they say something: see their own tests
     assert {f.name for f in fields(pipeline)} - meant_elsewhere - empty <= set(settings)
     assert settings["public_keys"]["count"] == 2
@@ -463,7 +464,7 @@ def test_the_template_is_valid_with_and_without_its_comments() -> None:
     assert small(text).pipeline[0].name == "zones"
     uncommented = re.sub(r"(?m)^( *)# (?=[a-z_.]+ = |\{ kind)", r"\1", text)
     exclusive = (
-        r"(?m)^(public_keys_file|inputs|query|clip|derive|follows|learn|"
+        r"(?m)^(public_keys_file|inputs|query|clip|derive|follows|learn|session|"
         r"sasl_\w+|ssl_c\w+|ssl_k\w+|time\.zone)\b.*\n"
     )
     config = small(re.sub(exclusive, "", uncommented))

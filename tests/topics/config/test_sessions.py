@@ -29,8 +29,8 @@ CASES = {
     "session: needs window.length": ('session = "30m"', (('length = "1d",', "horizon = 4,"),)),
     "sign is not possible with session": (f'{GOOD}sign = "gone"', ()),
     'session: needs mechanism.kind = "histogram" or "quantile"': (
-        GOOD + '[pipeline.mechanism]\nkind = "privhp"\n' "[pipeline.mechanism.domain]\ndepth = 3\naxes = ["
-        '{ name = "x", low = 0, high = 1 }]',
+        GOOD + '[pipeline.mechanism]\nkind = "privhp"\n[pipeline.mechanism.domain]\ndepth = 3\n'
+        'axes = [{ name = "x", low = 0, high = 1 }]',
         (('mechanism = { kind = "histogram", budget = 4 }', ""), ('key = ["page"]', "")),
     ),
     '"price" is no number of a session': (GOOD + FIELD, ()),

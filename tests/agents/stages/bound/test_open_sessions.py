@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hushstream.agents.stages.bound.open_sessions import MOST, Closed, close, settled, take
+from hushstream.agents.stages.bound.open_sessions import MOST, ClosedSessions, close, settled, take
 from hushstream.errors import EngineError
 from hushstream.mechanisms.keys import Keys
 from hypothesis import given
@@ -39,7 +39,7 @@ def joined(records: list[Record], cut: tuple[int, ...] = (), units: int = 3) -> 
     return rows, left
 
 
-def listed(found: Closed) -> list[Session]:
+def listed(found: ClosedSessions) -> list[Session]:
     columns = (found.unit, found.last, found.key, found.first, found.events)
     rows: list[Any] = list(zip(*(one.tolist() for one in columns), strict=True))
     names = found.keys.tolist()
