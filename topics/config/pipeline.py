@@ -306,9 +306,8 @@ class PipelineSettings:
             keeps its other purposes.
         forget_keys: each epoch has its own noise key, which every machine erases once the epoch is
             over. Needs a ratchet: `hush ratchet new`.
-        session: longest pause within a session. A session is a run of records of one unit with one
-            key, within one epoch. It counts as one record, with the numbers `session_length`, from
-            its first to its last record in seconds, and `session_events`, its records.
+        session: longest pause within a session: records of one unit and key in an epoch, which
+            count as one, with the numbers `session_length` in seconds and `session_events`.
         schedule: triggers follow the clock, or `hush trigger`.
         lateness: wait for late records after a trigger's time.
         feedback_delay: triggers until a released key affects how its records are counted.
