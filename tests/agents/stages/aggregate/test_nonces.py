@@ -90,6 +90,12 @@ def usual() -> list[LogFrame]:
     return frames_of("page 1")
 
 
+@pytest.fixture(autouse=True)
+def _made_whole() -> None:
+    """Make the frames, which are kept, before a test limits their size."""
+    usual(), frames_of("page 0")
+
+
 def test_an_opening_begins_a_segment_of_a_window() -> None:
     store, rows = MemoryStore(), dict[bytes, bytes | None]()
     assert load(store, 0) == ()
