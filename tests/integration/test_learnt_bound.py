@@ -45,7 +45,7 @@ learn = {{ {learn} }}
 """
 USERS = 300
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.thorough]  # it lives by the wall clock
 
 
 def visits(begin: int) -> list[dict[str, object]]:
