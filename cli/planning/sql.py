@@ -25,8 +25,8 @@ from .plan import describe, described
 from .request import check, forecasts, request
 
 _ORDER = (
-    "name", "query", "input", "key", "derive", "public_keys", "where", "inputs", "aggregate",
-    "clip", "window", "triggers", "mechanism", "budget",
+    "name", "query", "input", "key", "derive", "public_keys", "where", "session", "inputs",
+    "aggregate", "clip", "window", "triggers", "mechanism", "budget",
 )  # fmt: skip
 
 
@@ -192,7 +192,8 @@ def _free_name(before: Config, meant: dict[str, Any]) -> str:
 
 
 def _ordered(settings: dict[str, Any]) -> dict[str, Any]:
-    return {name: settings[name] for name in _ORDER if name in settings}
+    names = [*(name for name in _ORDER if name in settings), *settings]
+    return {name: settings[name] for name in names}  # none is left out
 
 
 def _asked(

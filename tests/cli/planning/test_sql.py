@@ -61,6 +61,18 @@ def test_both_forms_that_are_written_are_charged_alike(path: Path) -> None:
     assert config_hash(one, one.pipeline[0]) == config_hash(other, other.pipeline[0])
 
 
+def test_sessions_are_written_in_both_forms(path: Path) -> None:
+    session = "SESSION(created, INTERVAL '30' MINUTE), TUMBLE(created, INTERVAL '1' DAY)"
+    query = f"SELECT product, COUNT(*) FROM orders GROUP BY user, product, {session}"
+    assert 'session = "30m"' in typed(path, query, "--name", "p", "--write", "settings")
+    one = load(path, environ={})
+    path.write_text(INPUT)
+    typed(path, query, "--name", "p", "--write", "query")
+    other = load(path, environ={})
+    assert one.pipeline[0].session == 1_800_000_000
+    assert config_hash(one, one.pipeline[0]) == config_hash(other, other.pipeline[0])
+
+
 def test_windows_that_hop_end_with_each_hop_in_both_forms(path: Path) -> None:
     hop = "HOP(created, INTERVAL '1' HOUR, INTERVAL '6' HOUR)"
     made = []
