@@ -22,7 +22,8 @@ class Nearest(click.Group):
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
             typed = args[0].lower().replace("_", "-")
-            near = get_close_matches(typed, self.list_commands(ctx), 2, 0.65)
+            known = self.list_commands(ctx)
+            near = [typed] if typed in known else get_close_matches(typed, known, 2, 0.65)
             if near:
                 error.message += f" Did you mean {' or '.join(f'`{one}`' for one in near)}?"
             raise

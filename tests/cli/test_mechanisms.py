@@ -36,4 +36,4 @@ def test_every_setting_has_a_meaning(entry: Entry) -> None:
 
 def test_an_unknown_one_is_refused() -> None:
     code, _, err = typed("mechanisms", "hist")
-    assert code == 2 and "must be one of histogram" in err
+    assert code == 2 and "must be one of activity, histogram" in err

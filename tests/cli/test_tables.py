@@ -72,7 +72,7 @@ def test_plan_and_simulate_of_every_mechanism(case: str, tmp_path: Path, monkeyp
 
 def test_the_mechanisms_above_are_all_that_release_tables_of_figures() -> None:
     kinds = {case.split("-")[0] for case in CASES}
-    assert kinds | {"topl"} == set(entries())
+    assert kinds | {"topl", "activity"} == set(entries())
 
 
 def test_the_ledger_is_not_cut() -> None:
