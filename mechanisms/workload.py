@@ -57,15 +57,27 @@ class Workload(NamedTuple):
         """(keys,) the exact histogram."""
         return np.bincount(self.key, minlength=self.keys).astype(np.int64)
 
-    def exact(self, mechanism: Summing, rows: slice) -> F64:
+    def once(self) -> F64:
+        """(n,) 1 for the first record of each unit in each key, and 0 for its others."""
+        pair = self.unit.astype(np.int64) * self.keys + self.key
+        weight = np.zeros(len(pair))
+        weight[np.unique(pair, return_index=True)[1]] = 1
+        return weight
+
+    def exact(self, mechanism: Summing, rows: slice, counted: F64 | None = None) -> F64:
         """(keys, outputs) counts and sums, the first outputs, without bound and noise.
 
         Where only keys are released, it is a count.
+
+        Args:
+            counted: (n,) what each record adds to a count, `once` for one of distinct units; None:
+                +1, or -1 for a deletion.
         """
         weight = self.signs(rows).astype(np.float64)
         place = {f"sum:{column.name}": i for i, column in enumerate(mechanism.summed)}
         names = plainly(mechanism.outputs) or ["count"]
-        weights = [weight * self._column(place[n], rows) if n in place else weight for n in names]
+        each = weight if counted is None else counted[rows]
+        weights = [weight * self._column(place[n], rows) if n in place else each for n in names]
         counted = [np.bincount(self.key[rows], one, self.keys) for one in weights]
         return np.stack(counted, axis=1)
 

@@ -16,6 +16,7 @@ from ..agents.deployment.model import Pipeline
 from ..formats.events.decode import View
 from ..mechanisms.columns import F64, I64
 from ..mechanisms.pairs import split
+from ..mechanisms.parts.bounding import Bound
 from ..mechanisms.truth import Truth
 from ..topics.config.aggregates import COUNT, AnyAggregate, Estimate, Stddev, Variance
 
@@ -24,8 +25,9 @@ Bool = NDArray[np.bool_]
 
 def counts_units(p: Pipeline) -> bool:
     """Whether a count of the pipeline is one of distinct units: each counts once in a key."""
-    most = p.mechanism.bounds(p.unit_name).get("most_records_per_key")
-    return p.mechanism.in_parts and most == 1 and not p.mechanism.pairs
+    bound = getattr(p.mechanism, "bound", None)
+    units = isinstance(bound, Bound) and bound.of_units
+    return p.mechanism.in_parts and units and not p.mechanism.pairs
 
 
 def of_keys(p: Pipeline, view: View, mine: Bool, unit: I64) -> Truth:

@@ -81,7 +81,13 @@ def _truth(p: Pipeline, view: View, mine: Any, unit: I64, rows: Bodies) -> Truth
 def _cut(
     p: Pipeline, view: View, unit: I64, window: I64, counts: Mapping[str, int]
 ) -> float | None:
-    """Share of the records that reached the bound and were refused by it."""
+    """Share of the records that reached the bound and were refused by it.
+
+    Where counts are of distinct units, a unit that shows a key again loses nothing by that.
+    """
+    if counts_units(p) and counts.get("accepted"):
+        shown = np.unique(np.stack([window, view.key.astype(np.int64), unit]), axis=1).shape[1]
+        return max(0.0, 1 - counts["accepted"] / max(shown, 1))
     if counts.get("seen") and "accepted" in counts:
         return 1 - counts["accepted"] / counts["seen"]
     bound = p.mechanism.bounds(p.unit_name)

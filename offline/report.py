@@ -50,7 +50,8 @@ def _row(told: dict[str, Any]) -> tuple[str, ...]:
 def _sentences(report: SimulationReport) -> Iterator[str]:
     """Yield what is cut off, where keys begin to appear, and what stays hidden."""
     if report.cut is not None:
-        yield f"cut off by the contribution bound: {_percent(report.cut)} of the records"
+        what = "records" if report.counted == "records" else "distinct units"
+        yield f"cut off by the contribution bound: {_percent(report.cut)} of the {what}"
     if report.counted != "records":
         yield f"counts are of {report.counted}, and are compared with such"
     by_key = [w["threshold"] for w in report.windows if "threshold" in w and "hidden" in w]

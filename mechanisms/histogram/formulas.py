@@ -180,19 +180,22 @@ def _window(case: _Case, left: I64) -> WindowForecast:
         accepted, spent = _accepted(case, pair, public, left)
         chance = np.maximum(chance, _appears(case, trigger, accepted, looks)[1])
     left -= spent
-    truth = work.exact(made, slice(None))
+    counted = work.once() if case.bound.of_units else None
+    truth = work.exact(made, slice(None), counted)
     signed = work.signs(slice(None)) * accepted
     kept = work._replace(sign=signed.astype(np.int8)).exact(made, slice(None))
     hidden = np.abs(truth) * (1 - chance)[:, None]
     if not made.outputs:
-        return WindowForecast(truth, hidden, chance, _lost(accepted), len(accepted))
+        return WindowForecast(truth, hidden, chance, *_lost(accepted, counted))
     spread = np.sqrt(_variances(case, since))
     error = folded(kept - truth, spread) * chance[:, None] + hidden
-    return WindowForecast(truth, error, chance, _lost(accepted), len(accepted))
+    return WindowForecast(truth, error, chance, *_lost(accepted, counted))
 
 
-def _lost(accepted: NDArray[np.bool_]) -> float:
-    return float((~accepted).sum())
+def _lost(accepted: NDArray[np.bool_], counted: F64 | None) -> tuple[float, int]:
+    """Losses by the bound, and all that is counted: a unit loses nothing by a key shown again."""
+    every = len(accepted) if counted is None else int(counted.sum())
+    return max(0.0, float(every - accepted.sum())), every
 
 
 def _accepted(

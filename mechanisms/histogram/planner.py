@@ -143,12 +143,14 @@ def _look(run: Run) -> WindowForecast:
     truth: F64 = np.zeros(())
     for rows in run.work.micro_batches(run.mechanism.horizon):
         run.step(rows)
-        truth = truth + run.work.exact(run.mechanism, rows)
+        truth = truth + run.work.exact(run.mechanism, rows, run.counted)
     shown = run.status > 0
     values = run.values if run.values.shape[1] else truth * shown[:, None]
     error = np.where(shown[:, None], np.abs(values - truth), np.abs(truth))
-    records = len(run.work.unit)
-    return WindowForecast(truth, error, shown.astype(np.float64), records - run.accepted, records)
+    records = len(run.work.unit) if run.counted is None else int(run.counted.sum())
+    return WindowForecast(
+        truth, error, shown.astype(np.float64), max(0, records - run.accepted), records
+    )
 
 
 def told(question: Question, parameters: Any, looks: Sequence[WindowForecast], by: Any) -> Forecast:
@@ -156,9 +158,10 @@ def told(question: Question, parameters: Any, looks: Sequence[WindowForecast], b
     figures = _figures(looks)
     unknown = question.setting.keys is None
     plain = plainest(question.parameters, parameters, question.setting)
+    what = "distinct units" if parameters.of_units else "records"
     return Forecast(
-        plain, figures["score"], by, _seen(figures, unknown), _off(figures),
-        "; ".join(losses(figures, unknown)), figures["cut"],
+        plain, figures["score"], by, _seen(figures, unknown, what), _off(figures),
+        "; ".join(losses(figures, unknown, what)), figures["cut"],
         1 - figures["shown"] / max(figures["keys"], 1) if unknown else None, figures,
     )  # fmt: skip
 
@@ -204,14 +207,14 @@ def _median(values: F64, weight: F64) -> float:
     return float(values[order][int(np.searchsorted(upto, upto[-1] / 2))])
 
 
-def _seen(figures: dict[str, float], unknown: bool) -> str:
+def _seen(figures: dict[str, float], unknown: bool, what: str) -> str:
     number = f"{figures['keys']:,.0f}"
     keys = f"{number} key" if number == "1" else f"{number} keys"
     if not unknown:
         return f"all {keys} of the public list, in every window"
     return (
         f"about {figures['shown']:,.0f} of {keys} in a window, with {figures['covered']:.0%} of "
-        "the records"
+        f"the {what}"
     )
 
 
@@ -225,11 +228,11 @@ def _off(figures: dict[str, float]) -> str:
     )
 
 
-def losses(figures: dict[str, float], unknown: bool) -> Iterator[str]:
-    """Say what a bound cuts off and a threshold hides, in words."""
+def losses(figures: dict[str, float], unknown: bool, what: str = "records") -> Iterator[str]:
+    """Say what a bound cuts off and a threshold hides, in words; ``what`` is counted."""
     cut = figures["cut"]
-    yield f"the bound cuts off {cut:.1%} of the records" if cut else "the bound cuts nothing off"
+    yield f"the bound cuts off {cut:.1%} of the {what}" if cut else "the bound cuts nothing off"
     if unknown:
         hidden = f"{figures['keys'] - figures['shown']:,.0f}"
         keys = "key stays" if hidden == "1" else "keys stay"
-        yield f"{hidden} {keys} hidden, with {1 - figures['covered']:.0%} of the records"
+        yield f"{hidden} {keys} hidden, with {1 - figures['covered']:.0%} of the {what}"

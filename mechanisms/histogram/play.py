@@ -37,7 +37,8 @@ class Run:
 
     After each `step`, ``status`` (keys,) and ``values`` (keys, counts and sums) hold public
     figures and ``seconds`` the time of the last release; ``accepted`` counts records that the bound
-    let through, where nothing is deleted. Windows of one epoch share ``units``.
+    let through, where nothing is deleted. ``counted`` is what each record adds to the exact count
+    that is asked for, see `Workload.exact`. Windows of one epoch share ``units``.
     """
 
     mechanism: Histogram | Rounds
@@ -59,6 +60,7 @@ class Run:
         self.status = np.zeros(self.work.keys, np.int32)
         self.values = np.zeros((self.work.keys, len(plainly(mechanism.outputs))), np.int64)
         self.seconds, self.accepted = 0.0, 0
+        self.counted = self.work.once() if self.mechanism.bound.of_units else None
 
     @property
     def shown(self) -> I64:
@@ -84,7 +86,7 @@ def play(run: Run) -> Errors:
     exact, distances = np.zeros(()), []
     for part_of_day in run.work.micro_batches(run.mechanism.horizon):
         run.step(part_of_day)
-        exact = exact + run.work.exact(run.mechanism, part_of_day)
+        exact = exact + run.work.exact(run.mechanism, part_of_day, run.counted)
         shown = run.values if run.values.shape[1] else exact * (run.status[:, None] > 0)
         distances.append(np.abs(exact - shown).sum(axis=0))
     size, released = np.abs(exact).sum(axis=0), int((run.status > 0).sum())

@@ -104,6 +104,11 @@ class HistogramParameters:
         if self.per_key is None and self.bound == "per-key":
             raise ParameterError("bound", self.bound, "needs per_key, the most records in one key")
 
+    @property
+    def of_units(self) -> bool:
+        """Whether counts are of distinct units."""
+        return self.per_key == 1 or self.min_users > 1
+
 
 def build(parameters: HistogramParameters, setting: Setting) -> Histogram | Rounds:
     """A calibrated histogram.

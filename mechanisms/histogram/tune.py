@@ -34,7 +34,7 @@ WEIGHTS = (0.0, 0.5, 0.3)
 FACTORIZATIONS = ("terminal", "final", "toeplitz", "blt", "normalized", "honaker")
 SHARES = (0.1, 0.25, 0.5, 0.75, 0.9)
 AROUND = (0.7, 0.85, 1.2, 1.4)
-PER_KEY = (1, 2, 3, 5, 8, 16)
+PER_KEY = (2, 3, 5, 8, 16)  # 1 would count distinct units instead of records
 FINALISTS = 5
 MORE = 3  # times as many noise keys for them
 _GAIN = 0.99  # a setting that gains less than one per cent keeps the user's value
@@ -139,7 +139,7 @@ def _free(p: HistogramParameters, setting: Setting) -> dict[str, Sequence[Any]]:
     free: dict[str, Sequence[Any]] = {"budget": BUDGETS}
     if p.bound == "quadratic" and unknown and not rounds and p.aggregate == "values":
         free["adaptive_weight"] = WEIGHTS
-    if p.bound == "per-key":
+    if p.bound == "per-key" and not p.of_units:
         free["per_key"] = PER_KEY
     if setting.horizon > 1:
         free["factorization"] = [n for n in FACTORIZATIONS if _possible(n, setting.horizon)]

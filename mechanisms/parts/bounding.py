@@ -82,6 +82,14 @@ class Bound:
         full, rest = divmod(self.left, min(self.per_key, self.left))
         return full * min(self.per_key, self.left) ** 2 + rest**2
 
+    @property
+    def of_units(self) -> bool:
+        """Whether it makes a count one of distinct units: each counts once in a key and window.
+
+        With two lanes this is so until the key is public.
+        """
+        return self.per_key == 1 if self.kind == "records" else self.caps[:1] == (1,)
+
     def most_per_key(self) -> int:
         """Most records of one unit in one key and lane 0."""
         if self.kind == "records":

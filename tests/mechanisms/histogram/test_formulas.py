@@ -12,7 +12,7 @@ from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.histogram.formulas import forecast, reference
 from hushstream.mechanisms.histogram.planner import HistogramPlanner, plainest
 from hushstream.mechanisms.histogram.settings import HistogramParameters, bound_of, build
-from hushstream.mechanisms.histogram.tune import resolved
+from hushstream.mechanisms.histogram.tune import PER_KEY, _free, resolved
 from hushstream.mechanisms.stated_shape import Shape
 
 from ..test_forecast import question
@@ -79,3 +79,26 @@ def test_what_means_the_same_stays_as_it_was_given() -> None:
     assert plainest(GIVEN, larger, SETTING) == replace(GIVEN, budget=30.0)
     light = replace(start, budget=30.0, adaptive_weight=0.0)  # by default it would be 0.3
     assert resolved(plainest(GIVEN, light, SETTING), SETTING) == light
+
+
+@pytest.mark.parametrize("plays", [range(0), range(2)])
+def test_distinct_units_are_compared_with_distinct_units(plays: range) -> None:
+    """Units that show a key a hundred times: records would be a hundred times the answer."""
+    given = replace(GIVEN, bound="per-key", per_key=1, budget=2.0)
+    asked = question(Shape(users=4_000, records=4_000, keys=8, zipf=0.5), given, SETTING)
+    assert asked.sample is not None
+    ((work,),) = asked.sample.epochs
+    often = work._replace(unit=np.repeat(work.unit, 100), key=np.repeat(work.key, 100))
+    asked = asked._replace(sample=asked.sample._replace(epochs=((often,),)))
+    found = HistogramPlanner().forecast(asked, given, plays)
+    once = len(np.unique(work.unit.astype(np.int64) * 8 + work.key)) / 8
+    assert found.figures["typical"] == pytest.approx(once, rel=0.5)
+    assert found.score < 0.15 and found.cut < 0.2
+    assert "of the distinct units" in found.seen and "records" not in found.lost
+
+
+def test_what_is_counted_is_no_setting_to_choose() -> None:
+    for per_key, wanted in ((1, None), (2, PER_KEY)):
+        given = replace(GIVEN, bound="per-key", per_key=per_key, budget=4.0)
+        assert _free(given, SETTING).get("per_key") == wanted
+    assert 1 not in PER_KEY
