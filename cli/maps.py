@@ -21,6 +21,7 @@ from ..reading.maps import cells_of, domain_of, map_before, points_as_geojson, p
 from ..reading.regrid import regrid
 from ..reading.tables import table_of
 from ..topics.assembly import Released
+from ..topics.cut_share import in_words
 from .options import F, Flags, config_options, release_topic
 
 FORMATS = ("geojson", "csv", "parquet")
@@ -72,6 +73,7 @@ def map_(
     if lonlat and h3 is None and geohash is None:
         raise click.UsageError("--lonlat goes with --h3 or --geohash")
     release = _newest(flags, pipeline, window)
+    say(in_words(release.cut), err=True)
     if h3 is not None or geohash is not None:
         shared = regrid(release, h3=h3, geohash=geohash, lonlat=lonlat)
         _write(form, out, shared.to_geojson() if form == "geojson" else {}, shared.to_table())

@@ -18,6 +18,7 @@ from ..reading.client import Wanted, moment
 from ..reading.client import releases as read
 from ..reading.tables import table_of
 from ..topics.assembly import Released, in_order, newest
+from ..topics.cut_share import in_words
 from ..topics.releases import Manifest, Row, Value
 from .deployed import pipeline_of
 from .options import Flags, config_options, read_config, release_topic
@@ -178,14 +179,8 @@ def in_part(told: Manifest) -> str:
 
 
 def cut_off(release: Released) -> str:
-    """Tell what share of the records the contribution bound cut; no interval covers it."""
-    found = release.cut
-    if found is None:
-        return "intervals: noise alone; the share of records that the bound cut is unknown"
-    if found.share is None:
-        return "intervals: noise alone; noise hides what share of the records the bound cut"
-    ends = f"{found.low:.1%} to {found.high:.1%}"
-    return f"intervals: noise alone; the bound cut {found.share:.1%} of the records ({ends})"
+    """Tell what intervals cover, and what share of the records the contribution bound cut."""
+    return f"intervals: noise alone; {in_words(release.cut)}"
 
 
 def span(start: datetime, end: datetime) -> str:

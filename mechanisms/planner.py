@@ -86,6 +86,7 @@ class Forecast(NamedTuple):
         cut: share of the records that the contribution bound cuts off; None where it is unknown.
         hidden: share of the keys that stay hidden; None where there are none to hide.
         figures: the numbers behind the words.
+        measure: what the score measures, where it is not what the planner says.
     """
 
     parameters: Any
@@ -97,6 +98,7 @@ class Forecast(NamedTuple):
     cut: float | None
     hidden: float | None
     figures: dict[str, float]
+    measure: str = ""
 
     @property
     def hopeless(self) -> bool:

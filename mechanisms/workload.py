@@ -78,8 +78,7 @@ class Workload(NamedTuple):
         names = plainly(mechanism.outputs) or ["count"]
         each = weight if counted is None else counted[rows]
         weights = [weight * self._column(place[n], rows) if n in place else each for n in names]
-        counted = [np.bincount(self.key[rows], one, self.keys) for one in weights]
-        return np.stack(counted, axis=1)
+        return np.stack([np.bincount(self.key[rows], one, self.keys) for one in weights], axis=1)
 
     def _column(self, place: int, rows: slice) -> I64:
         if self.value is None:

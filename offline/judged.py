@@ -87,7 +87,7 @@ def _cut(
     """
     if counts_units(p) and counts.get("accepted"):
         shown = np.unique(np.stack([window, view.key.astype(np.int64), unit]), axis=1).shape[1]
-        return max(0.0, 1 - counts["accepted"] / max(shown, 1))
+        return 1 - min(counts["accepted"] / max(int(shown), 1), 1.0)
     if counts.get("seen") and "accepted" in counts:
         return 1 - counts["accepted"] / counts["seen"]
     bound = p.mechanism.bounds(p.unit_name)

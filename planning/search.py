@@ -38,6 +38,8 @@ MOST_VARIANTS = 16
 MOST_WORKED = 8  # variants of one kind whose settings are searched in full, until one is of use
 KEYS = 4  # most noise keys with which a variant or another mechanism is compared
 BOTH = GROUPS[3]  # worth a try where neither part of it is enough
+AS_ASKED = "as it is asked for"
+RETUNED = f"{AS_ASKED}, with other settings of its mechanism"
 COARSER, FINER = "the same ε, with less detail", "the same ε, with more detail"
 DEARER = "the same detail, with a larger ε"
 _GIVEN_BY_PIPELINE = ("delay", "aggregate")
@@ -105,7 +107,9 @@ class Search:
         Raises:
             ParameterError: the configuration contradicts itself.
         """
-        base = self._way("as it is asked for", self._base, self._tick)
+        base = self._way(AS_ASKED, self._base, self._tick)
+        if base.best is not base.as_given:
+            base = base._replace(title=RETUNED)
         tuned, ways = base.best, [base]
         missing: list[str] = []
         for title, variants, target in self._kinds(tuned.score):
@@ -116,8 +120,9 @@ class Search:
                 missing.append(no_way(title, found, tuned.score, self._why(title)))
             if len(ways) == 3:
                 break
+        measure = tuned.measure or self._planner.score
         answer = Answer(
-            self._planner.score, tuple(ways), tuple(assumed(self._p, self._records, path)),
+            measure, tuple(ways), tuple(assumed(self._p, self._records, path)),
             self._other(tuned), missing=tuple(missing),
         )  # fmt: skip
         if not tuned.hopeless:

@@ -5,6 +5,7 @@ A variant changes the window, the triggers, ε or the keys, and nothing else.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -17,6 +18,7 @@ from ..formats.events.keys import decode_key, encode_key
 from ..topics.calendar import CalendarSpan
 from ..topics.config.expressions.derive import Derive
 from ..topics.config.pipeline import PipelineSettings, Triggers
+from ..topics.config.places import place_of
 from ..topics.config.values import Duration, format_duration
 from .records import Records
 
@@ -26,6 +28,10 @@ LARGER = 8  # times what is asked, or this itself if that is more, is the larges
 SMALLER = (Fraction(1, 2), Fraction(1, 4), Fraction(1, 10))
 MOST_EPSILON = 20
 MOST_TRIGGERS = 1000
+NAMES_SOMETHING = re.compile(
+    r"(?:(?:^|[_.\-])(?i:ids?|code|zip|postcode|no|nr|number)|[a-z]I[dD])$"
+)
+"""Ends of names of fields whose numbers say which thing it is, and not how much."""
 BUCKETS = (4, 16)  # times fewer keys of a numeric column
 
 
@@ -175,6 +181,8 @@ def _banded(
     different = set(values)
     if len(different) < 2 * BUCKETS[0] or not all(type(v) in (int, float) for v in values):
         return
+    if NAMES_SOMETHING.search(name) or name in (place_of(settings.key) or ()):
+        return  # neighbouring numbers have nothing in common, or make strips of a map
     low, high = min(different), max(different)
     for fewer in BUCKETS:
         width = _round((high - low) / (len(different) / fewer))

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from ..mechanisms.forecast import percent
 from ..mechanisms.planner import HOPELESS as MOST_ERROR
-from ..mechanisms.planner import toml
+from ..mechanisms.planner import Forecast, toml
 from ..topics.config.read import quoted
 from .remedies import Needed, Trial
 from .search import GOOD, Alternative, Answer
@@ -67,11 +67,17 @@ def _show(console: Console, place: int, way: Alternative, measure: str) -> None:
         ("error", f"{percent(way.best.score)}: {measure}"),
     ]
     if way.as_given is not None and way.as_given.score > way.best.score * 1.02:
-        entries.append(("", f"with the settings as given it is {percent(way.as_given.score)}"))
+        entries.append(("", _given(way.as_given)))
     for name, text in entries:
         console.print(_entry(name, text), highlight=False)
     for note in way.notes:
         console.print(_entry("note", note), highlight=False)
+
+
+def _given(found: Forecast) -> str:
+    """What the settings as given would give."""
+    cut = f", and the bound cuts off {found.cut:.1%}" if found.cut else ""
+    return f"with the settings as given it is {percent(found.score)}{cut}"
 
 
 def _entry(name: str, text: str) -> Table:

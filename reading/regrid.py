@@ -8,7 +8,6 @@ alone and costs nothing.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from statistics import NormalDist
@@ -23,14 +22,13 @@ from ..errors import ParameterError
 from ..mechanisms.spatial.domain import Domain
 from ..mechanisms.spatial.pieces import pieces
 from ..topics.assembly import Released, in_order
+from ..topics.config.places import place_of
 from ..topics.releases import Row
 from .grids import Box, GridCells, Shapes, grid_cells
 from .maps import domain_of
 from .tables import FIXED
 
 F64 = NDArray[np.float64]
-_LONGITUDE = re.compile(r"(?<![a-z])(lon|lng|long|longitude)(?![a-z])", re.IGNORECASE)
-_LATITUDE = re.compile(r"(?<![a-z])(lat|latitude)(?![a-z])", re.IGNORECASE)
 
 
 class Figures(NamedTuple):
@@ -122,7 +120,7 @@ def _degrees(domain: Domain, lonlat: bool) -> Box:
     names = domain.names
     if len(names) < 2:
         raise ParameterError("axes", names, "need longitude and latitude, the first two")
-    if not lonlat and not (_LONGITUDE.search(names[0]) and _LATITUDE.search(names[1])):
+    if not lonlat and place_of(names[:2]) != tuple(names[:2]):
         rule = (
             "are not named as longitude and latitude, in this order. If the first two are these, "
             "in degrees, say so: lonlat=True, or --lonlat"

@@ -41,5 +41,14 @@ def cut_share(
     return CutShare(_inside(1 - accepted / arrived), low, high)
 
 
+def in_words(found: CutShare | None) -> str:
+    """Tell what share of the records the contribution bound cut; no interval covers it."""
+    if found is None:
+        return "the share of records that the bound cut is unknown"
+    if found.share is None:
+        return "noise hides what share of the records the bound cut"
+    return f"the bound cut {found.share:.1%} of the records ({found.low:.1%} to {found.high:.1%})"
+
+
 def _inside(share: float) -> float:
     return float(f"{min(max(share, 0.0), 1.0):.6g}")  # the same text on every machine

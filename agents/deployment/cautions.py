@@ -9,6 +9,7 @@ from itertools import pairwise
 from ...formats.events.decode import utc
 from ...topics.config.load import Config
 from ...topics.config.pipeline import PerUnit, PipelineSettings
+from ...topics.config.places import place_of
 from ...topics.config.schedule import Schedule
 from ...topics.config.sharing import owner
 from ...topics.config.values import format_duration
@@ -24,7 +25,7 @@ def cautions(config: Config, now: int) -> Iterator[str]:
     units = {one.name: one.unit for one in config.input}
     for p in config.pipeline:
         pause = config.engine.publish_delay
-        found = (*_budget(p), *_domain(p), *_origin(p, now), *_pause(p, pause))
+        found = (*_budget(p), *_domain(p), *_place(p), *_origin(p, now), *_pause(p, pause))
         shared = owner(config, p.name)
         cap = p.budget.per_unit if shared is None else shared.per_unit
         found += (*_alone(p, units[p.input]), *_replayed(cap, config.engine.keep_clock))
@@ -53,6 +54,15 @@ def _domain(p: PipelineSettings) -> Iterator[str]:
         yield (
             "mechanism.domain is not given, so the unit square 0 to 1 is planned: points outside "
             "are dropped; set the domain of your coordinates"
+        )
+
+
+def _place(p: PipelineSettings) -> Iterator[str]:
+    place = place_of(name for name in p.key if name not in p.derive)
+    if place is not None:
+        yield (
+            f"key holds {' and '.join(place)}, which are a place: few records share the same pair "
+            'of numbers; a map counts places: mechanism.kind = "phdstream" with these as inputs'
         )
 
 

@@ -36,6 +36,7 @@ from ...offline.report import PRIVATE
 from ...offline.report import show as show_simulated
 from ...offline.simulate import read_file
 from ...offline.simulate import simulate as run_simulation
+from ...planning.implied import implied_bound
 from ...planning.search import Answer
 from ...planning.ways import body_of, counted, show_ways
 from ...reading.live.declared import Declared
@@ -120,12 +121,13 @@ def plan(flags: Flags, as_json: bool, before: str | None, **options: Any) -> Non
     check(config, deployment, asked)
     if asked.sample is not None:
         stream_file(asked.sample)  # refuses, before anything is printed, what it cannot read
-    bodies = [describe(p) for p in deployment.pipelines]
+    bodies = {p.name: describe(p) for p in deployment.pipelines}
+    wanted = [p for p in deployment.pipelines if asked.pipeline in (None, p.name)]
     console = Screen()
     if not as_json:
-        for p, body in zip(deployment.pipelines, bodies, strict=True):
-            console.print(readable(described(p, body)))
-        for v in deployment.views:
+        for p in wanted:
+            console.print(readable(described(p, bodies[p.name])))
+        for v in (v for v in deployment.views if v.source in wanted):
             text = f"view {v.name}: {', '.join(one.label for one in v.values)}; {in_words(v)}"
             console.print(text, soft_wrap=True, highlight=False, markup=False)
         _together(console, config.input, deployment.pipelines)
@@ -136,7 +138,7 @@ def plan(flags: Flags, as_json: bool, before: str | None, **options: Any) -> Non
     proposed = proposals(config, deployment, asked, as_json, shown)
     dry = purses(config, deployment, asked)
     if as_json:
-        told = {"pipelines": [_planned(body, proposed, found, dry) for body in bodies]}
+        told = {"pipelines": [_planned(body, proposed, found, dry) for body in bodies.values()]}
         views = [{"view": v.name, "source": v.source.name, "epsilon": 0} for v in deployment.views]
         emit(told | ({"views": views} if views else {}))
         return
@@ -234,6 +236,8 @@ def described(p: Pipeline, body: dict[str, Any]) -> Table:
         table.add_row(f"noise of {partial.get(name, name)}", f"±{stddev:.4g} ({words})")
     for name, value in p.mechanism.plan_rows(p.unit_name):
         table.add_row(name, value)
+    if said := implied_bound(p):
+        table.add_row("bound not given", said)
     return table
 
 

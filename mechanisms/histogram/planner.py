@@ -160,10 +160,22 @@ def told(question: Question, parameters: Any, looks: Sequence[WindowForecast], b
     plain = plainest(question.parameters, parameters, question.setting)
     what = "distinct units" if parameters.of_units else "records"
     return Forecast(
-        plain, figures["score"], by, _seen(figures, unknown, what), _off(figures),
-        "; ".join(losses(figures, unknown, what)), figures["cut"],
+        plain, figures["score"], by, _seen(figures, question.setting, what),
+        _off(figures, question.setting), "; ".join(losses(figures, unknown, what)), figures["cut"],
         1 - figures["shown"] / max(figures["keys"], 1) if unknown else None, figures,
+        _measure(question.setting),
     )  # fmt: skip
+
+
+def _measure(setting: Setting) -> str:
+    """What the score measures where values are added up; a mean is a sum over a count."""
+    if not setting.columns:
+        return ""
+    every = (["all counts"] if setting.count else []) + [
+        f"all sums of {name}" for name, _, _ in setting.columns
+    ]
+    mean = ", on average over these" if len(every) > 1 else ""
+    return f"error of {' and of '.join(every)}, hidden ones included, as a share of the total{mean}"
 
 
 def plainest(
@@ -207,23 +219,27 @@ def _median(values: F64, weight: F64) -> float:
     return float(values[order][int(np.searchsorted(upto, upto[-1] / 2))])
 
 
-def _seen(figures: dict[str, float], unknown: bool, what: str) -> str:
-    number = f"{figures['keys']:,.0f}"
-    keys = f"{number} key" if number == "1" else f"{number} keys"
-    if not unknown:
-        return f"all {keys} of the public list, in every window"
+def _seen(figures: dict[str, float], setting: Setting, what: str) -> str:
+    if setting.keys is not None:
+        return f"all {_keys(len(setting.keys))} of the public list, in every window"
     return (
-        f"about {figures['shown']:,.0f} of {keys} in a window, with {figures['covered']:.0%} of "
-        f"the {what}"
+        f"about {figures['shown']:,.0f} of {_keys(figures['keys'])} in a window, with "
+        f"{figures['covered']:.0%} of the {what}"
     )
 
 
-def _off(figures: dict[str, float]) -> str:
+def _keys(number: float) -> str:
+    text = f"{number:,.0f}"
+    return f"{text} key" if text == "1" else f"{text} keys"
+
+
+def _off(figures: dict[str, float], setting: Setting) -> str:
     if not figures["shown"]:
         return "nothing is shown"
     share = figures["off"] / max(figures["typical"], 1)
+    what = "count" if setting.count or not setting.columns else f"sum of {setting.columns[0][0]}"
     return (
-        f"a shown count is typically off by {counted(figures['off'])} where it is "
+        f"a shown {what} is typically off by {counted(figures['off'])} where it is "
         f"{counted(figures['typical'])} ({percent(share)})"
     )
 

@@ -50,6 +50,12 @@ class Declared:
         return str(self.config["unit_name"])
 
     @property
+    def most(self) -> int | None:
+        """Most records of a unit that count in an epoch; None where more than a number says it."""
+        bound = self.config["mechanism"]["parameters"].get("bound")
+        return bound if isinstance(bound, int) else None
+
+    @property
     def external(self) -> bool:
         """Whether triggers come by request instead of the schedule."""
         return bool(self.config["schedule"] == "external")

@@ -12,6 +12,8 @@ import numpy as np
 
 from ...agents.worker.lines.visible import visible
 from ...errors import needs
+from ...topics.config.places import place_of
+from ...topics.cut_share import CutShare, in_words
 
 with needs("plot"):
     from matplotlib import dates
@@ -83,8 +85,16 @@ def _title(name: str, told: dict[str, Any], view: dict[str, Any]) -> str:
     return (
         f"{name}: release {view['trigger']} of {view['triggers']}{last}, "
         f"{_date(view['released'])} UTC\n{window}; {told['mechanism']}; unit: {told['unit']}; "
-        f"error bars cover the noise, {view['confidence']:.0%} of the time"
+        f"error bars cover the noise, {view['confidence']:.0%} of the time\n{_cut(told, view)}"
     )
+
+
+def _cut(told: dict[str, Any], view: dict[str, Any]) -> str:
+    """What is known of the records that the bound cut off."""
+    known = in_words(None if view["cut"] is None else CutShare(**view["cut"]))
+    if view["most"] is None:
+        return known
+    return f"at most {view['most']:,} of a {told['unit']}'s records count in an epoch; {known}"
 
 
 def _date(time: int) -> str:
@@ -173,8 +183,9 @@ def _cells(axes: Axes, told: dict[str, Any], view: dict[str, Any]) -> None:
 
 def _geographic(axes: Sequence[Sequence[Any]]) -> bool:
     (x, west, east), (y, south, north) = axes
-    named = x.casefold().startswith(("lon", "lng")) and y.casefold().startswith("lat")
-    return bool(named and -180 <= west < east <= 180 and -90 <= south < north <= 90)
+    return bool(
+        place_of((x, y)) == (x, y) and -180 <= west < east <= 180 and -90 <= south < north <= 90
+    )
 
 
 def _profile(axes: Axes, view: dict[str, Any], cells: Any) -> None:

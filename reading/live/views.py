@@ -58,7 +58,7 @@ def view(pipeline: Declared, history: History, asked: Wish) -> dict[str, Any]:
     value = sheet.names[0] if asked.value is None else asked.value
     if value not in sheet.names:
         raise ParameterError("value", value, f"must be one of {', '.join(sheet.names)}")
-    body = _meta(sheet, value) | {"form": pipeline.form}
+    body = _meta(sheet, value) | {"form": pipeline.form, "most": pipeline.most}
     if pipeline.form == "cells":
         return body | _cells(sheet, value) | _moved(history, value, TOTAL)
     if pipeline.form == "slots":

@@ -14,6 +14,7 @@ from hushstream.cli import maps
 from hushstream.deploy.broker import Broker
 from hushstream.reading.maps import cells_of, map_before, points_of
 from hushstream.reading.regrid import regrid
+from hushstream.topics.cut_share import in_words
 from pyarrow import parquet
 
 from ..reading.test_maps import every, last
@@ -42,6 +43,11 @@ def test_a_map_is_that_of_the_newest_release(place: Place) -> None:
     assert {"x_low", "x_high", "y_low", "y_high", "count", "count_low"} <= set(lines[0])
     first = json.loads(run(place, "map", "--window", "2019-03-01T01:00"))
     assert first != json.loads(run(place, "map"))
+
+
+def test_what_the_bound_cut_is_told_beside_a_map_or_is_called_unknown(place: Place) -> None:
+    _, _, err = typed("map", "-c", str(place.folder / "hush.toml"), place.case)
+    assert err == f"{in_words(last(CASE).cut)}\n" and "bound cut" in err
 
 
 def test_a_map_on_another_grid_is_what_the_client_makes_of_it(place: Place) -> None:

@@ -18,7 +18,7 @@ from hushstream.errors import ConfigError
 from hushstream.planning import records as records_module
 from hushstream.planning.cut import SampleRoom, cut, reported, sample
 from hushstream.planning.records import Records, read_records
-from hushstream.planning.search import GOOD, Alternative, Answer, Search
+from hushstream.planning.search import GOOD, RETUNED, Alternative, Answer, Search
 from hushstream.planning.sentences import no_way, other_kind, untried_settings
 from hushstream.planning.variants import Variant, coarser, dearer, given, shorter
 from hushstream.planning.ways import body_of, conclusions, heading, show_ways, written
@@ -407,3 +407,47 @@ def test_a_pipeline_that_is_exact_is_offered_less_epsilon_and_more_detail(tmp_pa
     assert "more detail" in finer.title and finer.variant.settings.window.length < 24 * HOUR
     assert "smaller ε" in cheaper.title and cheaper.variant.settings.budget.epsilon < 1
     assert max(one.best.score for one in found.ways) < 2 * GOOD
+
+
+def test_numbers_that_name_things_and_coordinates_have_no_bands(tmp_path: Path) -> None:
+    path = tmp_path / "visits.csv"
+    rows = [f"u{i},{i % 40},{(i * 7) % 40},{START + i}" for i in range(400)]
+    for columns in (
+        ("shop_id", "zip"), ("restaurantId", "station.code"), ("pickup_lat", "pickup_lon"),
+        ("size", "age"),
+    ):  # fmt: skip
+        named = [one.replace(".", "_") for one in columns]
+        path.write_text("\n".join([f"user,{','.join(named)},t", *rows]))
+        text = INPUT.replace('["page", "age"]', json.dumps(named))
+        made, records = read(path, text)
+        words = [one.words for one in coarser(given(made.pipeline[0], records, None), records)]
+        assert any("in bands" in one for one in words) == (named == ["size", "age"]), named
+
+
+def test_a_list_of_keys_is_as_long_as_it_is_and_sums_are_called_sums(tmp_path: Path) -> None:
+    listed = "\n".join([
+        INPUT.replace('["page", "age"]', '["page"]').split("mechanism =")[0],
+        f"public_keys = {json.dumps([[f'p{n}'] for n in range(24)])}",
+        'aggregate = [{ kind = "mean", field = "age", low = 0, high = 100 }]',
+    ])  # fmt: skip
+    made, records = read(write(tmp_path / "visits.csv", rows=2_000, pages=20), listed)
+    (source,) = compile_config(made).inputs
+    answer = Search(source.pipelines[0], made.pipeline[0], records).answer(tmp_path / "visits.csv")
+    assert answer.ways[0].best.seen == "all 24 keys of the public list, in every window"
+    assert answer.measure.startswith("error of all counts and of all sums of age, hidden ones")
+
+
+def test_other_settings_than_the_given_ones_are_called_so_and_what_those_cut(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "visits.csv"
+    rows = [f"u{i % 100},p{i % 4},{20 + i % 3},{START + i * 1_000_000}" for i in range(3_000)]
+    path.write_text("\n".join(["user,page,age,t", *rows]))
+    made, records = read(path, INPUT.replace('["page", "age"]', '["page"]'))
+    (source,) = compile_config(made).inputs
+    answer = Search(source.pipelines[0], made.pipeline[0], records).answer(path)
+    assert answer.ways[0].title == RETUNED
+    console = Console(width=80, record=True, file=io.StringIO())
+    show_ways(console, "pages", "histogram", answer)
+    text = " ".join(console.export_text().split())
+    assert "with the settings as given it is" in text and "and the bound cuts off 9" in text

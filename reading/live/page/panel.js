@@ -130,7 +130,7 @@ export class Panel {
     const last = view.final ? ", the window's last" : "";
     const [held, whole] = view.hops ?? [1, 1];
     const part = held < whole ? `, with only the last ${held} of its ${whole} hops` : "";
-    this.what.textContent = visible(`Release ${view.trigger} of ${view.triggers}${last}, ${when(view.released)}${part} · ${this.told.mechanism} · unit: ${this.told.unit} · intervals of ${about(view.confidence * 100)} %, of the noise alone · ${cut(view.cut)}`);
+    this.what.textContent = visible(`Release ${view.trigger} of ${view.triggers}${last}, ${when(view.released)}${part} · ${this.told.mechanism} · unit: ${this.told.unit} · intervals of ${about(view.confidence * 100)} %, of the noise alone · ${cut(view, this.told.unit)}`);
     this[{ keys: "keys", cells: "cells", slots: "slots", stream: "stream" }[view.form]](view);
   }
 
@@ -286,11 +286,13 @@ function capped(cap, unit) {
 }
 
 /** What is known of the records that the contribution bound cut, which no interval covers. */
-function cut(told) {
-  if (!told) return "what the bound cut off is unknown";
+function cut(view, unit) {
+  const most = view.most === null ? "" : `at most ${view.most} of a ${unit}'s records count in an epoch; `;
+  const told = view.cut;
+  if (!told) return `${most}what the bound cut off is unknown`;
   const part = (share) => `${about(share * 100)} %`;
   const ends = `${part(told.low)} to ${part(told.high)}`;
-  return `cut off by the bound: ${told.share === null ? "" : `${part(told.share)}, `}${ends} of the records`;
+  return `${most}cut off by the bound: ${told.share === null ? "" : `${part(told.share)}, `}${ends} of the records`;
 }
 
 /** An estimate as cells of a table. */

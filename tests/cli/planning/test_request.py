@@ -380,3 +380,10 @@ def test_the_help_warns_of_the_protected_stream() -> None:
     assert "PUBLIC OR SYNTHETIC data only" in plain and "--shape" in plain
     wanted = {name for name, entry in entries().items() if entry.planner}
     assert wanted == {"histogram", "pak", "phdstream", "privhp", "quantile", "topl", "tops"}
+
+
+def test_a_pipeline_that_is_named_has_the_only_table(folder: Path) -> None:
+    names = [one["pipeline"] for one in json.loads(typed("plan", "--json")[1])["pipelines"]]
+    _, out, _ = typed("plan", "--pipeline", names[0])
+    assert f"{names[0]}: " in out and len(names) > 1
+    assert not any(f"\n{one}: " in f"\n{out}" for one in names[1:])

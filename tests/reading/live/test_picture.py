@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hushstream.reading.live import picture
 from hushstream.reading.live.views import Wish, view
+from hushstream.topics.cut_share import CutShare, in_words
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
 
@@ -110,3 +111,13 @@ def test_a_key_is_no_formula(tmp_path: Path) -> None:
     told = {"unit": "u", "mechanism": "histogram", "measured": ""}
     picture.draw("p", told, seen, tmp_path / "out.png")
     assert (tmp_path / "out.png").stat().st_size > 1000
+
+
+def test_what_the_bound_allows_and_cut_stands_above_the_picture() -> None:
+    figure, _ = made("phdstream-defaults")
+    title = figure.get_suptitle()
+    assert "at most 1 of a user's records count in an epoch; the share" in title
+    assert "is unknown" in title
+    figure, seen = made("histogram-debiased")
+    share = in_words(CutShare(**seen["cut"]))
+    assert share in figure.get_suptitle() and "at most" not in figure.get_suptitle()
