@@ -1,4 +1,4 @@
-"""Bounds that nobody wrote down: where a default comes from, and what it cuts off."""
+"""Bounds that the configuration does not give: where a default comes from, and what it cuts off."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def implied_bound(p: Pipeline) -> str:
     records units send.
     """
     given, bound = p.config["mechanism"]["parameters"], getattr(p.mechanism, "bound", None)
-    if isinstance(bound, Bound) and given["budget"] is None:
+    if isinstance(bound, Bound) and given.get("budget", 0) is None:
         what = "distinct values" if p.mechanism.pairs else "records"
         return f"{_source(p, bound)}: {_kept(bound, what, p)}; {CHOOSE}"
     if given.get("bound") == 1 and p.mechanism.survey is None:

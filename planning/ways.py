@@ -75,7 +75,7 @@ def _show(console: Console, place: int, way: Alternative, measure: str) -> None:
 
 
 def _given(found: Forecast) -> str:
-    """What the settings as given would give."""
+    """Tell what the settings as given would give."""
     cut = f", and the bound cuts off {found.cut:.1%}" if found.cut else ""
     return f"with the settings as given it is {percent(found.score)}{cut}"
 

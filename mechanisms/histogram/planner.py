@@ -168,7 +168,7 @@ def told(question: Question, parameters: Any, looks: Sequence[WindowForecast], b
 
 
 def _measure(setting: Setting) -> str:
-    """What the score measures where values are added up; a mean is a sum over a count."""
+    """Name what the score measures where values are added up; a mean is a sum over a count."""
     if not setting.columns:
         return ""
     every = (["all counts"] if setting.count else []) + [

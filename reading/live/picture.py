@@ -90,7 +90,7 @@ def _title(name: str, told: dict[str, Any], view: dict[str, Any]) -> str:
 
 
 def _cut(told: dict[str, Any], view: dict[str, Any]) -> str:
-    """What is known of the records that the bound cut off."""
+    """Tell what is known of the records that the bound cut off."""
     known = in_words(None if view["cut"] is None else CutShare(**view["cut"]))
     if view["most"] is None:
         return known
