@@ -160,8 +160,8 @@ def _with_map_before(
 def _last(every: Iterable[Released], pipeline: str, window: str | None) -> Released:
     newest = max(every, key=lambda one: (one.window.start, one.trigger), default=None)
     if newest is None:
-        which = "" if window is None else f" in the window of {window}"
-        raise EngineError(f"pipeline {pipeline!r} has no complete release{which} yet")
+        which = " yet" if window is None else f" in the window of {window}"
+        raise EngineError(f"pipeline {pipeline!r} has no complete release{which}")
     return newest
 
 

@@ -110,8 +110,8 @@ def plot(
     asked = Wish(window=start, value=value, size=MOST_ROWS, key=_key(history, start, key))
     seen = view(declared, history, asked)
     if seen.get("empty"):
-        which = "" if window is None else f" in the window of {window}"
-        raise EngineError(f"pipeline {pipeline!r} has no complete release{which} yet")
+        which = " yet" if window is None else f" in the window of {window}"
+        raise EngineError(f"pipeline {pipeline!r} has no complete release{which}")
     told = {
         "unit": declared.unit, "mechanism": declared.mechanism, "measured": declared.measured
     }  # fmt: skip

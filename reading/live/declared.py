@@ -9,7 +9,6 @@ from typing import Any
 
 from ...agents.clock.ledger import Ledger, number
 from ...errors import LedgerError
-from ...formats.events.expressions.derived import DOMAINS
 from ...mechanisms.entry import Picture
 from ...mechanisms.registry import entries
 from ...topics.config.schedule import Schedule
@@ -85,13 +84,6 @@ class Declared:
         """Name of the field that is measured; empty where records are counted."""
         fields = [str(a["field"]) for a in self.config["aggregate"] or () if "field" in a]
         return fields[0] if fields else ""
-
-    @property
-    def comes_round(self) -> bool:
-        """Whether the key is one part of the time that comes round again, such as the hour."""
-        derive, key = self.config.get("derive") or {}, self.config.get("key") or ()
-        parts = [derive.get(name, {}).get("time") for name in key]
-        return len(parts) == 1 and parts[0] in DOMAINS
 
     def next_due(self, after: int) -> int:
         """First scheduled trigger time after a time; both in microseconds since 1970."""

@@ -22,12 +22,14 @@ with needs("plot"):
     from matplotlib.collections import PolyCollection
     from matplotlib.colors import LogNorm
     from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 DATES: Any = dates  # its functions have no types
 
 MOST_KEYS = 30
 BAR, LINE, WHISKER, SOFT = "#94b8de", "#1d5fa8", "#0f3f75", "#55606e"
 HATCH = "#8b97a6"
+FEW = 8  # of the range of a bar of colours: so small a one has marks at equal steps
 KINDS = (".png", ".svg", ".pdf")
 
 
@@ -164,6 +166,7 @@ def _cells(axes: Axes, told: dict[str, Any], view: dict[str, Any]) -> None:
         bar = axes.figure.colorbar(drawn, ax=axes, shrink=0.85, pad=0.02)
         bar.set_label(f"{view['value']} in a hundredth of the area", fontsize=8)
         bar.ax.tick_params(labelsize=8)
+        _marks(bar)
     if unsure.any():
         axes.add_collection(PolyCollection(
             list(corners[unsure]), facecolor="none", edgecolor=HATCH, lw=0, hatch="/////", alpha=0.5
@@ -179,6 +182,16 @@ def _cells(axes: Axes, told: dict[str, Any], view: dict[str, Any]) -> None:
     axes.set_xlabel(f"{x}\n{note}{more}", fontsize=9)
     axes.set_ylabel(y, fontsize=9)
     axes.tick_params(labelsize=8)
+
+
+def _marks(bar: Any) -> None:
+    """Mark a logarithmic bar of colours with plain numbers; powers of ten alone say too little."""
+    low, high = bar.vmin, bar.vmax
+    found = MaxNLocator(5) if high < FEW * low else LogLocator(subs=(1, 2, 5))
+    bar.set_ticks([one for one in found.tick_values(low, high) if low <= one <= high])
+    bar.minorticks_off()
+    bar.formatter = FuncFormatter(lambda value, _: f"{value:,.10g}")
+    bar.update_ticks()
 
 
 def _geographic(axes: Sequence[Sequence[Any]]) -> bool:

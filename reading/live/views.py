@@ -17,6 +17,7 @@ from ...errors import ParameterError
 from ...mechanisms.columns import F64
 from .declared import MILLI, Declared
 from .history import History, Sheet
+from .ordinals import ranks
 
 SIDE = 64  # squares along each axis where further axes are added up
 MOST_ROWS = 200  # of one page
@@ -71,7 +72,6 @@ def view(pipeline: Declared, history: History, asked: Wish) -> dict[str, Any]:
         return body | distribution(pipeline, told) | _moved(history, value, first)
     listed = _rows(pipeline, history, sheet, value, asked)
     first = str(listed["rows"][0]["id"]) if listed["rows"] else "[]"
-    listed["ordered"] = pipeline.comes_round
     return body | listed | _moved(history, value, asked.key or first)
 
 
@@ -108,8 +108,9 @@ def _rows(
     pipeline: Declared, history: History, sheet: Sheet, value: str, asked: Wish
 ) -> dict[str, Any]:
     places = order(sheet, value).tolist()
-    if pipeline.comes_round:  # hours are looked for in their order
-        places.sort(key=lambda place: json.loads(sheet.ids[place]))
+    ranked = ranks(pipeline.config, sheet.ids)
+    if ranked is not None:  # hours are looked for in their order
+        places.sort(key=ranked.__getitem__)
     if wanted := asked.search.casefold():
         places = [i for i in places if wanted in shown(sheet.ids[i]).casefold()]
     page = places[asked.page * asked.size : (asked.page + 1) * asked.size]
@@ -125,7 +126,10 @@ def _rows(
         }
         for i in page
     ]
-    return {"rows": rows, "matching": len(places), "page": asked.page, "size": asked.size}
+    return {
+        "rows": rows, "matching": len(places), "page": asked.page, "size": asked.size,
+        "ordered": ranked is not None,
+    }  # fmt: skip
 
 
 def _spark(past: Sequence[Sheet], value: str, text: str) -> list[list[float]]:

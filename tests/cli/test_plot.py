@@ -56,6 +56,6 @@ def test_it_writes_the_picture_that_was_asked_for(folder: Path) -> None:
         code, _, err = typed("plot", CASE, *wrong)
         assert code == 2 and said in err, (wrong, err)
     code, _, err = typed("plot", CASE, "--window", "2020-01-01")
-    assert code == 4 and "no complete release in the window of 2020-01-01" in err
+    assert code == 4 and err.endswith("no complete release in the window of 2020-01-01\n")
     code, _, err = typed("plot", "nobody")
     assert code == 2 and f"expected one of {CASE}" in err

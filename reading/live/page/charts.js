@@ -1,6 +1,6 @@
 // Pictures as SVG, drawn as wide as their place. Each can be walked through with the arrow keys.
 
-import { about, draw, fixed, make, visible } from "./text.js";
+import { apart, draw, fixed, make, visible } from "./text.js";
 
 const HOUR = 3_600_000;
 const STEPS = [1, 5, 10, 30, 60, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400,
@@ -17,11 +17,11 @@ export function ticks(low, high, wanted) {
 }
 
 /** Marks of an axis, with as many decimals as their step has. */
-function marked(found) {
+export function marked(found) {
   const step = found.length > 1 ? found[1] - found[0] : 0;
   const places = step > 0 ? Math.max(-Math.floor(Math.log10(step) + 1e-9), 0) : 0;
   const plain = step > 0 && places <= 6 && Math.abs(found.at(-1)) < 1e9;
-  return plain ? found.map((one) => fixed(one, places)) : found.map((one) => about(one));
+  return plain ? found.map((one) => fixed(one, places)) : apart(found);
 }
 
 function dates(low, high, wanted) {

@@ -1,7 +1,7 @@
 // Cells of a plane, coloured by density: cells differ in size, so their counts would mislead.
 
 import { frame, walk } from "./charts.js";
-import { about, draw, make, sentence } from "./text.js";
+import { about, apart, draw, make, sentence } from "./text.js";
 
 const CLASSES = 7;
 const PARTS = 100; // densities are per hundredth of the map's area
@@ -22,9 +22,10 @@ function classes(densities) {
 }
 
 function legend(ends, hatched) {
+  const texts = apart(ends, 2);
   const entries = ends.map((end, n) => make("li", {},
     draw("svg", { class: "swatch", viewBox: "0 0 14 14", "aria-hidden": "true" }, draw("rect", { class: shade(n, ends.length), width: 14, height: 14 })),
-    `${n ? about(ends[n - 1], 2) : "0"} to ${about(end, 2)}`));
+    `${n ? texts[n - 1] : "0"} to ${texts[n]}`));
   if (hatched) {
     entries.push(make("li", {},
       draw("svg", { class: "swatch", viewBox: "0 0 14 14", "aria-hidden": "true" },

@@ -1,6 +1,6 @@
 // The page: what there is, what is new, and whether anybody is still there to say so.
 
-import { badge, Panel } from "./panel.js";
+import { badge, none, Panel } from "./panel.js";
 import { about, make, table, visible, when } from "./text.js";
 
 const AGAIN = 30_000; // ages and lateness grow without any event
@@ -21,7 +21,7 @@ function overview(summary) {
     const left = budget.limit === null ? `ε=${about((budget.shared ?? budget).total)} spent` : `ε=${about(budget.left)} of ${about(budget.limit)} left`;
     return [
       make("a", { href: `#${panels.get(told.name).id}` }, told.name), told.mechanism,
-      told.health.last === null ? "none yet" : when(told.health.last), left, badge(told.health.state),
+      told.health.last === null ? none(told) : when(told.health.last), left, badge(told.health.state),
     ];
   });
   const focused = at("overview").contains(document.activeElement) ? document.activeElement.textContent : null;

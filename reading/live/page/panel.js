@@ -14,6 +14,11 @@ export function badge(state) {
   return make("span", { class: `badge ${state}` }, make("span", { "aria-hidden": "true" }, MARKS[state] ?? "○"), ` ${STATES[state] ?? state}`);
 }
 
+/** What to say where there is no release. */
+export function none(told) {
+  return told.health.state === "ended" ? "none" : "none yet";
+}
+
 function option(value, text) {
   return make("option", { value }, text);
 }
@@ -76,7 +81,7 @@ export class Panel {
     this.told = told;
     this.health.replaceChildren(badge(told.health.state), " ", visible(told.health.words));
     const newest = told.windows[0];
-    offer(this.window, [option("", newest ? `newest: ${span(newest.start, newest.end)}` : "none yet"),
+    offer(this.window, [option("", newest ? `newest: ${span(newest.start, newest.end)}` : none(told)),
       ...told.windows.slice(1).map((one) => option(one.start, span(one.start, one.end)))]);
     this.releases();
     this.spend(told.budget);
@@ -87,7 +92,7 @@ export class Panel {
     const windows = this.told.windows;
     const chosen = this.window.value ? windows.find((one) => String(one.start) === this.window.value) : windows[0];
     const listed = [...(chosen?.releases ?? [])].reverse();
-    offer(this.release, [option("", listed.length ? `newest: ${listed[0][0]} of ${chosen.triggers}` : "none yet"),
+    offer(this.release, [option("", listed.length ? `newest: ${listed[0][0]} of ${chosen.triggers}` : none(this.told)),
       ...listed.slice(1).map(([trigger, at]) => option(trigger, `${trigger}, ${when(at)}`))]);
   }
 
@@ -120,7 +125,7 @@ export class Panel {
     this.element.classList.toggle("empty", Boolean(view.empty));
     if (view.empty) {
       this.what.textContent = visible(`${this.told.mechanism}, unit: ${this.told.unit}`);
-      this.figure.replaceChildren(make("p", { class: "quiet" }, "There is nothing to show yet."));
+      this.figure.replaceChildren(make("p", { class: "quiet" }, this.told.health.state === "ended" ? "Nothing was released." : "There is nothing to show yet."));
       for (const one of [this.pager, this.movement]) one.replaceChildren();
       return;
     }
@@ -161,7 +166,7 @@ export class Panel {
     const focus = this.figure.contains(document.activeElement) ? document.activeElement.textContent : null;
     const hint = view.rows.length ? " Choose a key to see how it moved." : "";
     const found = this.search.value ? `${count(view.matching, "key")} of ${view.number.toLocaleString("en-US")} match` : count(view.number, "released key");
-    this.figure.replaceChildren(make("h3", {}, view.ordered ? `${view.value} by ${view.key_names[0]}` : `Largest values of ${view.value}`), make("p", { class: "note", role: "status" }, `${found}.${hint}`),
+    this.figure.replaceChildren(make("h3", {}, view.ordered ? `${view.value} by ${view.key_names.join(" / ")}` : `Largest values of ${view.value}`), make("p", { class: "note", role: "status" }, `${found}.${hint}`),
       view.rows.length ? make("table", { class: "keys", role: "table", "aria-label": `${this.name}, ${view.value} by key` },
         make("thead", { role: "rowgroup" }, make("tr", { role: "row" }, ...heads.map(([text, name]) => make("th", { role: "columnheader", scope: "col", class: name || null }, text)))),
         make("tbody", { role: "rowgroup" }, ...rows)) : make("p", { class: "quiet" }, view.number ? "No released key matches." : view.final ? "No key was released in this window: none had enough units." : "No key has been released in this window yet: one appears once enough units have it."));
@@ -226,7 +231,7 @@ export class Panel {
     const field = this.told.measured ? ` of ${this.told.measured}` : "";
     const title = running ? `Running total${field}` : `Sum${field} in each slot`;
     if (!listed.length) {
-      this.figure.replaceChildren(make("p", { class: "quiet" }, "No slot has been released yet."));
+      this.figure.replaceChildren(make("p", { class: "quiet" }, view.final ? "No slot was released in this window." : "No slot has been released yet."));
       return;
     }
     const label = `${title}: ${count(listed.length, "slot")}; the last, ${named(listed.at(-1))}, is ${sentence(listed.at(-1).estimate)}. Arrow keys walk through them.`;

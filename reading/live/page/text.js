@@ -74,6 +74,15 @@ export function about(value, digits = 3) {
   return fixed(value, Math.max(digits - 1 - size, 0)).replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
 }
 
+/** Numbers in as few digits as tell them apart, and no fewer than so many. */
+export function apart(values, digits = 3) {
+  for (let n = digits; n < 17; n += 1) {
+    const texts = values.map((one) => about(one, n));
+    if (new Set(texts).size === new Set(values).size) return texts;
+  }
+  return values.map(String);
+}
+
 /** How far an interval reaches from its value: on one side it may be cut at 0. */
 const reached = ([value, , low, high]) => Math.max(high - value, value - low);
 

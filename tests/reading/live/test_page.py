@@ -346,6 +346,38 @@ def test_a_shared_budget_and_a_cap_are_told_as_promised(width: int) -> None:
         server.server_close()
 
 
+MARKS = """Promise.all([import('/charts.js'), import('/text.js')]).then(([charts, text]) =>
+  [[40.8, 40.9], [40.84, 40.86], [0, 1e-7], [1e9, 1e9 + 50], [-3e-9, 2e-9], [1234.5, 1234.6]]
+    .map(([low, high]) => charts.marked(charts.ticks(low, high, 5)))
+    .concat([text.apart([40.81, 40.84, 40.9], 2), text.apart([1, 1], 2)]))"""
+
+
+def test_marks_differ_and_nothing_is_awaited_after_the_last_trigger() -> None:
+    board = Board(Kafka(bootstrap="127.0.0.1:1"), "d")
+    pipeline = seen(compiled("pak"))
+    one = released("pak")[-1]
+    assert one.final
+    history = History()
+    history.add(Released((), one.manifests))
+    board._panels = {"pak": Watched(pipeline, history=history)}
+    server = serve(board, "127.0.0.1", 0)
+    browser = chromium.Browser()
+    try:
+        browser.open(server.url)
+        browser.until("document.querySelectorAll('.newest .quiet').length")
+        assert texts(browser, ".newest .quiet") == ["No slot was released in this window."]
+        *axes, legend, same = browser.eval(MARKS)
+        for marks in (*axes, legend):
+            assert len(set(marks)) == len(marks) >= 3, marks
+        assert axes[0][0] == "40.80" and legend == ["40.81", "40.84", "40.9"]
+        assert same == ["1", "1"] and browser.errors == []
+    finally:
+        browser.close()
+        board.end()
+        server.shutdown()
+        server.server_close()
+
+
 def test_the_page_says_that_its_server_is_gone_and_comes_back() -> None:
     board = evil_board()
     server = serve(board, "127.0.0.1", 0)

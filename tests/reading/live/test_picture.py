@@ -73,6 +73,21 @@ def test_cells_are_drawn_where_they_lie_and_unsure_ones_are_hatched(case: str) -
     assert len(hatched.get_paths()) == sum(c[6] <= 0 for c in seen["cells"])
 
 
+@pytest.mark.parametrize("factor", [1.002, 1.3, 6, 400])
+def test_marks_of_the_bar_of_colours_are_plain_numbers_that_differ(factor: float) -> None:
+    pipeline, history = known("phdstream")
+    seen = view(pipeline, history, Wish())
+    cell = seen["cells"][0]
+    seen["cells"] = [[*cell[:4], n, 1.0, n - 1, n + 1] for n in (40.8, 40.8 * factor)]
+    told = {"unit": "u", "mechanism": "phdstream", "measured": ""}
+    figure = picture._figure("p", told, seen)
+    picture.FigureCanvasAgg(figure).draw()
+    bar = figure.axes[-1]
+    marks = [one.get_text() for one in bar.get_yticklabels()]
+    assert len(set(marks)) == len(marks) >= 3
+    assert [float(text.replace(",", "")) for text in marks] == pytest.approx(bar.get_yticks())
+
+
 @pytest.mark.parametrize("case", ["pak", "tops"])
 def test_slots_are_bars_at_their_times(case: str) -> None:
     figure, seen = made(case)
