@@ -40,6 +40,7 @@ COMMANDS = {  # name: its module, and its line of the help, whose order this is
     "points": ("maps", "Write synthetic points from the newest map."),
     "plot": ("seeing", "Draw what a pipeline has released."),
     "live": ("seeing", "Serve a live page of all releases."),
+    "watch": ("watching", "Show a pipeline's newest values in the terminal."),
     "ledger": ("ledger", "Show, verify or explain the privacy ledger."),
     "verify": ("verify", "Prove that releases are complete, unaltered and paid for."),
     "accept-loss": ("loss", "Accept that raw records were deleted before they were used."),

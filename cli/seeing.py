@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -52,18 +53,37 @@ def live(
     It reads the public topics and the ledger, and nothing else: no noise key, no internal topic. So
     the page may be shown to anyone. With --bootstrap and --deployment no configuration is needed.
     """
-    kafka, name = _source(flags, deployment)
-    with suppress(KafkaException):  # the page itself says that no broker answers
-        Cluster(kafka, role="reader").partitions(ledger_topic(name), "READ")
-    board = Board(kafka, name, only, windows)
+    board = followed(flags, deployment, only, windows)
     board.start()
     server = serve(board, bind, port)
-    say(f"{server.url} shows the releases of {name}; Ctrl-C ends it")
+    say(f"{server.url} shows the releases of {board.deployment}; Ctrl-C ends it")
     try:
         threading.Event().wait()
     finally:
         board.end()
         server.shutdown()
+
+
+def followed(
+    flags: Flags, deployment: str | None, only: Sequence[str], windows: int, there: bool = False
+) -> Board:
+    """Make a board of a deployment's public topics; errors as for `read_config`, and `RightError`.
+
+    Args:
+        deployment: its name; None: the configuration's.
+        only: pipelines that are shown; empty: all.
+        windows: newest ones that are read.
+        there: whether an `EngineError` says that Kafka does not answer or has no such deployment;
+            else what is shown says so.
+    """
+    kafka, name = _source(flags, deployment)
+    cluster, ledger = Cluster(kafka, role="reader"), ledger_topic(name)
+    if there:
+        cluster.wait()
+    with suppress(KafkaException):
+        if not cluster.partitions(ledger, "READ") and there:
+            raise EngineError(f"this cluster has no deployment {name!r}: {ledger} does not exist")
+    return Board(kafka, name, only, windows)
 
 
 def _source(flags: Flags, deployment: str | None) -> tuple[Kafka, str]:

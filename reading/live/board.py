@@ -191,6 +191,11 @@ class Board:
         panel.tail.start()
 
     @property
+    def deployment(self) -> str:
+        """Name of the deployment."""
+        return self._name
+
+    @property
     def names(self) -> list[str]:
         """Names of the pipelines that are shown."""
         return list(self._panels)
@@ -206,8 +211,8 @@ class Board:
         }
 
     def _link(self) -> dict[str, Any]:
-        """State of the connection, in words."""
-        body = {"good": False, "since": self._since}
+        """State of the connection, in words; ``read``: the ledger was, to its end."""
+        body = {"good": False, "read": False, "since": self._since}
         if self._answers is None:
             return body | {"words": "Connecting to Kafka."}
         if not self._answers:
@@ -220,6 +225,7 @@ class Board:
             return body | {"words": words}
         if not self._tail.caught_up.is_set():
             return body | {"words": "Reading the ledger."}
+        body["read"] = True
         missing = ", ".join(sorted(self._only - set(self._panels)))
         if missing:
             return body | {"words": f"The ledger has no pipeline {missing}."}

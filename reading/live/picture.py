@@ -12,8 +12,8 @@ import numpy as np
 
 from ...agents.worker.lines.visible import visible
 from ...errors import needs
-from ...topics.config.places import place_of
 from ...topics.cut_share import CutShare, in_words
+from .views import geographic
 
 with needs("plot"):
     from matplotlib import dates
@@ -175,7 +175,7 @@ def _cells(axes: Axes, told: dict[str, Any], view: dict[str, Any]) -> None:
         axes.plot(*zip(*ring, ring[0], strict=True), color=SOFT, lw=1)
     axes.set_xlim(west, east)
     axes.set_ylim(south, north)
-    if _geographic(view["axes"]):
+    if geographic(view["axes"]):
         axes.set_aspect(1 / max(math.cos(math.radians((south + north) / 2)), 0.2))
     note = "hatched: may be empty, the interval reaches 0" if unsure.any() else ""
     more = "".join(f"; added up over {name}" for name in view["hidden_axes"])
@@ -192,13 +192,6 @@ def _marks(bar: Any) -> None:
     bar.minorticks_off()
     bar.formatter = FuncFormatter(lambda value, _: f"{value:,.10g}")
     bar.update_ticks()
-
-
-def _geographic(axes: Sequence[Sequence[Any]]) -> bool:
-    (x, west, east), (y, south, north) = axes
-    return bool(
-        place_of((x, y)) == (x, y) and -180 <= west < east <= 180 and -90 <= south < north <= 90
-    )
 
 
 def _profile(axes: Axes, view: dict[str, Any], cells: Any) -> None:

@@ -160,7 +160,7 @@ def released(board: Board) -> dict[str, Any]:
     while True:
         told = board.summary()
         reading = [one for one in told["pipelines"] if one["health"]["state"] == "waiting"]
-        if told["link"]["good"] and not any("Reading" in p["health"]["words"] for p in reading):
+        if told["link"]["read"] and not any("Reading" in p["health"]["words"] for p in reading):
             return told
         if time.monotonic() > until:
             return told

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ...agents.worker.lines.visible import visible
 from ...errors import ParameterError
 from ...mechanisms.columns import F64
+from ...topics.config.places import place_of
 from .declared import MILLI, Declared
 from .history import History, Sheet
 from .ordinals import ranks
@@ -249,6 +250,14 @@ def _rings(space: dict[str, Any]) -> list[Any]:
     polygons = space.get("region", {}).get("coordinates", [])
     alone = [space["polygon"]] if space.get("polygon") else []
     return alone + [ring for polygon in polygons for ring in polygon]
+
+
+def geographic(axes: Sequence[Sequence[Any]]) -> bool:
+    """Whether two axes, each a name and both ends, are degrees of longitude and latitude."""
+    (x, west, east), (y, south, north) = axes
+    return bool(
+        place_of((x, y)) == (x, y) and -180 <= west < east <= 180 and -90 <= south < north <= 90
+    )
 
 
 def slots(pipeline: Declared, sheet: Sheet, value: str) -> list[dict[str, Any]]:

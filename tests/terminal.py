@@ -1,0 +1,89 @@
+"""A terminal of a given size, in which a command runs as a person would run it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import sys
+import termios
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>()][A-Z0-9]?|\r")
+HUSH = (sys.executable, "-m", "hushstream")
+
+
+class Terminal:
+    """A command that has begun; what it writes is collected as text.
+
+    Attributes:
+        raw: everything that it wrote.
+    """
+
+    def __init__(self, words: Sequence[str], columns: int, folder: Path, lines: int = 40) -> None:
+        self.raw = ""
+        self._left = b""
+        self._pid, self._fd = pty.fork()
+        if self._pid == 0:  # the command
+            os.chdir(folder)
+            gone = ("COLUMNS", "LINES", "NO_COLOR")
+            kept = {k: v for k, v in os.environ.items() if k not in gone}
+            os.execvpe(words[0], list(words), kept | {"TERM": "xterm-256color"})
+        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    @property
+    def text(self) -> str:
+        """What it wrote, without colours and movements."""
+        return CONTROL.sub("", self.raw)
+
+    def read(self, seconds: float) -> bool:
+        """Take what comes within some time; False once the command has closed the terminal."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            if not select.select([self._fd], [], [], left)[0]:
+                break
+            try:
+                found = os.read(self._fd, 65536)
+            except OSError:  # Linux says so that nothing has it open any more
+                return False
+            if not found:
+                return False
+            self._left += found
+            whole = self._left.decode("utf-8", "ignore")  # a letter may have come in part
+            if len(whole.encode()) == len(self._left):
+                self.raw, self._left = self.raw + whole, b""
+        return True
+
+    def until(self, words: str, patience: float = 180) -> None:
+        """Read until some words have come."""
+        until = time.monotonic() + patience
+        while words not in self.text:
+            open_ = self.read(0.3)
+            assert words in self.text or (open_ and time.monotonic() < until), self.text[-4000:]
+
+    def interrupt(self) -> None:
+        """Type Ctrl-C."""
+        os.write(self._fd, b"\x03")
+
+    def end(self, patience: float = 300) -> int:
+        """Wait for the command's end, and return its exit code; a signal's number with a minus."""
+        until = time.monotonic() + patience
+        while self.read(1.0):
+            if time.monotonic() > until:
+                os.kill(self._pid, signal.SIGKILL)
+        code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+        os.close(self._fd)
+        assert time.monotonic() <= until, f"did not end:\n{self.text[-4000:]}"
+        return code
+
+
+def hush(words: Sequence[str], columns: int, folder: Path) -> tuple[int, str]:
+    """Run `hush` with these words to its end; its exit code, and the text."""
+    terminal = Terminal([*HUSH, *words], columns, folder)
+    return terminal.end(), terminal.text
