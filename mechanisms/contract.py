@@ -360,6 +360,8 @@ class Setting:
         distinct: whether the count is one of distinct values, which keys of records list last.
         apart: places of value columns that are of some records alone and 0 for others, in groups:
             no record is in two columns of a group.
+        within: places of such a column and of the one that counts its records, 1 for each: values
+            are then taken around the middle of their interval, which need not contain 0.
         hops: windows that overlap: how many of the schedule's windows each is a sum of.
         shards: aggregate shards. Each draws under nonces of its own, so whatever all of them
             release of the same content is released with so many independent noises.
@@ -379,4 +381,5 @@ class Setting:
     confidence: Fraction = Fraction(95, 100)
     distinct: bool = False
     apart: tuple[tuple[int, ...], ...] = ()
+    within: tuple[tuple[int, int], ...] = ()
     hops: int = 1

@@ -50,17 +50,20 @@ def of_keys(p: Pipeline, view: View, mine: Bool, unit: I64) -> Truth:
         f.name: _added(key, sign * view.value[mine, place], size)
         for place, f in enumerate(p.columns)
     }
-    squares = {
-        f.name: _moments(key, sign, view.value[mine, place], size)
-        for place, f in enumerate(p.columns)
-        if any(isinstance(one, Variance | Stddev) and one.field == f.name for one in p.aggregates)
-    }
+    place = {f.name: at for at, f in enumerate(p.columns)}
+    squares: dict[str, tuple[I64, F64]] = {}
+    for one in p.aggregates:
+        if isinstance(one, Variance | Stddev):
+            values, *count = (view.value[mine, place[f.name]] for f in one.columns)
+            weight = sign * count[0] if count else sign
+            squares[one.label] = _added(key, weight, size), _moments(key, weight, values, size)
     grids = {f.name: f.grid for f in p.columns}
     records = _added(key, sign, size)
     values = {}
     for one in p.aggregates:
         if isinstance(one, Variance | Stddev):
-            answers = _spread(one, records[live], squares[one.field][live])
+            weights, moments = squares[one.label]
+            answers = _spread(one, weights[live], moments[live])
             values[one.label] = dict(zip(names, answers.tolist(), strict=True))
             continue
         counted = number if one.parts == (COUNT,) else records

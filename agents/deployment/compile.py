@@ -16,7 +16,7 @@ from ...mechanisms.contract import UNIT, Mechanism, Setting
 from ...mechanisms.noise import SAMPLER_VERSION
 from ...topics.config import model as config_model
 from ...topics.config import pipeline as config_pipeline
-from ...topics.config.aggregates import COUNT, apart, counted_in, square_of
+from ...topics.config.aggregates import COUNT, apart, counted_in, counts_of, square_of
 from ...topics.config.canonical import config_hash, privacy_settings
 from ...topics.config.expressions.conditions import every
 from ...topics.config.load import Config
@@ -300,12 +300,13 @@ def setting_of(
 ) -> Setting:
     """Collect the pipeline's configuration around its mechanism; arguments as for `build`."""
     parts = {part for aggregate in p.aggregate for part in aggregate.parts}
+    counts, place = counts_of(p.aggregate), {c.name: at for at, c in enumerate(columns)}
     return Setting(
         epsilon=Fraction(p.budget.epsilon),
         delta=Fraction(p.budget.delta),
         horizon=schedule.horizon,
         windows=schedule.per_epoch,
-        columns=tuple((c.name, *c.reach) for c in columns),
+        columns=tuple((c.name, *(c.interval if c.name in counts else c.reach)) for c in columns),
         grids=tuple(c.grid for c in columns),
         keys=keys,
         count=COUNT in parts,
@@ -313,6 +314,7 @@ def setting_of(
         distinct=counted_in(p.aggregate) is not None,
         squares=tuple(c.name for c in columns if square_of(c.name) in parts),
         apart=apart(columns),
+        within=tuple((place[name], place[count]) for name, count in counts.items()),
         hops=schedule.hops,
         confidence=p.release.confidence_level,
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...formats.events.decode import Decoder
 from ...formats.events.expressions.conditions import Condition
@@ -147,6 +147,18 @@ class Input:
         return Decoder(self.fields, [p.fields for p in self.pipelines], mechanisms)
 
 
+class Lead(NamedTuple):
+    """How far the noise of a count is in the noise of a value.
+
+    Attributes:
+        base: column of the count, that of all records or of those of a condition.
+        times: 1, or the middle of a sum's interval.
+    """
+
+    base: str
+    times: Fraction
+
+
 @dataclass(frozen=True)
 class ReleaseView:
     """Arithmetic on the releases of one pipeline.
@@ -157,9 +169,8 @@ class ReleaseView:
         values: of the view, all named.
         where, having: conditions on rows of the source and of the view; None: there are none.
         limit: most rows of a release; None: all.
-        leads: how far the noise of the source's count is in the noise of each value that is a count
-            or a sum: 1, or the middle of a sum's interval; other noise is independent. None: values
-            whose noises may depend on each other in any way.
+        leads: for each value that is a count or a sum, how far the noise of a count is in its own;
+            other noise is independent. None: noises that may depend on each other in any way.
         additive: values of the source that add up over keys and windows.
         floored: values of the source that cannot truly be negative.
         digest: of all that determines its releases, besides those of the source.
@@ -174,7 +185,7 @@ class ReleaseView:
     having: Condition | None
     order: tuple[Order, ...]
     limit: int | None
-    leads: Mapping[str, Fraction | None]
+    leads: Mapping[str, Lead | None]
     additive: frozenset[str]
     floored: frozenset[str]
     digest: str

@@ -10,12 +10,12 @@ from fractions import Fraction
 import msgspec
 
 from ...errors import ConfigError
-from ...topics.config.aggregates import Count, Sum
+from ...topics.config.aggregates import COUNT, Count, Sum, sum_of
 from ...topics.config.expressions.conditions import every, pinned
 from ...topics.config.model import Config
 from ...topics.config.pipeline import PipelineSettings
 from ...topics.config.views import ViewSettings, ViewValue, additive, objections
-from .model import Pipeline, ReleaseView
+from .model import Lead, Pipeline, ReleaseView
 from .shapes import floored, value_names
 
 ARITHMETIC = "1"
@@ -70,18 +70,22 @@ def _view(view: ViewSettings, declared: PipelineSettings, source: Pipeline) -> R
     )
 
 
-def _leads(p: Pipeline) -> dict[str, Fraction | None]:
-    """Find how far the noise of the count is in that of each value; see `ReleaseView.leads`.
+def _leads(p: Pipeline) -> dict[str, Lead | None]:
+    """Find how far the noise of a count is in that of each value; see `ReleaseView.leads`.
 
-    A histogram takes sums around the middle of their interval, and the noisy count moves them back.
+    A histogram takes sums around the middle of their interval, and the noisy count of the same
+    records moves them back.
     """
-    found: dict[str, Fraction | None] = dict.fromkeys(value_names(p))
+    found: dict[str, Lead | None] = dict.fromkeys(value_names(p))
     if not p.mechanism.in_parts:
         return found
-    middles = {c.name: c.middle for c in getattr(p.mechanism, "summed", ())}
+    columns = getattr(p.mechanism, "summed", ())
+    made = {c.name: c for c in columns}
     for one in p.aggregates:
         if isinstance(one, Count):
-            found[one.label] = Fraction(0 if one.where else 1)
-        elif isinstance(one, Sum) and (column := one.columns[0]).name in middles:
-            found[one.label] = middles[column.name] * column.grid
+            found[one.label] = Lead(one.parts[0], Fraction(1))
+        elif isinstance(one, Sum) and (column := one.columns[0]).name in made:
+            of = made[column.name]
+            count = COUNT if of.counter is None else sum_of(columns[of.counter].name)
+            found[one.label] = Lead(count, of.middle * column.grid)
     return found

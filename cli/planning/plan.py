@@ -226,7 +226,7 @@ def described(p: Pipeline, body: dict[str, Any]) -> Table:
     table.add_row("over many epochs", _many(p))
     if p.lifetime is not None:
         table.add_row(f"cap per {p.unit_name}", _cap(p, body))
-    partial = {f"sum:{c.name}": a.label for a in p.aggregates for c in a.columns if c.where}
+    partial = _parts_of_some(p)
     inexact = {one.name for one in p.mechanism.outputs if one.ends}
     for name, stddev in body["noise"].items():
         last = "last trigger" if p.windows.hops == 1 else "worst window of an epoch"
@@ -239,6 +239,19 @@ def described(p: Pipeline, body: dict[str, Any]) -> Table:
     if said := implied_bound(p):
         table.add_row("bound not given", said)
     return table
+
+
+def _parts_of_some(p: Pipeline) -> dict[str, str]:
+    """Name what is released of some records alone: by its value, or by the value it serves."""
+    found: dict[str, str] = {}
+    for one in p.aggregates:
+        for column in (c for c in one.columns if c.where):
+            plainly = "count" if column.field is None else "sum"
+            words = {"sum": plainly, "square": "squares", "centred": "sum around the middle"}
+            for part, word in words.items():
+                found.setdefault(f"{part}:{column.name}", f"{one.label}: {word}")
+    alone = {one.parts[0]: one.label for one in p.aggregates if len(one.parts) == 1}
+    return found | alone
 
 
 def _listed(p: Pipeline) -> str:

@@ -31,8 +31,13 @@ class NumericField:
     @property
     def reach(self) -> tuple[int, int]:
         """The least and the largest value of a record, in grid steps."""
-        low, high = round(self.low / self.grid), round(self.high / self.grid)
+        low, high = self.interval
         return (low, high) if self.where is None else (min(low, 0), max(high, 0))
+
+    @property
+    def interval(self) -> tuple[int, int]:
+        """Both ends of the clipping interval, in grid steps."""
+        return round(self.low / self.grid), round(self.high / self.grid)
 
 
 @dataclass(frozen=True)

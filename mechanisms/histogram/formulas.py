@@ -249,10 +249,12 @@ def _variances(case: _Case, since: I64) -> F64:
 
     told = made.quantities[: len(made.quantities) - len(made.squares)]
     squares = [of(one) for one in told]
-    if made.quantities[0].column == 0:
-        for place, column in enumerate(made.summed, 1):
-            squares[place] = squares[place] + float(column.middle) ** 2 * squares[0]
-    hidden = made.quantities[0].column == 0 and not made.count
+    counted = int(made.quantities[0].column == 0)
+    for place, column in enumerate(made.summed, counted):
+        if column.middle:
+            count = 0 if column.counter is None else counted + column.counter
+            squares[place] = squares[place] + float(column.middle) ** 2 * squares[count]
+    hidden = counted and not made.count
     return np.stack(squares[hidden:], axis=1)
 
 

@@ -201,13 +201,15 @@ class Histogram(Mechanism):
         sums = np.zeros((len(used), 1 + self.columns), np.int64)
         sign = batch.sign[rows].astype(np.int64)
         np.add.at(sums[:, 0], key, sign)
+        value = batch.value[rows]
         for place, column in enumerate(self.summed):
-            clipped = np.clip(batch.value[rows, place], column.low, column.high)
-            np.add.at(sums[:, 1 + place], key, sign * (clipped - column.middle))
+            np.add.at(sums[:, 1 + place], key, sign * column.moved(value, place))
         for place, square in enumerate(self.squares, 1 + len(self.summed)):
             column = self.summed[square.column]
-            clipped = np.clip(batch.value[rows, square.column], column.low, column.high)
-            np.add.at(sums[:, place], key, sign * square.of(clipped - column.middle))
+            moved = square.of(column.moved(value, square.column))
+            if column.counter is not None:  # q(0) is not 0: a record outside is no part of it
+                moved = moved * np.clip(value[:, column.counter], 0, 1)
+            np.add.at(sums[:, place], key, sign * moved)
         totals = np.zeros(self.totals, np.int64)
         return Part(batch.keys.take(used), lane[used].astype(np.uint8), sums, totals)
 
@@ -291,16 +293,18 @@ class Histogram(Mechanism):
         noisy = [self._noisy(one, cell, keys, t, noise, scale) for one in self.quantities]
         value = [one for one, _ in noisy]
         variance = [one for _, one in noisy]
+        counted = int(self.quantities[0].column == 0)
         if self.squares:  # these are told around the middle, where they have less noise
-            centred = [1 + one.column for one in self.squares]
+            centred = [counted + one.column for one in self.squares]
             value += [value[place] for place in centred]
             variance += [variance[place] for place in centred]
-        if self.quantities[0].column == 0:
-            # Sums were taken around `middle`, since one record moves them less there and needs less
-            # noise; the noisy count moves them back.
-            for place, column in enumerate(self.summed, 1):
-                value[place] = combined(value[place], column.middle, value[0])
-                variance[place] = variance[place] + column.middle**2 * variance[0]
+        # Sums were taken around `middle`, since one record moves them less there and needs less
+        # noise; the noisy count of their records moves them back. A count has its middle at 0.
+        for place, column in enumerate(self.summed, counted):
+            if column.middle:
+                count = 0 if column.counter is None else counted + column.counter
+                value[place] = combined(value[place], column.middle, value[count])
+                variance[place] = variance[place] + column.middle**2 * variance[count]
         # A count that only serves the sums comes first and is not shown.
         shown = slice(len(value) - len(self.outputs), None)
         return held(np.stack(value[shown], axis=1)), np.stack(variance[shown], axis=1)

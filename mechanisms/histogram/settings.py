@@ -181,26 +181,27 @@ def columns_of(parameters: HistogramParameters, setting: Setting) -> tuple[Colum
     if parameters.aggregate == "keys":
         return ()
     centred = setting.keys is None or setting.count  # the count is there to shift sums back
-    partial = {place for group in setting.apart for place in group}
+    partial, counts = {place for group in setting.apart for place in group}, dict(setting.within)
     made = []
     for at, (name, low, high) in enumerate(setting.columns):
         if low > high:
             raise ParameterError(name, (low, high), "must be an interval, low before high")
         if max(abs(low), abs(high)) >= _WIDEST:
             raise ParameterError(name, (low, high), _TOO_WIDE)
-        middle = (low + high) // 2 if centred and at not in partial else 0
-        made.append(Column(name, low, high, middle))
+        around = at in counts or (centred and at not in partial)
+        made.append(Column(name, low, high, (low + high) // 2 * around, counts.get(at)))
     return tuple(made)
 
 
 def squares_of(setting: Setting, columns: tuple[Column, ...]) -> tuple[Square, ...]:
-    if setting.squares and not setting.count:
-        raise ParameterError("count", False, "a variance needs it")
-    return tuple(
+    made = tuple(
         square_of(column.name, place, column.reach())
         for place, column in enumerate(columns)
         if column.name in setting.squares
     )
+    if not setting.count and any(columns[one.column].counter is None for one in made):
+        raise ParameterError("count", False, "a variance needs it")
+    return made
 
 
 def bound_of(parameters: HistogramParameters, setting: Setting) -> Bound:
@@ -305,7 +306,10 @@ def processes(
     quantities = []
     bought = fitted.variance[: len(sizes) + len(squares)]
     every = (*bought[:counted], *shared.variances(bought[counted : len(sizes)]))
-    every += bought[len(sizes) :]
+    every += tuple(
+        _of_square(one, variance, columns[one.column], every[counted + one.column])
+        for one, variance in zip(squares, bought[len(sizes) :], strict=True)
+    )
     for place, (name, variance) in enumerate(zip(names, every, strict=True)):
         lanes = tuple(
             Process(f"{name}/{lane}", factor.name, factor.horizon, variance * first / weight)
@@ -317,6 +321,14 @@ def processes(
     beside = 2 if parameters.debias else 0
     paid = spending(bound, needs, fitted, touched, selecting, beside)
     return Processes(tuple(quantities), debias, fitted.loss, paid)
+
+
+def _of_square(one: Square, bought: Fraction, of: Column, variance: Fraction) -> Fraction:
+    """Variance of a square: at least as the lemma of `parts.squares` asks of that of its column."""
+    if of.counter is None:  # as it was before there were conditions
+        return bought
+    first, second = one.sizes2
+    return max(bought, variance * second / first)
 
 
 def _debias(

@@ -1,7 +1,9 @@
 """Value columns of some records alone, which share one sensitivity where no record is in two.
 
 A column of a condition takes a value v with |v| ≤ r from a record that fulfils it, and 0 from any
-other. It is not centred, so that a record outside is no part of it at all.
+other, which is no part of it at all. So it is not centred, unless the column that counts its
+records is there too: v is then x - middle of a record inside, and still 0 of one outside; the noisy
+count of the column moves the sum back.
 
 *Lemma.* Let no record be in two of the columns 1..j of a group, and let column i have noise of
 variance s²·r_i². Then one unit, added or removed, has on all of them together the effect that it
@@ -15,6 +17,13 @@ and lanes, which the contribution bound limits. Noise of the columns is independ
 variance after the division, so a shift of length m is one of a single Gaussian by m. The draws that
 a unit touches are no more than of one column, since a record touches those of its own alone, and a
 variance s²·r_i² ≥ s² costs no more on the grid. ∎
+
+*Squares.* A column with a square (`parts.squares`) takes (u, q(u)) from a record that fulfils its
+condition, and (0, 0) from any other, although q(0) = -top. With r_i² = step·top for the column and
+variance s²·top² for its square, such a pair, divided by √(step·top) and top, has length at most 1
+by the lemma there. So the vector of all columns and squares of a group has, of each record, entries
+in one pair alone, of length at most 1, and the proof above holds word for word. A column and the
+one that counts its records take values of the same records: they are never in one group.
 
 m is of a unit's records in all columns together, and not of those in one: with m = 2 the shifts
 (2, 0) and (1, 1) have length 2 and √2. Without the premise a record could be in all j columns, and

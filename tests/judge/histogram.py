@@ -378,10 +378,9 @@ class Judge:
             path = rules.columns[n].path
             value[f"centred:{path}"] = value[f"sum:{path}"]
             variance[f"centred:{path}"] = variance[f"sum:{path}"]
-        for c, middle in zip(rules.columns, rules.middle, strict=True):
-            if rules.counted:
-                value[f"sum:{c.path}"] += middle * value["count"]
-                variance[f"sum:{c.path}"] += middle**2 * variance["count"]
+        for name, middle, count in rules.back():
+            value[name] += middle * value[count]
+            variance[name] += middle**2 * variance[count]
         value = {name: held(one) for name, one in value.items()}
         start = rules.opens(trigger["window"])
         named = (trigger["charge"], config["name"], str(trigger["window"]), str(t))

@@ -38,10 +38,18 @@ def columns(config: dict[str, Any]) -> list[Column]:
             limits[2] = Fraction(one.get("grid", 1))
             more = one["where"], one.get("field")
             found.setdefault(one["column"], Column(one["column"], *limits, *more))
+            if one["kind"] in ("variance", "stddev"):
+                name, unit = counted(one), (Fraction(0), Fraction(1), Fraction(1))
+                found.setdefault(name, Column(name, *unit, one["where"]))
         elif one["kind"] not in ("count", "distinct"):
             limits = (Fraction(one[name]) for name in ("low", "high", "grid"))
             found.setdefault(one["field"], Column(one["field"], *limits, None, one["field"]))
     return list(found.values())
+
+
+def counted(aggregate: dict[str, Any]) -> str:
+    """Name of the column that counts the records of a variance with a condition."""
+    return str(aggregate["column"]).removeprefix(aggregate["field"] + " ")
 
 
 def distinct(config: dict[str, Any]) -> str | None:

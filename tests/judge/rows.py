@@ -69,19 +69,21 @@ def spread_of(
     body: Callable[..., dict[str, Any]], reach: float,
 ) -> dict[str, Any] | None:  # fmt: skip
     """A variance or its root: q/n + c - (s/n)² of sums around the middle of the interval."""
-    place = next(n for n, c in enumerate(rules.columns) if c.path == a["field"])
+    name = a.get("column") or a["field"]
+    place = next(n for n, c in enumerate(rules.columns) if c.path == name)
     grid, (step, top) = rules.columns[place].grid, rules.squares[place]
-    count = value["count"]
+    of = rules.counter(place)
+    count = value[of]
     if count <= a["sample"]:
         return None
     steps = {"square": step * grid**2, "centred": grid}
-    given = {name: plain(value[f"{name}:{a['field']}"] * size) for name, size in steps.items()}
-    noise = {name: six(math.sqrt(variance[f"{name}:{a['field']}"]) * float(size))
-             for name, size in steps.items()}  # fmt: skip
+    given = {one: plain(value[f"{one}:{name}"] * size) for one, size in steps.items()}
+    noise = {one: six(math.sqrt(variance[f"{one}:{name}"]) * float(size))
+             for one, size in steps.items()}  # fmt: skip
     mean, square = given["centred"] / count, given["square"] / count
     bend = square - 2 * mean * mean
     error = math.hypot(noise["square"], 2 * mean * noise["centred"],
-                       bend * six(math.sqrt(variance["count"])))  # fmt: skip
+                       bend * six(math.sqrt(variance[of])))  # fmt: skip
     times = count / (count - 1) if a["sample"] else 1.0
     found = Fraction((square + float(step * top * grid**2) - mean * mean) * times)
     most = (Fraction(a["high"]) - Fraction(a["low"])) ** 2 / (2 if a["sample"] else 4)

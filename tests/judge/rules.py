@@ -8,7 +8,7 @@ from typing import Any
 from .calendar import Calendar
 from .numbers import BITS, hopping, matrix, sampling, spent, thresholds, variances
 from .purses import Costs, Purses, fits, together
-from .records import columns, key_bytes
+from .records import columns, counted, key_bytes
 
 MOST = 2**16 - 1  # records of one unit in one key and lane
 S, V = 0, 1  # lanes: records of a key before and after it is public
@@ -59,16 +59,20 @@ class Rules:
         )
         self.counted = listed is None or self.shows_count  # if only to find keys
         self.columns = columns(config)
+        spreads = [a for a in config["aggregate"] if a["kind"] in ("variance", "stddev")]
+        spread = {a.get("column") or a["field"] for a in spreads}
+        self.squared = [n for n, c in enumerate(self.columns) if c.path in spread]
+        # Where the column that counts its records is there too: the place of that.
+        known = {c.path: n for n, c in enumerate(self.columns)}
+        self.count = {known[a["column"]]: known[counted(a)] for a in spreads if "where" in a}
         self.limits = [
-            (low, high) if c.where is None else (min(low, 0), max(high, 0))
-            for c in self.columns
+            (low, high) if c.where is None or n in self.count else (min(low, 0), max(high, 0))
+            for n, c in enumerate(self.columns)
             for low, high in [(round(c.low / c.grid), round(c.high / c.grid))]
         ]
-        spread = {a["field"] for a in config["aggregate"] if a["kind"] in ("variance", "stddev")}
-        self.squared = [n for n, c in enumerate(self.columns) if c.path in spread]
         self.middle = [
-            (low + high) // 2 * (self.counted and c.where is None)
-            for (low, high), c in zip(self.limits, self.columns, strict=True)
+            (low + high) // 2 * (n in self.count or (self.counted and c.where is None))
+            for n, ((low, high), c) in enumerate(zip(self.limits, self.columns, strict=True))
         ]
         self.distinct = "distinct" in kinds
         self.rounds = self.parameters["selection"] == "rounds"
@@ -151,11 +155,14 @@ class Rules:
         before = len(names) - len(self.columns) - len(self.squares)
         bought = dict(zip(firsts.values(), found[before:], strict=False))
         columns = [
-            bought[head] * (reach[n] ** 2 if len(head) > 1 else 1)
+            bought[head] * (sizes2[n - len(self.columns)] if len(head) > 1 else 1)
             for n, c in enumerate(self.columns)
             for head in [tuple(group.get(c.path, [c.path]))]
         ]
         found = [*found[:before], *columns, *found[before + len(heads) :]]
+        for place, (n, (step, top)) in enumerate(self.squares.items(), before + len(columns)):
+            if n in self.count:  # in no smaller proportion to its column than its size
+                found[place] = max(found[place], columns[n] * top / step)
         self.variance = {
             f"{name}/{lane}": variance * self.weights[S] / weight
             for name, variance in zip(names, found, strict=False)
@@ -202,10 +209,22 @@ class Rules:
         limited = (
             min(max(v, low), high) for v, (low, high) in zip(values, self.limits, strict=True)
         )
-        centred = [v - middle for v, middle in zip(limited, self.middle, strict=True)]
-        squares = (math.ceil(Fraction(centred[n] ** 2, step)) - top
+        inside = [values[self.count.get(n, n)] if n in self.count else 1
+                  for n in range(len(self.columns))]  # fmt: skip
+        each = zip(limited, self.middle, inside, strict=True)
+        centred = [(v - middle) * one for v, middle, one in each]
+        squares = ((math.ceil(Fraction(centred[n] ** 2, step)) - top) * inside[n]
                    for n, (step, top) in self.squares.items())  # fmt: skip
         return [*centred, *squares]
+
+    def counter(self, column: int) -> str:
+        """The released count of the records of a column."""
+        return f"sum:{self.columns[self.count[column]].path}" if column in self.count else "count"
+
+    def back(self) -> list[tuple[str, int, str]]:
+        """Sums that were taken around a middle: each with it, and the count that moves it back."""
+        middles = enumerate(zip(self.columns, self.middle, strict=True))
+        return [(f"sum:{c.path}", middle, self.counter(n)) for n, (c, middle) in middles if middle]
 
     def _replaced(self) -> Fraction:
         """How much further a unit moves first sightings than records, which others cannot replace.

@@ -33,6 +33,14 @@ SOME = [
     SUM.replace("}", ', where = [{ field = "page", not_like = "%0" }] }'),
     '{ kind = "count" }',
 ]
+CALM = ', where = [{ field = "spent", below = 10 }] }'
+WILD = ', where = [{ field = "spent", at_least = 10 }] }'
+SPREADS = [
+    '{ kind = "variance", name = "calm", field = "spent", low = -5, high = 10, grid = "0.5"' + CALM,
+    '{ kind = "stddev", name = "wild", field = "spent", low = 10, high = 60, sample = true' + WILD,
+    '{ kind = "sum", name = "all", field = "spent", low = 10, high = 60' + WILD,
+    '{ kind = "count", name = "few"' + CALM,
+]
 DISTINCT = '{ kind = "distinct", field = "shop" }'
 VARIANCE = MEAN.replace("mean", "variance")
 STDDEV = MEAN.replace('"mean"', '"stddev", sample = true')
@@ -143,6 +151,7 @@ def pipelines(draw: st.DrawFn, name: str, shared: tuple[int, bool] | None = None
         SOME[:2],
         SOME[:3],
         SOME,
+        SPREADS,
         [DISTINCT],
     ]
     shown = draw(st.sampled_from(values[1:] if public else values))
@@ -160,7 +169,7 @@ def pipelines(draw: st.DrawFn, name: str, shared: tuple[int, bool] | None = None
     if natural:
         key, derive = draw(st.sampled_from(NATURAL))
         more.append(f"derive = {derive}")
-    found = not public and bool(shown) and shown not in values[-7:]
+    found = not public and bool(shown) and shown not in values[-8:]
     horizon = draw(st.sampled_from(list(HORIZONS))) if shared is None else shared[0]
     if horizon != 3 and (draw(st.booleans()) if shared is None else shared[1]):
         more.append('epoch = "2d"')
@@ -205,7 +214,7 @@ def test_random_configurations_and_logs_release_what_the_judge_says(text, partit
     agreed(text, partitions, seed, size)
 
 
-@pytest.mark.parametrize("some", [SOME[:2], SOME])
+@pytest.mark.parametrize("some", [SOME[:2], SOME, SPREADS[:1], SPREADS])
 @pytest.mark.parametrize("listed", ["", KEYS])
 def test_aggregates_with_conditions_release_what_the_judge_says(some, listed):
     mechanism = ", budget = 9"

@@ -97,6 +97,24 @@ aggregate = [{{ kind = "variance", {fare} }}, {{ kind = "stddev", {fare}, sample
     assert np.isnan(truth.values["stddev_fare"][b'["b"]'])
 
 
+def test_variances_of_some_records_are_those_of_no_others() -> None:
+    text = HEAD.format(partitioner="none") + COMMON.format(name="spread", window=WINDOW)
+    fare = 'field = "fare", low = 5, high = 100, where = [{ field = "fare", above = 4 }]'
+    text += f"""key = "zone"
+public_keys = [["a"]]
+mechanism = {{ kind = "histogram", budget = 4 }}
+aggregate = [{{ kind = "variance", {fare} }}, {{ kind = "count" }}]
+"""
+    pipeline = compile_config(loads(text, environ={})).pipelines[0]
+    values = np.array([[8, 1], [60, 1], [0, 0], [0, 0]])  # as columns hold them, and their count
+    view = View(
+        np.arange(4), Keys.of([b'["a"]']), np.zeros(4, np.intp), values, np.ones(4, np.int8), {}
+    )
+    truth = of_keys(pipeline, view, np.ones(4, np.bool_), np.arange(4))
+    assert truth.values["variance_fare"][b'["a"]'] == pytest.approx(26**2)
+    assert truth.values["count"][b'["a"]'] == 4
+
+
 def test_distinct_values_are_those_of_the_records() -> None:
     text = HEAD.format(partitioner="none") + COMMON.format(name="values", window=WINDOW)
     text += """key = "zone"

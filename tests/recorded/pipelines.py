@@ -55,6 +55,24 @@ SUMS = """aggregate = [
   { kind = "mean", field = "fare", low = 0, high = 100 },
 ]
 """
+SOME = """aggregate = [
+  { kind = "count" }, { kind = "count", name = "cheap", where = [{ field = "fare", below = 9 }] },
+  { kind = "sum", field = "fare", low = -5, high = 50, where = [{ field = "zone", like = "z1%" }] },
+  { kind = "count", name = "dear", where = [{ field = "fare", at_least = 9 }] },
+]
+"""
+SPREAD = """aggregate = [
+  { kind = "variance", field = "fare", low = 0, high = 100 },
+  { kind = "stddev", field = "fare", low = 0, high = 100, sample = true },
+]
+"""
+CHEAP = 'field = "fare", low = 0, high = 9, grid = 0.5, where = [{ field = "fare", below = 9 }]'
+DEAR = 'field = "fare", low = 9, high = 50, where = [{ field = "fare", at_least = 9 }]'
+SPREADS = f"""aggregate = [
+  {{ kind = "variance", name = "cheap", {CHEAP} }},
+  {{ kind = "stddev", name = "dear", sample = true, {DEAR} }}, {{ kind = "sum", {DEAR} }},
+]
+"""
 SPATIAL = """
 inputs = {{ x = "at.x", y = "at.y" }}
 {more}
@@ -92,6 +110,9 @@ SETTINGS: dict[str, str] = {
     "histogram-rounds": KEYS + HISTOGRAM + 'selection = "rounds"\n',
     "histogram-debiased": KEYS + HISTOGRAM + "debias = true\ndebias_cap = 8\n",
     "histogram-records": KEYS + HISTOGRAM + 'bound = "per-key"\nper_key = 2\nbudget = 6\n',
+    "histogram-conditions": KEYS + SOME + HISTOGRAM + "budget = 6\n",
+    "histogram-spread": KEYS + 'sign = "gone"\n' + LISTED + SPREAD + HISTOGRAM,
+    "histogram-spread-conditions": KEYS + SPREADS + HISTOGRAM + "budget = 6\n",
     "histogram-users": KEYS + HISTOGRAM + "min_users = 3\n",
     "phdstream": SPATIAL.format(
         kind="phdstream", depth=3, split="all", more='sign = "gone"',

@@ -202,7 +202,7 @@ class _OfField:
 
     def objections(self) -> Iterator[Objection]:
         """An interval that is empty, off the grid, or too wide."""
-        return clip_objections(*self.columns)
+        return clip_objections(self.columns[0])
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ class Sum(_Partial, _OfField):
     Attributes:
         kind: `sum`.
         name: of the value in releases; default `sum_` and the field.
-        where: only records that fulfil all these conditions are summed; others need no such number.
+        where: only records that fulfil all these conditions count; others need no such number.
     """
 
     kind: Literal["sum"]
@@ -271,7 +271,31 @@ class Mean(_OfField):
 
 
 @dataclass(frozen=True)
-class Variance(_OfField):
+class _Spread(_Partial, _OfField):
+    """What is made of a count, a sum and a sum of squares."""
+
+    sample: bool = False
+    where: tuple[Condition, ...] = ()
+
+    @property
+    def columns(self) -> tuple[NumericField, ...]:
+        given = self.field, self.low, self.high, self.grid
+        values = NumericField(*given, every(self.where), self._called)
+        return (values, *Count(where=self.where).columns)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        column = self._called or self.field
+        return (*Count(where=self.where).parts, square_of(column), centred_of(column))
+
+    def objections(self) -> Iterator[Objection]:
+        """An interval that is empty, off the grid, or too wide, and mistakes in conditions."""
+        yield from super().objections()
+        yield from objections_to(self.where)
+
+
+@dataclass(frozen=True)
+class Variance(_Spread):
     """The variance of a numeric field, each value clipped first.
 
     A private mean of squares less the square of a private mean. Noise may take it below 0; it is
@@ -281,14 +305,10 @@ class Variance(_OfField):
         kind: `variance`.
         name: of the value in releases; default `variance_` and the field.
         sample: divide by one less than the count (VAR_SAMP) instead of by the count (VAR_POP).
+        where: only records that fulfil all these conditions count; others need no such number.
     """
 
     kind: Literal["variance"]
-    sample: bool = False
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        return (COUNT, square_of(self.field), centred_of(self.field))
 
     def finish(self, parts: Sequence[Estimate]) -> Estimate | None:
         """The variance with the delta method's error; None if the count is not positive.
@@ -313,12 +333,12 @@ class Variance(_OfField):
     @property
     def _constant(self) -> Fraction:
         """The number that was subtracted from each square."""
-        _, step, top = square_steps(*(round(end / self.grid) for end in (self.low, self.high)))
+        _, step, top = square_steps(*self.columns[0].interval)
         return step * top * self.grid**2
 
 
 @dataclass(frozen=True)
-class Stddev(_OfField):
+class Stddev(_Spread):
     """The standard deviation of a numeric field: the root of its variance.
 
     Its interval is the root of the variance's.
@@ -327,19 +347,15 @@ class Stddev(_OfField):
         kind: `stddev`.
         name: of the value in releases; default `stddev_` and the field.
         sample: the root of VAR_SAMP instead of VAR_POP.
+        where: only records that fulfil all these conditions count; others need no such number.
     """
 
     kind: Literal["stddev"]
-    sample: bool = False
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        return self._squared.parts
 
     @property
     def _squared(self) -> Variance:
         given = self.field, self.low, self.high, self.grid
-        return Variance("variance", *given, sample=self.sample)
+        return Variance("variance", *given, sample=self.sample, where=self.where)
 
     def finish(self, parts: Sequence[Estimate]) -> Estimate | None:
         """The root; its stated error is what the variance's becomes at that value."""
@@ -367,6 +383,15 @@ def apart(columns: Sequence[NumericField]) -> tuple[tuple[int, ...], ...]:
     partial = [(place, c.where) for place, c in enumerate(columns) if c.where is not None]
     found = groups([where for _, where in partial])
     return tuple(tuple(partial[member][0] for member in group) for group in found)
+
+
+def counts_of(aggregates: Sequence[AnyAggregate]) -> dict[str, str]:
+    """Name of the column that counts the records of each column whose squares are summed.
+
+    Those of a column without a condition are counted anyway, and it is not among them.
+    """
+    made = (one.columns for one in aggregates if isinstance(one, _Spread) and one.where)
+    return {values.name: count.name for values, count in made}
 
 
 def objections_to(where: Sequence[Condition]) -> Iterator[Objection]:

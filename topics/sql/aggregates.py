@@ -119,11 +119,10 @@ def _partial(node: exp.Expr, of: Aggregated, where: list[dict[str, Any]]) -> Agg
     """An aggregate of the records that fulfil some conditions."""
     if not where:
         return of
-    if of.units or of.values or of.setting["kind"] not in ("count", "sum"):
+    if of.units or of.values or of.setting["kind"] not in _CONDITIONAL:
         raise refused(
             node,
-            "COUNT(*) and SUM alone have conditions: divide a sum by a count of the same one, "
-            "which costs nothing, or write a pipeline with the condition in WHERE",
+            "has no condition of its own here: write a pipeline with the condition in WHERE",
         )
     return of._replace(setting={**of.setting, "where": [*of.setting.get("where", []), *where]})
 
@@ -175,6 +174,8 @@ def _approximate(node: exp.Expr, scope: Scope) -> Aggregated:
 
 
 def _spread(node: exp.Expr, scope: Scope) -> Aggregated:
+    if isinstance(inner := bare(node.this), exp.Case | exp.If):
+        return _of_case(node, inner, scope, _spread)
     kind = "variance" if isinstance(node, exp.Variance | exp.VariancePop) else "stddev"
     setting = {"kind": kind, **_clipped(node, scope.table, scope.clip)}
     if not isinstance(node, exp.VariancePop | exp.StddevPop):
@@ -186,20 +187,27 @@ def _sum(node: exp.Expr, scope: Scope) -> Aggregated:
     if (words := instead_of(node.this)) is not None:
         raise refused(node, words)
     if isinstance(inner := bare(node.this), exp.Case | exp.If):
-        when, then = one_case(inner, counted=isinstance(node, exp.Avg))
-        where = conditions_of(when, scope.table, scope.source.time)
-        if number_of(then) == 1:
-            return _partial(node, Aggregated({"kind": "count"}), where)
-        of = node.copy()
-        of.meta.update(node.meta)
-        of.set("this", then)
-        return _partial(node, _sum(of, scope), where)
+        return _of_case(node, inner, scope, _sum)
     kind = "sum" if isinstance(node, exp.Sum) else "mean"
     setting = {"kind": kind, **_clipped(node, scope.table, scope.clip)}
     return Aggregated(setting, bounded=ends_of(node) is not None)
 
 
 Reader = Callable[[Any, Scope], Aggregated]
+_CONDITIONAL = ("count", "sum", "variance", "stddev")
+
+
+def _of_case(node: exp.Expr, case: exp.Case | exp.If, scope: Scope, read: Reader) -> Aggregated:
+    """An aggregate of the value of a CASE: that of the records which its condition fulfil."""
+    when, then = one_case(case, counted=not isinstance(node, exp.Sum))
+    where = conditions_of(when, scope.table, scope.source.time)
+    if isinstance(node, exp.Sum) and number_of(then) == 1:
+        return _partial(node, Aggregated({"kind": "count"}), where)
+    of = node.copy()
+    of.meta.update(node.meta)
+    of.set("this", then)
+    return _partial(node, read(of, scope), where)
+
 
 AGGREGATES: dict[type[exp.Expr], Reader] = {
     exp.Count: _count,

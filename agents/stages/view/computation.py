@@ -43,8 +43,11 @@ class Arithmetic:
     def __init__(self, view: ReleaseView) -> None:
         self._view = view
         self._shown = view.source.non_negative
-        leading = (name for name, lead in view.leads.items() if lead == 1)
-        self._count = next((name for name in leading if name in view.additive), None)
+        self._counts = {
+            lead.base: name
+            for name, lead in reversed(list(view.leads.items()))  # the first of several stays
+            if lead is not None and lead.times == 1 and name in view.additive
+        }
 
     def rows(
         self, release: Released, history: Lookback
@@ -126,10 +129,10 @@ class Arithmetic:
         above, below = leads.get(one.of), leads.get(one.over or "")
         if above is None or below is None:
             return None
-        if not above * below:
+        if above.base != below.base or not above.times * below.times:
             return 0.0
-        count = numbers.get(self._count or "")
-        return None if count is None else float(above * below) * count.variance
+        count = numbers.get(self._counts.get(above.base, ""))
+        return None if count is None else float(above.times * below.times) * count.variance
 
     def _asked(
         self, made: Sequence[Made], groups: Mapping[bytes, _Group], quantile: float

@@ -45,9 +45,12 @@ def view(text: str = TEXT) -> ReleaseView:
 
 def test_the_noise_of_the_count_is_in_sums_around_the_middle_of_their_interval() -> None:
     leads = view().leads
-    assert leads["count"] == 1
-    assert leads["sum_fare"] is not None and abs(leads["sum_fare"] - 30) < Fraction(1, 10)
-    assert leads["long"] == 0 and leads["sum_tip"] == 0  # of some records: noise of their own
+    fare, long, tip = leads["sum_fare"], leads["long"], leads["sum_tip"]
+    assert fare is not None and abs(fare.times - 30) < Fraction(1, 10)
+    assert leads["count"] == ("count", 1) and fare.base == "count"
+    # Of some records: noise of their own.
+    assert long is not None and long.times == 1 and long.base.startswith("sum:where ")
+    assert tip is not None and tip.times == 0
     assert leads["mean_fare"] is None
 
 

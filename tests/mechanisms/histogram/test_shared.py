@@ -16,6 +16,7 @@ from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.mechanisms.histogram.settings import HistogramParameters, build
 from hushstream.mechanisms.histogram.shared import SharedNoise
 from hushstream.mechanisms.keys import Keys
+from hushstream.mechanisms.noise import zero
 
 DELTA = Fraction(1, 10**4)
 HORIZON, MOST = 3, 3
@@ -38,7 +39,7 @@ def made(apart: Any = GROUPS, count: bool = False, **given: Any) -> Histogram:
 
 def shift2(mechanism: Histogram, records: Iterable[Placed]) -> float:
     """Squared shift of all columns by one unit, whose records are given, in units of the noise."""
-    moved = np.zeros((HORIZON, 1 + len(COLUMNS)))
+    moved = np.zeros((HORIZON, 1 + mechanism.columns))
     units = mechanism.init_units(1)
     for t in range(1, HORIZON + 1):
         mine = [value for trigger, value in records if trigger == t]
@@ -58,6 +59,23 @@ def shift2(mechanism: Histogram, records: Iterable[Placed]) -> float:
         change = process.factor.C.astype(float) @ moved[:, quantity.column]
         total += float((change**2).sum()) / float(process.variance)
     return total
+
+
+SPREAD = (("x", 2, 7), ("few", 0, 1), ("y", -3, 3), ("many", 0, 1))
+INSIDE = [(x, 1, 0, 0) for x in (2, 4, 5, 7)] + [(0, 0, y, 1) for y in (-3, 0, 3)]
+OUTSIDE = (0, 0, 0, 0)
+
+
+def spread(apart: Any = ((0, 2), (1, 3)), count: bool = False, **given: Any) -> Histogram:
+    """Variances of two conditions that exclude each other; 0 lies outside the first interval."""
+    setting = Setting(
+        Fraction(4), DELTA, HORIZON, columns=SPREAD, grids=(Fraction(1),) * 4,
+        keys=(b'["a"]', b'["b"]'), count=count, apart=apart, squares=("x", "y"),
+        within=((0, 1), (2, 3)),
+    )  # fmt: skip
+    found = build(HistogramParameters(**given), setting)
+    assert isinstance(found, Histogram)
+    return found
 
 
 def streams(values: list[tuple[int, ...]]) -> Iterable[tuple[Placed, ...]]:
@@ -96,6 +114,48 @@ def test_records_in_two_columns_of_a_group_would_cost_more_than_is_paid() -> Non
     together, own = made(budget=9), made(((0,), (1,), (2,)), budget=9)
     assert max(shift2(together, r) for r in streams(BOTH)) > 1.3 * float(together.cost().mu2)
     assert max(shift2(own, r) for r in streams(BOTH)) <= float(own.cost().mu2) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("apart", [((0, 2), (1, 3)), ((0,), (1,), (2,), (3,))])
+@pytest.mark.parametrize("count", [False, True])
+def test_variances_of_some_records_move_no_more_than_they_pay_for(apart: Any, count: bool) -> None:
+    """Squares of a group have its share too, and a record outside is no part of its column's."""
+    mechanism = spread(apart, count, budget=9)
+    paid = float(mechanism.cost().mu2)
+    worst = max(shift2(mechanism, records) for records in streams([*INSIDE, OUTSIDE]))
+    assert worst <= paid * (1 + 1e-12)
+    one_group = len(apart) == 2
+    assert worst > (0.99 if one_group else 0.4) * paid  # else no record reaches every share
+
+
+def test_a_record_outside_moves_neither_a_column_nor_its_square() -> None:
+    """Its 0 lies below the interval of one column, and q(0) of the other is not 0."""
+    assert shift2(spread(), [(1, OUTSIDE)] * 3) == 0
+    assert shift2(spread(), [(1, (0, 0, 0, 1))]) > 0
+
+
+def test_variances_of_some_records_follow_from_what_is_released() -> None:
+    """Sums are moved back by the noisy count of their own records, and by no other."""
+    for count in (False, True):
+        mechanism = spread(count=count)
+        cell = np.zeros(1, mechanism.row_dtype)
+        cell["first"] = 1
+        n, xs, ys = 4, np.array([2, 3, 7]), np.array([-3, 1])
+        moved = [one.moved(np.array([(x, 1, 0, 0) for x in xs]), 0) for one in mechanism.summed[:1]]
+        squares = mechanism.squares[0].of(moved[0])
+        cell["sums"][0, 0, 0] = n
+        cell["sums"][0, 0, 1:3] = moved[0].sum(), len(xs)
+        cell["sums"][0, 0, 3:5] = ys.sum(), len(ys)
+        cell["sums"][0, 0, 5] = squares.sum()
+        value, variance = mechanism._values(cell, Keys.of([b'["a"]']), HORIZON, zero, None)
+        told = dict(zip([one.name for one in mechanism.outputs], value[0].tolist(), strict=True))
+        assert told["sum:x"] == xs.sum() and told["centred:x"] == moved[0].sum()
+        assert told["sum:few"] == len(xs) and told["sum:y"] == ys.sum()
+        assert told.get("count", n) == n
+        spreads = dict(zip([one.name for one in mechanism.outputs], variance[0], strict=True))
+        middle = mechanism.summed[0].middle
+        whole = spreads["centred:x"] + middle**2 * spreads["sum:few"]
+        assert spreads["sum:x"] == pytest.approx(whole)
 
 
 def test_records_in_different_columns_count_together() -> None:
