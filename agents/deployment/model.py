@@ -148,7 +148,7 @@ class Input:
 
 
 class Lead(NamedTuple):
-    """How far the noise of a count is in the noise of a value.
+    """The part of a count's noise in the noise of a value.
 
     Attributes:
         base: column of the count, that of all records or of those of a condition.
