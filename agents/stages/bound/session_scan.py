@@ -11,25 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....compiled import compiled
+from .unit_scan import number_at, put_number
 
 Bytes = NDArray[np.uint8]
 I64 = NDArray[np.int64]
 HEAD = 34  # bytes before a session's key
-
-
-@compiled
-def _read(data: Bytes, at: np.int64, size: int) -> np.int64:
-    word = np.uint64(0)
-    for n in range(size):
-        word |= np.uint64(data[at + n]) << np.uint64(8 * n)
-    return np.int64(word)
-
-
-@compiled
-def _write(data: Bytes, at: np.int64, size: int, number: np.int64) -> None:
-    word = np.uint64(number)
-    for n in range(size):
-        data[at + n] = np.uint8(word >> np.uint64(8 * n))
 
 
 @compiled
@@ -51,9 +37,9 @@ def count(data: Bytes, ends: I64, number: I64) -> bool:
     for n in range(len(number)):
         at, end, found = ends[n], ends[n + 1], np.int64(0)
         while at < end:
-            if end - at < HEAD or end - at < HEAD + _read(data, at, 2):
+            if end - at < HEAD or end - at < HEAD + number_at(data, at, 2):
                 return False
-            at += HEAD + _read(data, at, 2)
+            at += HEAD + number_at(data, at, 2)
             found += 1
         number[n] = found
     return True
@@ -76,9 +62,9 @@ def read(
         at = ends[n]
         while at < ends[n + 1]:
             unit[s], begin[s] = n, at + HEAD
-            end[s] = begin[s] + _read(data, at, 2)
-            first[s], last[s] = _read(data, at + 2, 8), _read(data, at + 10, 8)
-            events[s], beyond[s] = _read(data, at + 18, 8), _read(data, at + 26, 8)
+            end[s] = begin[s] + number_at(data, at, 2)
+            first[s], last[s] = number_at(data, at + 2, 8), number_at(data, at + 10, 8)
+            events[s], beyond[s] = number_at(data, at + 18, 8), number_at(data, at + 26, 8)
             at = end[s]
             s += 1
 
@@ -143,12 +129,12 @@ def take(
         for late in range(2):  # first those that wait for nothing, then those that did
             at = ends[n]
             while at < ends[n + 1]:
-                size, wait = _read(data, at, 2), _read(data, at + 26, 8)
+                size, wait = number_at(data, at, 2), number_at(data, at + 26, 8)
                 if (0 < wait <= closed) == (late == 1):
                     s = _add(
                         data, texts, held, s, most, gap, 1, at + HEAD, size,
-                        _read(data, at + 2, 8), _read(data, at + 10, 8), _read(data, at + 18, 8),
-                        wait if wait > closed else np.int64(0),
+                        number_at(data, at + 2, 8), number_at(data, at + 10, 8),
+                        number_at(data, at + 18, 8), wait if wait > closed else np.int64(0),
                     )  # fmt: skip
                 at += HEAD + size
         for r in range(begins[n], begins[n + 1]):
@@ -162,9 +148,9 @@ def take(
             else:
                 s = found
         for m in range(s):
-            _write(out, place, 2, held[m, 2])
+            put_number(out, place, 2, held[m, 2])
             for column in range(4):
-                _write(out, place + 2 + 8 * column, 8, held[m, 3 + column])
+                put_number(out, place + 2 + 8 * column, 8, held[m, 3 + column])
             place += HEAD
             source = data if held[m, 0] else texts
             for b in range(held[m, 2]):
@@ -186,7 +172,7 @@ def keep(data: Bytes, ends: I64, over: NDArray[np.bool_], out: Bytes, out_ends: 
     for n in range(len(ends) - 1):
         at = ends[n]
         while at < ends[n + 1]:
-            size = HEAD + _read(data, at, 2)
+            size = HEAD + number_at(data, at, 2)
             if not over[s]:
                 for b in range(size):
                     out[place + b] = data[at + b]

@@ -42,7 +42,8 @@ def distinct(words: NDArray[np.uint64], slots: I64, place: I64, first: I64) -> i
 
 
 @compiled
-def _read(data: Bytes, at: np.int64, size: int) -> np.int64:
+def number_at(data: Bytes, at: np.int64, size: int) -> np.int64:
+    """The number in some bytes of a row, lowest byte first."""
     word = np.uint64(0)
     for n in range(size):
         word |= np.uint64(data[at + n]) << np.uint64(8 * n)
@@ -50,7 +51,8 @@ def _read(data: Bytes, at: np.int64, size: int) -> np.int64:
 
 
 @compiled
-def _write(data: Bytes, at: np.int64, size: int, number: np.int64) -> None:
+def put_number(data: Bytes, at: np.int64, size: int, number: np.int64) -> None:
+    """Write the lowest ``size`` bytes of a number into a row."""
     word = np.uint64(number)
     for n in range(size):
         data[at + n] = np.uint8(word >> np.uint64(8 * n))
@@ -94,13 +96,13 @@ def decode(
         fresh = ends[n + 1] == ends[n]
         source = blank if fresh else data
         at = np.int64(0) if fresh else ends[n]
-        left[n] = _read(source, at, head)
+        left[n] = number_at(source, at, head)
         at += head
         for p in range(start[n], start[n + 1]):
-            pair[p] = np.uint32(_read(source, at, _HASH))
+            pair[p] = np.uint32(number_at(source, at, _HASH))
             at += _HASH
             for lane in range(used.shape[1]):
-                used[p, lane] = np.uint16(_read(source, at, width))
+                used[p, lane] = np.uint16(number_at(source, at, width))
                 at += width
 
 
@@ -113,13 +115,13 @@ def encode(
     at = np.int64(0)
     ends[0] = 0
     for n in range(len(left)):
-        _write(out, at, head, left[n])
+        put_number(out, at, head, left[n])
         at += head
         for p in range(start[n], start[n + 1]):
-            _write(out, at, _HASH, np.int64(pair[p]))
+            put_number(out, at, _HASH, np.int64(pair[p]))
             at += _HASH
             for lane in range(used.shape[1]):
-                _write(out, at, width, np.int64(used[p, lane]))
+                put_number(out, at, width, np.int64(used[p, lane]))
                 at += width
         ends[n + 1] = at
 
@@ -158,12 +160,12 @@ def split(
         if at < end:
             if end - at < head:
                 return False
-            purse[n] = _read(data, at, head)
+            purse[n] = number_at(data, at, head)
             at += head
         while at < end:
             if end - at < 8:
                 return False
-            stamp, size = _read(data, at, 4), _read(data, at + 4, 4)
+            stamp, size = number_at(data, at, 4), number_at(data, at + 4, 4)
             if end - at - 8 < size:
                 return False
             if stamp == epoch:
@@ -190,15 +192,15 @@ def joined(
     at = np.int64(0)
     ends[0] = 0
     for n in range(len(purse)):
-        _write(out, at, head, purse[n])
+        put_number(out, at, head, purse[n])
         at = _copied(others, others_ends[n], others_ends[n + 1], out, at + head)
         begin, end = mine_ends[n], mine_ends[n + 1]
         same = end - begin == len(blank)
         for m in range(len(blank)):
             same = same and mine[begin + m] == blank[m]
         if not same:
-            _write(out, at, 4, np.int64(epoch))
-            _write(out, at + 4, 4, end - begin)
+            put_number(out, at, 4, np.int64(epoch))
+            put_number(out, at + 4, 4, end - begin)
             at = _copied(mine, begin, end, out, at + 8)
         ends[n + 1] = at
     return int(at)

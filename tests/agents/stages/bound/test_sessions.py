@@ -76,7 +76,9 @@ class Run:
         self.stage.open(self.store, self.marker)
 
     def play(self, log: Sequence[bytes], size: int = 1000, crash: bool = False) -> Run:
+        most = self.steps + 4 * len(log)
         while self.marker.applied < len(log):
+            assert self.steps < most, "its steps get nowhere"
             begin = self.marker.applied
             frames = [LogFrame(n, log[n]) for n in range(begin, min(begin + size, len(log)))]
             step = self.stage.step(self.store, self.marker, frames, begin + len(frames))
