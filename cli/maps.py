@@ -73,8 +73,7 @@ def map_(
     if lonlat and h3 is None and geohash is None:
         raise click.UsageError("--lonlat goes with --h3 or --geohash")
     release = _newest(flags, pipeline, window)
-    if release.cut is not None:
-        say(in_words(release.cut), err=True)
+    say(in_words(release.cut), err=True)
     if h3 is not None or geohash is not None:
         shared = regrid(release, h3=h3, geohash=geohash, lonlat=lonlat)
         _write(form, out, shared.to_geojson() if form == "geojson" else {}, shared.to_table())
