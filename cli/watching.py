@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import click
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
@@ -67,7 +67,7 @@ def _drawn(board: Board, pipeline: str, wish: Wish, size: tuple[int, int]) -> Gr
     return Group(*panel(summary["link"], told, seen, size))
 
 
-def _texts(board: Board, pipeline: str, wish: Wish, screen: Console, once: bool) -> Iterator[Group]:
+def _texts(board: Board, pipeline: str, wish: Wish, screen: Screen, once: bool) -> Iterator[Group]:
     """Yield what there is, then, unless once, what each new release makes of it."""
     version, shown = -1, -1
     while True:

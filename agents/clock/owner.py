@@ -28,6 +28,7 @@ from ...topics.records import (
 )
 from ..deployment.model import Pipeline
 from ..kafka.clients import (
+    AWAY,
     OUTAGES,
     STOP_SECONDS,
     answers,
@@ -40,6 +41,7 @@ from ..kafka.clients import (
     transactional_producer,
     within,
 )
+from ..kafka.outage import OUTAGE
 from ..kafka.progress import Progress
 from .known import AskedTriggers, ClockSetup, KnownLogs
 from .ledger import Ledger
@@ -161,7 +163,10 @@ class ClockOwner:
         """
         if not isinstance(error, ProducerFenced):  # losing ownership is not an error
             self._on_lost()
-        log.warning("the clock lost a transaction (%s); reopening", type(error).__name__)
+        if isinstance(error, AWAY):
+            OUTAGE.sign(type(error).__name__)
+        else:
+            log.warning("the clock lost a transaction (%s); reopening", type(error).__name__)
         if isinstance(error, TimeoutError):  # nobody has answered for long
             self.progress.outage(True)
         # Fenced means that another worker owns the clock. To fence it back at once would make both

@@ -27,6 +27,7 @@ from ...errors import EngineError, RewoundError, RightError
 from ...topics.config.model import Kafka
 from .access.tokens import client_options
 from .forgotten import end_forgotten, never_answered
+from .outage import OUTAGE
 from .private.of_aiokafka import fetch_columns
 from .private.of_aiokafka_producer import new_epochs, send_once
 from .progress import Progress
@@ -285,6 +286,12 @@ OUTAGES = (KafkaError, IllegalOperation, ConnectionError, TimeoutError, asyncio.
 The second is that of a producer which was given up while its caller went on sending.
 """
 
+AWAY = (
+    ConnectionError, TimeoutError, aio.KafkaConnectionError, aio.NodeNotReadyError,
+    aio.RequestTimedOutError, aio.KafkaTimeoutError, aio.CoordinatorNotAvailableError,
+)  # fmt: skip
+"""Those of them that say that no broker answers, and nothing else."""
+
 
 def asked_to_end() -> bool:
     """Whether the running task was cancelled.
@@ -324,7 +331,7 @@ async def through_outages(
             progress.outage(True)
             await let_go()
             check_outage(progress.what, until, patience, error)
-            log.warning("%s: waiting for the broker (%s)", progress.what, type(error).__name__)
+            OUTAGE.sign(type(error).__name__)
             await asyncio.sleep(1.0)
 
 

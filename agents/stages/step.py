@@ -52,6 +52,7 @@ class Step:
         more: whether the stage has more to do without new input.
         not_before: wall-clock microseconds before which this step must not be committed.
         watermark: per pipeline, time of the last clock entry that was used, microseconds.
+        tells: lines for the log once the step is committed, of what is public by then.
     """
 
     marker: Marker
@@ -63,6 +64,7 @@ class Step:
     more: bool = False
     not_before: int = 0
     watermark: dict[str, int] = field(default_factory=dict)
+    tells: list[str] = field(default_factory=list)
 
     @property
     def size(self) -> int:

@@ -31,6 +31,7 @@ from ..kafka.clients import (
     reader,
     through_outages,
 )
+from ..kafka.outage import OUTAGE
 from ..kafka.private.of_aiokafka import FIXED_MS, wait_patiently
 from ..kafka.progress import Progress
 from ..stages.feedback import Feedback
@@ -199,7 +200,7 @@ class LogFollower:
                 until = self._heard + patience / 1e6
                 self.progress.outage(True)
                 check_outage(self.progress.what, until, patience, error)
-                log.warning("following the clock: %s; trying again", type(error).__name__)
+                OUTAGE.sign(type(error).__name__)
                 await asyncio.sleep(1.0)
 
     async def _follow(self) -> None:
@@ -257,6 +258,7 @@ class LogFollower:
         self._heard = time.monotonic()
         self._answered(self._wall.now())
         self.progress.outage(False)
+        OUTAGE.answered()
         return ends
 
     async def check(self, known: Mapping[TP, int] = MappingProxyType({})) -> None:

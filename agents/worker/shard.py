@@ -24,6 +24,7 @@ from ...errors import DamagedError, HushError
 from ...topics.records import Marker, encode
 from ..kafka.backlog import Backlog
 from ..kafka.clients import (
+    AWAY,
     asked_to_end,
     start_producer,
     stop_quietly,
@@ -32,6 +33,7 @@ from ..kafka.clients import (
     within,
 )
 from ..kafka.intervals import Interval, joined
+from ..kafka.outage import OUTAGE
 from ..kafka.progress import Progress
 from ..stages.step import Stage, Step
 from ..stages.topology import Place
@@ -337,6 +339,8 @@ class Shard:
             units = step.units.columns()
             await self._in_thread(lambda: self._state.write(changes, self._reached, units))
         self.marker, self.moved, self._aborted = step.marker, True, ""
+        for text in step.tells:
+            log.info("%s", text)
         self._report(step)
 
     def _report(self, step: Step) -> None:
@@ -368,7 +372,11 @@ class Shard:
 
     async def _reopen(self, error: BaseException) -> None:
         """Open again after a failed transaction: a new producer, and the state as committed."""
-        log.warning("%s: a transaction failed (%s); reopening", self._name, type(error).__name__)
+        if isinstance(error, AWAY):
+            OUTAGE.sign(type(error).__name__)
+        else:
+            said = "%s: a transaction failed (%s); reopening"
+            log.warning(said, self._name, type(error).__name__)
         if isinstance(error, TimeoutError):  # nobody has answered for long
             self.progress.outage(True)
         if isinstance(error, ProducerFenced | IllegalOperation):  # the latter where it knew already

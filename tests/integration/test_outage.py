@@ -55,6 +55,18 @@ def beats(run: Local) -> int:
     return run.cluster.offsets.ends(run.names.clock, 1)[0]
 
 
+def told(log: str, away: float) -> None:
+    """The log has one line for each change of state, and no line of a library."""
+    lines = log.splitlines()
+    assert len([line for line in lines if "a broker does not answer" in line]) == 1, log
+    assert len(lines) < 20 and "connect" not in log.replace("KafkaConnectionError", ""), log
+    (over,) = [line for line in lines if "is released" in line]
+    assert "window 2019-03-01T00:00:00Z to 2019-03-02T00:00:00Z is released, the last of 2" in over
+    if away > SHORT[1]:
+        (again,) = [line for line in lines if "answer again" in line]
+        assert 0.8 * away < float(again.rsplit(" ", 2)[1]) < away + 60
+
+
 @pytest.mark.parametrize("patience, away", [SHORT, pytest.param(*LONG, marks=pytest.mark.thorough)])
 def test_beats_and_triggers_come_again_after_an_outage_and_a_long_one_is_given_up(
     tmp_path, patience, away
@@ -65,6 +77,7 @@ def test_beats_and_triggers_come_again_after_an_outage_and_a_long_one_is_given_u
     ):
         publish(run, 0)
         run.settings = {"kafka.request_timeout": patience}
+        run.loud = False  # the log that an operator reads
         run.start("w")
         run.wait_ready(["w"])
         run.trigger(ORIGIN + DAY // 2)
@@ -78,7 +91,13 @@ def test_beats_and_triggers_come_again_after_an_outage_and_a_long_one_is_given_u
         run.wait_released(run.wait_triggers(2))
         assert beats(run) > before
         assert run.workers["w"].returncode is None
+        if away > SHORT[1]:
+            until = time.monotonic() + 60
+            while "the brokers answer again" not in run.log("w").read_text():
+                assert time.monotonic() < until, run.tail("w")
+                time.sleep(0.5)
         assert run.stop("w") == 0
+        told(run.log("w").read_text(), away)
 
         # The same with less patience: it ends, and says why.
         run.settings["kafka.outage_timeout"] = f"{away / 3:.0f}s"

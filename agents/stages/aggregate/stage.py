@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from ....errors import EngineError
+from ....formats.events.decode import utc
 from ....mechanisms.keys import Keys
 from ....mechanisms.noise import Nonces
 from ....mechanisms.pairs import homes
@@ -265,6 +266,17 @@ class AggregateStage:
             step.out.append(finished(topic, trigger, self._partition))
         step.marker = self._marker(marker, trigger.ordinal)
         step.counts[self._pipeline.name, "manifests"] += 1
+        if trigger.final and self._partition == 0:  # one shard speaks for the window
+            step.tells.append(self._over(trigger))
+
+    def _over(self, trigger: Trigger) -> str:
+        """Say that a window has its last release: a function of the schedule alone."""
+        windows = self._pipeline.windows
+        start, end = utc(windows.opens(trigger.window)), utc(windows.end(trigger.window))
+        return (
+            f"pipeline {self._pipeline.name}: window {start} to {end} is released, the last of "
+            f"{trigger.index} releases, by shard 0 of {self._pipeline.cells_partitions}"
+        )
 
     def _shown(self, trigger: Trigger) -> bytes | None:
         """Prefix of what the latest topic shows of a window, where a release may end a key."""

@@ -8,6 +8,7 @@ import sys
 import time
 from datetime import UTC, datetime
 
+from ...kafka.outage import OUTAGE, is_noise, is_sign
 from .redaction import Formatter, quoting
 from .visible import visible
 
@@ -19,7 +20,8 @@ TEXT = "%(asctime)s %(levelname)-7s %(who)s%(message)s%(more)s"
 class Lines(logging.Filter):
     """Passes one warning or error of each cause a minute; the next one says how many were held.
 
-    A cause is the text of a line before its values are filled in. At level debug all lines pass.
+    A cause is the text of a line before its values are filled in. At level debug all lines pass;
+    else lines of libraries about brokers that are away are one `Outage`.
 
     Attributes:
         who: name of the worker, on every line; empty: it has none.
@@ -34,8 +36,12 @@ class Lines(logging.Filter):
         """Whether a record is written; sets its worker, and how many like it were held back."""
         record.who = f"[{self.who}] " if self.who else ""
         record.more = ""
-        if record.levelno < logging.WARNING or quoting():
+        if is_sign(record):
+            OUTAGE.sign(_cause(record))
+        if record.levelno < logging.WARNING or quoting() or hasattr(record, "change"):
             return True
+        if is_sign(record) or is_noise(record):
+            return False
         text = str(record.msg)
         cause = record.name, record.getMessage() if text == "%s" else text
         now = time.monotonic()
@@ -48,6 +54,13 @@ class Lines(logging.Filter):
         self._since[cause] = now, 0
         record.more = f" (and {held} more like it since the last such line)" if held else ""
         return True
+
+
+def _cause(record: logging.LogRecord) -> str:
+    """Name the type of the error that a line is about, or what it is about, without a value."""
+    given = record.args if isinstance(record.args, tuple) else ()
+    found = [type(one).__name__ for one in given if isinstance(one, BaseException)]
+    return found[0] if found else "no connection"
 
 
 class JsonFormatter(Formatter):

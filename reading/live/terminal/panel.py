@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.text import Text
 
+from ....agents.worker.lines.screen import Screen
 from ....agents.worker.lines.visible import visible
 from ....topics.cut_share import CutShare, in_words
 from .figures import BarRow, bars, curve, plane
@@ -45,7 +45,7 @@ def panel(
 
 def wrapped(text: Text, width: int) -> list[Text]:
     """A text in lines, divided between words."""
-    lines = list(text.wrap(Console(width=width), width))
+    lines = list(text.wrap(Screen(width=width), width))
     for line in lines:
         line.rstrip()
     return lines

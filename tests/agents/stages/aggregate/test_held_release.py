@@ -84,6 +84,19 @@ def small(monkeypatch: pytest.MonkeyPatch, chunk: int, released: int = RELEASED)
     monkeypatch.setattr(frames, "LIMIT", 600)
 
 
+@pytest.mark.parametrize("pages", [0, 1, 5])
+def test_a_window_is_told_once_in_words_of_the_schedule_alone(pages: int) -> None:
+    made = deployment(cells=3)
+    last = made.pipelines[0].mechanism.horizon
+    for triggers in (last - 1, last):
+        steps = steps_of(made, log_of(pages, 40 * pages), triggers)
+        told = [text for step in steps for text in step.tells]
+        assert told == [
+            "pipeline p: window 2019-03-01T00:00:00Z to 2019-03-02T00:00:00Z is released, the last "
+            "of 4 releases, by shard 0 of 3"
+        ] * (triggers == last)
+
+
 @pytest.mark.parametrize("mechanism", ["", PLAIN, PLAIN + ", debias = true, debias_cap = 20"])
 @pytest.mark.parametrize("chunk", [3, 20, 10_000])
 def test_transactions_of_a_release_are_cut_by_released_rows_alone(monkeypatch, chunk, mechanism):
