@@ -272,7 +272,7 @@ class Mean(_OfField):
 
 @dataclass(frozen=True)
 class _Spread(_Partial, _OfField):
-    """What is made of a count, a sum and a sum of squares."""
+    """A spread, made of a count, a sum and a sum of squares."""
 
     sample: bool = False
     where: tuple[Condition, ...] = ()

@@ -146,8 +146,9 @@ def one_case(node: exp.Expr, counted: bool) -> tuple[exp.Expr, exp.Expr]:
         end = "END" if counted else "ELSE 0 END"
         raise refused(
             node,
-            f"has one value here: write CASE WHEN ... THEN x {end}, and an aggregate for each "
-            "value; where the conditions exclude each other, all have the noise of one",
+            "has one value here, and sums are added up where they are read: write CASE WHEN ... "
+            f"THEN x {end}, and an aggregate for each value; where the conditions exclude each "
+            "other, all have the noise of one",
         )
     whole = ifs[0][0]
     for when, _ in ifs[1:]:
@@ -161,7 +162,9 @@ def _constant(node: exp.Expr) -> bool:
 
 def _distinct(node: exp.Expr, paths: Sequence[str | None]) -> Aggregated:
     if len(paths) != 1 or paths[0] is None:
-        raise refused(node, "values of one field are counted once: write COUNT(DISTINCT field)")
+        once = "values of one field are counted once: write COUNT(DISTINCT field)"
+        cased = node.find(exp.Case, exp.If) is not None
+        raise refused(node, f"{once}, with the condition in WHERE" if cased else once)
     return Aggregated({"kind": "distinct", "field": paths[0]}, values=True)
 
 
@@ -240,6 +243,8 @@ def ends_of(node: exp.Expr) -> tuple[Decimal, Decimal] | None:
     if given is None:
         given = named.pop("contribution_bounds_per_row", None)
     for name in named:
+        if name == "report_format":
+            raise refused(node, "leave report_format out: each release has its interval")
         raise QueryError(
             f"{shown(node)}: {name} is not known; write contribution_bounds_per_group => (0, 100)"
         )
@@ -284,6 +289,13 @@ def _clipped(
         raise refused(node, f"bounds are the least and the most: {high} is not above {low}")
     if path is None:
         instead = "sums need bounds: write SUM(CLIP(field, low, high)), or LEAST and GREATEST"
+        if number_of(inner) is not None:
+            instead = "count the records, COUNTIF(...), and multiply where it is read"
+        elif inner.find(exp.Binary, exp.Neg) and inner.find(exp.Column):
+            instead = (
+                "a value is a field of the record, clipped: let the producer write what is "
+                "computed into a field; sums are subtracted and multiplied where they are read"
+            )
         raise refused(node, instead)
     if low is None or high is None:
         given = clip.get(path)
@@ -365,7 +377,8 @@ def checked(found: Sequence[Aggregated]) -> None:
     if len(found) > 1 and any(one.units for one in found):
         raise QueryError(
             "COUNT(DISTINCT ...) counts each unit once in a key, other aggregates count each "
-            "record: write a pipeline for each"
+            "record: write a pipeline for each. For HAVING COUNT(DISTINCT ...) >= 50 alone, leave "
+            "it out and set mechanism.min_users = 50"
         )
     if len(found) > 1 and any(one.values for one in found):
         raise QueryError(

@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from .aggregates import AGGREGATES, one_case
 from .columns import bare, number_of
+from .derived import branches
 from .flat import DEEPEST, INNER, merged, named_queries, within
 from .refusal import SAID, QueryError, refused, shown
 
@@ -122,6 +123,9 @@ def _with_means(select: exp.Select) -> exp.Select:
     """
     select = select.copy()
     for node in list(select.find_all(exp.Filter, exp.Avg)):
+        if (share := _share(node)) is not None and node.root() is select:
+            node.replace(share)
+            continue
         named: exp.Expr | None = None
         if isinstance(node, exp.Filter) and isinstance(node.this, exp.Avg):
             named, when = node.this.this, node.expression.this
@@ -138,6 +142,27 @@ def _with_means(select: exp.Select) -> exp.Select:
             mean = exp.alias_(mean, f"mean_{field.name}")
         node.replace(mean)
     return select
+
+
+def _share(node: exp.Expr) -> exp.Expr | None:
+    """A mean to which all other records add 0, as a sum over the count of all; None: it is none.
+
+    ``AVG(CASE WHEN ... THEN 1 ELSE 0 END)`` is the share of the records that fulfil the condition.
+    """
+    case = bare(node.this) if isinstance(node, exp.Avg) else None
+    if not isinstance(case, exp.Case | exp.If) or isinstance(node.parent, exp.Window | exp.Filter):
+        return None
+    _, other = branches(case)
+    if other is None or number_of(other) != 0:
+        return None
+    when, value = one_case(case, counted=False)
+    where = exp.Where(this=when.copy())
+    of = exp.Count(this=exp.Star()) if number_of(value) == 1 else exp.Sum(this=value.copy())
+    made = exp.Div(
+        this=exp.Filter(this=of, expression=where), expression=exp.Count(this=exp.Star())
+    )
+    made.meta[SAID] = shown(node)
+    return made
 
 
 def _name_numbers(select: exp.Select) -> None:

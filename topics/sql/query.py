@@ -25,6 +25,7 @@ from .derived import derived_of
 from .filters import conditions_of
 from .flat import flattened
 from .joined import check_elsewhere, joins_of, looked_up
+from .lifted import lifted
 from .outer import check_outer, name_of, split
 from .parsed import Parsed, expression_of, parsed
 from .promised import Promise
@@ -32,7 +33,7 @@ from .quantiles import Quantile, mechanism_of, quantile_of
 from .refusal import CLAUSES, GROUPINGS, QUANTILE_CALLS, QueryError, instead_of, refused, shown
 from .sessions import check_units, note, pause_of
 from .typed import check_types
-from .viewed import ReleasedColumns, view_of
+from .viewed import ReleasedColumns, check_values, view_of
 from .windows import Windowed, check_time, duration_of, names_window, unzoned, window_of
 
 _OF_TABLE = {"this", "db", "catalog", "alias"}
@@ -97,7 +98,7 @@ def read_query(
     """
     read = parsed(text, [part for one in sources for part in one.words])
     parts = split(read.select)
-    select = flattened(parts.inner)
+    select = lifted(flattened(parts.inner))
     source, table = _source(select, sources)
     found = _Query(select, read, Scope(source, table, clip or {}))
     settings = found.settings()
@@ -107,6 +108,7 @@ def read_query(
         key = settings.get("key", [])
         check_outer(key, source.unit, parts.outer)
         over = view_of(parts, ReleasedColumns(tuple(key), found.columns))
+        check_values(over, settings.get("aggregate", []))
         if settings.get("aggregate") == "keys":
             raise QueryError("keys alone have no numbers, and a view needs some: add COUNT(*)")
     named = None if view is None else _pipeline_name(view)

@@ -93,6 +93,10 @@ _TOP = (
     "group by the field with COUNT(*) or SUM, and take the largest released rows: ORDER BY n DESC "
     "LIMIT 10, which is a [[view]] and costs nothing"
 )
+_TRUTH = (
+    "rests on one record, which no noise can hide: count those that fulfil it, COUNTIF(field), and "
+    "compare the released count"
+)
 _SKETCH = (
     "a sketch holds exact values, and merged sketches have no noise: write COUNT(DISTINCT field), "
     "which is exact with noise, for each window"
@@ -109,6 +113,8 @@ EXPRESSIONS: dict[type[exp.Expr], str] = {
     exp.Corr: "is not possible: release the distribution of both fields by mechanism privhp",
     exp.CovarPop: "is not possible: release the distribution of both fields by mechanism privhp",
     exp.CovarSamp: "is not possible: release the distribution of both fields by mechanism privhp",
+    exp.LogicalOr: _TRUTH,
+    exp.LogicalAnd: _TRUTH,
     exp.First: _SINGLE,
     exp.Last: _SINGLE,
     exp.FirstValue: _SINGLE,

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from sqlglot import exp
 
+from .aggregates import Aggregated
 from .columns import aliases, bare, number_of, path_of, uncast
 from .filters import conditions_of
 from .outer import ARITHMETIC, AskedOfRows, limit_of
@@ -47,6 +48,21 @@ def view_of(split: AskedOfRows, columns: ReleasedColumns) -> dict[str, Any]:
     """
     assert split.outer is not None
     return _View(split, split.outer, columns).settings()
+
+
+def check_values(view: Mapping[str, Any], aggregates: Any) -> None:
+    """Refuse (`QueryError`) arithmetic with anything but counts and sums, whose errors combine."""
+    if not isinstance(aggregates, list):
+        return
+    kinds = {Aggregated(one).label: one["kind"] for one in aggregates}
+    for value in view.get("values", ()):
+        for name in (value["of"], value.get("over")) if value.get("kind", "lag") != "lag" else ():
+            kind = kinds.get(name, "count")
+            if kind not in ("count", "sum"):
+                raise QueryError(
+                    f"{value.get('name', value['kind'])}: a view computes with counts and sums, "
+                    f"and {name} is a {kind}: SELECT it by itself, and compute where it is read"
+                )
 
 
 class _View:

@@ -219,7 +219,7 @@ REFUSED = [
         "has one value here",
     ),
     (
-        "SELECT product, COUNT(DISTINCT user) FILTER (WHERE a) FROM orders GROUP BY 1",
+        "SELECT product, COUNT(DISTINCT user) FILTER (WHERE a), COUNT(*) FROM orders GROUP BY 1",
         "a pipeline with the condition in WHERE",
     ),
     (
