@@ -47,6 +47,8 @@ class Local:
         replication: of all topics.
     """
 
+    process: Callable[[Sequence[str], Path], Child] = Child
+
     def __init__(
         self,
         folder: Path,
@@ -143,7 +145,7 @@ class Local:
         if given := [f"{name}={value}" for name, value in self.environ(member).items()]:
             command = ["/usr/bin/env", *given, *command]
         command = [*self.prefix(member), *command]
-        self.workers[member] = Child(command, self.log(member))
+        self.workers[member] = self.process(command, self.log(member))
         return self.workers[member]
 
     def log(self, member: str) -> Path:

@@ -6,6 +6,7 @@ import contextlib
 import gc
 import os
 import signal
+import sys
 import time
 import uuid
 from collections import Counter
@@ -53,8 +54,11 @@ SHORT_SESSIONS = {"group.min.session.timeout.ms": "1000"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let the gate try fewer examples, where a test does not say how many."""
-    if config.option.markexpr == "not thorough" and not config.option.hypothesis_profile:
+    """Let the gate fork workers, and try fewer examples where a test does not say how many."""
+    if config.option.markexpr != "not thorough":
+        return
+    os.environ["STARTED"] = "forked" if sys.platform == "linux" else ""
+    if not config.option.hypothesis_profile:
         settings.load_profile("gate")
 
 

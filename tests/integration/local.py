@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
+
+from .forked import started
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 if str(BENCHMARKS) not in sys.path:
@@ -23,6 +26,8 @@ cage = _cage
 TOLD = _unwell.TOLD
 Local = _cluster.Local
 local = _cluster.local
+if os.environ.get("STARTED") == "forked":
+    Local.process = staticmethod(started)
 Pace = chaos.Pace
 Trio = _trio.Trio
 buffered = _outage.buffered

@@ -1,0 +1,194 @@
+"""Workers that are forks of a process which has imported the product: a second less for each.
+
+A fork has its own session, log and environment, and ends with its server, which ends with the
+process of the tests. Unlike a new process it imports nothing, and all have one seed for hashes: so
+only the gate forks, and what it does not start by `Local` is a new process there too.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from hushstream.deploy.process import Child
+
+from ..tree import ROOT
+
+NEW = [sys.executable, "-m", "hushstream"]
+SECONDS = 120.0  # until a server has imported everything, on a busy machine
+
+
+def started(command: Sequence[str], log: Path) -> Child | Forked:
+    """Fork what would be a new process of the product; else start the command as it is."""
+    if list(command[:3]) != NEW:
+        return Child(command, log)
+    return Forked(_server(), command[3:], log)
+
+
+class Forked:
+    """A worker that a server has forked, with what `Child` has."""
+
+    def __init__(self, server: Server, words: Sequence[str], log: Path) -> None:
+        self._server = server
+        self.pid = server.fork(words, log)
+
+    @property
+    def returncode(self) -> int | None:
+        """Exit status (negative: a signal), or ``None`` while it runs."""
+        return self._server.code(self.pid)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal, unless it has ended."""
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+    def wait(self, timeout: float) -> bool:
+        """Wait at most ``timeout`` seconds; return whether it has ended."""
+        until = time.monotonic() + timeout
+        while self.returncode is None and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, 0.05))
+        return self.returncode is not None
+
+
+class Server:
+    """The process that forks, as its parent knows it."""
+
+    def __init__(self) -> None:
+        log = ROOT / ".build/forks.log"
+        log.parent.mkdir(exist_ok=True)
+        command = [sys.executable, "-m", "hushstream.tests.integration.forked"]
+        with (
+            tempfile.TemporaryDirectory(prefix="forks-") as folder,
+            socket.socket(socket.AF_UNIX) as listener,
+        ):
+            listener.bind(f"{folder}/socket")
+            listener.listen()
+            listener.settimeout(SECONDS)
+            self._child = Child([*command, f"{folder}/socket"], log)
+            self._line, _ = listener.accept()
+        atexit.register(self._line.close)
+        self._lock = threading.Lock()
+        self._rest = b""
+        self._begun: list[int] = []
+        self._codes: dict[int, int] = {}
+
+    def fork(self, words: Sequence[str], log: Path) -> int:
+        """Begin ``hush`` with these words; returns its process id."""
+        environ = {name: value for name, value in os.environ.items() if name[:5] != "HUSH_"}
+        log.touch()
+        with self._lock:
+            self._line.sendall(json.dumps([list(words), environ, str(log)]).encode() + b"\n")
+            while not self._begun:
+                self._take()
+            pid = self._begun.pop()
+            self._codes.pop(pid, None)  # of an earlier process of that id
+            return pid
+
+    def code(self, pid: int) -> int | None:
+        """How a process has ended."""
+        with self._lock:
+            while select.select([self._line], [], [], 0)[0]:
+                self._take()
+            return self._codes.get(pid)
+
+    def _take(self) -> None:
+        more = self._line.recv(1 << 16)
+        assert more, "the process that forks workers has ended: see .build/forks.log"
+        *lines, self._rest = (self._rest + more).split(b"\n")
+        for line in lines:
+            pid, *code = map(int, line.split())
+            if code:
+                self._codes[pid] = code[0]
+            else:
+                self._begun.append(pid)
+
+
+@cache
+def _server() -> Server:
+    return Server()
+
+
+def serve(place: str) -> None:
+    """Import what a worker does, then fork one for each line; returns in each fork."""
+    import hushstream.agents.kafka.batch_pack
+    import hushstream.agents.kafka.batch_scan
+    import hushstream.agents.stages.bound.unit_scan
+    import hushstream.agents.state.row_scan
+    import hushstream.agents.worker.startup
+    import hushstream.cli.worker
+    import hushstream.formats.events.json_scan  # noqa: F401
+
+    line = socket.socket(socket.AF_UNIX)
+    line.connect(place)
+    ended, woken = os.pipe()
+    os.set_blocking(woken, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    gc.freeze()
+    rest = b""
+    while True:
+        ready, _, _ = select.select([line, ended], [], [])
+        if ended in ready:
+            os.read(ended, 1 << 10)
+            _report(line)
+        if line in ready:
+            if not (more := line.recv(1 << 20)):
+                os._exit(0)
+            *asked, rest = (rest + more).split(b"\n")
+            for one in asked:
+                mine = os.getpid()
+                if pid := os.fork():
+                    line.sendall(b"%d\n" % pid)
+                    continue
+                signal.set_wakeup_fd(-1)
+                for file in (line.detach(), ended, woken):
+                    os.close(file)
+                _become(mine, *json.loads(one))
+                return
+
+
+def _report(line: socket.socket) -> None:
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if not pid:
+            return
+        line.sendall(b"%d %d\n" % (pid, os.waitstatus_to_exitcode(status)))
+
+
+def _become(parent: int, words: list[str], environ: dict[str, str], log: str) -> None:
+    """Be what a new process of the product is."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+    os.setsid()
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    for file in (1, 2):
+        os.dup2(output, file)
+    os.close(output)
+    os.environ.clear()
+    os.environ.update(environ)
+    sys.argv = ["hush", *words]
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])
+    from hushstream.cli.group import main
+
+    main()
