@@ -30,7 +30,7 @@ settings.register_profile(
     "found", settings.get_profile("suite"), phases=(Phase.explicit, Phase.generate)
 )
 # For the gate, which a run of everything follows before a release.
-settings.register_profile("gate", settings.get_profile("suite"), max_examples=40)
+settings.register_profile("gate", settings.get_profile("suite"), max_examples=25)
 settings.load_profile("suite")
 
 # In the background of a shell a suite ignores interrupts, and so does every process that it starts.

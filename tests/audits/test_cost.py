@@ -79,7 +79,7 @@ HISTOGRAMS = {
 }  # fmt: skip
 
 
-@pytest.mark.spread(2)
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("name", HISTOGRAMS)
 def test_a_histogram_loses_what_it_declares(name: str) -> None:
     """Nothing more, and with no large margin, or the check would be blind."""
@@ -178,7 +178,7 @@ MISTAKES = {
 }  # fmt: skip
 
 
-@pytest.mark.spread(2)
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_of_a_histogram_is_caught(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name, owner, function, old, new = MISTAKES[mistake]

@@ -70,7 +70,7 @@ def stream(name: str) -> PHDStream:
     return mechanism
 
 
-@pytest.mark.spread(2)
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("name", PHDSTREAM)
 def test_phdstream_loses_what_it_declares(name: str) -> None:
     """Where the tree moves, a record meets fewer counters than the cost allows for."""

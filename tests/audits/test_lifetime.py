@@ -128,7 +128,7 @@ def test_a_restored_table_has_the_purses_of_before() -> None:
     assert sum(m * m for m in accepted()) <= 63
 
 
-@pytest.mark.spread(3)
+@pytest.mark.spread(5)
 @pytest.mark.parametrize("mistake", ["not charged", "late by a step", "forgotten at a restore"])
 def test_a_purse_that_is_wrong_is_caught(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if mistake == "not charged":

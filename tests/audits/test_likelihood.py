@@ -87,7 +87,7 @@ def values_bound(mechanism: Histogram | Rounds, late: bool, n: int = 3000) -> fl
 SETTINGS = [("1/2", 1), ("1", 1), ("4", 1), ("1/2", 8), ("1", 8), ("4", 8), ("4", 24)]
 
 
-@pytest.mark.spread(2)
+@pytest.mark.spread(3)
 @pytest.mark.parametrize(
     ("epsilon", "horizon", "late"),
     [(*one, False) for one in SETTINGS] + [(*one, True) for one in SETTINGS if one[1] > 1],

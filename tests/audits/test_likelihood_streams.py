@@ -65,7 +65,7 @@ def leaves_bound(epsilon: str, horizon: int, depth: int = 11, **given: Any) -> f
     return proven(present, absent, delta)
 
 
-@pytest.mark.spread(2)
+@pytest.mark.spread(3)
 @pytest.mark.parametrize(
     ("epsilon", "horizon", "given"),
     [
@@ -124,7 +124,7 @@ def sums_bound(epsilon: str, horizon: int, n: int = 200, **given: Any) -> float:
     return bound_of(probe_sums(mechanism), look, events(mechanism, []), present, n)
 
 
-@pytest.mark.spread(2)
+@pytest.mark.spread(3)
 @pytest.mark.parametrize(
     ("epsilon", "horizon", "given"),
     [
@@ -165,7 +165,7 @@ def stream_bound(kind: str, epsilon: str, horizon: int, n: int = 160, **given: A
     return bound_of(probe, look_of(mechanism), *both, n, spent)
 
 
-@pytest.mark.spread(2)
+@pytest.mark.spread(3)
 @pytest.mark.parametrize(
     ("kind", "epsilon", "horizon", "given"),
     [

@@ -49,7 +49,7 @@ MONTHS = {
 }  # fmt: skip
 USERS = 200
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.thorough]
 
 
 def publish(run: Local, month: int, time: int) -> None:

@@ -7,17 +7,19 @@ from hushstream.deploy.broker import Broker
 
 from .local import BROKER, TOLD, Pace, run_chaos
 
-SIX = 6, 20190320  # a pause, a kill, a dead broker, a moved clock, wiped data
-THIRTY = 30, 20190301
+SIX = 6, 20190320, 300  # a pause, a kill, a dead broker, a moved clock, wiped data
+THIRTY = 30, 20190301, 600
 
 
 @pytest.mark.broker
 @pytest.mark.slow
-@pytest.mark.parametrize("points, seed", [SIX, pytest.param(*THIRTY, marks=pytest.mark.thorough)])
-def test_every_release_survives_faults_at_random_points_byte_for_byte(tmp_path, points, seed):
+@pytest.mark.parametrize(
+    "points, seed, rate", [SIX, pytest.param(*THIRTY, marks=pytest.mark.thorough)]
+)
+def test_every_release_survives_faults_at_random_points_byte_for_byte(tmp_path, points, seed, rate):
     """Kills, wiped data, zombies, a moved clock, a dead broker: nothing lost, doubled, changed."""
     with Broker(quiet=True, overrides=BROKER) as broker:
-        found = run_chaos(Pace(points), seed, tmp_path, broker)
+        found = run_chaos(Pace(points, rate=rate), seed, tmp_path, broker)
     assert sum(found["faults"].values()) == points
     assert set(found["faults"]) >= {"kill", "wipe", "pause", "clock", "broker"}
     assert found["stuck"] == 0, "\n".join(found["unreleased"])

@@ -5,6 +5,9 @@ Covers: agents/stages/aggregate/first_sightings.py
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 import pytest
 from hushstream.deploy.broker import Broker
 from hushstream.offline.replay import replay
@@ -39,31 +42,38 @@ budget = { epsilon = 16.0, delta = 1e-3 }
 aggregate = [{ kind = "distinct", field = "product" }]
 mechanism = { kind = "histogram", budget = 4, adaptive_weight = 0 }
 """
-USERS, EACH, TRIGGERS = 40_000, 3, 4
+EACH = 3
+MANY = 40_000, 40_000, 40_000, 40_000  # users of each hour
+FEWER = 4_000, 40_000, 4_000
 
 pytestmark = pytest.mark.broker
 
 
-def sent(hour: int) -> list[dict[str, object]]:
-    """Of each user three of many products, on one of two pages; half were shown an hour before.
+def sent(users: Sequence[int], hour: int) -> list[dict[str, object]]:
+    """Of each user three of many products, on one of two pages; some were shown an hour before.
 
-    The first page has more new pairs in an hour than a step takes at once.
+    The first page has more new pairs in a large hour than a step takes at once.
     """
-    time, base = ORIGIN + hour * HOUR, hour * USERS * EACH // 2
+    time, base = ORIGIN + hour * HOUR, 0
+    for before, now in pairwise(users[: hour + 1]):
+        base += EACH * (before - min(before, now) // 2)
     return [
         {"user": f"u{hour} {n}", "page": "ab"[n % 8 == 0], "t": time, "product": f"p {base + i}"}
-        for n in range(USERS)
+        for n in range(users[hour])
         for i in range(n * EACH, (n + 1) * EACH)
     ]
 
 
-def test_each_value_counts_once_through_kills_and_a_lost_table(empty_broker: Broker, tmp_path):
+@pytest.mark.parametrize("users", [FEWER, pytest.param(MANY, marks=pytest.mark.thorough)], ids=len)
+def test_each_value_counts_once_through_kills_and_a_lost_table(
+    empty_broker: Broker, tmp_path, users: Sequence[int]
+):
     with local(tmp_path, empty_broker.bootstrap, TOML, {"events": 2}) as run:
         worker, exact = "w", {"a": set[object](), "b": set[object]()}
         run.start(worker)
         run.wait_ready([worker])
-        for hour in range(TRIGGERS):
-            records = sent(hour)
+        for hour in range(len(users)):
+            records = sent(users, hour)
             half = len(records) // 2
             for place, some in enumerate((records[:half], records[half:])):
                 run.publish("events", some, place)
@@ -83,7 +93,7 @@ def test_each_value_counts_once_through_kills_and_a_lost_table(empty_broker: Bro
         outcome = replay(run.config())
         assert outcome.agrees and outcome.compared, outcome.problems
         (judged,) = judgement(run.bootstrap, run.toml, run.secret).values()
-        assert judged.triggers == TRIGGERS and not judged.objections, judged.objections[:2]
+        assert judged.triggers == len(users) and not judged.objections, judged.objections[:2]
 
 
 def check(run: Local, trigger: int, exact: dict[str, int]) -> None:

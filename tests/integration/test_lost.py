@@ -7,8 +7,6 @@ Covers: cli/loss.py
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from typing import Any
 
@@ -19,6 +17,7 @@ from hushstream.agents.clock.genesis import read_ledger
 from hushstream.agents.clock.ledger import LOST
 from hushstream.deploy.broker import Broker
 
+from ..cli.bench import typed
 from .local import Local, local
 
 DAY = 86_400_000_000
@@ -63,10 +62,9 @@ def publish(run: Local, begin: int, day: int = 0) -> None:
 def hush(run: Local, *words: str) -> tuple[int, str]:
     """Run a command as an operator does."""
     state = f"engine.data_dir={run.folder / 'state'}"
-    command = [sys.executable, "-m", "hushstream", *words, "-c", str(run.toml)]
-    command += ["--bootstrap", run.bootstrap, "--set", state]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    return done.returncode, done.stdout + done.stderr
+    more = ("-c", str(run.toml), "--bootstrap", run.bootstrap, "--set", state)
+    code, out, err = typed(*words, *more)
+    return code, out + err
 
 
 def cut(run: Local, offset: int) -> None:

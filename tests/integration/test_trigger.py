@@ -10,6 +10,7 @@ import pytest
 from hushstream.agents.kafka.logs import read_topic
 from hushstream.deploy.broker import Broker
 
+from ..cli.bench import typed
 from .local import Local, local
 from .test_outage import TOML
 
@@ -17,9 +18,8 @@ pytestmark = pytest.mark.broker
 
 
 def trigger(run: Local, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "hushstream", "trigger", "-c", str(run.toml)]
-    command += ["--bootstrap", run.bootstrap, *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    said = typed("trigger", "-c", str(run.toml), "--bootstrap", run.bootstrap, *words)
+    return subprocess.CompletedProcess(words, *said)
 
 
 def requests(run: Local) -> list[dict[str, object]]:

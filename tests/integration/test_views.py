@@ -60,7 +60,7 @@ having = [{ field = "count", above = 30 }]
 order = [{ by = "count", descending = true }]
 limit = 3
 """
-USERS, DAYS = 400, 3
+USERS = 400
 
 pytestmark = pytest.mark.broker
 
@@ -83,14 +83,15 @@ def by_release(bodies: list[dict[str, Any]]) -> dict[tuple[str, int], list[dict[
     return found
 
 
+@pytest.mark.parametrize("days", [2, pytest.param(3, marks=pytest.mark.thorough)])
 def test_views_are_released_once_whatever_is_killed_and_one_may_come_later(
-    empty_broker: Broker, tmp_path
+    empty_broker: Broker, tmp_path, days: int
 ):
     with local(tmp_path, empty_broker.bootstrap, TOML, {"events": 2}) as run:
         run.start("w0")
         run.wait_ready(["w0"])
         fired = 0
-        for day in range(DAYS):
+        for day in range(days):
             publish(run, day)
             for part in (1, 2):
                 fired += 1
@@ -113,7 +114,7 @@ def test_views_are_released_once_whatever_is_killed_and_one_may_come_later(
         bodies = run.releases("lands")
         names = [(b["window"]["start"], b["trigger"], str(b.get("key"))) for b in bodies]
         assert len(set(names)) == len(names) and source.keys() == lands.keys() == top.keys()
-    assert len(source) == 2 * DAYS
+    assert len(source) == 2 * days
     for at, rows in source.items():
         check_sums(rows, lands[at])
         check_past(at, source, lands)
