@@ -35,6 +35,7 @@ COMMANDS = {  # name: its module, and its line of the help, whose order this is
     "status": ("status", "Show whether all is well, and what to do if it is not."),
     "dead-letters": ("dead_letters", "Show records that could not be used, and send them again."),
     "releases": ("releases", "Show what a pipeline has released, with error bars."),
+    "sink": ("sink", "Keep tables of all releases in a database or a folder."),
     "connect": ("releases", "Print the properties of a Kafka Connect sink."),
     "map": ("maps", "Write the newest map of a spatial pipeline."),
     "points": ("maps", "Write synthetic points from the newest map."),

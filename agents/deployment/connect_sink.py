@@ -38,7 +38,7 @@ def value_schema(p: Pipeline, integers: Collection[str] = ()) -> Field:
         raise ConfigError(f"pipeline {p.name!r}: no key column {strange[0]!r}; there is {known}")
     values = value_names(p)
     doubles = [*DOUBLES, *(["display_value"] if p.non_negative else [])]
-    kinds = _key_kinds(p) | dict.fromkeys(integers, "int64")
+    kinds = key_kinds(p) | dict.fromkeys(integers, "int64")
     fields = [
         _struct("window", [_field("start", "string"), _field("end", "string")]),
         _field("trigger", "int32"),
@@ -54,10 +54,11 @@ def undeclared(p: Pipeline) -> list[str]:
 
     Connect's converter reads a number in a column of text as no value at all, and says nothing.
     """
-    return [name for name, kind in _key_kinds(p).items() if kind is None]
+    return [name for name, kind in key_kinds(p).items() if kind is None]
 
 
-def _key_kinds(p: Pipeline) -> dict[str, str | None]:
+def key_kinds(p: Pipeline) -> dict[str, str | None]:
+    """Find Connect's type of each key column; None where only the records tell it."""
     listed = list(zip(*map(decode_key, p.public_keys or ()), strict=True))
     return {
         name: _own_kind(p, name) or (_kind_of(listed[place]) if listed else None)

@@ -1,0 +1,101 @@
+"""``hush sink``: releases flow into tables of a database or a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from typing import NamedTuple
+
+import click
+
+from ..agents.deployment.compile import compile_config
+from ..agents.deployment.model import Deployment
+from ..agents.worker.lines.screen import say
+from ..reading.client import ReleaseTopic
+from ..reading.sinks.feed import Feed
+from ..reading.sinks.form import SinkForm, forms, undeclared
+from ..reading.sinks.target import SinkTarget, target_of
+from ..topics.config.model import Kafka
+from .options import Flags, config_options, emit, json_option, read_config
+
+SECONDS = 1.0  # between two batches of one table
+
+
+class _Flow(NamedTuple):
+    """One topic that flows into its table."""
+
+    form: SinkForm
+    feed: Feed
+
+
+@click.command()
+@config_options
+@click.argument("target")
+@click.option("--pipeline", "only", multiple=True, metavar="NAME",
+              help="Only this pipeline or view; default: all.")  # fmt: skip
+@click.option("--table", help="Name of the table; default: the pipeline's.")
+@click.option("--integer", "integers", multiple=True, metavar="COLUMN",
+              help="Key column that holds integers, if not configured as such.")  # fmt: skip
+@click.option("--once", is_flag=True, help="End after what is there.")
+@json_option
+def sink(
+    flags: Flags,
+    target: str,
+    only: tuple[str, ...],
+    table: str | None,
+    integers: tuple[str, ...],
+    once: bool,
+    as_json: bool,
+) -> None:
+    """Keep tables of all releases in TARGET, each row once, until interrupted.
+
+    TARGET is postgresql://USER@HOST/DATABASE, duckdb:FILE, parquet:FOLDER or iceberg:NAMESPACE.
+    Each pipeline gets a table of its rows; in databases also TABLE_releases, with a row for each
+    complete release, and the view TABLE_newest, with the newest row of each window and key. Only
+    complete releases are written, in one transaction with the position in the topic: so a sink
+    that was killed goes on exactly there. It reads release topics alone.
+    """
+    config = read_config(flags)
+    deployment = compile_config(config)
+    wanted = forms(deployment, only, table, integers)
+    place = target_of(target)
+    with ExitStack() as stack:
+        flows = [_opened(stack, config.kafka, place, form) for form in wanted]
+        if not as_json:
+            _told_unsure(wanted, deployment)
+        _drain(place, flows, once, as_json)
+
+
+def _opened(stack: ExitStack, kafka: Kafka, place: SinkTarget, form: SinkForm) -> _Flow:
+    feed = Feed(ReleaseTopic(kafka, form.topic, form.pipeline), place.open(form))
+    return _Flow(form, stack.enter_context(closing(feed)))
+
+
+def _drain(place: SinkTarget, flows: Sequence[_Flow], once: bool, as_json: bool) -> None:
+    """Write batch after batch, and say what each brought."""
+    left = list(flows)
+    while left:
+        for flow in list(left):
+            batch = flow.feed.read(SECONDS / len(left))
+            if batch is not None:
+                place.write(flow.form, batch)
+                _told(place, flow.form, len(batch.releases), batch.rows, as_json)
+            elif once and flow.feed.ended:
+                left.remove(flow)
+
+
+def _told(place: SinkTarget, form: SinkForm, releases: int, rows: int, as_json: bool) -> None:
+    if as_json:
+        emit({"table": form.table, "releases": releases, "rows": rows})
+        return
+    say(f"{place.name}: {releases:,} releases with {rows:,} rows into {form.table}")
+
+
+def _told_unsure(wanted: Sequence[SinkForm], deployment: Deployment) -> None:
+    for form in wanted:
+        if unsure := undeclared(form, deployment):
+            say(
+                f"{form.table}: taken as text: {', '.join(unsure)}. Where producers write whole "
+                f"numbers, give --integer {unsure[0]}",
+                err=True,
+            )

@@ -1,0 +1,1 @@
+"""Releases drained into tables elsewhere: PostgreSQL, DuckDB, Parquet, Iceberg."""

@@ -1,0 +1,214 @@
+"""The tables that releases of one topic become; their types follow from the configuration."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from ...agents.deployment.connect_sink import key_kinds
+from ...agents.deployment.model import Deployment, Pipeline
+from ...agents.deployment.shapes import key_names, value_names
+from ...errors import ConfigError
+from ...topics.assembly import Released, in_order
+from ...topics.releases import Row
+from ..tables import FIXED, PARTS, TIME
+
+ColumnKind = Literal["text", "whole", "truth", "real", "time"]
+ARROW: Mapping[ColumnKind, Any] = {
+    "text": pa.string(), "whole": pa.int64(), "truth": pa.bool_(), "real": pa.float64(),
+    "time": TIME,
+}  # fmt: skip
+KINDS: Mapping[str | None, ColumnKind] = {
+    "int64": "whole", "boolean": "truth", "string": "text", None: "text",
+}  # fmt: skip
+FIRST: Mapping[str, ColumnKind] = {
+    "release_id": "text", "pipeline": "text", "window_start": "time", "window_end": "time",
+    "trigger": "whole", "released": "time", "final": "truth",
+}  # fmt: skip
+OF_RELEASES: Mapping[str, ColumnKind] = {
+    "pipeline": "text", "window_start": "time", "window_end": "time", "trigger": "whole",
+    "triggers": "whole", "released": "time", "final": "truth", "rows": "whole",
+    "epsilon": "real", "delta": "real",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SinkForm:
+    """Tables of one release topic.
+
+    The first has a row for each released row, named by its ``release_id``; the second one for each
+    complete release. Columns of the first are those of `table_of`, after ``release_id`` and
+    ``pipeline``.
+
+    Attributes:
+        table: name of the first table.
+        pipeline: the pipeline, or view, that the topic is read for.
+        topic: the release topic.
+        keys: column and type of each field of the key.
+        axes: of a map.
+        values: names of released values.
+        replaces: whether a key that a release lacks is gone.
+    """
+
+    table: str
+    pipeline: str
+    topic: str
+    keys: Mapping[str, tuple[str, ColumnKind]]
+    axes: tuple[str, ...]
+    values: tuple[str, ...]
+    replaces: bool
+
+    @cached_property
+    def columns(self) -> dict[str, ColumnKind]:
+        """Columns of the first table in their order."""
+        found = dict(FIRST) | dict(self.keys.values())
+        found |= {f"{axis}{end}": "real" for axis in self.axes for end in ("_low", "_high")}
+        return found | {f"{value}{part}": "real" for value in self.values for part in PARTS}
+
+    @property
+    def schema(self) -> Any:
+        """The first table's columns as Arrow names them."""
+        return pa.schema({name: ARROW[kind] for name, kind in self.columns.items()})
+
+    def rows(self, releases: Sequence[Released]) -> Any:
+        """Make an Arrow table of all rows of complete releases, in the order of these.
+
+        Raises:
+            ConfigError: a field of the key is not of its type.
+        """
+        placed = [(one, row) for one in releases for row in sorted(one.rows, key=in_order)]
+        found: dict[str, list[Any]] = {
+            "release_id": [row.release_id for _, row in placed],
+            "pipeline": [row.pipeline for _, row in placed],
+        }
+        found |= {name: [of(one) for one, _ in placed] for name, (_, of) in FIXED.items()}
+        for field, (name, kind) in self.keys.items():
+            found[name] = [self._key(field, kind, row) for _, row in placed]
+        for axis in self.axes:
+            for end, suffix in enumerate(("_low", "_high")):
+                found[axis + suffix] = [
+                    row.box[axis][end] if axis in row.box else None for _, row in placed
+                ]
+        for value in self.values:
+            for suffix, part in PARTS.items():
+                told = [row.values.get(value) for _, row in placed]
+                found[value + suffix] = [
+                    None if one is None else float(getattr(one, part)) for one in told
+                ]
+        return pa.table({name: found[name] for name in self.columns}, self.schema)
+
+    def releases(self, releases: Sequence[Released]) -> Any:
+        """Make an Arrow table with one row for each complete release."""
+        found = [
+            {
+                "pipeline": one.pipeline, "window_start": one.window.start,
+                "window_end": one.window.end, "trigger": one.trigger,
+                "triggers": one.manifest.triggers, "released": one.scheduled, "final": one.final,
+                "rows": len(one.rows), "epsilon": float(one.manifest.privacy.epsilon),
+                "delta": float(one.manifest.privacy.delta),
+            }
+            for one in releases
+        ]  # fmt: skip
+        return pa.Table.from_pylist(found, pa.schema({n: ARROW[k] for n, k in OF_RELEASES.items()}))
+
+    def _key(self, field: str, kind: ColumnKind, row: Row) -> Any:
+        value = row.key.get(field)
+        if value is None:
+            return None
+        if kind == "text":
+            return value if isinstance(value, str) else json.dumps(value)
+        if type(value) is bool and kind == "truth":
+            return value
+        if type(value) is int and kind == "whole" and -(1 << 63) <= value < 1 << 63:
+            return value
+        raise ConfigError(
+            f"pipeline {self.pipeline!r}: a release has a value in key column {field!r} that is no "
+            f"{'whole number of 64 bits' if kind == 'whole' else 'truth value'}: "
+            + (f"leave out --integer {field}" if kind == "whole" else "take another --table")
+        )
+
+
+def forms(
+    deployment: Deployment, only: Collection[str], table: str | None, integers: Collection[str]
+) -> list[SinkForm]:
+    """Find the tables of pipelines and views, one form for each release topic.
+
+    Args:
+        only: pipelines and views that are wanted; empty: all.
+        table: name of the table, where there is one; None: as the first pipeline of the topic.
+        integers: key columns that hold whole numbers, if not configured as such.
+
+    Raises:
+        ConfigError: a name is unknown, or several topics would become one table.
+    """
+    every = {p.name: p for p in deployment.pipelines}
+    topics = {p.name: p.release_topic for p in deployment.pipelines}
+    topics |= {v.name: v.release_topic for v in deployment.views}
+    for name in only:
+        if name not in topics:
+            raise ConfigError(f"pipeline {name!r} is unknown; expected one of {', '.join(topics)}")
+    wanted = list(dict.fromkeys(topic for n, topic in topics.items() if not only or n in only))
+    if table is not None and len(wanted) > 1:
+        raise ConfigError(f"--table {table} is for one pipeline: choose it by --pipeline")
+    found = [_of_pipelines([p for p in every.values() if p.release_topic == topic], integers)
+             for topic in wanted if topic in {p.release_topic for p in every.values()}]  # fmt: skip
+    found += [
+        _form(v.name, v.release_topic, {n: _kinds(v.source, integers)[n] for n in v.key_names}, (),
+              [one.label for one in v.values], True)
+        for v in deployment.views if v.release_topic in wanted
+    ]  # fmt: skip
+    known = {name for one in found for name in one.keys}
+    if strange := sorted(set(integers) - known):
+        raise ConfigError(f"no key column {strange[0]!r}; there is {', '.join(sorted(known))}")
+    return [_named(one, table) for one in found]
+
+
+def _named(form: SinkForm, table: str | None) -> SinkForm:
+    if table is None:
+        return form
+    return SinkForm(table, form.pipeline, form.topic, form.keys, form.axes, form.values,
+                    form.replaces)  # fmt: skip
+
+
+def _of_pipelines(pipelines: Sequence[Pipeline], integers: Collection[str]) -> SinkForm:
+    """The form of a topic that one pipeline, and those that follow it, write."""
+    keys: dict[str, str | None] = {}
+    axes: dict[str, None] = {}
+    values: dict[str, None] = {}
+    for p in pipelines:
+        for name, kind in _kinds(p, integers).items():
+            keys[name] = kind if keys.get(name, kind) == kind else None
+        axes |= dict.fromkeys(axis["name"] for axis in p.mechanism.keys.geometry().get("axes", ()))
+        values |= dict.fromkeys(value_names(p))
+    first = pipelines[0]
+    replaces = any(p.mechanism.keys.replaces for p in pipelines)
+    return _form(first.name, first.release_topic, keys, tuple(axes), list(values), replaces)
+
+
+def _kinds(p: Pipeline, integers: Collection[str]) -> dict[str, str | None]:
+    return key_kinds(p) | {name: "int64" for name in key_names(p) if name in integers}
+
+
+def _form(
+    name: str, topic: str, keys: Mapping[str, str | None], axes: tuple[str, ...],
+    values: Sequence[str], replaces: bool,
+) -> SinkForm:  # fmt: skip
+    taken = {*FIRST, *(f"{axis}{end}" for axis in axes for end in ("_low", "_high"))}
+    taken |= {f"{value}{part}" for value in values for part in PARTS}
+    placed = {k: (f"key_{k}" if k in taken else k, KINDS[kind]) for k, kind in keys.items()}
+    return SinkForm(name, name, topic, placed, axes, tuple(values), replaces)
+
+
+def undeclared(form: SinkForm, deployment: Deployment) -> list[str]:
+    """List key columns that are taken as text because nothing says what they hold."""
+    found: list[str] = []
+    for p in deployment.pipelines:
+        if p.release_topic == form.topic:
+            unsure = {name for name, kind in key_kinds(p).items() if kind is None}
+            found += [name for name in form.keys if name in unsure and form.keys[name][1] == "text"]
+    return list(dict.fromkeys(found))

@@ -1,0 +1,144 @@
+"""A folder of Parquet: each commit is one file, whose footer holds the position after it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyarrow import parquet
+
+from ...errors import ConfigError, EngineError
+from .feed import SinkBatch, SinkPosition
+from .form import ARROW, SinkForm
+
+NOTE = b"hush.sink"
+
+
+class SinkNote(msgspec.Struct, frozen=True):
+    """What the footer of a part says besides its rows."""
+
+    position: SinkPosition
+    releases: list[tuple[int, int]]  # window (its start, microseconds) and trigger of each
+
+
+class Parquet:
+    """Folders ``FOLDER/TABLE`` of files ``part-00000001.parquet`` and so on, in order.
+
+    ``FOLDER/TABLE_newest.parquet`` has the newest row of each window and key. It follows from the
+    parts and is replaced after each of them.
+
+    Attributes:
+        name: for people.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.name = str(folder)
+        self._folder = folder
+        self._parts: dict[str, int] = {}
+        self._newest: dict[str, NewestRows] = {}
+
+    def open(self, form: SinkForm) -> SinkPosition | None:
+        """See `SinkTarget.open`."""
+        place = self._folder / form.table
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"parquet:{place}: {error.strerror}") from None
+        newest = self._newest[form.table] = NewestRows(form)
+        position, number = None, 0
+        while (path := _part(place, number + 1)).exists():
+            number += 1
+            with parquet.ParquetFile(path) as file:
+                note = _note(file, path)
+                if not file.schema_arrow.equals(form.schema):
+                    raise ConfigError(f"{path} has other columns: name another --table")
+                newest.take(file.read(), note.releases)
+            position = note.position
+        self._parts[form.table] = number
+        return position
+
+    def write(self, form: SinkForm, batch: SinkBatch) -> None:
+        """See `SinkTarget.write`."""
+        place, number = self._folder / form.table, self._parts[form.table] + 1
+        rows = form.rows(batch.releases)
+        told = [(_micros(one.window.start), one.trigger) for one in batch.releases]
+        note = msgspec.json.encode(SinkNote(batch.position, told))
+        path = _part(place, number)
+        temporary = _written(rows.replace_schema_metadata({NOTE: note}), path)
+        try:
+            os.link(temporary, path)  # unlike a renaming, it replaces nothing
+        except FileExistsError:
+            raise EngineError(f"another process writes to {place}: end one of the two") from None
+        finally:
+            temporary.unlink()
+        _settled(place)
+        self._parts[form.table] = number
+        newest = self._newest[form.table]
+        newest.take(rows, told)
+        file = self._folder / f"{form.table}_newest.parquet"
+        os.replace(_written(newest.table(), file), file)
+
+
+def _part(place: Path, number: int) -> Path:
+    return place / f"part-{number:08d}.parquet"
+
+
+def _note(file: Any, path: Path) -> SinkNote:
+    note = (file.schema_arrow.metadata or {}).get(NOTE)
+    if note is None:
+        raise ConfigError(f"{path} was not written by `hush sink`: name another folder or --table")
+    return msgspec.json.decode(note, type=SinkNote)
+
+
+def _written(table: Any, path: Path) -> Path:
+    """Write a file under a name that readers of folders pass over; it is on the disk then."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    parquet.write_table(table, temporary)
+    _settled(temporary)
+    return temporary
+
+
+def _settled(path: Path) -> None:
+    """Bring a file, or the names in a folder, to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _micros(time: Any) -> int:
+    return int(pa.scalar(time, ARROW["time"]).value)
+
+
+class NewestRows:
+    """The newest row of each window and key, of all rows so far."""
+
+    def __init__(self, form: SinkForm) -> None:
+        self._form = form
+        self._keys = ["window_start", *(column for column, _ in form.keys.values())]
+        self._last: dict[int, int] = {}  # the last trigger of each window
+        self._rows: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+
+    def take(self, rows: Any, releases: list[tuple[int, int]]) -> None:
+        """Take the rows of releases, of which each is given by its window and trigger."""
+        for window, trigger in releases:
+            self._last[window] = max(trigger, self._last.get(window, 0))
+        for row in rows.to_pylist():
+            key = tuple(row[name] for name in self._keys)
+            if key not in self._rows or self._rows[key]["trigger"] <= row["trigger"]:
+                self._rows[key] = row
+
+    def table(self) -> Any:
+        """Make an Arrow table of them."""
+        if self._form.replaces:
+            self._rows = {
+                key: row
+                for key, row in self._rows.items()
+                if row["trigger"] == self._last[_micros(row["window_start"])]
+            }
+        return pa.Table.from_pylist(list(self._rows.values()), self._form.schema)

@@ -1,0 +1,167 @@
+"""Tables in a database: the statements are the same for PostgreSQL and DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import msgspec
+
+from ...errors import ConfigError, EngineError
+from .feed import SinkBatch, SinkPosition
+from .form import OF_RELEASES, ColumnKind, SinkForm
+
+STATE = "hush_sink"
+INCOMING = "hush_incoming"
+MOST_NAME = 63  # bytes of a name that PostgreSQL keeps; it would cut longer ones
+TYPES: Mapping[ColumnKind, str] = {
+    "text": "TEXT", "whole": "BIGINT", "truth": "BOOLEAN", "real": "DOUBLE PRECISION",
+    "time": "TIMESTAMP WITH TIME ZONE",
+}  # fmt: skip
+
+
+class SqlSession(Protocol):
+    """One transaction: what is done in it is committed as one, or not at all."""
+
+    def ask(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run a statement with parameters ``$1``, ``$2`` …; its rows."""
+
+    def incoming(self, table: Any) -> None:
+        """Make an Arrow table the temporary table `INCOMING`, in the place of an earlier one."""
+
+
+class Database:
+    """Tables in a database.
+
+    Attributes:
+        name: for people.
+    """
+
+    name: str
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._turns: dict[str, int] = {}  # number of commits to each table, for this process
+
+    def session(self) -> AbstractContextManager[SqlSession]:
+        """Begin a transaction; the end of the block commits it, an exception takes it back."""
+        raise NotImplementedError
+
+    def open(self, form: SinkForm) -> SinkPosition | None:
+        """See `SinkTarget.open`."""
+        for name in (f"{form.table}_releases", *form.columns):
+            if len(name.encode()) > MOST_NAME:
+                raise ConfigError(f"{name!r} is longer than {MOST_NAME} bytes: give a --table")
+        with self.session() as session:
+            session.ask(
+                f"CREATE TABLE IF NOT EXISTS {STATE} (name TEXT PRIMARY KEY, turn BIGINT NOT NULL, "
+                "position TEXT NOT NULL)"
+            )
+            _made(session, form.table, form.columns, ["release_id"])
+            _made(session, f"{form.table}_releases", OF_RELEASES, _IDENTITY)
+            session.ask(f"DROP VIEW IF EXISTS {quoted(f'{form.table}_newest')}")
+            session.ask(newest(form))
+            session.ask(
+                f"INSERT INTO {STATE} VALUES ($1, 0, '') ON CONFLICT (name) DO NOTHING",
+                [form.table],
+            )
+            found = session.ask(f"SELECT turn, position FROM {STATE} WHERE name = $1", [form.table])
+        ((self._turns[form.table], text),) = found
+        return msgspec.json.decode(text, type=SinkPosition) if text else None
+
+    def write(self, form: SinkForm, batch: SinkBatch) -> None:
+        """See `SinkTarget.write`."""
+        turn = self._turns[form.table]
+        position = msgspec.json.encode(batch.position).decode()
+        rows, releases = form.rows(batch.releases), form.releases(batch.releases)
+        with self.session() as session:
+            mine = session.ask(
+                f"UPDATE {STATE} SET turn = turn + 1, position = $1 WHERE name = $2 AND turn = $3 "
+                "RETURNING turn",
+                [position, form.table, turn],
+            )
+            if not mine:
+                raise EngineError(
+                    f"another process writes to table {form.table!r} of {self.name}: end one of "
+                    "the two"
+                )
+            _upserted(session, form.table, rows, ["release_id"])
+            _upserted(session, f"{form.table}_releases", releases, _IDENTITY)
+        self._turns[form.table] = turn + 1
+
+
+_IDENTITY = ["pipeline", "window_start", "trigger"]
+
+
+def _made(
+    session: SqlSession, table: str, columns: Mapping[str, ColumnKind], identity: Sequence[str]
+) -> None:
+    """Make a table, or add columns that it lacks; a table without these types is refused."""
+    listed = ", ".join(f"{quoted(name)} {TYPES[kind]}" for name, kind in columns.items())
+    unique = ", ".join(map(quoted, identity))
+    session.ask(f"CREATE TABLE IF NOT EXISTS {quoted(table)} ({listed}, PRIMARY KEY ({unique}))")
+    found = dict(
+        session.ask(
+            "SELECT column_name, upper(data_type) FROM information_schema.columns WHERE "
+            "table_name = $1 AND table_schema = current_schema()",
+            [table],
+        )
+    )
+    for name, kind in columns.items():
+        if name not in found:
+            session.ask(f"ALTER TABLE {quoted(table)} ADD COLUMN {quoted(name)} {TYPES[kind]}")
+        elif found[name] not in (TYPES[kind], {"real": "DOUBLE", "text": "VARCHAR"}.get(kind)):
+            raise ConfigError(
+                f"table {table!r} has column {name!r} of type {found[name].lower()}, and releases "
+                f"need {TYPES[kind].lower()}: name another --table"
+            )
+
+
+def _upserted(session: SqlSession, table: str, rows: Any, identity: Sequence[str]) -> None:
+    if not rows.num_rows:
+        return
+    session.incoming(rows)
+    names = [quoted(name) for name in rows.column_names]
+    others = [name for name in names if name not in set(map(quoted, identity))]
+    listed, unique = ", ".join(names), ", ".join(map(quoted, identity))
+    changed = ", ".join(f"{name} = excluded.{name}" for name in others)
+    session.ask(
+        f"INSERT INTO {quoted(table)} ({listed}) SELECT {listed} FROM {INCOMING} "
+        f"ON CONFLICT ({unique}) DO UPDATE SET {changed}"
+    )
+
+
+def newest(form: SinkForm) -> str:
+    """Write the statement that makes the view of the newest row of each window and key.
+
+    Where a release replaces the one before, a key that the last one lacks is gone, also if the last
+    one has no row at all.
+    """
+    table, view = quoted(form.table), quoted(f"{form.table}_newest")
+    listed = ", ".join(f"r.{quoted(name)}" for name in form.columns)
+    if form.replaces:
+        last = (
+            f'SELECT window_start, max("trigger") AS newest FROM {quoted(f"{form.table}_releases")}'
+            " GROUP BY window_start"
+        )
+        return (
+            f"CREATE VIEW {view} AS SELECT {listed} FROM {table} r JOIN ({last}) n "
+            'ON r.window_start = n.window_start AND r."trigger" = n.newest'
+        )
+    keys = [name for name in form.columns if name in {column for column, _ in form.keys.values()}]
+    parted = ", ".join(["window_start", *map(quoted, keys)])
+    return (
+        f"CREATE VIEW {view} AS SELECT {listed} FROM (SELECT *, row_number() OVER (PARTITION BY "
+        f'{parted} ORDER BY "trigger" DESC) AS hush_place FROM {table}) r WHERE hush_place = 1'
+    )
+
+
+def quoted(name: str) -> str:
+    """Write a name as SQL does, whatever it holds.
+
+    >>> print(quoted('a "b" c'))
+    "a ""b"" c"
+    """
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'

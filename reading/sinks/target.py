@@ -1,0 +1,67 @@
+"""Where releases are drained to: each kind of target commits rows and position as one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from ...errors import ConfigError, needs
+from .feed import SinkBatch, SinkPosition
+from .form import SinkForm
+
+KINDS = "postgresql://…, duckdb:FILE, parquet:FOLDER or iceberg:NAMESPACE"
+
+
+class SinkTarget(Protocol):
+    """A place for tables, which one process at a time writes to.
+
+    Attributes:
+        name: for people, without a password.
+    """
+
+    name: str
+
+    def open(self, form: SinkForm) -> SinkPosition | None:
+        """Make the tables of a form if they are missing, and find where to go on.
+
+        Raises:
+            ConfigError: a table of this name has other columns.
+            EngineError: the target refuses.
+        """
+
+    def write(self, form: SinkForm, batch: SinkBatch) -> None:
+        """Commit the rows of a batch and the position after it, or neither.
+
+        Raises:
+            EngineError: the target refuses, or another process has written to the table.
+        """
+
+
+def target_of(text: str) -> SinkTarget:
+    """Find the target that a command line names.
+
+    Raises:
+        ConfigError: it is of an unknown kind.
+        ExtraError: its client is not installed.
+    """
+    kind, colon, rest = text.partition(":")
+    if kind in ("postgresql", "postgres") and rest.startswith("//"):
+        with needs("sink"):
+            from .postgres import Postgres
+        return Postgres(text, f"{urlsplit(text).hostname or 'localhost'}{urlsplit(text).path}")
+    if not colon or not rest:
+        raise ConfigError(f"{text!r} is no target: expected {KINDS}")
+    if kind == "duckdb":
+        with needs("sink"):
+            from .duck import Duck
+        return Duck(Path(rest))
+    if kind == "parquet":
+        from .parquet import Parquet
+
+        return Parquet(Path(rest))
+    if kind == "iceberg":
+        with needs("iceberg"):
+            from .iceberg import Iceberg
+        return Iceberg(rest)
+    raise ConfigError(f"{text!r} is no target: expected {KINDS}")

@@ -1,0 +1,101 @@
+"""Each release is given once, wherever its pieces lie and wherever the reader was stopped.
+
+Covers: reading/sinks/feed.py
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from hushstream.reading.sinks.feed import DoneRelease, Progress, SinkPosition
+from hushstream.topics.releases import Manifest, Privacy, Row, WindowSpan
+from hypothesis import given
+from hypothesis import strategies as st
+
+DAY = timedelta(days=1)
+FIRST = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def _pieces(trigger: int, rows: int, shards: int) -> list[Row | Manifest]:
+    """The rows and manifests of one release."""
+    window = WindowSpan(FIRST + trigger // 3 * DAY, FIRST + (trigger // 3 + 1) * DAY)
+    common: dict[str, Any] = {
+        "pipeline": "p", "window": window, "trigger": trigger % 3, "final": False
+    }  # fmt: skip
+    told = {
+        "schema": "m", "triggers": 3, "shards": shards, "key_names": (), "value_names": (),
+        "replaces": False, "mechanism": "histogram", "confidence_level": 0.95,
+        "emitted_at": FIRST, "privacy": Privacy("user", 1.0, 0.0, 0),
+    }  # fmt: skip
+    made: list[Row | Manifest] = [
+        Row(schema="r", release_id=f"{trigger}-{n}", key={}, values={}, **common)
+        for n in range(rows)
+    ]
+    for shard in range(shards):
+        own = len(range(shard, rows, shards))
+        made.append(Manifest(shard=shard, rows=own, **common, **told))
+    return made
+
+
+@given(st.data())
+def test_releases_come_once_wherever_a_reader_was_stopped(data: st.DataObject) -> None:
+    partitions = data.draw(st.integers(1, 3))
+    number = data.draw(st.integers(1, 6))
+    logs: dict[int, list[Row | Manifest]] = defaultdict(list)
+    every = []
+    for trigger in range(number):
+        rows, shards = data.draw(st.integers(0, 4)), data.draw(st.integers(1, 2))
+        every += _pieces(trigger, rows, shards)
+    # Releases overlap: pieces are shuffled within a short reach.
+    keys = [n + data.draw(st.integers(0, 6)) for n in range(len(every))]
+    for _, piece in sorted(zip(keys, every, strict=True), key=lambda pair: pair[0]):
+        logs[data.draw(st.integers(0, partitions - 1))].append(piece)
+    position = SinkPosition("t", {str(n): 0 for n in range(partitions)})
+    given_: list[tuple[Any, ...]] = []
+    stops = [*data.draw(st.lists(st.integers(1, len(every)), max_size=4)), 3 * len(every)]
+    for stop in stops:  # a reader that begins at what the last commit stored, and is killed
+        progress = Progress(msgspec.json.decode(msgspec.json.encode(position), type=SinkPosition))
+        pending: list[tuple[Any, ...]] = []
+        for _ in range(stop):
+            at = progress.offsets()
+            open_ = [n for n in range(partitions) if at[n] < len(logs[n])]
+            if not open_:
+                break
+            n = data.draw(st.sampled_from(open_))
+            release = progress.take(n, at[n], logs[n][at[n]])
+            if release is not None:
+                pending.append((release.window.start, release.trigger, len(release.rows)))
+                if data.draw(st.booleans()):  # committed: rows and position together
+                    given_ += pending
+                    position, pending = progress.position(), []
+    assert all(progress.offsets()[n] == len(logs[n]) for n in range(partitions))
+    given_ += pending
+    wanted = [(one.window.start, one.trigger) for one in every if isinstance(one, Manifest)]
+    assert len(given_) == len({one[:2] for one in given_}) == len(set(wanted)) == number
+    counts = {(m.window.start, m.trigger): 0 for m in every if isinstance(m, Manifest)}
+    for one in every:
+        counts[one.window.start, one.trigger] += isinstance(one, Row)
+    assert {one[:2]: one[2] for one in given_} == counts
+    end = progress.position()
+    assert end.offsets == {str(n): len(logs[n]) for n in range(partitions)} and end.done == []
+
+
+def test_a_release_that_is_done_is_named_while_its_records_may_come_again() -> None:
+    early, late = _pieces(0, 1, 1), _pieces(1, 1, 1)
+    progress = Progress(SinkPosition("t", {"0": 0}))
+    order = [early[0], *late, early[1]]  # one release begins before the other and ends after it
+    taken = [progress.take(0, n, one) for n, one in enumerate(order[:3])]
+    assert [one is not None for one in taken] == [False, False, True]
+    name = ("p", FIRST.isoformat(), 1)
+    assert progress.position() == SinkPosition("t", {"0": 0}, [DoneRelease(name, {"0": 2})])
+    again = Progress(progress.position())
+    assert [again.take(0, n, one) is not None for n, one in enumerate(order)] == [
+        False, False, False, True
+    ]  # fmt: skip
+    assert again.position() == SinkPosition("t", {"0": 4})
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(b'{"topic_id": 1}', type=SinkPosition)

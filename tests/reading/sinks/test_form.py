@@ -1,0 +1,89 @@
+"""Columns and types of the tables follow from the configuration."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hushstream.agents.deployment.compile import compile_config
+from hushstream.errors import ConfigError
+from hushstream.reading.sinks.form import forms, undeclared
+from hushstream.reading.tables import table_of
+from hushstream.topics.assembly import Released
+from hushstream.topics.config.load import loads
+
+from .samples import batches, deployment, form, made, text
+
+VIEW = """
+[[view]]
+name = "cheap"
+source = "sinks-histogram"
+limit = 3
+"""
+
+
+def _same(case: str) -> None:
+    """The rows of a sink are those of the table that the client makes."""
+    found = form(case)
+    releases = [one for batch in batches(case) for one in batch.releases]
+    mine = found.rows(releases)
+    theirs = table_of(releases)
+    order = [("window_start", "ascending"), ("trigger", "ascending")]
+    order += [(column, "ascending") for column, _ in found.keys.values()]
+    names = [name for name in mine.column_names if name in theirs.column_names]
+    assert set(theirs.column_names) == set(mine.column_names) - {"release_id", "pipeline"}
+    assert mine.sort_by(order).select(names).equals(theirs.sort_by(order).select(names))
+    assert mine.num_rows == theirs.num_rows > 0
+    assert len(set(mine["release_id"].to_pylist())) == mine.num_rows
+    told = found.releases(releases)
+    assert sum(told["rows"].to_pylist()) == mine.num_rows and told.num_rows == len(releases)
+
+
+@pytest.mark.parametrize("case", ["histogram", "privhp", "pak"])
+def test_rows_are_those_of_the_client(case: str) -> None:
+    _same(case)
+
+
+def test_types_follow_from_the_configuration() -> None:
+    found = form("histogram")
+    kinds = dict(found.columns)
+    assert (kinds["release_id"], kinds["window_start"], kinds["final"]) == ("text", "time", "truth")
+    assert kinds["zone"] == "text" and kinds["count"] == kinds["sum_fare_low"] == "real"
+    assert undeclared(found, deployment("histogram")) == ["zone"]
+    assert form("histogram", integers=["zone"]).columns["zone"] == "whole"
+    assert form("histogram", table="t").table == "t"
+    assert form("pak").columns["slot"] == "whole"
+    with pytest.raises(ConfigError, match="no key column 'area'; there is zone"):
+        form("histogram", integers=["area"])
+
+
+def _with_key(value: Any) -> list[Released]:
+    every = (one for batch in batches("histogram") for one in batch.releases)
+    release = next(one for one in every if one.rows)
+    row = release.rows[0]
+    changed = type(row)(row.schema, row.release_id, row.pipeline, row.window, row.trigger,
+                        row.final, {"zone": value}, row.values)  # fmt: skip
+    return [Released((changed,), release.manifests)]
+
+
+def test_a_key_is_text_unless_declared_and_no_value_is_lost() -> None:
+    for value in (5, True, 1 << 70, "x"):
+        (told,) = form("histogram").rows(_with_key(value))["zone"].to_pylist()
+        assert told == (value if isinstance(value, str) else json.dumps(value))
+    whole = form("histogram", integers=["zone"])
+    assert whole.rows(_with_key(5))["zone"].to_pylist() == [5]
+    for value in (True, "5", 1 << 70):
+        with pytest.raises(ConfigError, match="leave out --integer zone"):
+            whole.rows(_with_key(value))
+
+
+def test_pipelines_and_views_are_chosen_by_name() -> None:
+    both = compile_config(loads(text(made("histogram"), "histogram") + VIEW, environ={}))
+    assert [one.table for one in forms(both, (), None, ())] == ["sinks-histogram", "cheap"]
+    (view,) = forms(both, ["cheap"], "t", ())
+    assert view.replaces and (view.table, view.topic) == ("t", "hush.cheap.releases.v1")
+    with pytest.raises(ConfigError, match="choose it by --pipeline"):
+        forms(both, (), "t", ())
+    with pytest.raises(ConfigError, match="'other' is unknown; expected one of"):
+        forms(both, ["other"], None, ())

@@ -1,0 +1,195 @@
+"""Each target holds what was released, once, and its newest rows are those of the client.
+
+Covers: reading/sinks/target.py, reading/sinks/sql.py, reading/sinks/duck.py,
+Covers: reading/sinks/parquet.py, reading/sinks/iceberg.py, reading/sinks/postgres.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from hushstream.errors import ConfigError, EngineError
+from hushstream.reading.sinks.feed import SinkBatch
+from hushstream.reading.sinks.form import SinkForm
+from hushstream.reading.sinks.target import SinkTarget, target_of
+from hushstream.reading.tables import table_of
+from hushstream.topics.assembly import Released
+from pyarrow import parquet
+
+from ...servers.connect import Postgres
+from .samples import batches, form
+
+no_postgres = pytest.mark.skipif(bool(Postgres.missing()), reason=Postgres.missing() or "it is")
+KINDS = [
+    "duckdb",
+    "parquet",
+    "iceberg",
+    pytest.param("postgresql", marks=[no_postgres, pytest.mark.slow]),
+]
+
+
+class Place:
+    """A target of one kind in a folder, and what a reader of it sees."""
+
+    def __init__(self, kind: str, folder: Path, url: str) -> None:
+        self.kind, self.folder, self.url = kind, folder, url
+
+    def target(self) -> SinkTarget:
+        return target_of(self.url)
+
+    def read(self, table: str, what: str = "") -> Any:
+        """A table, or what is told of it, as Arrow."""
+        name = f"{table}{what}"
+        if self.kind == "duckdb":
+            with duckdb.connect(str(self.folder / "f.db"), read_only=True) as client:
+                client.execute("SET TimeZone = 'UTC'")
+                found = client.sql(f'SELECT * FROM "{name}"').to_arrow_table()
+        elif self.kind == "postgresql":
+            from adbc_driver_postgresql import dbapi
+
+            with dbapi.connect(self.url) as client, client.cursor() as cursor:
+                cursor.execute(f'SELECT * FROM "{name}"')
+                found = cursor.fetch_arrow_table()
+        elif self.kind == "iceberg":
+            from pyiceberg.catalog import load_catalog
+
+            found = load_catalog().load_table(("hush", name)).scan().to_arrow()
+        else:
+            path = self.folder / "out" / (f"{name}.parquet" if what else name)
+            found = parquet.read_table(path)
+        return found
+
+
+@contextmanager
+def _place(kind: str, folder: Path, patch: pytest.MonkeyPatch) -> Iterator[Place]:
+    if kind == "postgresql":
+        with Postgres() as database:
+            url = database.url.removeprefix("jdbc:").replace("://", "://hush@")
+            yield Place(kind, folder, url)
+        return
+    if kind == "iceberg":
+        (folder / "warehouse").mkdir()
+        patch.setenv("PYICEBERG_CATALOG__DEFAULT__URI", f"sqlite:///{folder}/catalog.db")
+        patch.setenv("PYICEBERG_CATALOG__DEFAULT__WAREHOUSE", f"file://{folder}/warehouse")
+    urls = {"duckdb": f"duckdb:{folder}/f.db", "parquet": f"parquet:{folder}/out"}
+    yield Place(kind, folder, urls.get(kind, "iceberg:hush"))
+
+
+def _plain(table: Any, form_: SinkForm) -> list[dict[str, Any]]:
+    """Rows in one order, without the columns that the client's table lacks."""
+    keys = ["window_start", "trigger", *(column for column, _ in form_.keys.values())]
+    found: list[dict[str, Any]] = table.drop_columns(
+        [name for name in ("release_id", "pipeline") if name in table.column_names]
+    ).to_pylist()
+    return sorted(found, key=lambda row: [str(row[name]) for name in keys])
+
+
+def _emptied(release: Released) -> Released:
+    """The same release without rows."""
+    manifests = [type(m)(**{f: getattr(m, f) for f in m.__struct_fields__} | {"rows": 0})
+                 for m in release.manifests]  # fmt: skip
+    return Released((), tuple(manifests))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_target_holds_what_was_released(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with _place(kind, tmp_path, monkeypatch) as place:
+        for case in ("histogram", "privhp"):
+            wanted, form_ = batches(case), form(case)
+            target = place.target()
+            assert target.open(form_) is None
+            target.write(form_, wanted[0])
+            again = place.target()  # as after the end of a process
+            assert again.open(form_) == wanted[0].position
+            again.write(form_, wanted[1])
+            with pytest.raises(EngineError, match="another process writes"):
+                target.write(form_, wanted[1])
+            for batch in wanted[2:]:
+                again.write(form_, batch)
+            assert place.target().open(form_) == wanted[-1].position
+            every = [one for batch in wanted for one in batch.releases]
+            assert _plain(place.read(form_.table), form_) == _plain(table_of(every), form_)
+            if kind == "iceberg":
+                continue
+            latest = table_of(every, latest=True)
+            assert _plain(place.read(form_.table, "_newest"), form_) == _plain(latest, form_)
+            if kind != "parquet":
+                told = place.read(form_.table, "_releases")
+                assert sorted(told["trigger"].to_pylist()) == sorted(one.trigger for one in every)
+        _without_rows(place, form("privhp", table="gone"), kind)
+
+
+def _without_rows(place: Place, form_: SinkForm, kind: str) -> None:
+    """A release that replaces the one before by nothing leaves nothing."""
+    first = batches("privhp")[0]
+    one, two = first.releases[0], _emptied(first.releases[1])
+    assert one.window == two.window and one.manifest.replaces
+    target = place.target()
+    target.open(form_)
+    for release in (one, two):
+        target.write(form_, SinkBatch([release], first.position))
+    assert place.read(form_.table).num_rows == len(one.rows)
+    if kind == "iceberg":
+        return
+    assert place.read(form_.table, "_newest").num_rows == 0
+    if kind == "parquet":
+        again = place.target()  # which takes it from the files
+        again.open(form_)
+        again.write(form_, SinkBatch([two], first.position))
+        assert place.read(form_.table, "_newest").num_rows == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_table_of_another_kind_is_refused(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with _place(kind, tmp_path, monkeypatch) as place:
+        form_ = form("histogram", table="t")
+        target = place.target()
+        target.open(form_)
+        target.write(form_, batches("histogram")[0])
+        with pytest.raises(ConfigError, match="--table"):
+            place.target().open(form("histogram", table="t", integers=["zone"]))
+
+
+@no_postgres
+@pytest.mark.slow
+def test_a_text_with_a_zero_does_not_stop_postgresql(tmp_path: Path) -> None:
+    from hushstream.reading.sinks.postgres import without_zeros
+
+    table = pa.table({"a": ["x\0y", None], "n": [1, 2]})
+    assert without_zeros(table)["a"].to_pylist() == ["x␀y", None]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("mysql://h/d", "is no target: expected postgresql"),
+        ("duckdb:", "is no target"),
+        ("f.db", "is no target"),
+        ("duckdb:/no/such/folder/f.db", "the folder does not exist"),
+    ],
+)
+def test_what_is_no_target_is_refused(text: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        target_of(text)
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="Not a directory"):
+        target_of(f"parquet:{tmp_path}/file").open(form("histogram"))
+
+
+def test_a_database_that_is_away_is_told_without_its_password() -> None:
+    with pytest.raises(EngineError) as told:
+        target_of("postgresql://hush:secret@127.0.0.1:1/d").open(form("histogram"))
+    assert "127.0.0.1/d" in str(told.value) and "secret" not in str(told.value)
