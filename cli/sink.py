@@ -21,7 +21,7 @@ from .options import Flags, config_options, emit, json_option, read_config
 SECONDS = 1.0  # between two batches of one table
 
 
-class _Flow(NamedTuple):
+class _Drained(NamedTuple):
     """One topic that flows into its table."""
 
     form: SinkForm
@@ -66,12 +66,12 @@ def sink(
         _drain(place, flows, once, as_json)
 
 
-def _opened(stack: ExitStack, kafka: Kafka, place: SinkTarget, form: SinkForm) -> _Flow:
+def _opened(stack: ExitStack, kafka: Kafka, place: SinkTarget, form: SinkForm) -> _Drained:
     feed = Feed(ReleaseTopic(kafka, form.topic, form.pipeline), place.open(form))
-    return _Flow(form, stack.enter_context(closing(feed)))
+    return _Drained(form, stack.enter_context(closing(feed)))
 
 
-def _drain(place: SinkTarget, flows: Sequence[_Flow], once: bool, as_json: bool) -> None:
+def _drain(place: SinkTarget, flows: Sequence[_Drained], once: bool, as_json: bool) -> None:
     """Write batch after batch, and say what each brought."""
     left = list(flows)
     while left:

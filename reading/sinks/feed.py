@@ -66,7 +66,7 @@ class _Seen:
         self.last[partition] = offset
 
 
-class Progress:
+class SinkProgress:
     """Releases that are open or complete, by the records that have come; it reads nothing itself.
 
     Args:
@@ -151,7 +151,7 @@ class Feed:
         known: Mapping[str, int] = {} if position is None else position.offsets
         begins = {str(n): known.get(str(n), 0) for n in range(partitions)}
         done = [] if position is None else position.done
-        self._progress = Progress(SinkPosition(topic_id, begins, done))
+        self._progress = SinkProgress(SinkPosition(topic_id, begins, done))
         self._schemas = Schemas(source.kafka, source.topic, source.options)
         self._unread = set(range(partitions))
         # A position that the topic no longer has is an error, and no reason to begin elsewhere.

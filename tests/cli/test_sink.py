@@ -21,7 +21,7 @@ from ..reading.live.showcase import Made, showcase, write
 from ..reading.sinks.samples import text
 from .bench import typed
 
-# Each release with rows ends a batch, and each commit is told; `os.kill` comes at no moment of our choice.
+# Each release with rows ends a batch, and each commit is told: so it is killed after a known one.
 SLOWLY = (
     "import sys; from hushstream.reading.sinks import feed; feed.MANY = 1;"
     "from hushstream.cli.group import main; main(sys.argv[1:])"

@@ -9,7 +9,7 @@ from typing import Any
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.model import Deployment
 from hushstream.formats.events.decode import utc
-from hushstream.reading.sinks.feed import Progress, SinkBatch, SinkPosition
+from hushstream.reading.sinks.feed import SinkProgress, SinkBatch, SinkPosition
 from hushstream.reading.sinks.form import SinkForm, forms
 from hushstream.topics.assembly import Released
 from hushstream.topics.config.load import loads
@@ -51,7 +51,7 @@ def records(case: str) -> Iterator[tuple[int, Row | Manifest | None]]:
 
 def batches(case: str, size: int = 12) -> list[SinkBatch]:
     """Complete releases in batches, as a feed reads them."""
-    progress, places, found = Progress(BEGIN), {0: 0, 1: 0}, []
+    progress, places, found = SinkProgress(BEGIN), {0: 0, 1: 0}, []
     every: list[Released] = []
     for partition, record in records(case):
         release = progress.take(partition, places[partition], record)

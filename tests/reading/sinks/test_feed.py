@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hushstream.reading.sinks.feed import DoneRelease, Progress, SinkPosition
+from hushstream.reading.sinks.feed import DoneRelease, SinkProgress, SinkPosition
 from hushstream.topics.releases import Manifest, Privacy, Row, WindowSpan
 from hypothesis import given
 from hypothesis import strategies as st
@@ -58,7 +58,9 @@ def test_releases_come_once_wherever_a_reader_was_stopped(data: st.DataObject) -
     given_: list[tuple[Any, ...]] = []
     stops = [*data.draw(st.lists(st.integers(1, len(every)), max_size=4)), 3 * len(every)]
     for stop in stops:  # a reader that begins at what the last commit stored, and is killed
-        progress = Progress(msgspec.json.decode(msgspec.json.encode(position), type=SinkPosition))
+        progress = SinkProgress(
+            msgspec.json.decode(msgspec.json.encode(position), type=SinkPosition)
+        )
         pending: list[tuple[Any, ...]] = []
         for _ in range(stop):
             at = progress.offsets()
@@ -86,13 +88,13 @@ def test_releases_come_once_wherever_a_reader_was_stopped(data: st.DataObject) -
 
 def test_a_release_that_is_done_is_named_while_its_records_may_come_again() -> None:
     early, late = _pieces(0, 1, 1), _pieces(1, 1, 1)
-    progress = Progress(SinkPosition("t", {"0": 0}))
+    progress = SinkProgress(SinkPosition("t", {"0": 0}))
     order = [early[0], *late, early[1]]  # one release begins before the other and ends after it
     taken = [progress.take(0, n, one) for n, one in enumerate(order[:3])]
     assert [one is not None for one in taken] == [False, False, True]
     name = ("p", FIRST.isoformat(), 1)
     assert progress.position() == SinkPosition("t", {"0": 0}, [DoneRelease(name, {"0": 2})])
-    again = Progress(progress.position())
+    again = SinkProgress(progress.position())
     assert [again.take(0, n, one) is not None for n, one in enumerate(order)] == [
         False, False, False, True
     ]  # fmt: skip

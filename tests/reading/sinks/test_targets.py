@@ -1,6 +1,6 @@
 """Each target holds what was released, once, and its newest rows are those of the client.
 
-Covers: reading/sinks/target.py, reading/sinks/sql.py, reading/sinks/duck.py,
+Covers: reading/sinks/target.py, reading/sinks/sql.py, reading/sinks/duck.py
 Covers: reading/sinks/parquet.py, reading/sinks/iceberg.py, reading/sinks/postgres.py
 """
 
