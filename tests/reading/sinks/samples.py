@@ -9,7 +9,7 @@ from typing import Any
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.model import Deployment
 from hushstream.formats.events.decode import utc
-from hushstream.reading.sinks.feed import SinkProgress, SinkBatch, SinkPosition
+from hushstream.reading.sinks.feed import SinkBatch, SinkPosition, SinkProgress
 from hushstream.reading.sinks.form import SinkForm, forms
 from hushstream.topics.assembly import Released
 from hushstream.topics.config.load import loads

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hushstream.reading.sinks.feed import DoneRelease, SinkProgress, SinkPosition
+from hushstream.reading.sinks.feed import DoneRelease, SinkPosition, SinkProgress
 from hushstream.topics.releases import Manifest, Privacy, Row, WindowSpan
 from hypothesis import given
 from hypothesis import strategies as st
