@@ -200,8 +200,8 @@ class Again:
         return copies, Unsent(**{name: fate.count(name) for name in Unsent._fields})
 
     def _fate(self, letter: Letter, copy: Copy | None, used: bool) -> str:
-        if self.reason not in (None, letter.reason):
-            return "other"
+        if self.reason not in (None, letter.reason) or letter.origin[0] != self.source.topic:
+            return "other"  # or what stated attributes, which is no record of the input
         if self._first.dlq_payload != "raw" or letter.value is None or _hashed(letter):
             return "gone"
         if copy is None:

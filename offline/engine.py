@@ -67,6 +67,26 @@ class Log:
             del self.records[:start], self._offsets[:start]
 
 
+class LogsBeside:
+    """Topics that state attributes, among the logs of a run."""
+
+    def __init__(self, raw: Mapping[Place, Sequence[RawRecord] | Source]) -> None:
+        self._raw = raw
+        self._logs: dict[Place, Source] = {}
+
+    def read(
+        self, topic: str, partition: int, begin: int, end: int
+    ) -> tuple[Sequence[RawRecord], int]:
+        """Read some records in [begin, end), and how far they are complete."""
+        place = topic, partition
+        if place not in self._logs:
+            log = self._raw.get(place, ())
+            self._logs[place] = Log(log) if isinstance(log, Sequence) else log
+        records, reached = self._logs[place].since(begin, STEP)
+        whole = len(records) < STEP or reached >= end
+        return [one for one in records if one.offset < end], end if whole else reached
+
+
 class VirtualShard:
     """A stage with its state and input, stepped by hand.
 
@@ -160,7 +180,7 @@ class OfflineEngine:
         self._ingests: list[IngestStage] = []
         factory = StageFactory(
             deployment, names, secret, self._clock, opening, schemas=schemas, own=own,
-            sealing=sealing,
+            sealing=sealing, stated=LogsBeside(raw),
         )  # fmt: skip
         self._selected = {names.selected(name): f for name, f in factory.feedback.items()}
         specs = Topology(deployment, names).specs

@@ -259,7 +259,10 @@ def select(deployment: Deployment, pipelines: Collection[str]) -> Deployment:
         for i in deployment.inputs
     )
     views = tuple(v for v in deployment.views if v.source.name in pipelines)
-    return replace(deployment, inputs=tuple(i for i in inputs if i.pipelines), views=views)
+    kept = tuple(one for one in inputs if one.pipelines)
+    stating = {one.attributes.topic for one in kept if one.attributes is not None}
+    beside = tuple(one for one in deployment.inputs if one.topic in stating)
+    return replace(deployment, inputs=kept + beside, views=views)
 
 
 def read_logs(plan: WorkerSetup, deployment: Deployment, report: Report) -> Logs:
@@ -285,6 +288,8 @@ def read_logs(plan: WorkerSetup, deployment: Deployment, report: Report) -> Logs
         begins = begin_of(plan.begins, logs.ledger, source)
         for span in spans(kafka, source.topic, source.partitions):
             begin = reach.begin(span.topic, span.partition, begins[span.partition])
+            if source.beside:  # all that is left of it: the newest record of a unit counts
+                begin = span.begin
             _check_whole(span, begin)
             end = logs.read.end(span.topic, span.partition)
             start = begin if reach.partial else span.begin

@@ -70,7 +70,7 @@ class ShardMarkers(NamedTuple):
 def changelogs(deployment: Deployment, names: Names) -> dict[str, tuple[str, str, int]]:
     """Changelog -> its stage, its input or pipeline, its partitions."""
     found = {}
-    for source in deployment.inputs:
+    for source in deployment.streams:
         found[names.changelog("ingest", source.name)] = "ingest", source.name, source.partitions
         for p in source.pipelines:
             log_name = names.changelog("aggregate", p.name)
@@ -101,7 +101,7 @@ async def read_markers(kafka: Kafka, deployment: Deployment, names: Names) -> Sh
 def passed(place: int, snapshot: Snapshot, deployment: Deployment, markers: ShardMarkers) -> bool:
     """Whether no shard stands before a snapshot, so that all of them can open from it."""
     blank = PipelineStanding()
-    for source in deployment.inputs:
+    for source in deployment.streams:
         standings = [snapshot.pipelines.get(p.name, blank) for p in source.pipelines]
         begun = any(one.first is not None for one in standings)
         for marker in markers.ingest[source.name]:

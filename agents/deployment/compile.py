@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from ...errors import ConfigError, ParameterError
-from ...formats.events.fields import InputFields, NumericField, PipelineFields
+from ...formats.events.fields import NumericField, PipelineFields
 from ...formats.events.keys import encode_key
 from ...mechanisms import registry
 from ...mechanisms.contract import UNIT, Mechanism, Setting
@@ -23,6 +23,7 @@ from ...topics.config.load import Config
 from ...topics.config.schedule import Schedule
 from ...topics.config.sessions import FIELDS
 from ...topics.names import dead_letter_topic, late_topic
+from .attributes import attributes_of, input_fields, split_key
 from .lifetime import with_caps
 from .lineage import lineage
 from .model import Deployment, Input, Pipeline, Sessions
@@ -63,28 +64,26 @@ def compile_config(
             if p.input == source.name
         )
         pipelines = with_caps(config, pipelines)
-        inputs.append(_input(source, (partitions or {}).get(source.topic, 1), pipelines))
+        inputs.append(_input(config, source, pipelines, partitions or {}))
     made = {p.name: p for one in inputs for p in one.pipelines}
     return Deployment(config.deployment.name, tuple(inputs), views_of(config, made))
 
 
 def _input(
-    source: config_model.InputSettings, partitions: int, pipelines: Sequence[Pipeline]
+    config: Config,
+    source: config_model.InputSettings,
+    pipelines: Sequence[Pipeline],
+    partitions: Mapping[str, int],
 ) -> Input:
     return Input(
         source.name,
         source.topic,
-        partitions,
-        _input_fields(source),
+        partitions.get(source.topic, 1),
+        input_fields(source),
         source.partitioner,
         tuple(pipelines),
-    )
-
-
-def _input_fields(source: config_model.InputSettings) -> InputFields:
-    time = source.time
-    return InputFields(
-        time.field, time.format, time.zone, source.unit, source.max_record_bytes, source.format
+        source.attributes_of is not None,
+        attributes_of(config, source, partitions),
     )
 
 
@@ -107,10 +106,10 @@ def _pipeline(
             "number of triggers: set window.length to a duration such as 31d"
         )
     _check_parts(p, mechanism)
-    fields = _fields(p, mechanism, columns, keys)
+    attributed, fields = split_key(_fields(p, mechanism, columns, keys))
     if mechanism.survey is not None:
         slot = (fields.inputs or {})["slot"]
-        check_period(p.name, mechanism.survey, slot, _input_fields(source), schedule)
+        check_period(p.name, mechanism.survey, slot, input_fields(source), schedule)
     engine, release = config.engine, p.release
     return Pipeline(
         name=p.name,
@@ -150,6 +149,7 @@ def _pipeline(
         key_names=p.key,
         encoding=release.encoding,
         sessions=_sessions(p, mechanism, columns),
+        attributed=attributed,
     )
 
 

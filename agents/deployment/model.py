@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ...formats.events.decode import Decoder
 from ...formats.events.expressions.conditions import Condition
+from ...formats.events.expressions.derived import Value
 from ...formats.events.fields import InputFields, NumericField, PipelineFields
 from ...formats.values.form import JSON, Encoding, Form
 from ...mechanisms.accounting.composition import charge_of
@@ -55,6 +56,19 @@ class Sessions:
 
     gap: int
     fields: PipelineFields
+
+
+@dataclass(frozen=True)
+class Attributed:
+    """Columns of a pipeline's key that are attributes of the unit.
+
+    Attributes:
+        columns: of each in order, its place in the key, its path, and its value without one.
+        sampled: fields of the pipeline where records hold the attributes themselves.
+    """
+
+    columns: tuple[tuple[int, str, Value], ...]
+    sampled: PipelineFields
 
 
 @dataclass(frozen=True)
@@ -105,6 +119,7 @@ class Pipeline:
     purse: Purse | None = None  # the budget that it shares; None: it has its own
     lifetime: Lifetime | None = None  # what a unit may lose over many epochs; None: no cap
     sessions: Sessions | None = None  # None: records count
+    attributed: Attributed | None = None  # columns of the key that ``fields`` lacks; None: none
 
     @property
     def columns(self) -> tuple[NumericField, ...]:
@@ -126,8 +141,27 @@ class Pipeline:
 
 
 @dataclass(frozen=True)
+class Attributes:
+    """The topic that states attributes of an input's units; it has the input's partitions.
+
+    Attributes:
+        fields: of the topic.
+        paths: of the attributes that are kept.
+    """
+
+    topic: str
+    fields: InputFields
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Input:
-    """One raw topic and the pipelines that read it."""
+    """One raw topic and the pipelines that read it.
+
+    Attributes:
+        beside: whether it states attributes, which shards of another input read; it has none.
+        attributes: topic that the shards of this input read as well; None: none.
+    """
 
     name: str
     topic: str
@@ -135,10 +169,14 @@ class Input:
     fields: InputFields
     partitioner: str  # "none", "murmur2" or "crc32"
     pipelines: tuple[Pipeline, ...]
+    beside: bool = False
+    attributes: Attributes | None = None
 
     def in_json(self) -> Input:
-        """The same input with values in JSON, as files hold them."""
-        return replace(self, fields=replace(self.fields, format="json"))
+        """The same input with values in JSON, and attributes in each record, as files hold them."""
+        pipelines = tuple(map(_sampled, self.pipelines))
+        fields = replace(self.fields, format="json")
+        return replace(self, fields=fields, pipelines=pipelines, attributes=None)
 
     @cached_property
     def decoder(self) -> Decoder:
@@ -157,6 +195,10 @@ class Lead(NamedTuple):
 
     base: str
     times: Fraction
+
+
+def _sampled(p: Pipeline) -> Pipeline:
+    return p if p.attributed is None else replace(p, fields=p.attributed.sampled, attributed=None)
 
 
 @dataclass(frozen=True)
@@ -234,6 +276,11 @@ class Deployment:
         )
         views = tuple(v for v in self.views if v.source.name in names)
         return replace(self, inputs=tuple(inputs), views=views)
+
+    @property
+    def streams(self) -> tuple[Input, ...]:
+        """Inputs with shards of their own: those that pipelines may read."""
+        return tuple(one for one in self.inputs if not one.beside)
 
     @property
     def framed(self) -> bool:

@@ -90,7 +90,7 @@ def internal_topics(deployment: Deployment, names: Names) -> list[TopicSpec]:
         TopicSpec(names.requests, 1, TRIMMED, True, "triggers that `hush trigger` asks for"),
         TopicSpec(names.begins, 1, KEPT, True, "offsets at which inputs began: exact counts"),
     ]
-    for source in deployment.inputs:
+    for source in deployment.streams:
         log_name = names.changelog("ingest", source.name)
         text = "how far the input was read, and the watermark: a copy of a worker's table"
         specs.append(TopicSpec(log_name, source.partitions, COMPACTED, True, text))
@@ -130,6 +130,8 @@ def layout(source: Input, p: Pipeline, names: Names) -> dict[str, int]:
     """Collect the topics that a pipeline's state is spread over, with their partitions."""
     own = {s.name: s.partitions for s in _of_pipeline(p, names)}
     own[names.changelog("ingest", source.name)] = source.partitions
+    if source.attributes is not None:
+        own[source.attributes.topic] = source.partitions
     return own | {source.topic: source.partitions}
 
 

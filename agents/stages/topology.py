@@ -24,6 +24,7 @@ from .aggregate.nonces import Opening
 from .aggregate.stage import AggregateStage
 from .bound.stage import BoundStage
 from .feedback import Feedback, feedback_of
+from .ingest.attributes import AttributeLog
 from .ingest.schemas import SchemaSource
 from .ingest.stage import IngestStage
 from .step import Stage
@@ -94,7 +95,7 @@ class Topology:
 
 
 def _specs(deployment: Deployment, names: Names) -> Iterator[StageSpec]:
-    for source in deployment.inputs:
+    for source in deployment.streams:
         log = names.changelog(INGEST, source.name)
         yield StageSpec(INGEST, source, None, source.topic, source.partitions, 0, log)
         for p in source.pipelines:
@@ -126,6 +127,7 @@ class StageFactory:
         schemas: answers what a schema's id stands for; None: no input needs that.
         own: noise keys of pipelines that have others than the root key.
         sealing: signer of releases; None: they are not signed.
+        stated: reads topics that state attributes of units.
 
     Attributes:
         feedback: by pipeline; the reader of the selected topics feeds it.
@@ -142,7 +144,9 @@ class StageFactory:
         schemas: SchemaSource | None = None,
         own: Mapping[str, NoiseKey] | None = None,
         sealing: Sealing | None = None,
+        stated: AttributeLog | None = None,
     ) -> None:
+        self._stated = stated
         self._names = names
         self._own = own or {}
         self._sealing = sealing
@@ -186,4 +190,5 @@ class StageFactory:
             self.feedback,
             self._step_records,
             self._schemas,
+            self._stated,
         )

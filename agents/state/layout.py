@@ -22,6 +22,7 @@ CHAIN      aggregate  window                                       windows whose
 SHOWN      aggregate  window, key                                  empty: in the latest topic
 PAIR       aggregate  window, name of a pair (`mechanisms.pairs`)  empty: a value is known
 SCHEMA     ingest     id in the registry                           offset, and the schema
+ATTRIBUTED ingest     digest of what is kept of a unit             offset that was reached
 STORY      view       view, window, key                            values to look back at
 TOLD       view       view                                         its last release
 MARKER     all        (none)                                       what has been applied
@@ -29,11 +30,11 @@ POSITION   all        (none)                                       next changelo
 =========  =========  ===========================================  ==========================
 
 Open sessions of a unit (`stages.bound.open_sessions`) are a UNIT row as well, under its pipeline's
-number and 2^15. Where units have a cap, the epoch in the key of a UNIT row is a period, and the row
-has a purse before what the unit has left in each open epoch (`stages.bound.purses`). Rows of bound
-under direct pipelines are kept by the ingest shard that does both. A ROW of which most numbers are
-0 is packed (`sparse_rows`). Rows marked *local* follow from others: they never travel to the
-changelog.
+number and 2^15, and so are its attributes, under 2^15 - 1. Where units have a cap, the epoch in
+the key of a UNIT row is a period, and the row has a purse before what the unit has left in each
+open epoch (`stages.bound.purses`). Rows of bound under direct pipelines are kept by the ingest
+shard that does both. A ROW of which most numbers are 0 is packed (`sparse_rows`). Rows marked
+*local* follow from others: they never travel to the changelog.
 """
 
 from __future__ import annotations
@@ -46,11 +47,12 @@ from numpy.typing import DTypeLike, NDArray
 
 UNIT, TOTAL, RUN, ROW, DUE, STATUS, PAIR = b"u", b"t", b"f", b"r", b"d", b"s", b"p"
 OPEN, HELD, MANIFEST, NONCE, SHOWN, SCHEMA = b"o", b"h", b"m", b"n", b"l", b"x"
-CHAIN, STORY, TOLD = b"c", b"v", b"w"
+CHAIN, STORY, TOLD, ATTRIBUTED = b"c", b"v", b"w", b"a"
 MARKER, POSITION = b"\x00marker", b"\x00position"
 
 _HEAD = 1 + 8  # tag and window before a key
 _SESSIONS = 1 << 15  # no deployment has as many pipelines
+_ATTRIBUTES = _SESSIONS - 1  # the number of none
 DIGEST = 16  # bytes
 UNIT_WIDTH = 1 + 2 + 8 + DIGEST  # bytes of a unit's key: tag, pipeline number, epoch, digest
 Range = tuple[bytes, bytes]  # start ≤ key < end
@@ -100,6 +102,11 @@ def sessions_of(pipeline: int) -> bytes:
     b'u\\x80\\x03'
     """
     return units_of(pipeline + _SESSIONS)
+
+
+def attributes_of(kept: bytes) -> bytes:
+    """Prefix the rows of attributes of units, of which eight bytes say what is kept of each."""
+    return units_of(_ATTRIBUTES) + kept
 
 
 def of_unit(key: bytes) -> bool:

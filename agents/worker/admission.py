@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -148,7 +148,7 @@ def admit(
     numbers = {name: body["number"] for name, body in ledger.pipelines.items()}
     known = {p.name for p in config.pipeline} <= set(numbers)
     partitions = {i.topic: cluster.partitions(i.topic, "READ") for i in config.input}
-    _check_inputs(cluster, partitions)
+    _check_inputs(cluster, partitions, {one.topic for one in config.input if one.attributes_of})
     told(f"input topics: {', '.join(f'{t} ({n} partitions)' for t, n in partitions.items())}")
     own = own_keys(config)
     for name, key in own.items():
@@ -289,13 +289,14 @@ def _check_group(kafka: Kafka, group: str, role: Role) -> None:
         raise RightError([("READ", "group", group)], user_of(kafka), role)
 
 
-def _check_inputs(cluster: Cluster, partitions: dict[str, int]) -> None:
+def _check_inputs(cluster: Cluster, partitions: dict[str, int], stating: Container[str]) -> None:
     missing = [topic for topic, number in partitions.items() if not number]
     if missing:
         raise EngineError(
             f"input topic {missing[0]!r} does not exist: create it, or let a producer do so"
         )
-    for topic, settings in cluster.settings(partitions).items():
+    others = (topic for topic in partitions if topic not in stating)
+    for topic, settings in cluster.settings(others).items():
         if "compact" in settings.get("cleanup.policy", "delete"):
             raise EngineError(
                 f"input topic {topic!r} is compacted: records vanish from it, and a replay would "

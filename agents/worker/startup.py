@@ -299,7 +299,7 @@ def cache_folders(data_dir: Path) -> tuple[Path, list[Path]]:
 def _load(deployment: Deployment) -> None:
     # Records that hold nothing: a loop is compiled for the types of its arguments, not for values.
     blank = [RawRecord(n, 0, None, b"{}") for n in range(LEAST)]
-    for source in deployment.inputs:
+    for source in deployment.streams:
         units = source.decoder.decode(blank).unit
         UnitDigests(bytes(32), source.partitioner, source.partitions, 0).look(units)
     from ..kafka.batch_pack import packed

@@ -32,6 +32,7 @@ from ..stages.aggregate.nonces import drawn
 from ..stages.topology import AGGREGATE, VIEW, StageFactory, Topology
 from ..state.known_units import UnitRoom
 from .agents import declare_agents, make_app
+from .attribute_reader import AttributeReader
 from .health.joining import Joining
 from .health.losses import LossWatch
 from .health.namesake import Identity, Namesake
@@ -124,9 +125,12 @@ class Worker:
         self._topology = Topology(made, names)
         opening = drawn(os.urandom)
         self._asking = asking_of(setup.config.registry, self._wake) if made.framed else None
+        stating = [one.topic for one in made.inputs if one.beside]
+        largest = {topic: made.largest[topic] for topic in stating}
+        self._stated = AttributeReader(kafka, largest, self._wake) if stating else None
         self._factory = StageFactory(
             made, names, setup.secret, clock, opening, engine.step_records, self._asking,
-            setup.noise_keys, setup.sealing,
+            setup.noise_keys, setup.sealing, self._stated,
         )  # fmt: skip
         feedback, settling = self._factory.feedback, Settling(engine.settle)
         self._follower = LogFollower(
@@ -186,8 +190,9 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         if not self._followed:
             await self._follower.open()
-            if self._asking is not None:
-                self._tasks.start(self._asking.progress.what, self._asking.run())
+            for beside in (self._asking, self._stated):
+                if beside is not None:
+                    self._tasks.start(beside.progress.what, beside.run())
             self._followed = True
         away = self._was_away()
         if away:
@@ -227,8 +232,7 @@ class Worker:
         found = [self._upkeep.progress, self._follower.progress, self.app.progress]
         found += list(self._upkeep.inflow.progress.values())
         found += [shard.progress for shard in [*self.shards.values(), *self._restoring]]
-        if self._asking is not None:
-            found.append(self._asking.progress)
+        found += [one.progress for one in (self._asking, self._stated) if one is not None]
         return [*found, *self._clock.progress]
 
     async def _close_all_but(self, assigned: set[TP]) -> None:

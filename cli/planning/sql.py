@@ -109,7 +109,9 @@ def sql(
     text = read_text(file)
     before = loads(text, name=path, folder=file.parent)
     bounds = dict(clip)
-    sources = [QuerySource(i.name, i.topic, i.unit, i.time.field) for i in before.input]
+    sources = [
+        QuerySource(i.name, i.topic, i.unit, i.time.field, i.attributes_of) for i in before.input
+    ]
     read = read_query(query, sources, bounds)
     meant = read.settings
     if read.view is not None:

@@ -17,7 +17,7 @@ from ...mechanisms.columns import I64
 from ...mechanisms.contract import UNIT, Mechanism
 from ...mechanisms.keys import Keys
 from ..schemas.schema import Known
-from .expressions.derived import Cases, Lookup, TextPart, TimePart
+from .expressions.derived import Attribute, Cases, Lookup, TextPart, TimePart
 from .expressions.filtered import ValueFields, doubles
 from .fields import InputFields, NumericField, PipelineFields
 from .framed import Columns, FramedReader
@@ -186,6 +186,8 @@ class RecordDecoder:
             texts, place = read.texts(derived.field, derived.role)
             found = [*derived.values(texts), derived.missing]
             return [found[n] for n in place.tolist()]
+        if isinstance(derived, Attribute):
+            return list(derived.values(self._column(derived.field, "key", sight, bad, own)))
         values = self._column(derived.field, "number", sight, bad, own)
         return list(derived.values(doubles(values)))
 

@@ -10,7 +10,7 @@ import msgspec
 
 from ...errors import ConfigError
 from .expressions.conditions import leaves
-from .expressions.derived import Band, Cases, Lookup, TextPart
+from .expressions.derived import Attribute, Band, Cases, Lookup, TextPart
 from .fields import InputFields, PipelineFields
 
 MISSING, NULL, TEXT, INTEGER, REAL, TRUE, FALSE, OTHER = range(8)
@@ -51,7 +51,7 @@ def paths_of(fields: InputFields, pipelines: Sequence[PipelineFields]) -> dict[s
         for derived in pipeline.derived.values():
             if isinstance(derived, Band):
                 paths.setdefault(derived.field, set()).update(ROLES["number"])
-            elif isinstance(derived, TextPart | Lookup):
+            elif isinstance(derived, TextPart | Lookup | Attribute):
                 paths.setdefault(derived.field, set()).update(ROLES[derived.role])
             elif isinstance(derived, Cases):
                 asked += derived.conditions

@@ -8,9 +8,11 @@ import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
+from .attributes import Beside, Stated
 from .distinct import DistinctJudge
 from .histogram import Clock, Judge, Objection, Order, Release
 from .hopping import HoppingJudge
@@ -54,17 +56,21 @@ class Pipeline(NamedTuple):
         kind = rules_of(self.config)
         return kind(self.config, self.listed, shards, beside)
 
-    def usable(self, partition: int, records: Iterable[Raw]) -> Iterator[tuple[int, Event]]:
-        """Offset and event of every record that counts."""
+    def usable(
+        self, partition: int, records: Iterable[Raw], stated: Stated | None = None
+    ) -> Iterator[tuple[int, Event]]:
+        """Offset and event of every record that counts, with attributes of its unit."""
         asked = of_records(self.config)
         for offset, timestamp, value in records:
-            event = read(asked, timestamp, value)
-            if event is not None and self._here(event, partition):
+            known = {} if stated is None else {"stated": stated.until(offset)}
+            event = read(asked, timestamp, value, **known)
+            if event is not None and self.here(event.unit, partition):
                 yield offset, event
 
-    def _here(self, event: Event, partition: int) -> bool:
+    def here(self, unit: tuple[Any, ...], partition: int) -> bool:
+        """Whether a unit is at home in a partition."""
         how = self.partitioner
-        return how == "none" or home(event.unit, how, self.partitions) == partition
+        return how == "none" or home(unit, how, self.partitions) == partition
 
 
 class Nonces:
@@ -99,6 +105,7 @@ def judged(
     raw: Sequence[Iterable[Raw]],
     published: Iterable[Published],
     order: Order | None = None,
+    beside: Sequence[Iterable[Beside]] = (),
 ) -> Iterator[Release]:
     """What a pipeline must release.
 
@@ -109,6 +116,7 @@ def judged(
         raw: records of each raw partition.
         published: the release topic, of which the nonces are taken.
         order: see `Judge`.
+        beside: records of each partition of the topic that states attributes.
     """
     published = list(published)
     every = (json.loads(value) for _, value in published)
@@ -120,7 +128,10 @@ def judged(
     if "session" in rules.config:
         kind = type("Sessions", (SessionJudge, kind), {})
     judge = kind(rules, secret, Nonces(rules, published), order)
-    return judge.run(clock, [pipeline.usable(n, records) for n, records in enumerate(raw)])
+    clock = list(clock)
+    told = [Stated(pipeline.config, n, clock, log, pipeline.here) for n, log in enumerate(beside)]
+    pairs = zip_longest(raw, told)
+    return judge.run(clock, [pipeline.usable(n, *one) for n, one in enumerate(pairs)])
 
 
 def objections(releases: Iterable[Release], published: Iterable[Published]) -> list[str]:

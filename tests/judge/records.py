@@ -5,7 +5,7 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
@@ -78,8 +78,14 @@ class Bad(Exception):
     """The record is a dead letter."""
 
 
-def read(config: dict[str, Any], timestamp: int, value: bytes | None) -> Event | None:
-    """What the pipeline takes from a record; None for a dead letter, and for one of others."""
+def read(
+    config: dict[str, Any], timestamp: int, value: bytes | None,
+    stated: Callable[[tuple[Any, ...]], dict[str, Any]] = lambda unit: {},
+) -> Event | None:  # fmt: skip
+    """What the pipeline takes from a record; None for a dead letter, and for one of others.
+
+    ``stated`` gives the attributes of a unit.
+    """
     source = config["input"]
     try:
         if value is None or len(value) > source["max_record_bytes"]:
@@ -95,7 +101,9 @@ def read(config: dict[str, Any], timestamp: int, value: bytes | None) -> Event |
             return None
         derive = config.get("derive", {})
         parts = [
-            derived(derive[name], record, time)
+            attribute(derive[name], stated(unit))
+            if derive.get(name, {}).get("kind") == "attribute"
+            else derived(derive[name], record, time)
             if name in derive
             else at(record, name, (str, int, bool))
             for name in config["key"]
@@ -117,6 +125,12 @@ def read(config: dict[str, Any], timestamp: int, value: bytes | None) -> Event |
     except (Bad, ValueError, TypeError, OverflowError, RecursionError):
         return None
     return Event(time, unit, key, values, sign, pair, number)
+
+
+def attribute(how: dict[str, Any], known: dict[str, Any]) -> Any:
+    """The value of a column that is an attribute of the unit."""
+    found = known.get(how["field"])
+    return how["otherwise"] if found is None or found == "" else found
 
 
 def value_of(config: dict[str, Any], record: Any) -> float:

@@ -18,6 +18,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from . import ratchet
+from .attributes import topic_of as attributes_topic
 from .forms import plain
 from .histogram import Objection, Order
 from .logs import Pipeline, charges, judged, objections, until_published
@@ -160,7 +161,11 @@ def deployment(
         wrong += of_releases(ledger, topic_of(one, settings), called, sealed[called])
         try:
             told = [(r.key or b"", plain(r.value, texts)) for r in published[called]]
-            made = judged(pipeline, key_of(one, config, secret, state), clock, logs, told, order)
+            other = attributes_topic(pipeline.config)
+            others = [] if other is None else read_topic(bootstrap, other)
+            stated = [[(r.offset, r.key, r.value) for r in log] for log in others]
+            key = key_of(one, config, secret, state)
+            made = judged(pipeline, key, clock, logs, told, order, stated)
             releases = list(until_published(made, told))
         except (Objection, ratchet.Forgotten) as objection:
             found[called] = Judgement(0, 0, [*wrong, str(objection)])

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
 from hushstream.agents.deployment.forms import form_of, subjects
 from hushstream.agents.deployment.model import Deployment, Input
 from hushstream.agents.deployment.model import Pipeline as Compiled
@@ -82,6 +83,7 @@ def outcome(
     opening: Opening = restless,
     own: Mapping[str, NoiseKey] = MappingProxyType({}),
     secret: Secret = SECRET,
+    beside: Sequence[Sequence[RawRecord]] = (),
 ) -> Iterator[tuple[list[Release], list[Published]]]:
     """Of each pipeline what must be released, and what the product releases in memory.
 
@@ -92,9 +94,12 @@ def outcome(
         opening: where nonces come from.
         own: noise keys of pipelines that have others than the common one.
         secret: the noise key, as the judge is told it.
+        beside: logs of the topic that states attributes.
     """
     made, texts = numbered(made)
     places = {("events", n): list(log) for n, log in enumerate(logs)}
+    places |= {("users", n): list(log) for n, log in enumerate(beside)}
+    others = [[(r.offset, r.key, r.value) for r in log] for log in beside]
     entries = list(enumerate(records))
     run = OfflineEngine(made, NAMES, SECRET, places, entries, opening=opening, own=own)
     run.run()
@@ -105,7 +110,10 @@ def outcome(
                 (o.key or b"", plain(o.value, texts)) for o in run.outs[pipeline.release_topic]
             ]
             known = public(source, pipeline)
-            yield list(judged(known, secret, as_json(records), raw, published)), published
+            yield (
+                list(judged(known, secret, as_json(records), raw, published, None, others)),
+                published,
+            )
 
 
 def verdict(
@@ -113,10 +121,11 @@ def verdict(
     logs: Sequence[Sequence[RawRecord]],
     records: Sequence[ClockRecord],
     opening: Opening = restless,
+    beside: Sequence[Sequence[RawRecord]] = (),
 ) -> tuple[list[str], int]:
     """The judge's objections to what the product makes of the logs, and the number of rows."""
     found, rows = [], 0
-    for releases, published in outcome(made, logs, records, opening):
+    for releases, published in outcome(made, logs, records, opening, beside=beside):
         rows += sum(len(release.rows) for release in releases)
         found += objections(releases, published)
     return found, rows
@@ -186,14 +195,17 @@ class World:
     made: Deployment
     logs: Logs
     clock: list[ClockRecord]
+    beside: Logs = field(default_factory=list)  # of the topic that states attributes
 
 
 def world(
     made: Deployment, random: Random, events: int, windows: int = 3, users: int = 10
 ) -> World:
     """Events in and out of time, broken ones, beats and triggers of every pipeline."""
-    (source,) = made.inputs
+    (source,) = made.streams
     logs: Logs = [[] for _ in range(source.partitions)]
+    beside: Logs = [[] for _ in range(source.partitions if source.attributes else 0)]
+    others: dict[str, list[int]] = {}
     clock: list[ClockRecord] = [start(p) for p in made.pipelines]
     states = {p.name: _State(p) for p in made.pipelines}
     ends = [0] * source.partitions
@@ -201,16 +213,23 @@ def world(
         now = ORIGIN + windows * DAY * step // events
         for log in logs:  # offsets have gaps, as transactions leave them
             _append(source, logs, log, now, random, users)
+        for log in beside:
+            _state(source, beside, log, now, random, users)
+        if beside and random.random() < 0.2:
+            known = others.get("users", [0] * len(beside))
+            pairs = zip(known, beside, strict=True)
+            others = {"users": [random.randint(e, _end(log)) for e, log in pairs]}
         if random.random() < 0.3:
             ends = [random.randint(e, _end(log)) for e, log in zip(ends, logs, strict=True)]
-            clock.append(Beat(now, {"events": list(ends)}))
+            clock.append(Beat(now, {"events": list(ends), **others}))
         for p in made.pipelines:
             while record := states[p.name].due(now, ends, random):
                 if isinstance(record, Trigger):
                     ends = record.offsets["events"]
+                    record = msgspec.structs.replace(record, offsets={"events": ends, **others})
                 clock.append(record)
-    clock.append(Beat(now, {"events": [_end(log) for log in logs]}))
-    return World(made, logs, clock)
+    clock.append(Beat(now, {"events": [_end(log) for log in logs], **others}))
+    return World(made, logs, clock, beside)
 
 
 class _State:
@@ -273,3 +292,22 @@ def _append(
         value = random.choice([b"{", b"null", b"[1]", b"\xff", b""])
     offset = _end(log) + random.choice([0, 0, 0, 1])
     log.append(RawRecord(offset, now // 1000, user.encode(), value))
+
+
+def _state(
+    source: Input, logs: Logs, log: list[RawRecord], now: int, random: Random, users: int
+) -> None:
+    """What one unit states, or that it states nothing any more; some of it is wrong, or strays."""
+    unit: Any = f"u{random.randrange(users)}"
+    partition = home((unit,), source.partitioner, len(logs))
+    if log is not logs[partition] and random.random() < 0.9:
+        return
+    country = random.choice(["DE", "FR", 7, True, None, ""])
+    told: dict[str, Any] = {"id": unit, "country": country, "more": random.choice([1.5, "x"])}
+    if random.random() < 0.1:
+        told |= random.choice([{"id": None}, {"id": 1.5}, {"country": 1.5}, {"country": [1]}])
+    value: bytes | None = json.dumps(told).encode()
+    if random.random() < 0.1:
+        value = random.choice([None, None, b"{", b"null", b"[1]", b"\xff", b""])
+    offset = _end(log) + random.choice([0, 0, 1])
+    log.append(RawRecord(offset, now // 1000, unit.encode(), value))

@@ -16,7 +16,7 @@ from ...errors import ConfigError
 from ...mechanisms.registry import entries, find
 from ..calendar import CalendarSpan
 from ..names import ledger_topic, reserved
-from . import learn, roles, sessions, sharing, views
+from . import attributes, learn, roles, sessions, sharing, views
 from .aggregates import Distinct, counted_in
 from .model import Config, Engine, InputSettings, Kafka, Time
 from .pipeline import BudgetSettings, PipelineSettings, SharedBudget
@@ -36,6 +36,8 @@ def contradictions(config: Config) -> Iterator[Problem]:
     yield from _distinct([p.name for p in config.pipeline], "pipeline")
     for place, source in enumerate(config.input):
         yield from _input(source).under("input", place)
+    for place, setting, why in attributes.of_inputs(config):
+        yield Problem(("input", place, setting), why)
     for place, pipeline in enumerate(config.pipeline):
         yield from _pipeline(config, pipeline).under("pipeline", place)
     for place, shared in enumerate(config.budget):
@@ -194,6 +196,7 @@ def _pipeline(config: Config, pipeline: PipelineSettings) -> _Found:
     if not found:  # else a condition may mean nothing
         source = next(one for one in config.input if one.name == pipeline.input)
         found += roles.objections(pipeline, source)
+        found += attributes.objections(config, pipeline, source)
     units = [one.unit for one in config.input if one.name == pipeline.input]
     found += _aggregates(pipeline, units)
     found += _mechanism(pipeline)

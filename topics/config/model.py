@@ -286,6 +286,8 @@ class InputSettings:
             or nothing.
         late: treatment of late and far-future records: drop them, or keep them in a topic.
         max_record_bytes: larger records are unusable.
+        attributes_of: input whose units' attributes (`derive`) this topic states, such as a
+            compacted topic of users; then no pipeline reads it.
     """
 
     name: Name
@@ -298,6 +300,7 @@ class InputSettings:
     dlq_payload: Literal["raw", "hash", "none"] = "raw"
     late: Literal["drop", "topic"] = "drop"
     max_record_bytes: Annotated[int, within(1, 104_857_600)] = 1_000_000
+    attributes_of: Name | None = None
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,14 @@ class QuerySource(NamedTuple):
         topic: its topic.
         unit: paths that together name the privacy unit.
         time: path of the event time; None if it is the record's own.
+        attributes_of: name of the input whose units' attributes it states; None: it has records.
     """
 
     name: str
     topic: str
     unit: tuple[str, ...]
     time: str | None
+    attributes_of: str | None = None
 
     @property
     def words(self) -> tuple[str, ...]:

@@ -73,6 +73,7 @@ def _sources(data: Table) -> list[QuerySource]:
                 str(table.get("topic", "")),
                 tuple(map(str, units)),
                 None if field is None else str(field),
+                None if (of := table.get("attributes_of")) is None else str(of),
             )
         )
     return found

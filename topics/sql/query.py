@@ -100,7 +100,7 @@ def read_query(
     parts = split(read.select)
     select = lifted(flattened(parts.inner))
     source, table = _source(select, sources)
-    found = _Query(select, read, Scope(source, table, clip or {}))
+    found = _Query(select, read, Scope(source, table, clip or {}), sources)
     settings = found.settings()
     check_types(settings, source)
     view, over = read.said.view, None
@@ -150,17 +150,24 @@ def _source(
         near = difflib.get_close_matches(last, names, 1, 0.6)
         hint = f"did you mean {near[0]}? " if near else ""
         raise QueryError(f"FROM {name}: there is no such input or topic; {hint}inputs: {known}")
+    if (of := found[0].attributes_of) is not None:
+        raise QueryError(
+            f"FROM {name}: it states attributes of units, and has no records that count: write "
+            f"FROM {of} JOIN {name}"
+        )
     return found[0], tuple(dict.fromkeys(filter(None, (given.alias, name, last))))
 
 
 class _Query:
     """A SELECT over an input."""
 
-    def __init__(self, select: exp.Select, read: Parsed, scope: Scope) -> None:
+    def __init__(
+        self, select: exp.Select, read: Parsed, scope: Scope, sources: Sequence[QuerySource]
+    ) -> None:
         self._select, self._said, self._scope = select, read.said, scope
         self._source, self._table = scope.source, scope.table
         self._aliases = aliases(select)
-        self._joins = joins_of(select, scope.table)
+        self._joins = joins_of(select, scope.table, scope.source, sources)
         self._promise = Promise(read.said.options, scope.source)
         self._session = read.said.session and duration_of(expression_of(read.said.session))
         self._units = set(read.said.parts)  # columns that sessions are partitioned by

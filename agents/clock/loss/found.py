@@ -57,7 +57,7 @@ def find_lost(
         resumed: offsets at which reading continues after accepted losses.
     """
     found = []
-    for source in deployment.inputs:
+    for source in deployment.streams:
         known = begin_of(begins, ledger, source)
         accepted = resumed.get(source.topic, [])
         floors = [max(a, b) for a, b in zip(known, [*accepted, *known][: len(known)], strict=True)]

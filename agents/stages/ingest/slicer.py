@@ -31,6 +31,7 @@ from ..expiry import Expiry
 from ..feedback import Statuses
 from ..routing import route_units
 from ..step import Out, Step
+from .attributes import AttributeLog, NoAttributes, UnitAttributes
 from .dead_letters import dead_letters, late_records
 from .unit_digests import UnitDigests
 from .windowing import by_window, placed
@@ -44,22 +45,28 @@ class Segment(NamedTuple):
     Attributes:
         low, high: positions in the list, not offsets.
         then: a record that changes a timeline; None where the list ends first.
+        stated: offset of the topic of attributes below which its records come first.
     """
 
     low: int
     high: int
     then: ClockRecord | None
+    stated: int = 0
 
 
 class Slicer:
     """Cuts one raw partition into slices of windows and micro-batches, as the clock log says.
 
-    Its only state is the marker, and the unit rows of direct pipelines.
+    Its only state is the marker, the unit rows of direct pipelines, and attributes of units.
 
     Args:
         source: the input; each record is decoded once for all of its pipelines.
         unit_key: 32 secret bytes, for digests of units.
         statuses: public status of keys, for direct pipelines that adapt to it.
+        log: reads the topic that states attributes.
+
+    Attributes:
+        attributes: of units; None: the input has none.
     """
 
     def __init__(
@@ -69,6 +76,7 @@ class Slicer:
         names: Names,
         unit_key: bytes,
         statuses: Statuses | None = None,
+        log: AttributeLog | None = None,
     ) -> None:
         self.source = source
         self.partition = partition
@@ -81,6 +89,10 @@ class Slicer:
         }
         self._expiry = {name: Expiry(bound.forget) for name, bound in self._bounds.items()}
         self._units = UnitDigests(unit_key, source.partitioner, source.partitions, partition)
+        self.attributes: UnitAttributes | None = None
+        if source.attributes is not None:
+            beside = log or NoAttributes()
+            self.attributes = UnitAttributes(source.attributes, partition, self._units, beside)
 
     def step(
         self,
@@ -117,6 +129,7 @@ class Slicer:
             digests, stray = self._units.look(decoded.unit)
             decoded = self._reject(records, decoded, stray, step)
         for segment in segments:
+            self.state(reader, segment.stated, step)
             if decoded is not None and segment.high > segment.low:
                 self._use(reader, timelines, records, decoded, digests, times, segment, step)
             if segment.then is not None:
@@ -130,9 +143,13 @@ class Slicer:
         offsets = offsets_of(records)
         times = np.zeros(len(records), np.int64)
         segments: list[Segment] = []
-        low, row, applied, clock = 0, 0, marker.applied, marker.clock
+        low, row, applied, clock, stated = 0, 0, marker.applied, marker.clock, 0
         mine = {p.name for p in self.source.pipelines}
         for place, record in entries:
+            if self.attributes is not None and self.attributes.covered(record) > stated:
+                if row > low:
+                    segments.append(Segment(low, row, None, stated))
+                low, stated = row, self.attributes.covered(record)
             allowed = self._allowed(record, applied)
             take = min(allowed, fetched)
             end = int(np.searchsorted(offsets, take))
@@ -144,10 +161,10 @@ class Slicer:
                 break
             clock = place + 1
             if getattr(record, "pipeline", None) in mine:
-                segments.append(Segment(low, row, record))
+                segments.append(Segment(low, row, record, stated))
                 low = row
-        if row > low:
-            segments.append(Segment(low, row, None))
+        if row > low or stated:
+            segments.append(Segment(low, row, None, stated))
         return segments, times, applied, clock
 
     def _allowed(self, record: ClockRecord, applied: int) -> int:
@@ -188,8 +205,20 @@ class Slicer:
         # micro-batch from one that is still on its way.
         step.out += [Out(topic, q, None, frame) for q in range(pipeline.units_partitions)]
 
+    def state(self, reader: StateReader, end: int | None, step: Step) -> None:
+        """Apply attributes that stand below an offset; None: all that were read."""
+        if self.attributes is None:
+            return
+        records, bad = self.attributes.apply(reader, end, step)
+        for pipeline in self.source.pipelines if bad else ():
+            if pipeline.attributed is not None:
+                place = self.attributes.topic, self.partition
+                dead_letters(pipeline, place, records, bad, step, self._dead_key)
+
     def reopen(self) -> None:
         """Forget which epochs are over, until the clock log says so again."""
+        if self.attributes is not None:
+            self.attributes.reopen()
         for expiry in self._expiry.values():
             expiry.reopen()
 
@@ -214,6 +243,9 @@ class Slicer:
             if low == high:
                 continue
             rows = np.arange(low, high)
+            if pipeline.attributed is not None:
+                view = self._completed(reader, pipeline, view, rows, records, digests, step)
+                rows = np.arange(len(view.rows))
             slices, late, future = self._slices(
                 pipeline, timelines[pipeline.name], view, rows, decoded.time, times, digests, step
             )
@@ -223,6 +255,20 @@ class Slicer:
                 self._bounds[pipeline.name].absorb(reader, slices, step, floor)
             else:
                 self._forward(pipeline, slices, step)
+
+    def _completed(
+        self, reader: StateReader, pipeline: Pipeline, view: View, rows: NDArray[np.intp],
+        records: Sequence[RawRecord], digests: NDArray[np.uint8], step: Step,
+    ) -> View:  # fmt: skip
+        """Some rows of a view, with the attributes of their units in their keys."""
+        assert self.attributes is not None and pipeline.attributed is not None
+        some = _some(view, rows)._replace(bad={})
+        given, mine = pipeline.attributed, digests[some.rows]
+        made = self.attributes.complete(reader, given, some, mine, step)
+        if made.bad:
+            place = (self.source.topic, self.partition)
+            dead_letters(pipeline, place, records, made.bad, step, self._dead_key)
+        return made
 
     def _slices(
         self,
@@ -313,9 +359,11 @@ class Slicer:
 
 def _without(decoded: Decoded, wrong: Bad) -> Decoded:
     """The same records without some rows."""
-    views = []
-    for view in decoded.views:
-        keep = np.flatnonzero(~np.isin(view.rows, list(wrong)))
-        columns = {name: getattr(view, name)[keep] for name in ("rows", "key", "value", "sign")}
-        views.append(view._replace(**columns))
-    return decoded._replace(views=tuple(views))
+    wanted = (np.flatnonzero(~np.isin(view.rows, list(wrong))) for view in decoded.views)
+    views = tuple(map(_some, decoded.views, wanted))
+    return decoded._replace(views=views)
+
+
+def _some(view: View, rows: NDArray[np.intp]) -> View:
+    columns = {name: getattr(view, name)[rows] for name in ("rows", "key", "value", "sign")}
+    return view._replace(**columns)

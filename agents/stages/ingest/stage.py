@@ -18,6 +18,7 @@ from ...deployment.model import Input
 from ...state.store import StateReader
 from ..feedback import Feedback, lookup
 from ..step import Step
+from .attributes import AttributeLog
 from .schemas import KnownSchemas, NoSchemas, SchemaSource
 from .slicer import Slicer
 
@@ -33,6 +34,7 @@ class IngestStage:
         feedback: feedback by pipeline; entries wait until what they need has been read.
         most: raw records of one step; None: `EVENTS`, or as many frames as an input of frames has.
         schemas: answers what a schema's id stands for, where values carry one.
+        stated: reads the topic that states attributes of units.
 
     Attributes:
         position: the next raw offset to take.
@@ -48,6 +50,7 @@ class IngestStage:
         feedback: Mapping[str, Feedback],
         most: int | None = None,
         schemas: SchemaSource | None = None,
+        stated: AttributeLog | None = None,
     ) -> None:
         self._most = EVENTS if most is None else most
         self._clock = clock
@@ -58,7 +61,7 @@ class IngestStage:
         key = derive(secret, "hashing")
         asked = KnownSchemas(schemas or NoSchemas(), source.topic, partition)
         self._schemas = asked if source.fields.framed else None
-        self._slicer = Slicer(source, partition, names, key, lookup(feedback))
+        self._slicer = Slicer(source, partition, names, key, lookup(feedback), stated)
         self._timelines: dict[str, Timeline] = {}
         self._skip = 0
         self.position = 0
@@ -98,6 +101,12 @@ class IngestStage:
     ) -> Step | None:
         entries = self._gated(self._clock.since(self._skip, ENTRIES))
         start = Marker(marker.genesis, marker.applied, self._skip, marker.upstream, marker.closed)
+        if (attributes := self._slicer.attributes) is not None and entries:
+            entries = entries[: attributes.ready(reader, entries)]
+            if not entries and attributes.ahead:  # a part of what the next clock record covers
+                step = Step(start)
+                self._slicer.state(reader, None, step)
+                return step
         known = None if self._schemas is None else self._schemas.known
         step = self._slicer.step(
             reader, start, self._timelines, records, max(fetched, marker.applied), entries, known

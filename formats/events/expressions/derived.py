@@ -174,6 +174,24 @@ class Lookup:
         return domain_of(self.table, self.otherwise)
 
 
+@dataclass(frozen=True)
+class Attribute:
+    """The newest that a topic of attributes says of a record's own unit.
+
+    It is no function of the record: the first stage adds it to the key. In a sample, which has no
+    such topic, it is the field of the same path in the record itself.
+    """
+
+    field: str  # path in the record that states the attribute
+    otherwise: Value  # where the unit has none
+    domain: ClassVar[None] = None
+    role: ClassVar[str] = "key"
+
+    def values(self, stated: Sequence[Value | None]) -> list[Value]:
+        """One for each value in a sample."""
+        return [self.otherwise if one in (None, "") else one for one in stated]
+
+
 def domain_of(table: PublicTable, otherwise: Value) -> tuple[Value, ...]:
     """All values that a lookup can give, in order, the one for all else last."""
     apart = {(type(value).__name__, value): value for value in table.rows.values()}
@@ -181,7 +199,7 @@ def domain_of(table: PublicTable, otherwise: Value) -> tuple[Value, ...]:
     return (*(apart[one] for one in sorted(apart) if one != last), otherwise)
 
 
-Derived = TimePart | Band | TextPart | Cases | Lookup
+Derived = TimePart | Band | TextPart | Cases | Lookup | Attribute
 
 
 def decimals_of(number: Fraction) -> int:

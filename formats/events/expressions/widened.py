@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ....mechanisms.columns import I64
 from ..scanned import Flags, Scanned
 from ..types import FALSE, INTEGER, MISSING, TEXT, TRUE
-from .derived import Cases, Derived, Lookup, TextPart, TimePart, Value
+from .derived import Band, Cases, Derived, Lookup, TextPart, TimePart, Value
 from .filtered import ScannedFields
 
 _KINDS: dict[type, int] = {int: INTEGER, str: TEXT, type(None): MISSING}
@@ -38,6 +38,7 @@ def computed(how: Derived, time: I64, fields: ScannedFields) -> DerivedColumn:
     elif isinstance(how, Cases):
         values = how.values(fields, len(time))
     else:
+        assert isinstance(how, Band)  # no loop reads attributes, see `columns.readable`
         values = how.values(fields.numbers(how.field))
     place: dict[tuple[type, Value | None], int] = {}  # in Python True == 1
     number = np.array(

@@ -76,3 +76,61 @@ def test_other_joins_are_refused_with_what_to_do(query, message):
     with pytest.raises(QueryError) as caught:
         read_query(query, SOURCES)
     assert message in str(caught.value)
+
+
+USERS = QuerySource("users", "crm.users", ("id",), None, "trips")
+WITH = [*SOURCES, USERS]
+
+
+@pytest.mark.parametrize(
+    "joined",
+    [
+        "FROM trips AS r LEFT JOIN users AS u ON r.user = u.id",
+        "FROM trips AS r JOIN users AS u ON u.id = r.user",
+        "FROM trips JOIN users u ON trips.user = u.id",
+    ],
+)
+def test_an_attribute_is_joined_by_the_unit(joined: str):
+    read = read_query(f"SELECT u.country, COUNT(*) {joined} GROUP BY u.country", WITH)
+    assert read.settings["key"] == ["country"]
+    assert read.settings["derive"] == {
+        "country": {"attribute": "country", "otherwise": "unmatched"}
+    }
+    (note,) = read.notes
+    assert "a record whose unit states none in crm.users counts under 'unmatched'" in note
+
+
+def test_an_attribute_may_be_a_part_of_a_value_and_have_a_value_without():
+    query = """SELECT COALESCE(users.home.country, 'none') AS land, COUNT(*) FROM trips
+    JOIN users ON user = users.id GROUP BY 1"""
+    assert read_query(query, WITH).settings["derive"] == {
+        "land": {"attribute": "home.country", "otherwise": "none"}
+    }
+
+
+def test_units_of_one_name_are_joined_by_it():
+    users = USERS._replace(unit=("user",))
+    query = "SELECT u.country FROM trips JOIN users u USING (user) GROUP BY 1"
+    settings = read_query(query, [*SOURCES, users]).settings
+    assert settings["derive"]["country"]["attribute"] == "country"
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("SELECT u.a FROM trips JOIN users u ON driver = u.id GROUP BY 1",
+         r"write ON trips\.user = u\.id\. By another field"),
+        ("SELECT u.a FROM trips JOIN users u ON user = u.friend GROUP BY 1", "another unit"),
+        ("SELECT u.a FROM trips JOIN users u USING (id) GROUP BY 1", "another unit"),
+        ("SELECT u.a FROM trips CROSS JOIN users u GROUP BY 1", "one row of the table, or none"),
+        ("SELECT u.a FROM b JOIN users u ON user = u.id GROUP BY 1", "JOIN of two inputs"),
+        ("SELECT a, COUNT(*) FROM users GROUP BY a", "FROM trips JOIN users"),
+        ("SELECT page, SUM(CLIP(u.a, 0, 1)) FROM trips JOIN users u ON user = u.id GROUP BY page",
+         "name it in GROUP BY alone"),
+        ("SELECT page, COUNT(*) FROM trips JOIN users u ON user = u.id WHERE u.a = 1 GROUP BY page",
+         "name it in GROUP BY alone"),
+    ],
+)  # fmt: skip
+def test_attributes_are_joined_by_nothing_else(query: str, message: str):
+    with pytest.raises(QueryError, match=message):
+        read_query(query, WITH)

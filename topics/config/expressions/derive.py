@@ -12,6 +12,7 @@ import msgspec
 
 from ....formats.events.expressions.derived import (
     PARTS,
+    Attribute,
     Band,
     Cases,
     Derived,
@@ -47,7 +48,7 @@ class Derive:
     """A column of the key that is computed from the record.
 
     Give `time`, or `field` with `bucket`, `round` or `text`, or `cases` with `otherwise`, or
-    `field` with `lookup`, `take` and `otherwise`.
+    `field` with `lookup`, `take` and `otherwise`, or `attribute` with `otherwise`.
 
     Attributes:
         time: part of the event time: `year`, `quarter`, `month`, `day`, `weekday` (from Monday,
@@ -59,11 +60,13 @@ class Derive:
         round: decimals to which the number is rounded; -1 rounds to tens.
         text: functions of the text, in order; the key is their result.
         cases: conditions with a value each; a record gets the value of the first that it fulfils.
-        otherwise: value of records that fulfil none of the cases, or that the lookup does not have.
+        otherwise: value of records that fulfil none of the cases, or that the lookup does not have,
+            or whose unit has no such attribute.
         lookup: public file with a table (`.csv` or `.tsv` with a header) that has the key's value
             for each value of the field; its content is part of what is charged.
         match: column of that file that is compared with the field; the field's own name.
         take: column of that file that is the key's value.
+        attribute: path in the unit's newest record in the topic that has `attributes_of`.
     """
 
     time: str | None = None
@@ -79,6 +82,7 @@ class Derive:
     )
     match: str | None = None
     take: str | None = None
+    attribute: FieldPath | None = None
 
     def objections(self) -> Iterator[tuple[str, str]]:
         """Settings that are wrong or contradict each other."""
@@ -88,6 +92,9 @@ class Derive:
         for name in ("match", "take"):
             if getattr(self, name) is not None:
                 yield name, "has an effect only with lookup"
+        if self.attribute is not None:
+            yield from self._attributed()
+            return
         if self.cases is not None or self.otherwise is not None:
             yield from self._chosen()
             return
@@ -112,12 +119,22 @@ class Derive:
 
     def _looked_up(self) -> Iterator[tuple[str, str]]:
         """Objections to a lookup."""
-        for name in ("time", "zone", "bucket", "round", "text", "cases"):
+        for name in ("time", "zone", "bucket", "round", "text", "cases", "attribute"):
             if getattr(self, name) is not None:
                 yield name, "has no effect with lookup"
         for name in ("field", "take", "otherwise"):
             if getattr(self, name) is None:
                 yield name, "is missing: lookup needs field, take and otherwise"
+        if self.otherwise == "":
+            yield "otherwise", "is an empty text, which is no key"
+
+    def _attributed(self) -> Iterator[tuple[str, str]]:
+        """Objections to an attribute of the unit."""
+        for name in ("time", "zone", "field", "bucket", "round", "text", "cases"):
+            if getattr(self, name) is not None:
+                yield name, "has no effect with attribute"
+        if self.otherwise is None:
+            yield "otherwise", "is missing: it is the value of units without the attribute"
         if self.otherwise == "":
             yield "otherwise", "is an empty text, which is no key"
 
@@ -153,6 +170,8 @@ class Derive:
     def meant(self) -> Derived:
         if self.lookup is not None and self.otherwise is not None:
             return Lookup(self.field or "", self.lookup, self.otherwise)
+        if self.attribute is not None and self.otherwise is not None:
+            return Attribute(self.attribute, self.otherwise)
         if self.cases is not None:
             conditions = [every(case.where) for case in self.cases]
             constants = [case.then for case in self.cases] + [self.otherwise]
@@ -175,6 +194,9 @@ class Derive:
             content = {"sha256": derived.table.sha256, "count": len(derived.table.rows)}
             otherwise = derived.otherwise
             return {"kind": "lookup", "field": derived.field, "otherwise": otherwise, **content}
+        if isinstance(derived, Attribute):
+            told = {"field": derived.field, "otherwise": derived.otherwise}
+            return {"kind": "attribute", **told}
         if isinstance(derived, Cases):
             asked = [pinned(case.where) for case in self.cases or ()]
             return {"kind": "cases", "cases": asked, "values": derived.constants}

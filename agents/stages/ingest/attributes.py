@@ -1,0 +1,212 @@
+"""Attributes of units at the first stage: the newest record of each unit, as of the clock.
+
+A clock record covers raw records, and records of the topic that states attributes. A raw record
+meets the attributes that the first clock record to cover it covers: all of these are applied before
+it, and no later one is. So the key of a record is a function of three logs, however far a worker
+had read when it was stopped.
+
+*Statement.* Neighbours are streams of which one has all records of one unit in one epoch, and
+perhaps its attributes, and the other has none of them; all else is the same in both, on the same
+side of every cut. Then their accepted records differ by records of that unit alone, within the
+bound that it has without attributes: every sensitivity that was computed from the bound stands.
+
+*Proof.* A row is kept under the digest of the unit that its record names, and `complete` reads it
+under the digest of the record whose key it completes: nothing else reads rows, and no setting can
+name another digest. Hence what a record counts for is a function of that record, of its own unit's
+attributes, and of cuts. So without the unit's records and attributes every other record has the
+key that it has with them. What the unit adds is some sequence of records with keys, and the bound
+holds for every such sequence, whatever the keys are. A unit without attributes has a key too
+(``otherwise``): it sends nothing to another topic, where its absence would show. ∎
+
+Were a record's key completed by what another unit had stated, all records of the first would move
+to other keys if the other one was taken away, and no bound on one unit's records would cover that.
+If only the attributes of a unit differ, its records are replaced by others: one removed and one
+added, 2ε.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....formats.events.attributes import AttributeDecoder, completed
+from ....formats.events.keys import MAX_KEY
+from ....formats.events.raw import RawRecord
+from ....formats.events.reasons import Bad
+from ....formats.events.views import View
+from ....mechanisms.columns import compact
+from ....mechanisms.keys import Keys
+from ....topics.records import ClockRecord
+from ...deployment.model import Attributed, Attributes
+from ...state.columns import RowColumns
+from ...state.layout import ATTRIBUTED, attributes_of
+from ...state.store import StateReader
+from ..bound.codec import distinct
+from ..step import Step
+from .unit_digests import UnitDigests
+
+AT_ONCE = 40_000  # records of one step
+
+
+class AttributeLog(Protocol):
+    """Reads topics that state attributes, beside the topics that shards are fed with."""
+
+    def read(
+        self, topic: str, partition: int, begin: int, end: int
+    ) -> tuple[Sequence[RawRecord], int] | None:
+        """Read records in [begin, end), and how far they are complete; None: still to come."""
+
+
+class NoAttributes:
+    """A log for inputs without attributes: nothing is in it."""
+
+    def read(
+        self, topic: str, partition: int, begin: int, end: int
+    ) -> tuple[Sequence[RawRecord], int] | None:
+        """Say that there is nothing."""
+        return [], end
+
+
+class Refused(NamedTuple):
+    """Records that state nothing, with the reason of each."""
+
+    records: Sequence[RawRecord]
+    bad: Bad
+
+
+class UnitAttributes:
+    """The attributes of the units of one raw partition.
+
+    Its state is a row for each unit, and one that says how far the topic was applied. Both are
+    kept under a digest of what is kept of each unit: if pipelines ask for more, all is read anew.
+
+    Args:
+        units: of the raw partition, which has the same units.
+    """
+
+    def __init__(
+        self, given: Attributes, partition: int, units: UnitDigests, log: AttributeLog
+    ) -> None:
+        self.topic, self._partition = given.topic, partition
+        self._units, self._log = units, log
+        self._paths = given.paths
+        self._decoder = AttributeDecoder(given.fields, given.paths)
+        kept = "\n".join([given.topic, *given.fields.unit, *given.paths])
+        version = hashlib.sha256(kept.encode()).digest()[:8]
+        self._prefix, self._place = attributes_of(version), ATTRIBUTED + version
+        self._held: list[RawRecord] = []
+        self._applied: int | None = None
+        self._reached = 0
+
+    def reopen(self) -> None:
+        """Forget what was read: the state says how far it was applied."""
+        self._held, self._applied = [], None
+
+    def covered(self, record: ClockRecord) -> int:
+        """Offset below which a clock record covers the topic; 0 if it says nothing of it."""
+        ends = getattr(record, "offsets", {}).get(self.topic, ())
+        return int(ends[self._partition]) if self._partition < len(ends) else 0
+
+    def ready(self, reader: StateReader, entries: Sequence[tuple[int, ClockRecord]]) -> int:
+        """Read on, as far as some clock records cover; return how many of them can be used."""
+        if self._applied is None:
+            (row,) = reader.get_many([self._place])
+            self._applied = self._reached = 0 if row is None else int.from_bytes(row, "big")
+        ends = np.maximum.accumulate([self.covered(record) for _, record in entries] or [0])
+        if ends[-1] > self._reached and len(self._held) < AT_ONCE:
+            found = self._log.read(self.topic, self._partition, self._reached, int(ends[-1]))
+            if found is not None:
+                self._held.extend(found[0])
+                self._reached = found[1]
+        return int(np.searchsorted(ends, self._reached, side="right")) if entries else 0
+
+    @property
+    def ahead(self) -> bool:
+        """Whether more was read than is applied."""
+        return self._applied is not None and self._reached > self._applied
+
+    def apply(self, reader: StateReader, end: int | None, step: Step) -> Refused:
+        """Take the records below an offset into the state; None: all that were read.
+
+        Args:
+            step: step to which changed rows are added.
+        """
+        end = self._reached if end is None else end
+        if self._applied is None or end <= self._applied:
+            return Refused([], {})
+        mine = [one for one in self._held if one.offset < end]
+        self._held = self._held[len(mine) :]
+        self._applied = end
+        step.rows[self._place] = end.to_bytes(8, "big")
+        return Refused(mine, self._take(mine, step)) if mine else Refused([], {})
+
+    def _take(self, records: Sequence[RawRecord], step: Step) -> Bad:
+        stated = self._decoder.decode(records)
+        digests, stray = self._units.look(stated.units)
+        bad = stated.bad | {
+            row: "wrong_partition" for row in np.flatnonzero(stray).tolist()
+            if row not in stated.bad
+        }  # fmt: skip
+        good = [row for row in range(len(records)) if row not in bad]
+        rows, named = [stated.rows[row] for row in good], digests[good]
+        # The key of a record does not say whether a unit that it names is a text or a number.
+        numbers = [
+            (n, int(stated.units[row])) for n, row in enumerate(good)
+            if not stated.rows[row] and _whole(stated.units[row])
+        ]  # fmt: skip
+        if numbers:
+            also, _ = self._units.look([unit for _, unit in numbers])
+            named = np.concatenate([named, also])
+            rows += [b""] * len(numbers)
+            order = np.argsort([*range(len(good)), *(n for n, _ in numbers)], kind="stable")
+            named, rows = named[order], [rows[n] for n in order.tolist()]
+        if rows:
+            keys, unit = distinct(named, self._prefix)
+            last = np.zeros(len(keys), np.intp)
+            last[unit] = np.arange(len(unit))  # of several the last one stays
+            step.units.put(RowColumns(keys, Keys.of(rows[n] for n in last.tolist())))
+        return bad
+
+    def complete(
+        self, reader: StateReader, given: Attributed, view: View, digests: NDArray[np.uint8],
+        step: Step,
+    ) -> View:  # fmt: skip
+        """Put attributes into the keys of records.
+
+        Args:
+            view: the records, with the other columns of their keys.
+            digests: (n, 16) of their units.
+            step: the step so far: what it has applied counts.
+
+        Returns:
+            The same records; those whose key became too long are bad, those whose key is not among
+            public ones are dropped.
+        """
+        if len(view.rows) == 0:
+            return view
+        keys, unit = distinct(digests, self._prefix)
+        stated, place = step.units.read(reader, keys).unique()
+        pairs = view.key.astype(np.int64) * len(stated) + place[unit]
+        each, number = np.unique(pairs, return_inverse=True)
+        known, other = stated.tolist(), view.keys.tolist()
+        places = [(at, self._paths.index(path), otherwise) for at, path, otherwise in given.columns]
+        made = [completed(other[one // len(known)], known[one % len(known)], places)
+                for one in each.tolist()]  # fmt: skip
+        allowed = given.sampled.allowed
+        kept = np.array([len(key) <= MAX_KEY and (allowed is None or key in allowed)
+                         for key in made])[number]  # fmt: skip
+        long = np.array([len(key) > MAX_KEY for key in made])[number]
+        names, key = Keys.of(made).unique()
+        used, key = compact(key[number[kept]], len(names))
+        bad = view.bad | dict.fromkeys(view.rows[long].tolist(), "huge_key")
+        return View(view.rows[kept], names.take(used), key, view.value[kept], view.sign[kept], bad)
+
+
+def _whole(unit: Any) -> bool:
+    return isinstance(unit, str) and unit.isascii() and unit.lstrip("-").isdigit() and (
+        str(int(unit)) == unit
+    )  # fmt: skip

@@ -1,0 +1,82 @@
+"""Attributes of units specified a second time: the newest of each unit, as of a clock record."""
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from .records import Bad, at, refuse
+
+Beside = tuple[int, bytes | None, bytes | None]  # offset, key, value
+Unit = tuple[Any, ...]
+Home = Callable[[Unit, int], bool]
+
+
+def topic_of(config: dict[str, Any]) -> str | None:
+    """The topic that states attributes for a pipeline; None if it has none."""
+    every = config.get("derive", {}).values()
+    return next((one["of"]["topic"] for one in every if one["kind"] == "attribute"), None)
+
+
+class Stated:
+    """What units of one raw partition have stated, wherever a record of it stands.
+
+    Args:
+        clock: all records of the clock log.
+        log: the partition of the same number of the topic that states attributes.
+        here: whether a unit is at home in a partition.
+    """
+
+    def __init__(
+        self, config: dict[str, Any], partition: int, clock: Iterable[Any], log: Iterable[Beside],
+        here: Home,
+    ) -> None:  # fmt: skip
+        self._asked = [one for one in config["derive"].values() if one["kind"] == "attribute"]
+        self._partition, self._here = partition, here
+        self._ends = [
+            (self._end(entry, config["input"]["topic"]), self._end(entry, topic_of(config)))
+            for entry in clock
+        ]
+        self._log, self._read = list(log), 0
+        self._known: dict[Unit, dict[str, Any]] = {}
+
+    def _end(self, entry: Any, topic: str | None) -> int:
+        ends = entry.get("offsets", {}).get(topic, [])
+        return ends[self._partition] if self._partition < len(ends) else 0
+
+    def until(self, offset: int) -> Callable[[Unit], dict[str, Any]]:
+        """What is known when the record at an offset counts; offsets never go back."""
+        covered = 0
+        for raw, beside in self._ends:
+            covered = max(covered, beside)
+            if raw > offset:
+                break
+        while self._read < len(self._log) and self._log[self._read][0] < covered:
+            self._take(*self._log[self._read][1:])
+            self._read += 1
+        return lambda unit: self._known.get(unit, {})
+
+    def _take(self, key: bytes | None, value: bytes | None) -> None:
+        try:
+            if value is None:
+                text = (key or b"").decode()
+                gone = [(text,)] + [(int(text),) for _ in "x" if text == str(_number(text))]
+                for unit in gone:
+                    self._known.pop(unit, None)
+                return
+            record = json.loads(value.decode(), parse_constant=refuse)
+            if not isinstance(record, dict):
+                return
+            how = self._asked[0]["of"]
+            unit = (at(record, how["unit"][0], (str, int)),)
+            told = {one["field"]: at(record, one["field"], (str, int, bool)) for one in self._asked}
+        except (Bad, ValueError, RecursionError):
+            return
+        if unit != (None,) and self._here(unit, self._partition):
+            self._known[unit] = told
+
+
+def _number(text: str) -> int | None:
+    try:
+        return int(text)
+    except ValueError:
+        return None

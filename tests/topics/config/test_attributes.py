@@ -1,0 +1,99 @@
+"""Topics of attributes as settings: what they must have in common with the records of units."""
+
+from __future__ import annotations
+
+import pytest
+from hushstream.errors import ConfigError
+from hushstream.topics.config.canonical import canonical, config_hash
+from hushstream.topics.config.load import Config, loads
+
+TEXT = """
+[deployment]
+name = "test"
+[[input]]
+name = "events"
+topic = "events"
+unit = "user"
+partitioner = "murmur2"
+time = { field = "t", format = "epoch_us" }
+[[input]]
+name = "users"
+topic = "crm.users"
+unit = "id"
+partitioner = "murmur2"
+attributes_of = "events"
+time = { format = "record" }
+[[pipeline]]
+name = "p"
+input = "events"
+key = ["country", "page"]
+window = { length = "1d" }
+triggers = { every = "6h" }
+budget = { epsilon = 1, delta = 1e-6 }
+aggregate = [{ kind = "count" }]
+derive.country = { attribute = "country", otherwise = "none" }
+"""
+
+
+def read(*changes: tuple[str, str]) -> Config:
+    text = TEXT
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return loads(text, environ={})
+
+
+def test_what_states_attributes_is_part_of_what_is_charged():
+    config = read()
+    (pipeline,) = config.pipeline
+    assert b'"topic":"crm.users"' in canonical(config, pipeline)
+    hashes = {config_hash(config, pipeline)}
+    for change in (
+        ("crm.users", "other"), ('unit = "id"', 'unit = "name"'), ('"none" }', '"?" }'),
+        ('attribute = "country"', 'attribute = "home"'),
+    ):  # fmt: skip
+        other = read(change)
+        hashes.add(config_hash(other, other.pipeline[0]))
+    assert len(hashes) == 5
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (('attributes_of = "events"', 'attributes_of = "event"'), "is no input with records"),
+        (('attributes_of = "events"', 'attributes_of = "users"'), "is no input with records"),
+        (('attributes_of = "events"\n', ""), "needs a topic of attributes"),
+        (('input = "events"', 'input = "users"'), "two protected streams are not joined"),
+        (('"murmur2"', '"none"'), "must meet at one worker"),
+        (('unit = "id"\npartitioner = "murmur2"', 'unit = "id"\npartitioner = "crc32"'),
+         "must meet at one worker"),
+        (('attributes_of', 'format = "avro"\nattributes_of'), "are read from \"json\" alone"),
+        (('unit = "id"', 'unit = ["id", "more"]'), "must be one field"),
+        (('key = ["country", "page"]', 'key = ["page"]'), "is no column of key"),
+        (('otherwise = "none"', 'otherwise = ""'), "is an empty text"),
+        ((', otherwise = "none"', ""), "it is the value of units without"),
+        (('otherwise = "none"', 'otherwise = "none", field = "x"'), "no effect with attribute"),
+        (('[[pipeline]]\nname = "p"', '[[pipeline]]\nname = "p"\nsession = "1h"\nlateness = "1h"'),
+         "is not possible with session"),
+    ],
+)  # fmt: skip
+def test_what_would_part_a_unit_from_its_attributes_is_refused(
+    change: tuple[str, str], message: str
+):
+    with pytest.raises(ConfigError, match=message):
+        read(change)
+
+
+def test_one_topic_states_all_attributes_of_an_input():
+    begin, end = TEXT.index('[[input]]\nname = "users"'), TEXT.index("[[pipeline]]")
+    second = TEXT[begin:end].replace('"users"', '"more"').replace("crm.users", "more")
+    with pytest.raises(ConfigError, match="state all of them in one topic"):
+        read(("[[pipeline]]", second + "[[pipeline]]"))
+
+
+def test_an_attribute_is_no_value_whose_distinct_ones_are_counted():
+    with pytest.raises(ConfigError, match="which only a column of key can be"):
+        read(
+            ('key = ["country", "page"]', 'key = ["page"]'),
+            ('[{ kind = "count" }]', '[{ kind = "distinct", field = "country" }]'),
+        )
