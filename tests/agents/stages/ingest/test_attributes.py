@@ -222,3 +222,21 @@ def dead(values: Sequence[bytes]) -> list[str]:
 def test_a_key_that_attributes_make_too_long_is_a_dead_letter(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(attributes, "MAX_KEY", 5)
     assert dead([b'{"id": "a", "country": "DE"}']) == ["huge_key"]
+
+
+def test_a_stage_that_opens_again_reads_on():
+    events, stated, entries = world([([("a", "DE")] * 3, ["a"])] * 2)
+    begins: list[int] = []
+
+    class Asked(Pieces):
+        def read(self, topic: str, partition: int, begin: int, end: int) -> Any:
+            begins.append(begin)
+            return super().read(topic, partition, begin, end)
+
+    clock = ClockLog({PIPE.name: 4}, entries, forgets=False)
+    stage = IngestStage(SOURCE, 0, NAMES, SECRET, clock, {}, 1, stated=Asked(stated, 2))
+    shard = VirtualShard(stage, Log(events), NAMES.genesis)
+    for _ in range(20):
+        if shard.advance(9, lambda step: None):
+            stage.open(shard._store, shard._marker)
+    assert begins == sorted(begins) and begins.count(0) <= 2 and begins[-1] > 0
