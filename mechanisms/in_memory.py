@@ -19,6 +19,7 @@ from .columns import FIRST, I64, Batch, Closed, Hop, Part, Releases, empty_part,
 from .contract import Mechanism, Noise
 from .key_form import RecordKeys
 from .keys import Keys, concat
+from .pair_numbers import pairs_of
 from .pairs import homes, settled, split
 from .tables import RowTable, StatusTable, UnitTable
 from .workload import Workload
@@ -218,7 +219,7 @@ def trace_of(mechanism: Mechanism, work: Workload, rows: slice) -> Trace:
     """
     unit, sign = work.unit[rows].astype(np.int64), work.signs(rows)
     if not mechanism.inputs:
-        keys, key = _numbered(work, rows)
+        keys, key = _numbered(work, rows, mechanism.pairs)
         value = np.zeros((len(key), 0), np.int64) if work.value is None else work.value[rows]
         return Trace(np.zeros(len(key), np.intp), unit, keys, key, value, sign)
     if work.columns is None:
@@ -231,8 +232,12 @@ def trace_of(mechanism: Mechanism, work: Workload, rows: slice) -> Trace:
     return trace.where(keep)
 
 
-def _numbered(work: Workload, rows: slice) -> tuple[Keys, NDArray[np.intp]]:
+def _numbered(work: Workload, rows: slice, pairs: bool = False) -> tuple[Keys, NDArray[np.intp]]:
     """Keys that stand for the numbers of a workload, and the row of each record among them."""
+    if pairs and work.item is not None:
+        code = work.key[rows].astype(np.int64) << 32 | work.item[rows]
+        both, key = np.unique(code, return_inverse=True)
+        return pairs_of(both >> 32, both & 0xFFFFFFFF), key
     used, key = np.unique(work.key[rows], return_inverse=True)
     return Keys.of_codes(used.astype(np.uint64)), key
 

@@ -40,6 +40,7 @@ class Workload(NamedTuple):
     ends: tuple[int, ...] | None = None  # records up to each trigger; None: equal parts
     window: int = 0  # place of the window in its epoch
     columns: Mapping[str, NDArray[Any]] | None = None  # (n,) each: what a mechanism itself reads
+    item: Index | None = None  # (n,) number of the value that is counted, where distinct ones are
 
     def micro_batches(self, horizon: int) -> Iterator[slice]:
         """Records of each trigger's micro-batch."""
@@ -63,6 +64,30 @@ class Workload(NamedTuple):
         weight = np.zeros(len(pair))
         weight[np.unique(pair, return_index=True)[1]] = 1
         return weight
+
+    def sightings(self) -> F64:
+        """(n,) 1 for the first record that shows a value in a key, and 0 for all others.
+
+        Raises:
+            ContractError: there are no values.
+        """
+        weight = np.zeros(len(self.key))
+        weight[np.unique(self._pairs(), return_index=True)[1]] = 1
+        return weight
+
+    def shown(self) -> int:
+        """Number of distinct triples of unit, key and value: all that a bound could let through.
+
+        Raises:
+            ContractError: there are no values.
+        """
+        _, pair = np.unique(self._pairs(), return_inverse=True)
+        return len(np.unique(self.unit.astype(np.int64) * (int(pair.max(initial=0)) + 1) + pair))
+
+    def _pairs(self) -> I64:
+        if self.item is None:
+            raise ContractError("the workload has no values to count")
+        return self.key.astype(np.int64) << 32 | self.item
 
     def exact(self, mechanism: Summing, rows: slice, counted: F64 | None = None) -> F64:
         """(keys, outputs) counts and sums, the first outputs, without bound and noise.

@@ -82,6 +82,8 @@ def _of_values(p: Pipeline, view: View, mine: Bool) -> Truth:
     if not mine.any():
         return Truth(0, {}, {p.aggregates[0].label: {}}, every=True)
     parts = split(view.keys)
+    if p.public_keys is not None:  # the mechanism leaves the others out, and a decoder does not
+        mine = mine & np.array([key in p.public_keys for key in parts.keys])[parts.key][view.key]
     number = np.bincount(parts.key[np.unique(view.key[mine])], minlength=len(parts.keys))
     held = {k: n for k, n in zip(parts.keys.tolist(), number.tolist(), strict=True) if n}
     answers = {key: float(n) for key, n in held.items()}

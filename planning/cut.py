@@ -131,6 +131,7 @@ def _workloads(
             unit[a - begin : b - begin].astype(np.int32), key[rows], len(ids), keys,
             records.value[rows] if records.value.shape[1] else None, records.sign[rows], ends,
             schedule.ordinal(number), {n: column[rows] for n, column in records.columns.items()},
+            None if records.item is None else records.item[rows],
         )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from ..agents.deployment.model import Input, Pipeline
 from ..errors import ConfigError
 from ..formats.events.decode import Decoded, Decoder, RawRecord, View
 from ..formats.events.fields import NumericField, PipelineFields
+from ..formats.events.keys import decode_key, encode_key
 from ..formats.events.types import paths_of
 from ..formats.events.unusable import Unusable, in_words, unusable
 from ..mechanisms.columns import I64, Encoded
@@ -46,6 +47,7 @@ class Records(NamedTuple):
     columns: Mapping[str, NDArray[Any]]  # (n,) each: what the mechanism itself reads
     read: int  # records of the file
     faults: Counter[Unusable]  # reasons for which some of them cannot be used
+    item: NDArray[np.int32] | None = None  # (n,) number of the value that is counted
 
     @property
     def span(self) -> int:
@@ -70,19 +72,6 @@ class Capture:
         return Encoded(Keys.of([b""]), np.zeros(n, np.intp), none, np.ones(n, np.bool_))
 
 
-def no_values(pipeline: Pipeline) -> None:
-    """Refuse to forecast distinct values.
-
-    Raises:
-        ConfigError: the pipeline counts them.
-    """
-    if pipeline.mechanism.pairs:
-        raise ConfigError(
-            f"pipeline {pipeline.name!r} counts distinct values, for which there is no forecast: "
-            "`hush simulate` runs it on a public or synthetic file, and compares"
-        )
-
-
 def read_records(
     pipeline: Pipeline,
     source: Input,
@@ -96,10 +85,11 @@ def read_records(
     each chunk. Raises `ConfigError` if the file cannot be read, or holds nothing that the pipeline
     can use.
     """
-    no_values(pipeline)
     fields, reader = _reader(pipeline, columns)
     decoder = Decoder(source.in_json().fields, [fields], [reader])  # type: ignore[list-item]
-    made = _Columns(reader if isinstance(reader, Capture) else None)
+    listed = None if pipeline.public_keys is None else frozenset(pipeline.public_keys)
+    capture = reader if isinstance(reader, Capture) else None
+    made = _Columns(capture, pipeline.mechanism.pairs, listed)
     kinds = paths_of(source.fields, [fields])
     wanted = {one.split(".")[0] for one in kinds}
     for chunk in _chunks(stream_file(path, wanted)):
@@ -140,11 +130,14 @@ class _Columns:
     """Columns of all chunks so far; units and keys are numbered as they come."""
 
     capture: Capture | None
+    pairs: bool = False  # whether keys list the value that is counted last
+    listed: frozenset[bytes] | None = None  # public keys
     read: int = 0
     used: int = 0
     faults: Counter[Unusable] = field(default_factory=Counter)
     units: dict[Any, int] = field(default_factory=dict)
     keys: dict[bytes, int] = field(default_factory=dict)
+    items: dict[bytes, int] = field(default_factory=dict)
     parts: list[tuple[Any, ...]] = field(default_factory=list)
 
     def take(
@@ -153,24 +146,44 @@ class _Columns:
         """Add one chunk."""
         (view,) = decoded.views
         self.read += len(rows)
-        self.used += len(view.rows)
         self.faults += unusable(view.bad | decoded.bad, rows, kinds)
         number, units = self.units, decoded.unit
         unit = [number.setdefault(units[i], len(number)) for i in view.rows.tolist()]
-        self.parts.append(
-            (decoded.time[view.rows], np.array(unit, np.int32), self._numbered(view), view.value,
-             view.sign)
-        )  # fmt: skip
+        key, item = self._numbered(view)
+        every = (
+            decoded.time[view.rows],
+            np.array(unit, np.int32),
+            key,
+            view.value,
+            view.sign,
+            item,
+        )
+        kept = np.flatnonzero(key >= 0)
+        self.used += len(kept)
+        self.parts.append(tuple(one[kept] for one in every))
 
-    def _numbered(self, view: View) -> NDArray[np.int32]:
-        number = self.keys
-        place = [number.setdefault(key, len(number)) for key in view.keys]
-        return np.array(place, np.int32)[view.key] if place else np.zeros(0, np.int32)
+    def _numbered(self, view: View) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Numbers of each record's key, and of the value that is counted in it; 0 without one."""
+        items = self.items
+        names, values = view.keys.tolist(), [b""] * len(view.keys)
+        if self.pairs:
+            lists = [decode_key(key) for key in names]
+            names = [encode_key(one[:-1]) for one in lists]
+            values = [encode_key(one[-1:]) for one in lists]
+        place = np.array([self._number(key) for key in names], np.int32)
+        value = np.array([items.setdefault(one, len(items)) for one in values], np.int32)
+        return (place[view.key], value[view.key]) if names else (place, value)
+
+    def _number(self, key: bytes) -> int:
+        """The number of a key; -1 for one that is not listed, which only a decoder of pairs lets
+        through."""
+        unlisted = self.listed is not None and key not in self.listed
+        return -1 if unlisted else self.keys.setdefault(key, len(self.keys))
 
     def records(self, timed: bool) -> Records:
         """All of them, in the order of their times."""
-        time, unit, key, value, sign = (
-            np.concatenate([part[i] for part in self.parts]) for i in range(5)
+        time, unit, key, value, sign, item = (
+            np.concatenate([part[i] for part in self.parts]) for i in range(6)
         )
         order = np.argsort(time, kind="stable")
         taken = self.capture.taken if self.capture is not None and self.capture.inputs else []
@@ -179,4 +192,5 @@ class _Columns:
         return Records(
             time[order], timed, unit[order], len(self.units), key[order], tuple(self.keys),
             value[order], sign[order], columns, self.read, self.faults,
+            item[order] if self.pairs else None,
         )  # fmt: skip

@@ -11,7 +11,7 @@ from ..mechanisms.stated_shape import Shape
 from ..mechanisms.workload import Sample
 from ..topics.config.values import format_duration
 from .cut import Cut, SampleRoom, cut, sample
-from .records import Records, no_values, read_records
+from .records import Records, read_records
 from .variants import numbering
 
 WINDOWS = 8  # a longer sample is cut: every candidate is played over all of it
@@ -58,7 +58,11 @@ def shape_sample(p: Pipeline, shape: Shape) -> Sample:
 
     Raises `ConfigError` if the pipeline needs more than a shape says.
     """
-    no_values(p)
+    if p.mechanism.pairs:
+        raise ConfigError(
+            f"pipeline {p.name!r} counts distinct values, which a shape does not describe; give a "
+            "--sample"
+        )
     if p.fields.columns:
         raise ConfigError(
             f"pipeline {p.name!r} sums values, which a shape does not describe; give a --sample"

@@ -56,6 +56,8 @@ class HistogramPlanner:
         start = resolved(given, question.setting)
         if given.selection == "rounds":
             return [start, *(replace(start, budget=one) for one in BUDGETS if one >= 2)]
+        if question.setting.distinct:  # formulas count records, so every bound is run
+            return distinct([start, *_bounds(start, question)])
         made = _ranked(question, [start, *_bounds(start, question)])
         around = [other for one in made[:2] for other in _around(one, question)]
         best = _ranked(question, [*made[:2], *around])
@@ -73,7 +75,7 @@ class HistogramPlanner:
 
     def forecast(self, question: Question, parameters: Any, plays: range) -> Forecast:
         """The figures of one candidate, by formulas, or by running it."""
-        if not plays and parameters.selection == "threshold":
+        if not plays and parameters.selection == "threshold" and not question.setting.distinct:
             made = formulas.forecast(parameters, question.setting, sample_of(question).epochs)
             return told(question, parameters, made, "formula")
         mechanism = _built(parameters, of_sample(question.setting))
@@ -98,7 +100,7 @@ def of_sample(setting: Setting) -> Setting:
     """The setting with the numbers of the sample in place of public keys."""
     if setting.keys is None:
         return setting
-    return replace(setting, keys=tuple(numbered(np.arange(len(setting.keys)))))
+    return replace(setting, keys=tuple(numbered(np.arange(len(setting.keys)), setting.distinct)))
 
 
 def _bounds(start: HistogramParameters, question: Question) -> Iterator[HistogramParameters]:
@@ -148,6 +150,8 @@ def _look(run: Run) -> WindowForecast:
     values = run.values if run.values.shape[1] else truth * shown[:, None]
     error = np.where(shown[:, None], np.abs(values - truth), np.abs(truth))
     records = len(run.work.unit) if run.counted is None else int(run.counted.sum())
+    if run.memory.mechanism.pairs:
+        records = run.work.shown()
     return WindowForecast(
         truth, error, shown.astype(np.float64), max(0, records - run.accepted), records
     )
@@ -159,6 +163,8 @@ def told(question: Question, parameters: Any, looks: Sequence[WindowForecast], b
     unknown = question.setting.keys is None
     plain = plainest(question.parameters, parameters, question.setting)
     what = "distinct units" if parameters.of_units else "records"
+    if question.setting.distinct:
+        what = "distinct values"
     return Forecast(
         plain, figures["score"], by, _seen(figures, question.setting, what),
         _off(figures, question.setting), "; ".join(losses(figures, unknown, what)), figures["cut"],

@@ -16,6 +16,7 @@ from ..columns import F64, I64, Releases
 from ..contract import Mechanism, Noise
 from ..in_memory import Memory, feed
 from ..keys import Keys
+from ..pair_numbers import codes_of, keys_of
 from ..tables import UnitTable
 from ..workload import Workload, plainly
 from .mechanism import Histogram
@@ -55,12 +56,14 @@ class Run:
             unit_tables=[self.units],
         )  # fmt: skip
         if getattr(mechanism, "public", None) is not None:  # listed keys are there from the start
-            listed = mechanism.init_rows(numbered(np.arange(self.work.keys)))
+            listed = mechanism.init_rows(numbered(np.arange(self.work.keys), mechanism.pairs))
             self.memory.row_tables[0].store(listed)
         self.status = np.zeros(self.work.keys, np.int32)
         self.values = np.zeros((self.work.keys, len(plainly(mechanism.outputs))), np.int64)
         self.seconds, self.accepted = 0.0, 0
         self.counted = self.work.once() if self.mechanism.bound.of_units else None
+        if mechanism.pairs:
+            self.counted = self.work.sightings()
 
     @property
     def shown(self) -> I64:
@@ -75,7 +78,8 @@ class Run:
         began = time.perf_counter()
         out = self.memory.trigger()
         self.seconds = time.perf_counter() - began
-        codes = out.key.codes().astype(np.int64)
+        codes = codes_of(out.key) if self.memory.mechanism.pairs else out.key.codes()
+        codes = codes.astype(np.int64)
         self.status[codes] = out.status
         self.values[codes] = out.value[:, : self.values.shape[1]]
         return out
@@ -93,6 +97,8 @@ def play(run: Run) -> Errors:
     return Errors(distances[-1], np.mean(distances, axis=0), size, released)
 
 
-def numbered(codes: NDArray[np.integer]) -> Keys:
-    """Keys that stand for numbers."""
+def numbered(codes: NDArray[np.integer], pairs: bool = False) -> Keys:
+    """Keys that stand for numbers; with ``pairs`` as distinct values are counted in them."""
+    if pairs:
+        return keys_of(codes)
     return Keys.of_codes(codes.astype(np.uint64))

@@ -94,7 +94,8 @@ def propose(
     """
     start = resolved(parameters, setting)
     if setting.keys is not None:
-        setting = replace(setting, keys=tuple(numbered(np.arange(len(setting.keys)))))
+        codes = np.arange(len(setting.keys))
+        setting = replace(setting, keys=tuple(numbered(codes, setting.distinct)))
     search = _Search(setting, epochs, noises, goal, repeats, tick)
     search.play(start)
     bounds, factors, *shares = _grids(start, setting)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -131,6 +132,8 @@ aggregate = [{ kind = "distinct", field = "fare" }]
     mine = np.array([True, True, True, True, False, False])
     truth = of_keys(pipeline, view, mine, np.arange(6))
     assert truth.values["distinct_fare"] == {b'["a"]': 2, b'["b"]': 1} == truth.held
+    listed = of_keys(replace(pipeline, public_keys=(b'["b"]',)), view, mine, np.arange(6))
+    assert listed.held == {b'["b"]': 1} and listed.records == 1
     assert not of_keys(pipeline, view, np.zeros(6, np.bool_), np.arange(6)).held
 
 

@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hushstream.agents.deployment.compile import compile_config
+from hushstream.agents.deployment.compile import compile_config, parameters_of, setting_of
 from hushstream.agents.deployment.model import Input, Pipeline
 from hushstream.errors import ConfigError
 from hushstream.mechanisms.histogram.mechanism import Histogram
+from hushstream.mechanisms.histogram.planner import HistogramPlanner
 from hushstream.mechanisms.histogram.play import Run, numbered, play
 from hushstream.mechanisms.noise import zero
+from hushstream.mechanisms.planner import Question
 from hushstream.mechanisms.stated_shape import Shape
 from hushstream.offline.simulate import simulate
 from hushstream.planning.sample import WINDOWS, Sample, sample_of, shape_sample
@@ -174,9 +176,54 @@ def test_a_file_with_other_columns_is_told_which_it_has(tmp_path: Path) -> None:
         sampled(tmp_path, [{"who": 1, "what": 2}] * 5)
 
 
-def test_distinct_values_have_no_forecast_and_the_next_step_is_told(tmp_path: Path) -> None:
-    more = 'aggregate = [{ kind = "distinct", field = "device" }]'
-    with pytest.raises(ConfigError, match="no forecast: `hush simulate` runs it"):
-        sampled(tmp_path, [{"user": "u", "page": "a", "device": 1, "t": ORIGIN}], more)
-    with pytest.raises(ConfigError, match="no forecast: `hush simulate` runs it"):
-        shape_sample(compiled(more)[0], Shape(users=10, records=20, keys=3))
+DISTINCT = 'aggregate = [{ kind = "distinct", field = "device" }]'
+
+
+def visits(n: int, seed: int) -> list[dict[str, Any]]:
+    """Visits of few pages by users with many devices among them."""
+    rng = np.random.default_rng(seed)
+    return [
+        row | {"user": f"u{rng.integers(n // 8)}", "device": int(rng.geometric(0.01))}
+        for row in rows(n, seed=seed)
+    ]
+
+
+@pytest.mark.parametrize("listed", ["", 'public_keys = ["p1", "p2", "p3", "nobody"]'])
+@pytest.mark.parametrize("bound", ["", ', bound = "records"'])
+def test_a_forecast_of_distinct_values_is_what_another_half_releases(
+    tmp_path: Path, listed: str, bound: str
+) -> None:
+    """Keys shown, and the error with that of hidden keys, as `hush simulate` finds them."""
+    more = f"{DISTINCT}\n{listed}"
+    given, made = config(more, bound), sampled(tmp_path, visits(6_000, 1), more, bound)
+    pipeline, (settings,) = compile_config(given).pipelines[0], given.pipeline
+    setting = setting_of(settings, pipeline.windows, [], pipeline.public_keys, 1)
+    asked = Question(
+        "p", parameters_of(settings), setting, pipeline.mechanism, made, "", "last", None, None
+    )
+    forecast = HistogramPlanner().forecast(asked, asked.parameters, range(4))
+    assert forecast.by == "simulation" and "distinct values" in forecast.seen + forecast.lost
+    assert 0 < forecast.cut < 1
+    for half, near in ((1, 0.1), (2, 0.25)):  # the same records, and others
+        data = visits(6_000, half)
+        pages = {"p1", "p2", "p3"} if listed else {row["page"] for row in data}
+        pairs = {(row["page"], row["device"]) for row in data if row["page"] in pages}
+        found = []
+        for seed in range(3):
+            (window,) = simulate(given, data, "events", bytes([seed]) * 32)[0]["p"].windows
+            found.append((window["released"], window["l1"] / len(pairs)))
+        shown, error = np.mean(found, axis=0)
+        assert abs(forecast.figures["shown"] - min(shown, 3 if listed else shown)) < 1
+        assert forecast.score == pytest.approx(error, rel=near)
+
+
+def test_an_unlisted_key_has_no_distinct_values(tmp_path: Path) -> None:
+    made = sampled(tmp_path, visits(500, 1), f'{DISTINCT}\npublic_keys = ["p1", "p9"]')
+    ((work,),) = made.epochs
+    assert work.keys == 2 and not work.key.any()
+    assert made.records < 500 and work.item is not None
+
+
+def test_a_shape_does_not_describe_distinct_values() -> None:
+    with pytest.raises(ConfigError, match="counts distinct values, which a shape does not desc"):
+        shape_sample(compiled(DISTINCT)[0], Shape(users=10, records=20, keys=3))
