@@ -210,19 +210,30 @@ def date(time: datetime) -> str:
 @click.option("--table", help="Name of the table; default: the pipeline's.")
 @click.option("--integer", "integers", multiple=True, metavar="COLUMN",
               help="Key column that holds integers, if not configured as such.")  # fmt: skip
+@click.option("--bundle", type=click.Path(path_type=Path), metavar="FOLDER",
+              help="Write these, a worker's and the connector's jars into a folder.")  # fmt: skip
 def connect(
     flags: Flags,
     pipeline: str,
     url: str,
     table: str | None,
     integers: tuple[str, ...],
+    bundle: Path | None,
 ) -> None:
     """Print the properties of a Kafka Connect sink that keeps a table of PIPELINE's newest values.
 
     It needs the configuration alone; the schema of the rows follows from it.
     """
-    one = pipeline_of(read_config(flags), pipeline)
-    put(sink_properties(one, url, table or pipeline, integers), "")
+    config = read_config(flags)
+    one = pipeline_of(config, pipeline)
+    properties = sink_properties(one, url, table or pipeline, integers)
+    if bundle is None:
+        put(properties, "")
+    else:
+        from .bundle import write_bundle  # its jars need an extra
+
+        write_bundle(bundle, properties, config.kafka)
+        say(f"{bundle / 'README.md'} has the commands")
     if unsure := sorted(set(undeclared(one)) - set(integers)):
         say(
             f"taken as text: {', '.join(unsure)}. Where producers write whole numbers, the table "

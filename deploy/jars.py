@@ -1,8 +1,8 @@
 """Download of Apache Kafka, once per user; every use verifies every jar against the shipped lock.
 
-The lock (``kafka.lock``) holds Maven coordinates and SHA-256 digests, but no addresses: the Maven
-client decides where an artifact comes from, the digest whether it is accepted. ``python -m
-hushstream.deploy.jars COORDINATE…`` prints a new lock.
+A lock (``kafka.lock``; ``jdbc.lock`` for Kafka Connect) holds Maven coordinates and SHA-256
+digests, but no addresses: the Maven client decides where an artifact comes from, the digest whether
+it is accepted. ``python -m hushstream.deploy.jars COORDINATE…`` prints a new lock.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ with needs("local"):
     from jgo.maven import MavenContext, PythonResolver
 
 LOCK = Path(__file__).with_name("kafka.lock")
+JDBC = Path(__file__).with_name("jdbc.lock")  # Debezium's JDBC sink and PostgreSQL's driver
 ATTEMPTS = 3
 CONNECTIONS = 6
 

@@ -1,6 +1,6 @@
 """Kafka Connect writes the latest topic into PostgreSQL, with the properties of the example.
 
-The properties in the page on reading and the query in the example's are run here.
+The properties of the examples and the query of their page are run here.
 
 Covers: agents/deployment/connect_sink.py
 """
@@ -26,7 +26,6 @@ pytestmark = [
     pytest.mark.skipif(bool(Postgres.missing()), reason=Postgres.missing() or "it is installed"),
 ]
 README = (EXAMPLE / "README.md").read_text("utf-8")
-PAGE = Path(__file__).parents[2] / "docs" / "reading.md"
 FILE = """name={name}
 connector.class=org.apache.kafka.connect.file.FileStreamSinkConnector
 tasks.max=1
@@ -82,15 +81,9 @@ def test_the_table_is_the_latest_topic_and_tombstones_delete(
         assert run.stop("w") == 0
 
 
-def blocks(language: str, word: str) -> list[str]:
-    """Blocks of the page on reading that begin with a word."""
-    found = re.findall(rf"^```{language}\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S)
-    return [one for one in found if one.startswith(word)]
-
-
 @pytest.mark.thorough
-def test_the_pages_properties_read_both_topics(empty_broker: Broker, tmp_path: Path) -> None:
-    (plain,), (rows,) = blocks("properties", "topics="), blocks("properties", "transforms=")
+def test_the_other_examples_read_both_topics(empty_broker: Broker, tmp_path: Path) -> None:
+    plain, rows = ((EXAMPLE / f"{name}.properties").read_text() for name in ("plain", "rows"))
     plain = plain.replace("hush.purchases.", "hush.p.")
     worker = (EXAMPLE / "worker.properties").read_text()
     with local(tmp_path / "hush", empty_broker.bootstrap, TOML, {"events": 1}) as run:

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from hushstream.deploy.jars import fetch, read_lock
+from hushstream.deploy.jars import JDBC, fetch, read_lock
 from hushstream.deploy.java import find_java
 from hushstream.deploy.process import Child
 from hushstream.deploy.settings import HOST, free_port
@@ -34,8 +34,8 @@ class Connect:
         self.log = folder / "connect.log"
         plugins = folder / "plugins" / "jdbc"
         plugins.mkdir(parents=True)
-        home = fetch(lock=HERE / "jdbc.lock", quiet=True)
-        for jar in read_lock(HERE / "jdbc.lock"):  # and none that an older lock left there
+        home = fetch(lock=JDBC, quiet=True)
+        for jar in read_lock(JDBC):  # and none that an older lock left there
             (plugins / jar.filename).symlink_to(home / jar.filename)
         mine = {
             "listeners": f"http://{HOST}:{free_port()}",
