@@ -54,6 +54,16 @@ def test_the_noise_of_the_count_is_in_sums_around_the_middle_of_their_interval()
     assert leads["mean_fare"] is None
 
 
+def test_a_sum_beside_a_variance_of_the_same_records_is_led_by_their_count() -> None:
+    far = ', where = [{ field = "km", above = 10 }]'
+    spread = f'{{ kind = "variance", name = "spread", field = "tip", low = 0, high = 5{far} }},'
+    leads = view(TEXT.replace("aggregate = [", f"aggregate = [{spread}")).leads
+    long, tip = leads["long"], leads["sum_tip"]
+    assert long is not None and tip is not None
+    assert tip.base == long.base and tip.times == 2  # the middle, in whole steps
+    assert leads["spread"] is None
+
+
 def test_all_values_are_passed_on_where_none_is_named() -> None:
     assert [one.label for one in view().values] == [
         "count", "long", "sum_fare", "sum_tip", "mean_fare",
