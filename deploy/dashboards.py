@@ -1,4 +1,4 @@
-"""The Grafana dashboards as data: one for operators, one of public metrics only.
+"""The Grafana dashboards as data: one for operators, one of public metrics, one of released values.
 
 ``python -m hushstream.deploy.dashboards FOLDER`` writes them as JSON.
 """
@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-WIDTH, HEIGHT = 12, 8
+from . import released
+
+WIDTH = 12  # of a panel, of 24 columns
+HIGH, LOW = 8, 5  # a row of charts, and one of single values
 SCHEMA = 39
 
 Steps = tuple[tuple[float, str], ...]  # the colour of values from the first number on
@@ -31,6 +35,7 @@ class Panel(NamedTuple):
     description: str = ""
     steps: Steps = ()
     special: tuple[str, ...] = ()
+    wide: bool = False  # alone in its row: names of many single values need room
 
 
 CAP = "members, unit, period"  # of each cap: all members say the same
@@ -44,6 +49,7 @@ RELEASES = (
         "stat",
         "Triggers by outcome; `refused` means that the budget's limit is reached.",
         special=(BAD,),
+        wide=True,
     ),
     Panel(
         "Since the last scheduled trigger",
@@ -52,6 +58,13 @@ RELEASES = (
             "{{pipeline}}": "time() - max by (pipeline) (hush_last_release_timestamp_seconds)",
         },
         "stat",
+    ),
+    Panel(
+        "Workers ready",
+        "short",
+        {"ready": "sum(hush_ready)"},
+        "stat",
+        steps=((0, "red"), (1, "green")),
     ),
     Panel(
         "Epsilon spent, per unit",
@@ -80,9 +93,10 @@ RELEASES = (
         {
             "{{pipeline}}": "min by (pipeline) (hush_budget_remaining_ratio)",
         },
-        "gauge",
+        "bargauge",
         "Share of the configured limit over all epochs; an alert comes below a tenth.",
         ((0, "red"), (0.1, "orange"), (0.25, "green")),
+        wide=True,
     ),
     Panel(
         "Standard deviation of the noise",
@@ -92,6 +106,15 @@ RELEASES = (
         },
         "stat",
         "At a window's last trigger. Records cut off by the contribution bound are not included.",
+    ),
+    Panel(
+        "Versions",
+        "short",
+        {
+            "{{version}} on Python {{python}}": "count by (version, python) (hush_build_info)",
+        },
+        "stat",
+        "Processes of each.",
     ),
     Panel(
         "Cap for each unit: epsilon",
@@ -107,21 +130,6 @@ RELEASES = (
         {"{{members}}, {{unit}}, {{period}}": f"max by ({CAP}) (hush_delta_cap)"},
         "stat",
     ),
-    Panel(
-        "Workers ready",
-        "short",
-        {"ready": "sum(hush_ready)"},
-        "stat",
-        steps=((0, "red"), (1, "green")),
-    ),
-    Panel(
-        "Versions",
-        "short",
-        {
-            "{{version}} on Python {{python}}": "count by (version, python) (hush_build_info)",
-        },
-        "stat",
-    ),
 )
 
 PROCESS = "{{instance}} {{process}}"
@@ -131,7 +139,7 @@ EVENTS = 'sum by (pipeline, outcome) (rate(hush_events_total{outcome!~"manifests
 OPERATOR = (
     Panel(
         "Events",
-        "ops",
+        "eps",
         {
             "{{pipeline}} {{outcome}}": (
                 f"{EVENTS} > 0 or sum by (pipeline, outcome) "
@@ -142,7 +150,7 @@ OPERATOR = (
     ),
     Panel(
         "Dead letters",
-        "ops",
+        "recps",
         {
             "{{pipeline}} in all": "sum by (pipeline) (rate(hush_dead_letters_total[5m]))",
             "{{pipeline}} {{reason}}": (
@@ -216,20 +224,21 @@ OPERATOR = (
     ),
     Panel("Running for", "s", {PROCESS: "time() - process_start_time_seconds"}, "stat"),
     Panel(
-        "Loss alarms",
-        "short",
-        {"{{pipeline}} {{cause}}": "max by (pipeline, cause) (hush_loss_alarm)"},
-        "stat",
-        "1: more than `engine.loss_share` of the records are lost.",
-        ALARM,
-    ),
-    Panel(
         "Failed transactions of the clock",
         "short",
         {"failed": "sum(increase(hush_ledger_write_failures_total[1h]))"},
         "stat",
         "In the last hour.",
         ALARM,
+    ),
+    Panel(
+        "Loss alarms",
+        "short",
+        {"{{pipeline}} {{cause}}": "max by (pipeline, cause) (hush_loss_alarm)"},
+        "stat",
+        "1: more than `engine.loss_share` of the records are lost.",
+        ALARM,
+        wide=True,
     ),
 )
 
@@ -253,7 +262,7 @@ LAST = {"calcs": ["lastNotNull"], "fields": "", "values": False}
 FIELDS: dict[str, dict[str, Any]] = {
     "timeseries": {"min": 0, "custom": {"showPoints": "never", "spanNulls": False}},
     "stat": {},
-    "gauge": {"min": 0, "max": 1},
+    "bargauge": {"min": 0, "max": 1},
 }
 OPTIONS: dict[str, dict[str, Any]] = {
     "timeseries": {
@@ -267,8 +276,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "reduceOptions": LAST, "textMode": "value_and_name", "colorMode": "value",
         "graphMode": "none", "justifyMode": "auto", "orientation": "auto",
     },
-    "gauge": {
-        "reduceOptions": LAST, "showThresholdMarkers": True, "showThresholdLabels": False,
+    "bargauge": {
+        "reduceOptions": LAST, "orientation": "horizontal", "displayMode": "basic",
+        "valueMode": "color", "showUnfilled": True,
     },
 }  # fmt: skip
 SHORT = {  # a store without deployment and genesis, which would fill a legend
@@ -308,23 +318,39 @@ def dashboard(uid: str, title: str, panels: tuple[Panel, ...]) -> dict[str, Any]
         "refresh": "15s",
         "time": {"from": "now-6h", "to": "now"},
         "templating": {"list": [variable]},
-        "panels": [_panel(number, panel, source) for number, panel in enumerate(panels)],
+        "panels": [
+            _panel(number, panel, place, source)
+            for number, (panel, place) in enumerate(zip(panels, _places(panels), strict=True), 1)
+        ],
     }
 
 
-def _panel(number: int, panel: Panel, source: dict[str, str]) -> dict[str, Any]:
+def _places(panels: tuple[Panel, ...]) -> Iterator[dict[str, int]]:
+    """Where panels lie: a wide one alone, others two in a row, which must be of one height."""
+    left = top = 0
+    for panel in panels:
+        width = 2 * WIDTH if panel.wide else WIDTH
+        height = HIGH if panel.kind == "timeseries" else LOW
+        yield {"x": left, "y": top, "w": width, "h": height}
+        left += width
+        if left == 2 * WIDTH:
+            left, top = 0, top + height
+
+
+def _panel(
+    number: int, panel: Panel, place: dict[str, int], source: dict[str, str]
+) -> dict[str, Any]:
     targets = [
         {"refId": chr(ord("A") + place), "expr": query, "legendFormat": legend}
         for place, (legend, query) in enumerate(panel.queries.items())
     ]
-    row, column = divmod(number, 2)
     return {
-        "id": number + 1,
+        "id": number,
         "type": panel.kind,
         "title": panel.title,
         "description": panel.description,
         "datasource": source,
-        "gridPos": {"x": column * WIDTH, "y": row * HEIGHT, "w": WIDTH, "h": HEIGHT},
+        "gridPos": place,
         "fieldConfig": {
             "defaults": {"unit": panel.unit, **FIELDS[panel.kind], **_colours(panel)},
             "overrides": [
@@ -348,8 +374,9 @@ def _colours(panel: Panel) -> dict[str, Any]:
 
 def write(folder: Path) -> None:
     """Write every dashboard into ``folder``."""
-    for name, (uid, title, panels) in DASHBOARDS.items():
-        text = json.dumps(dashboard(uid, title, panels), indent=2, ensure_ascii=False)
+    boards = {name: dashboard(*told) for name, told in DASHBOARDS.items()}
+    for name, board in (boards | {"values.json": released.dashboard()}).items():
+        text = json.dumps(board, indent=2, ensure_ascii=False)
         (folder / name).write_text(text + "\n", "utf-8")
 
 

@@ -1,4 +1,4 @@
-"""What Prometheus answers to the queries of a dashboard, in Grafana's words."""
+"""What Prometheus answers to the queries of a dashboard, as Grafana's data source hands it on."""
 
 from __future__ import annotations
 
@@ -10,16 +10,13 @@ from ..servers.prometheus import Prometheus
 
 
 class Series(NamedTuple):
-    """One line of a panel: what its legend says, times (seconds since 1970) and values."""
+    """One line of a panel: its query, what its legend says, labels, times (seconds) and values."""
 
+    refId: str  # as Grafana spells it
     name: str
+    labels: dict[str, str]
     times: list[float]
-    values: list[float]
-
-    @property
-    def last(self) -> float | None:
-        """The last value that is a number; None if there is none."""
-        return next((v for v in reversed(self.values) if math.isfinite(v)), None)
+    values: list[float | None]  # None: no number
 
 
 def legend(form: str, labels: dict[str, str]) -> str:
@@ -29,21 +26,6 @@ def legend(form: str, labels: dict[str, str]) -> str:
     'p per rider'
     """
     return re.sub(r"{{\s*(\w+)\s*}}", lambda found: labels.get(found[1], ""), form)
-
-
-def renamed(panel: dict[str, Any], name: str) -> str:
-    """Apply a panel's transformations to a name.
-
-    >>> told = {"regex": "/^x-(.*)$/", "renamePattern": "$1"}
-    >>> renamed({"transformations": [{"id": "renameByRegex", "options": told}]}, "x-y")
-    'y'
-    """
-    for one in panel["transformations"]:
-        assert one["id"] == "renameByRegex"
-        told = one["options"]
-        pattern = re.sub(r"\$(\d)", r"\\\1", told["renamePattern"])
-        name = re.sub(told["regex"].strip("/"), pattern, name)
-    return name
 
 
 def answers(
@@ -66,6 +48,8 @@ def answers(
             told = prometheus.ask("query_range", step=str(step), **words)
             for one in told["result"]:
                 times, values = zip(*((float(t), float(v)) for t, v in one["values"]), strict=True)
-                name = renamed(panel, legend(target["legendFormat"], one["metric"]))
-                found[panel["id"]].append(Series(name, list(times), list(values)))
+                known = [v if math.isfinite(v) else None for v in values]
+                name = legend(target["legendFormat"], one["metric"])
+                line = Series(target["refId"], name, one["metric"], list(times), known)
+                found[panel["id"]].append(line)
     return found

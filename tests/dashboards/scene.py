@@ -1,10 +1,11 @@
-"""A real deployment of two processes under load, and a real Prometheus that watches it."""
+"""A real deployment of two processes under load, a Prometheus that watches it, and `hush live`."""
 
 from __future__ import annotations
 
 import json
 import math
 import random
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -60,13 +61,13 @@ per_unit = { epsilon = 1.0, delta = 1e-5, period = "1h" }
 
 
 @contextmanager
-def scene(folder: Path) -> Iterator[tuple[Local, Prometheus]]:
-    """Everything that a dashboard looks at; it ends with the block.
+def scene(folder: Path) -> Iterator[tuple[Local, Prometheus, str]]:
+    """Everything that a dashboard looks at, and the live page's address; it ends with the block.
 
     Args:
         folder: of its own.
     """
-    public, operator = free_port(), free_port()
+    public, operator, live = free_port(), free_port(), free_port()
     with (
         Broker(quiet=True, overrides=BROKER) as broker,
         local(folder, broker.bootstrap, TOML, {"trips": 2}) as run,
@@ -79,9 +80,14 @@ def scene(folder: Path) -> Iterator[tuple[Local, Prometheus]]:
         run.workers["shop"] = Child(words, run.log("shop"))
         rules = alerts.text({"zones": 20.0, "payments": 60.0})
         watch = Prometheus(folder, public, operator, rules, INTERVAL)
+        words = [sys.executable, "-m", "hushstream", "live", "--bootstrap", run.bootstrap]
+        words += ["--deployment", "shop", "--port", f"{live}", "-c", str(folder / "none.toml")]
+        page = Child(words, run.log("live"))
         try:
-            yield run, watch
+            yield run, watch, f"http://127.0.0.1:{live}"
         finally:
+            page.send(signal.SIGTERM)
+            page.wait(30)
             watch.end()
             run.stop("shop")
 

@@ -1,102 +1,193 @@
-"""Pictures of dashboards: they are of the dashboards that are shipped, and say what these say."""
+"""Pictures of dashboards: they are of the dashboards that are shipped, and show what these say."""
 
 from __future__ import annotations
 
+import copy
 import doctest
 import json
-import math
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hushstream.deploy.dashboards import DASHBOARDS
-from matplotlib.figure import Figure
-from matplotlib.text import Text
+from hushstream.reading.live.server import serve
 
+from ..reading.live.test_server import filled
 from . import __main__ as program
-from . import answers, draw, units
-from .answers import Series
+from . import answers, browser, infinity
 
-BOARDS = {name: (program.SHIPPED / name).read_text("utf-8") for name in DASHBOARDS}
+BOARDS = {name: json.loads((program.SHIPPED / name).read_text("utf-8")) for name in program.NAMES}
+MISSING = [name for name, path in program.NEEDED.items() if path is None]
+BEGIN = 1_700_000_000.0
+SMALLEST = 9.0  # pixels of a text that a person can read
+MANY = {"Releases": 6, "Loss alarms": 8}  # values of two pipelines
+
+thorough = pytest.mark.thorough
+needs_all = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
 
 
-@pytest.mark.parametrize("module", [answers, program, units], ids=lambda m: m.__name__)
+@pytest.mark.parametrize("module", [answers, infinity, program], ids=lambda m: m.__name__)
 def test_examples(module: Any) -> None:
     done = doctest.testmod(module)
     assert done.attempted and not done.failed
 
 
-@pytest.mark.parametrize("name", sorted(DASHBOARDS))
+@pytest.mark.parametrize("name", program.SHOWN)
 def test_the_pictures_of_the_docs_show_the_shipped_dashboards(name: str) -> None:
     """After a change of a dashboard, `make dashboards` draws anew."""
-    assert draw.shown(program.picture(name)) == draw.digest(BOARDS[name])
+    text = (program.SHIPPED / name).read_text("utf-8")
+    assert browser.shown(program.picture(name)) == browser.digest(text)
 
 
-@pytest.mark.parametrize("name", sorted(DASHBOARDS))
-def test_every_unit_of_a_panel_can_be_told(name: str) -> None:
-    for panel in json.loads(BOARDS[name])["panels"]:
-        assert panel["fieldConfig"]["defaults"]["unit"] in units.UNITS
+def test_the_lock_names_hashes_and_no_registry() -> None:
+    told = json.loads((browser.SOURCES / "package-lock.json").read_text("utf-8"))
+    modules = {path: one for path, one in told["packages"].items() if path}
+    assert len(modules) > 300
+    assert all(one["integrity"].startswith("sha512-") for one in modules.values())
+    assert not any("resolved" in one for one in modules.values())
+    asked = json.loads((browser.SOURCES / "package.json").read_text("utf-8"))
+    assert told["packages"][""]["dependencies"] == asked["dependencies"]
 
 
-@pytest.fixture
-def texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """All texts of the figures that are saved."""
-    found: list[str] = []
-    save = Figure.savefig
-
-    def saved(figure: Figure, *words: Any, **options: Any) -> None:
-        found.extend(one.get_text() for one in figure.findobj(Text))
-        save(figure, *words, **options)
-
-    monkeypatch.setattr(Figure, "savefig", saved)
-    return found
+def test_components_are_of_the_grafana_that_compose_runs() -> None:
+    compose = (program.ROOT / "docker-compose.yml").read_text("utf-8")
+    assert f"image: grafana/grafana:{browser.version()}\n" in compose
 
 
-@pytest.mark.parametrize("name", sorted(DASHBOARDS))
-def test_a_picture_says_all_that_its_panels_say(
-    name: str, tmp_path: Path, texts: list[str]
-) -> None:
-    board = json.loads(BOARDS[name])
+def made(board: dict[str, Any], value: float) -> dict[str, Any]:
+    """A page's contents: series which are at a value, as many as two pipelines have."""
+
+    def series(panel: dict[str, Any], query: str) -> list[dict[str, Any]]:
+        times = [BEGIN, BEGIN + 5]
+        return [
+            answers.Series(
+                query, f"payments outcome {query}{n}", {}, times, [value, value]
+            )._asdict()
+            for n in range(MANY.get(panel["title"], 2))
+        ]
+
     found = {
-        p["id"]: [Series(f"series {p['id']}", [0.0, 5.0], [0.0, 0.5])] for p in board["panels"]
+        panel["id"]: [one for target in panel["targets"] for one in series(panel, target["refId"])]
+        for panel in board["panels"]
     }
-    empty = board["panels"][0]["id"]
-    found[empty] = [Series("unheard", [0.0, 5.0], [math.nan, math.nan])]
-    path = tmp_path / "x.png"
-    draw.draw(board, found, "whose it is", path, "some mark")
-    assert draw.shown(path) == "some mark"
-    told = {"whose it is", board["title"], *(panel["title"] for panel in board["panels"])}
-    told |= {f"series {panel['id']}" for panel in board["panels"] if panel["id"] != empty}
-    assert told <= set(texts)
-    assert texts.count("No data") == 1 and "unheard" not in texts
+    times = {"from": BEGIN, "to": BEGIN + 60, "step": 5}
+    return {"board": board, "found": found, "caption": "-", **times}
 
 
-def test_a_series_has_the_colour_that_the_dashboard_gives_it() -> None:
-    board = json.loads(BOARDS["releases.json"])
-    panels = {panel["title"]: panel for panel in board["panels"]}
-
-    def hue(title: str, name: str, value: float) -> str:
-        return draw.colour(draw.field(panels[title], name), value, 0)
-
-    named = draw.NAMED
-    assert hue("Releases", "zones published", 900) == named["text"]
-    assert hue("Releases", "zones refused", 0) == named["green"]
-    assert hue("Releases", "zones refused", 1) == named["red"]
-    assert hue("Budget remaining", "zones", 0.05) == named["red"]
-    assert hue("Budget remaining", "zones", 0.1) == named["orange"]
-    assert hue("Budget remaining", "zones", 1) == named["green"]
-    assert hue("Workers ready", "ready", 0) == named["red"]
-    assert hue("Epsilon spent, per unit", "zones limit", 4) == draw.CLASSIC[0]
-    limit = draw.field(panels["Epsilon spent, per unit"], "zones limit")
-    assert limit["custom.lineStyle"]["fill"] == "dash"
-    assert "custom.lineStyle" not in draw.field(panels["Releases"], "zones limited")
+@pytest.fixture(scope="module")
+def pages() -> Iterator[browser.Pages]:
+    with browser.Pages() as found:
+        yield found
 
 
-def test_the_last_value_is_the_last_number() -> None:
-    assert Series("a", [0, 1, 2], [3.0, 4.0, math.nan]).last == 4
-    assert Series("a", [0], [math.inf]).last is None
+TEXTS = """(panel) => {
+  const walk = document.createTreeWalker(
+    document.querySelector(`[data-panel="${panel}"]`), NodeFilter.SHOW_TEXT);
+  const found = [];
+  while (walk.nextNode()) found.push(walk.currentNode.data.trim());
+  return found;
+}"""
+FAULTS = """(smallest) => [...document.querySelectorAll('[data-panel]')].flatMap((panel) => {
+  const box = panel.getBoundingClientRect();
+  return [...panel.querySelectorAll('*')]
+    .filter((e) => [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()))
+    .map((e) => [e, parseFloat(getComputedStyle(e).fontSize), e.getBoundingClientRect()])
+    .filter(([e, size, r]) => size < smallest || r.right > box.right + 1 || r.left < box.left - 1)
+    .map(([e, size]) => `${panel.dataset.panel}: ${e.textContent} (${size})`);
+})"""
+HUE = """([panel, text]) => getComputedStyle(
+  [...document.querySelectorAll(`[data-panel="${panel}"] *`)]
+    .find((e) => e.childElementCount === 0 && e.textContent === text)).color"""
 
 
-def test_a_legend_is_cut_where_it_would_overlap() -> None:
-    assert len(draw.shortened("x" * 99)) == draw.LONGEST
-    assert draw.shortened("x" * 99).endswith("…")
+def ask(pages: browser.Pages, script: str, value: Any) -> Any:
+    """Call a function of the page."""
+    return pages.browser.eval(f"({script})({json.dumps(value)})")
+
+
+def faults(pages: browser.Pages) -> list[str]:
+    """Texts that are too small to read, or stand beside their panel."""
+    return list(ask(pages, FAULTS, SMALLEST))
+
+
+@thorough
+@needs_all
+@pytest.mark.parametrize("name", ["releases.json", "operator.json"])
+def test_each_panel_shows_its_title_and_its_series(pages: browser.Pages, name: str) -> None:
+    pages.browser.errors.clear()
+    pages.show(made(BOARDS[name], 0.5))
+    for panel in BOARDS[name]["panels"]:
+        found = ask(pages, TEXTS, panel["id"])
+        assert panel["title"] in found and "No data" not in found
+        assert {"payments outcome A0", "payments outcome A1"} <= set(found)
+    assert pages.browser.errors == [] and faults(pages) == []
+
+
+@thorough
+@needs_all
+def test_a_text_that_cannot_be_read_is_seen(pages: browser.Pages) -> None:
+    told = made(BOARDS["releases.json"], 0.5)
+    told["board"] = copy.deepcopy(told["board"])
+    told["board"]["panels"][0]["gridPos"]["w"] //= 2
+    pages.show(told)
+    assert faults(pages)
+
+
+@thorough
+@needs_all
+def test_values_have_the_units_and_colours_of_the_dashboard(pages: browser.Pages) -> None:
+    board = BOARDS["releases.json"]
+    told = made(board, 0.05)
+    panels = {panel["title"]: panel["id"] for panel in board["panels"]}
+    told["found"][panels["Releases"]][0] |= {"name": "zones refused", "values": [0.0, 1.0]}
+    told["found"][panels["Cap for each unit: delta"]][0]["values"] = [1e-5, 1e-5]
+    told["found"][panels["Versions"]] = []
+    pages.show(told)
+
+    def said(title: str) -> set[str]:
+        return set(ask(pages, TEXTS, panels[title]))
+
+    assert {"5", "%"} <= said("Budget remaining")
+    assert "1e-5" in said("Cap for each unit: delta")
+    assert {"50", "ms"} <= said("Since the last scheduled trigger")
+    assert "No data" in said("Versions")
+    red = ask(pages, HUE, [panels["Releases"], "1"])
+    assert red == ask(pages, HUE, [panels["Budget remaining"], "5"])
+    assert red != ask(pages, HUE, [panels["Releases"], "0.0500"])
+
+
+@thorough
+@needs_all
+def test_released_values_stand_in_a_table(pages: browser.Pages) -> None:
+    board = BOARDS["values.json"]
+    live = filled("histogram-sums")
+    server = serve(live, "127.0.0.1", 0)
+    try:
+        found = infinity.answers(server.url, board)
+    finally:
+        live.end()
+        server.shutdown()
+        server.server_close()
+    pages.browser.errors.clear()
+    ends = {"from": 1_551_398_400, "to": 1_551_460_000, "step": 5, "caption": "-"}
+    pages.show({"board": board, "found": found} | ends)
+    table, trend = (ask(pages, TEXTS, panel["id"]) for panel in board["panels"])
+    head = ["Key", "Value", "Standard deviation", "Low", "High", "Release"]
+    first = ["z1", "135", "16.9", "102", "168", "4"]
+    at = table.index("Key")
+    assert table[at : at + 12] == head + first
+    assert "Value" in trend and "High" not in trend  # the error bar is not named
+    assert pages.browser.errors == [] and faults(pages) == []
+
+
+@thorough
+@needs_all
+@pytest.mark.broker
+def test_no_panel_of_a_real_deployment_is_empty(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "tests.dashboards", "--minutes=1.2", f"--into={tmp_path}"]
+    done = subprocess.run(words, cwd=program.ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in tmp_path.iterdir()} == set(done.stdout.split())
+    assert len(done.stdout.split()) == len(program.NAMES) == 3

@@ -95,16 +95,30 @@ def test_shipped_alerts_are_those_of_the_sample_deployment() -> None:
     assert shipped == alerts.text(gaps(config))
 
 
-@pytest.mark.parametrize("name", sorted(dashboards.DASHBOARDS))
-def test_shipped_dashboards_are_the_generated_ones(name: str, tmp_path: Path) -> None:
+def test_shipped_dashboards_are_the_generated_ones(tmp_path: Path) -> None:
     dashboards.write(tmp_path)
+    shipped, made = (
+        {path.name: path.read_text("utf-8") for path in folder.iterdir()}
+        for folder in (DEPLOY / "grafana" / "dashboards", tmp_path)
+    )
+    assert shipped == made and len(made) == 3
+
+
+@pytest.mark.parametrize("name", sorted(dashboards.DASHBOARDS))
+def test_panels_of_metrics_lie_side_by_side(name: str) -> None:
     shipped = (DEPLOY / "grafana" / "dashboards" / name).read_text("utf-8")
-    assert shipped == (tmp_path / name).read_text("utf-8")
     board = json.loads(shipped)
-    ids = [panel["id"] for panel in board["panels"]]
-    places = [(p["gridPos"]["x"], p["gridPos"]["y"]) for p in board["panels"]]
-    panels = {"releases.json": 10, "operator.json": 15}[name]
-    assert len(set(ids)) == len(set(places)) == len(ids) == panels
+    panels = board["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    assert len(panels) == {"releases.json": 10, "operator.json": 15}[name]
+    covered = [
+        (x, y)
+        for at in (panel["gridPos"] for panel in panels)
+        for x in range(at["x"], at["x"] + at["w"])
+        for y in range(at["y"], at["y"] + at["h"])
+    ]
+    bottom = max(y for _, y in covered) + 1
+    assert len(covered) == len(set(covered)) == 24 * bottom  # no overlap, and no hole
     source = _yaml(DEPLOY / "grafana/provisioning/datasources/prometheus.yaml")["datasources"][0]
     variable = board["templating"]["list"][0]
     assert variable["name"] == "DS_PROMETHEUS"
@@ -136,16 +150,18 @@ def as_grafana_reads(board: dict[str, Any]) -> Any:
     return json.loads(encoder.JSONEncoder().encode(model.Dashboard.from_json(board)))
 
 
-@pytest.mark.parametrize("name", sorted(dashboards.DASHBOARDS))
+@pytest.mark.parametrize("name", [*sorted(dashboards.DASHBOARDS), "values.json"])
 def test_dashboards_say_nothing_that_grafana_does_not_know(name: str) -> None:
     board = json.loads((DEPLOY / "grafana" / "dashboards" / name).read_text("utf-8"))
     assert list(lost(board, as_grafana_reads(board))) == []
-    board["panels"][3]["fieldConfig"]["defaults"]["units"] = "s"
-    board["panels"][0]["targets"][0]["expression"] = "up"
+    board["panels"][1]["fieldConfig"]["defaults"]["units"] = "s"
+    board["panels"][0]["options"]["header"] = True
     board["refreshes"] = "15s"
-    assert list(lost(board, as_grafana_reads(board))) == [
-        ".panels[0].targets[0].expression", ".panels[3].fieldConfig.defaults.units", ".refreshes"
-    ]  # fmt: skip
+    wrong = [".panels[0].options.header", ".panels[1].fieldConfig.defaults.units", ".refreshes"]
+    if name != "values.json":  # another plugin's queries are kept as they are
+        board["panels"][0]["targets"][0]["expression"] = "up"
+        wrong.append(".panels[0].targets[0].expression")
+    assert sorted(lost(board, as_grafana_reads(board))) == sorted(wrong)
 
 
 def _mounts(service: dict[str, Any]) -> Iterator[Path]:

@@ -65,7 +65,9 @@ def _read(folder: Path) -> Any:
 @needs_compose
 def test_compose_itself_reads_the_shipped_file(tmp_path: Path) -> None:
     services = _read(tmp_path)["services"]
-    assert set(compose.SERVICES) | {"kafka", "raw-topic", "topics", "grafana"} == set(services)
+    assert set(compose.SERVICES) | {"kafka", "raw-topic", "topics", "live", "grafana"} == set(
+        services
+    )
     for name in ("topics", "worker"):
         assert services[name]["read_only"] is True
         assert services[name]["cap_drop"] == ["ALL"]
@@ -77,7 +79,7 @@ def test_compose_itself_reads_the_shipped_file(tmp_path: Path) -> None:
 def test_whatever_runs_hush_in_compose_has_no_rights() -> None:
     services = yaml.safe_load(FILE.read_text("utf-8"))["services"]
     ours = [one for one in services.values() if one["image"] == image.IMAGE]
-    assert len(ours) == 2
+    assert len(ours) == 3
     for one in ours:
         assert one["read_only"] is True and one["cap_drop"] == ["ALL"] and one["tmpfs"] == ["/tmp"]
         assert one["security_opt"] == ["no-new-privileges:true"]
