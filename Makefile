@@ -72,7 +72,7 @@ cluster: $(DEV) ## the chart on a real API server, which Go builds once: half an
 	@$(BIN)/python -m tests.cluster
 	@$(BIN)/python -m pytest -q tests/cluster $(ARGS)
 
-dashboards: $(DEV) ## pictures of the dashboards from a real Prometheus; ARGS="--minutes=8"
+dashboards: $(DEV) ## pictures of the dashboards by Grafana's components, with npm; ARGS="--minutes=8"
 	@$(BIN)/python -m tests.dashboards $(ARGS)
 
 mutants: $(DEV) ## mistakes put into a copy, each to be found by its tests; ARGS=--quick

@@ -24,6 +24,7 @@ HELM = shutil.which("helm") or program("helm")
 CHART = ROOT / "deploy" / "kubernetes" / "chart"
 PLAIN = ROOT / "deploy" / "kubernetes" / "hush.yaml"
 VERSION = "1.31"
+SOURCE = ROOT / "deploy" / "grafana" / "provisioning" / "datasources" / "live.yaml"
 SECURED = {
     "replicas": 3,
     "processes": 2,
@@ -240,6 +241,56 @@ def test_each_worker_waits_for_a_ratchet_in_its_own_volume(tmp_path: Path) -> No
     job = found["Job"]["spec"]["template"]["spec"]  # which needs the public name alone
     assert "initContainers" not in job
     assert "HUSH_SECRET__RATCHET_FILE" not in environment(job["containers"][0])
+
+
+def _of_live(folder: Path, values: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Resources of the live page by kind, checked against Kubernetes's schemas."""
+    checker = pytest.importorskip("kubernetes_validate")
+    found = {}
+    for part in yaml.safe_load_all(rendered(folder, values)):
+        labels = (part or {}).get("metadata", {}).get("labels", {})
+        if labels.get("app.kubernetes.io/component") == "live":
+            checker.validate(part, VERSION, strict=True)
+            found[part["kind"]] = part
+    return found
+
+
+@needs_helm
+def test_the_live_page_has_no_key_and_grafana_reads_nothing_else(tmp_path: Path) -> None:
+    sasl = {"username": "reader", "existingSecret": "hush-reader"}
+    found = _of_live(tmp_path, SECURED | {"live": {"enabled": True, "sasl": sasl}})
+    assert set(found) == {"Deployment", "Service", "NetworkPolicy", "ConfigMap"}
+    pod = found["Deployment"]["spec"]["template"]
+    (container,) = pod["spec"]["containers"]
+    secrets = {v["secret"]["secretName"] for v in pod["spec"]["volumes"] if "secret" in v}
+    assert secrets == {"hush-reader", "kafka-ca", "hush-client"}
+    assert {m["name"] for m in container["volumeMounts"]} == {
+        volume["name"] for volume in pod["spec"]["volumes"]
+    }
+    assert not [name for name in environment(container) if name.endswith("_KEY_FILE")]
+    assert environment(container)["HUSH_KAFKA__SASL_USERNAME"] == "reader"
+    assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
+    assert container["securityContext"]["capabilities"]["drop"] == ["ALL"]
+    port = int(container["args"][container["args"].index("--port") + 1])
+    service, policy = found["Service"]["spec"], found["NetworkPolicy"]["spec"]
+    assert [one["port"] for one in service["ports"]] == [port]
+    assert [one["containerPort"] for one in container["ports"]] == [port]
+    assert [rule["ports"] for rule in policy["ingress"]] == [[{"port": port}]]
+    for selector in (service["selector"], policy["podSelector"]["matchLabels"]):
+        assert selector == pod["metadata"]["labels"]
+    shipped = yaml.safe_load(SOURCE.read_text("utf-8"))
+    own = yaml.safe_load(found["ConfigMap"]["data"]["hush-live.yaml"])
+    url = f"http://{found['Service']['metadata']['name']}.default:{port}"
+    (source,) = shipped["datasources"]
+    source |= {"url": url, "jsonData": {"allowedHosts": [f"{url}/"]}}
+    assert own == shipped
+
+
+@needs_helm
+def test_there_is_no_live_page_unless_it_is_asked_for(tmp_path: Path) -> None:
+    assert _of_live(tmp_path, SECURED) == {}
+    found = _of_live(tmp_path, {"live": {"enabled": True}, "networkPolicy": {"enabled": False}})
+    assert set(found) == {"Deployment", "Service", "ConfigMap"}
 
 
 @needs_helm

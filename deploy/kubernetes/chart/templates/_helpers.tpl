@@ -40,7 +40,7 @@ securityContext:
   capabilities: { drop: [ALL] }
 {{- end }}
 
-{{/* Connection and key, with the user of `sasl`. */}}
+{{/* Connection with the user of `sasl`, and keys but where `keyless` is set, as in what follows. */}}
 {{- define "hush.environment" -}}
 {{- $kafka := .root.Values.kafka -}}
 - { name: HUSH_KAFKA__BOOTSTRAP, value: {{ $kafka.bootstrap | quote }} }
@@ -65,18 +65,22 @@ securityContext:
 - { name: HUSH_KAFKA__SSL_CERTFILE, value: /run/secrets/kafka-client/tls.crt }
 - { name: HUSH_KAFKA__SSL_KEYFILE, value: /run/secrets/kafka-client/tls.key }
 {{- end }}
+{{- if not .keyless }}
 - { name: HUSH_NOISE_KEY_FILE, value: /run/secrets/hush/noise_key }
 {{- if .root.Values.signingKey.existingSecret }}
 - { name: HUSH_SIGNING_KEY_FILE, value: /run/secrets/hush-signing/signing_key }
+{{- end }}
 {{- end }}
 {{- end }}
 
 {{- define "hush.mounts" -}}
 {{- $kafka := .Values.kafka -}}
 - { name: config, mountPath: /etc/hush, readOnly: true }
+{{- if not .keyless }}
 - { name: noise-key, mountPath: /run/secrets/hush, readOnly: true }
 {{- if .Values.signingKey.existingSecret }}
 - { name: signing-key, mountPath: /run/secrets/hush-signing, readOnly: true }
+{{- end }}
 {{- end }}
 {{- if hasPrefix "SASL" $kafka.securityProtocol }}
 - { name: kafka-user, mountPath: /run/secrets/kafka-user, readOnly: true }
@@ -95,6 +99,7 @@ securityContext:
 {{- $values := .root.Values -}}
 - name: config
   configMap: { name: {{ include "hush.configMap" .root }} }
+{{- if not .keyless }}
 - name: noise-key
   secret:
     secretName: {{ $values.noiseKey.existingSecret }}
@@ -106,6 +111,7 @@ securityContext:
     secretName: {{ . }}
     defaultMode: 288
     items: [{ key: {{ $values.signingKey.key }}, path: signing_key }]
+{{- end }}
 {{- end }}
 {{- if hasPrefix "SASL" $values.kafka.securityProtocol }}
 - name: kafka-user
