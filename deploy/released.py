@@ -94,12 +94,12 @@ TABLE = {
     "id": 1,
     "type": "table",
     "title": "Newest values",
-    "description": "Of the newest window, with the ends of their error bars. Pipelines that "
+    "description": "Of the newest window, with standard deviation and error bar. Pipelines that "
     "release cells, slots or a distribution have no rows.",
     "datasource": SOURCE,
     "gridPos": {"x": 0, "y": 0, "w": 12, "h": 12},
     "fieldConfig": {
-        "defaults": {"unit": "short", "color": {"mode": "fixed", "fixedColor": "text"}},
+        "defaults": {"unit": "none", "color": {"mode": "fixed", "fixedColor": "text"}},
         "overrides": [],
     },
     "options": {"showHeader": True, "cellHeight": "sm", "footer": {"show": False}},
@@ -110,7 +110,7 @@ TABLE = {
                 "indexByName": {
                     name: place
                     for place, name in enumerate(
-                        ("Key", "Value", "Standard deviation", "Low", "High", "Release")
+                        ("Key", "Value", "Deviation", "Low", "High", "Release")
                     )
                 }
             },
@@ -121,7 +121,7 @@ TABLE = {
             VIEW, "rows",
             (
                 ("key", "Key", "string"), *ESTIMATE,
-                ("estimate.1", "Standard deviation", "number"), ("trigger", "Release", "number"),
+                ("estimate.1", "Deviation", "number"), ("trigger", "Release", "number"),
             ),
             NAME, VALUE, ("size", f"{MOST_ROWS}"),
         )
@@ -135,7 +135,8 @@ TREND = {
     "id": 2,
     "type": "timeseries",
     "title": "How the value of the key moved",
-    "description": "At each release, with its error bar. Of cells the sum is shown.",
+    "description": "At each release, with its error bar; each window begins anew. Of cells the "
+    "sum is shown.",
     "datasource": SOURCE,
     "gridPos": {"x": 12, "y": 0, "w": 12, "h": 12},
     "fieldConfig": {

@@ -29,7 +29,7 @@ SHIPPED = ROOT / "deploy" / "grafana" / "dashboards"
 NAMES = tuple(sorted(path.name for path in SHIPPED.glob("*.json")))
 SHOWN = ("releases.json", "values.json")  # in the documentation
 NEEDED = {"prometheus": server.PROGRAM, "chromium": chromium.found(), "npm": shutil.which("npm")}
-COLOURS = 64
+COLOURS = 256
 
 
 def picture(name: str, folder: Path | None = None) -> Path:

@@ -89,14 +89,26 @@ TEXTS = """(panel) => {
   while (walk.nextNode()) found.push(walk.currentNode.data.trim());
   return found;
 }"""
-FAULTS = """(smallest) => [...document.querySelectorAll('[data-panel]')].flatMap((panel) => {
+FAULTS = """(smallest) => {
+  const cut = (text, panel) => {
+    const range = document.createRange();
+    range.selectNodeContents(text);
+    const { right } = range.getBoundingClientRect();
+    for (let e = text; e !== panel; e = e.parentElement)
+      if (getComputedStyle(e).overflowX === 'hidden' && right > e.getBoundingClientRect().right + 1)
+        return true;
+    return false;
+  };
+  return [...document.querySelectorAll('[data-panel]')].flatMap((panel) => {
   const box = panel.getBoundingClientRect();
   return [...panel.querySelectorAll('*')]
     .filter((e) => [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()))
     .map((e) => [e, parseFloat(getComputedStyle(e).fontSize), e.getBoundingClientRect()])
-    .filter(([e, size, r]) => size < smallest || r.right > box.right + 1 || r.left < box.left - 1)
+    .filter(([e, size, r]) =>
+      size < smallest || r.right > box.right + 1 || r.left < box.left - 1 || cut(e, panel))
     .map(([e, size]) => `${panel.dataset.panel}: ${e.textContent} (${size})`);
-})"""
+  });
+}"""
 HUE = """([panel, text]) => getComputedStyle(
   [...document.querySelectorAll(`[data-panel="${panel}"] *`)]
     .find((e) => e.childElementCount === 0 && e.textContent === text)).color"""
@@ -108,7 +120,7 @@ def ask(pages: browser.Pages, script: str, value: Any) -> Any:
 
 
 def faults(pages: browser.Pages) -> list[str]:
-    """Texts that are too small to read, or stand beside their panel."""
+    """Texts that are too small to read, cut off, or beside their panel."""
     return list(ask(pages, FAULTS, SMALLEST))
 
 
@@ -174,7 +186,7 @@ def test_released_values_stand_in_a_table(pages: browser.Pages) -> None:
     ends = {"from": 1_551_398_400, "to": 1_551_460_000, "step": 5, "caption": "-"}
     pages.show({"board": board, "found": found} | ends)
     table, trend = (ask(pages, TEXTS, panel["id"]) for panel in board["panels"])
-    head = ["Key", "Value", "Standard deviation", "Low", "High", "Release"]
+    head = ["Key", "Value", "Deviation", "Low", "High", "Release"]
     first = ["z1", "135", "16.9", "102", "168", "4"]
     at = table.index("Key")
     assert table[at : at + 12] == head + first

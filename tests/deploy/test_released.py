@@ -63,7 +63,7 @@ def test_panels_show_the_values_that_were_released(base: str) -> None:
         low < value < high
         for low, value, high in zip(told["Low"], told["Value"], told["High"], strict=True)
     )
-    assert told["Standard deviation"][0] == 16.8671 and told["Release"] == [4, 4, 4]
+    assert told["Deviation"][0] == 16.8671 and told["Release"] == [4, 4, 4]
     (order,) = PANELS["table"]["transformations"]
     assert set(order["options"]["indexByName"]) == set(told)
     trend = infinity.frame(base, PANELS["timeseries"]["targets"][0], variables)
