@@ -326,7 +326,7 @@ def dashboard(uid: str, title: str, panels: tuple[Panel, ...]) -> dict[str, Any]
 
 
 def _places(panels: tuple[Panel, ...]) -> Iterator[dict[str, int]]:
-    """Where panels lie: a wide one alone, others two in a row, which must be of one height."""
+    """Yield places: a wide panel lies alone, others two in a row, which must be of one height."""
     left = top = 0
     for panel in panels:
         width = 2 * WIDTH if panel.wide else WIDTH
