@@ -213,6 +213,7 @@ class ReleaseView:
         limit: most rows of a release; None: all.
         leads: for each value that is a count or a sum, how far the noise of a count is in its own;
             other noise is independent. None: noises that may depend on each other in any way.
+        counts: of each `Lead.base` the value that is this count, if one is.
         additive: values of the source that add up over keys and windows.
         floored: values of the source that cannot truly be negative.
         digest: of all that determines its releases, besides those of the source.
@@ -228,6 +229,7 @@ class ReleaseView:
     order: tuple[Order, ...]
     limit: int | None
     leads: Mapping[str, Lead | None]
+    counts: Mapping[str, str]
     additive: frozenset[str]
     floored: frozenset[str]
     digest: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from fractions import Fraction
 
@@ -18,8 +18,8 @@ from ...topics.config.views import ViewSettings, ViewValue, additive, objections
 from .model import Lead, Pipeline, ReleaseView
 from .shapes import floored, value_names
 
-ARITHMETIC = "1"
-"""Version of what a view makes of the same releases: a change of its bytes must change it."""
+ARITHMETIC, CORRECTED = "1", "2"
+"""Versions of what a view makes of the same releases: a change of its bytes must change it."""
 
 
 def views_of(config: Config, pipelines: Mapping[str, Pipeline]) -> tuple[ReleaseView, ...]:
@@ -42,8 +42,11 @@ def _view(view: ViewSettings, declared: PipelineSettings, source: Pipeline) -> R
         raise ConfigError(f"view {view.name!r}: {setting}: {message}")
     released = value_names(source)
     values = view.values or tuple(ViewValue(of=name) for name in released)
+    leads, added = _leads(source), additive(declared)
+    counts = {one.parts[0]: one.label for one in reversed(source.aggregates)
+              if isinstance(one, Count) and one.label in added}  # fmt: skip
     told = {
-        "arithmetic": ARITHMETIC,
+        "arithmetic": CORRECTED if _corrected(values, leads, added, counts) else ARITHMETIC,
         "source": source.name,
         "key": list(view.key if view.key is not None else source.key_names),
         "values": [asdict(one) for one in values],
@@ -63,11 +66,27 @@ def _view(view: ViewSettings, declared: PipelineSettings, source: Pipeline) -> R
         having=every(view.having),
         order=view.order,
         limit=view.limit,
-        leads=_leads(source),
-        additive=additive(declared),
+        leads=leads,
+        counts=counts,
+        additive=added,
         floored=floored(source),
         digest=hashlib.sha256(canonical).hexdigest(),
     )
+
+
+def _corrected(
+    values: Sequence[ViewValue],
+    leads: Mapping[str, Lead | None],
+    added: Collection[str],
+    counts: Mapping[str, str],
+) -> bool:
+    """Whether this view took something else for the count once: a sum around 1 that stood first."""
+    taken = {
+        lead.base: name
+        for name, lead in reversed(list(leads.items()))
+        if lead is not None and lead.times == 1 and name in added
+    }
+    return taken != counts and any(one.kind == "ratio" for one in values)
 
 
 def _leads(p: Pipeline) -> dict[str, Lead | None]:

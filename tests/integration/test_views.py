@@ -14,6 +14,7 @@ from hushstream.deploy.broker import Broker
 from hushstream.offline.replay import replay
 from hushstream.topics.config.values import parse_instant
 
+from ..judge.topics import deployment as judgement
 from .local import Local, local
 
 DAY, HOUR = 86_400_000_000, 3_600_000_000
@@ -110,6 +111,10 @@ def test_views_are_released_once_whatever_is_killed_and_one_may_come_later(
         run.wait_released(run.triggers())  # the later one has all that there was before it
         outcome = replay(run.config())
         assert outcome.agrees and outcome.compared and not spent, outcome.problems
+        found = judgement(run.bootstrap, run.toml, run.secret)
+        assert {n: (one.triggers, one.objections) for n, one in found.items()} == dict.fromkeys(
+            ("pages", "lands", "top"), (2 * days, [])
+        )
         source, lands, top = (by_release(run.releases(n)) for n in ("pages", "lands", "top"))
         bodies = run.releases("lands")
         names = [(b["window"]["start"], b["trigger"], str(b.get("key"))) for b in bodies]

@@ -11,7 +11,6 @@ adaptive weights, `min_users`, deletions, debiasing; all windows and epochs; all
 `blt`. It covers no dead letters and few texts of manifests.
 """
 
-import hashlib
 import json
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ from typing import Any, NamedTuple
 from .noise import Noise, Nonces, Secret
 from .numbers import BITS, STEPS, held, limited, wrapped
 from .records import Event
-from .rows import shown, six, utc
+from .rows import named, shown, six, utc
 from .rules import COUNTERS, Rules, S, V
 
 Clock = Mapping[str, Any]  # one record of the clock log
@@ -373,7 +372,7 @@ class Judge:
         self, trigger: Clock, key: bytes, value: dict[str, int], variance: dict[str, Any]
     ) -> dict[str, Any]:
         """The record of a key with noisy totals of centred columns."""
-        rules, t, config = self.rules, trigger["index"], self.rules.config
+        rules, config = self.rules, self.rules.config
         for n in rules.squared:  # told around the middle
             path = rules.columns[n].path
             value[f"centred:{path}"] = value[f"sum:{path}"]
@@ -382,18 +381,5 @@ class Judge:
             value[name] += middle * value[count]
             variance[name] += middle**2 * variance[count]
         value = {name: held(one) for name, one in value.items()}
-        start = rules.opens(trigger["window"])
-        named = (trigger["charge"], config["name"], str(trigger["window"]), str(t))
-        parts = [*map(str.encode, named), key]
-        return {
-            "schema": "hush.release/2",
-            "release_id": hashlib.sha256(
-                b"".join(b"%d:%b" % (len(part), part) for part in parts)
-            ).hexdigest()[:32],
-            "pipeline": config["name"],
-            "window": {"start": utc(start), "end": utc(rules.start(trigger["window"] + 1))},
-            "trigger": t,
-            "final": t == rules.triggers(trigger["window"]),
-            "key": dict(zip(config["key"], json.loads(key), strict=True)),
-            "values": shown(rules, value, variance),
-        }
+        shown_key = dict(zip(config["key"], json.loads(key), strict=True))
+        return named(rules, trigger, key, shown_key, shown(rules, value, variance))

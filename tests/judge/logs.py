@@ -12,6 +12,7 @@ from itertools import zip_longest
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
+from .activity import ActivityJudge, ActivityRules
 from .attributes import Beside, Stated
 from .distinct import DistinctJudge
 from .histogram import Clock, Judge, Objection, Order, Release
@@ -24,13 +25,25 @@ from .rows import utc
 from .rules import Rules
 from .sessions import SessionJudge, of_records
 
+KINDS: dict[str, type[Rules]] = {
+    "activity": ActivityRules, "histogram": Rules, "quantile": QuantileRules,
+}  # fmt: skip
+"""The mechanisms that can be judged."""
+
 Published = tuple[bytes, bytes]  # record key and value
 Raw = tuple[int, int, bytes | None]  # offset, timestamp in milliseconds, value
 
 
 def rules_of(config: dict[str, Any]) -> type[Rules]:
-    """The kind of rules that a pipeline has."""
-    return QuantileRules if config["mechanism"]["kind"] == "quantile" else Rules
+    """The kind of rules that a pipeline has.
+
+    Raises:
+        Objection: it has a mechanism that the judge does not know.
+    """
+    kind = config["mechanism"]["kind"]
+    if kind not in KINDS:
+        raise Objection(f"{kind} is no mechanism that can be judged: {', '.join(KINDS)}")
+    return KINDS[kind]
 
 
 class Pipeline(NamedTuple):
@@ -125,6 +138,7 @@ def judged(
     kind = RoundsJudge if rules.rounds else DistinctJudge if rules.distinct else Judge
     kind = HoppingJudge if rules.hops > 1 else kind
     kind = QuantileJudge if isinstance(rules, QuantileRules) else kind
+    kind = ActivityJudge if isinstance(rules, ActivityRules) else kind
     if "session" in rules.config:
         kind = type("Sessions", (SessionJudge, kind), {})
     judge = kind(rules, secret, Nonces(rules, published), order)

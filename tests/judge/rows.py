@@ -1,5 +1,6 @@
 """What a row says of noisy values: names, error bars, and the texts of times."""
 
+import hashlib
 import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -8,6 +9,26 @@ from statistics import NormalDist
 from typing import Any
 
 from .rules import Rules
+
+
+def named(
+    rules: Rules, trigger: Mapping[str, Any], key: bytes, columns: dict[str, Any],
+    values: dict[str, Any],
+) -> dict[str, Any]:  # fmt: skip
+    """The record of a key with its name, which no other row has."""
+    t, window, name = trigger["index"], trigger["window"], rules.config["name"]
+    parts = [*map(str.encode, (trigger["charge"], name, str(window), str(t))), key]
+    text = b"".join(b"%d:%b" % (len(part), part) for part in parts)
+    return {
+        "schema": "hush.release/2",
+        "release_id": hashlib.sha256(text).hexdigest()[:32],
+        "pipeline": name,
+        "window": {"start": utc(rules.opens(window)), "end": utc(rules.start(window + 1))},
+        "trigger": t,
+        "final": t == rules.triggers(window),
+        "key": columns,
+        "values": values,
+    }
 
 
 def shown(rules: Rules, value: Mapping[str, int], variance: Mapping[str, Any]) -> dict[str, Any]:

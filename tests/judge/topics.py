@@ -21,12 +21,14 @@ from . import ratchet
 from .attributes import topic_of as attributes_topic
 from .forms import plain
 from .histogram import Objection, Order
-from .logs import Pipeline, charges, judged, objections, until_published
+from .logs import KINDS, Pipeline, charges, judged, objections, until_published
 from .noise import Secret, derived
 from .records import digest, key_bytes
+from .rules import Rules
 from .seals import Record as Sealed
 from .seals import of_ledger, of_releases
 from .tables import looked_up
+from .views import about_view
 
 PATIENCE = 30.0
 
@@ -110,7 +112,7 @@ class Registered(dict[int, tuple[str, str]]):
 def deployment(
     bootstrap: str, config: Path, secret: bytes, registry: str = "", state: Path | None = None
 ) -> dict[str, Judgement]:
-    """Judge every histogram of a deployment: its releases beside what its logs must give.
+    """Judge what can be judged of a deployment: its releases beside what its logs must give.
 
     Releases are read first, then the logs that they come from, so that each has its trigger.
 
@@ -122,6 +124,7 @@ def deployment(
         state: of the ratchet, where pipelines forget their keys: the file that a worker had once.
     """
     settings = tomllib.loads(config.read_text("utf-8"))
+    settings["pipeline"] = [one for p in settings["pipeline"] for one in standing_for(p)]
     name = settings["deployment"]["name"]
     inputs = {one["name"]: one for one in settings["input"]}
     texts = Registered(registry or settings.get("registry", {}).get("url", ""))
@@ -139,11 +142,12 @@ def deployment(
     bodies = [json.loads(value)["body"] for value in ledger]
     base = f"{name}.{json.loads(ledger[0])['body']['genesis']}"
     clock = [json.loads(r.value or b"") for r in read_topic(bootstrap, f"{base}.clock")[0]]
-    found = {}
+    found: dict[str, Judgement] = {}
+    known: dict[str, Pipeline] = {}
     for one in settings["pipeline"]:
         source, called = inputs[one["input"]], one["name"]
         charged = [b["config"] for b in bodies if b.get("pipeline") == called and "mu2" in b]
-        if not charged or one.get("mechanism", {}).get("kind", "histogram") != "histogram":
+        if not charged or charged[0]["mechanism"]["kind"] not in KINDS:
             continue
         raw = read_topic(bootstrap, source["topic"])
         pipeline = Pipeline(
@@ -151,6 +155,7 @@ def deployment(
             source.get("partitioner", "none"), len(raw),
             beside(charged[0], bodies, settings, config.parent),
         )  # fmt: skip
+        known[called] = pipeline
         order = None
         if pipeline.partitioner == "none" and len(raw) > 1:
             units = [r for log in read_topic(bootstrap, f"{base}.{called}.units") for r in log]
@@ -173,7 +178,36 @@ def deployment(
         wrong += objections(releases, told)
         rows = sum(len(release.rows) for release in releases)
         found[called] = Judgement(len(releases), rows, wrong)
+    for view in settings.get("view", ()):
+        if view["source"] in known:
+            told = [(r.key or b"", plain(r.value, texts)) for r in published[view["source"]]]
+            rules = known[view["source"]].rules()
+            found[view["name"]] = judged_view(bootstrap, view, rules, told)
     return found
+
+
+def judged_view(
+    bootstrap: str, view: dict[str, Any], rules: Rules, source: Sequence[tuple[bytes, bytes]]
+) -> Judgement:
+    """A view beside the releases that it is made of."""
+    (log,) = read_topic(bootstrap, topic_of(view, {"pipeline": ()}))
+    made = [(r.key or b"", r.value or b"") for r in log]
+    rows = sum("values" in json.loads(value) for _, value in made)
+    return Judgement(len(made) - rows, rows, list(about_view(view, rules, source, made)))
+
+
+def standing_for(one: dict[str, Any]) -> list[dict[str, Any]]:
+    """A pipeline, and those that a table ``learn`` adds to it."""
+    learn, name = one.get("learn"), one["name"]
+    if learn is None:
+        return [one]
+    about = ("input", "derive", "key", "public_keys", "noise_key_file", "forget_keys")
+    shared = {n: one[n] for n in about if n in one}
+    added = [one, shared | {"name": f"{name}-activity"}]
+    if "at" in learn:
+        added.append({n: told for n, told in one.items() if n != "learn"}
+                     | {"name": f"{name}-learnt", "follows": name})  # fmt: skip
+    return added
 
 
 def beside(

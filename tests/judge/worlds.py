@@ -17,6 +17,7 @@ from hushstream.agents.deployment.model import Deployment, Input
 from hushstream.agents.deployment.model import Pipeline as Compiled
 from hushstream.agents.stages.aggregate.computation import NoiseKey
 from hushstream.agents.stages.aggregate.nonces import Opening
+from hushstream.agents.stages.step import Out
 from hushstream.formats.events.decode import RawRecord
 from hushstream.offline.engine import OfflineEngine
 from hushstream.topics.records import Beat, ClockRecord, Skipped, Trigger, encode
@@ -44,8 +45,8 @@ def public(made: Input, pipeline: Compiled) -> Pipeline:
 
 
 def _listed(pipeline: Compiled) -> list[Any] | None:
-    keys = pipeline.public_keys
-    return None if keys is None else [json.loads(key) for key in keys]
+    keys = pipeline.fields.allowed  # also where rows have keys of their own
+    return None if keys is None else [json.loads(key) for key in sorted(keys)]
 
 
 def numbered(made: Deployment) -> tuple[Deployment, Texts]:
@@ -97,23 +98,36 @@ def outcome(
         beside: logs of the topic that states attributes.
     """
     made, texts = numbered(made)
-    places = {("events", n): list(log) for n, log in enumerate(logs)}
-    places |= {("users", n): list(log) for n, log in enumerate(beside)}
+    outs = ran(made, logs, records, opening, own, beside)
     others = [[(r.offset, r.key, r.value) for r in log] for log in beside]
-    entries = list(enumerate(records))
-    run = OfflineEngine(made, NAMES, SECRET, places, entries, opening=opening, own=own)
-    run.run()
     raw = [[(r.offset, r.timestamp, r.value) for r in log] for log in logs]
     for source in made.inputs:
         for pipeline in source.pipelines:
             published = [
-                (o.key or b"", plain(o.value, texts)) for o in run.outs[pipeline.release_topic]
+                (o.key or b"", plain(o.value, texts)) for o in outs[pipeline.release_topic]
             ]
             known = public(source, pipeline)
             yield (
                 list(judged(known, secret, as_json(records), raw, published, None, others)),
                 published,
             )
+
+
+def ran(
+    made: Deployment,
+    logs: Sequence[Sequence[RawRecord]],
+    records: Sequence[ClockRecord],
+    opening: Opening = restless,
+    own: Mapping[str, NoiseKey] = MappingProxyType({}),
+    beside: Sequence[Sequence[RawRecord]] = (),
+) -> Mapping[str, Sequence[Out]]:
+    """What the product publishes in memory, by topic."""
+    places = {("events", n): list(log) for n, log in enumerate(logs)}
+    places |= {("users", n): list(log) for n, log in enumerate(beside)}
+    entries = list(enumerate(records))
+    run = OfflineEngine(made, NAMES, SECRET, places, entries, opening=opening, own=own)
+    run.run()
+    return run.outs
 
 
 def verdict(

@@ -43,11 +43,6 @@ class Arithmetic:
     def __init__(self, view: ReleaseView) -> None:
         self._view = view
         self._shown = view.source.non_negative
-        self._counts = {
-            lead.base: name
-            for name, lead in reversed(list(view.leads.items()))  # the first of several stays
-            if lead is not None and lead.times == 1 and name in view.additive
-        }
 
     def rows(
         self, release: Released, history: Lookback
@@ -131,7 +126,7 @@ class Arithmetic:
             return None
         if above.base != below.base or not above.times * below.times:
             return 0.0
-        count = numbers.get(self._counts.get(above.base, ""))
+        count = numbers.get(self._view.counts.get(above.base, ""))
         return None if count is None else float(above.times * below.times) * count.variance
 
     def _asked(

@@ -64,6 +64,25 @@ def test_a_sum_beside_a_variance_of_the_same_records_is_led_by_their_count() -> 
     assert leads["spread"] is None
 
 
+def test_a_sum_around_one_is_not_the_count_and_its_quotient_has_another_digest() -> None:
+    """It was taken for the count once: a view that divided by it then needs another name."""
+    head, tail = TEXT.split("aggregate = [")[0], TEXT.split("]\n[[view]]")[1]
+    count = '{ kind = "count" }'
+    around = '{ kind = "sum", field = "fare", low = 0, high = 2 }'
+
+    def made(value: str, *aggregates: str) -> ReleaseView:
+        listed = f"aggregate = [{', '.join(aggregates)}]\n[[view]]"
+        return view(f"{head}{listed}{tail}values = [{value}]\n")
+
+    quotient = '{ kind = "ratio", of = "sum_fare", over = "count" }'
+    one, other = made(quotient, count, around), made(quotient, around, count)
+    assert one.leads["sum_fare"] == one.leads["count"] and one.leads == other.leads
+    assert list(one.counts.values()) == ["count"] and one.digest != other.digest
+    assert one.counts == other.counts
+    plain = '{ of = "sum_fare" }'
+    assert made(plain, count, around).digest == made(plain, around, count).digest
+
+
 def test_all_values_are_passed_on_where_none_is_named() -> None:
     assert [one.label for one in view().values] == [
         "count", "long", "sum_fare", "sum_tip", "mean_fare",
