@@ -53,6 +53,35 @@ def test_rows_solve_the_windows(hops: int, per_epoch: int) -> None:
             assert np.abs(wanted).sum() <= total * (1 + 1e-12) + 1e-12
 
 
+def least_variance(hops: int, per_epoch: int) -> float:
+    """A lower bound of tr(W X⁻¹ Wᵀ) over all X with a diagonal of at most 1.
+
+    By duality: it is at least 2·tr((D_v^½ WᵀW D_v^½)^½) - Σ v for every v >= 0.
+    """
+    wanted, v, best = band(hops, per_epoch), np.ones(per_epoch), 0.0
+    for _ in range(40):
+        scale = np.sqrt(v)
+        values, vectors = np.linalg.eigh(scale[:, None] * (wanted.T @ wanted) * scale)
+        root = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
+        best = max(best, 2 * np.trace(root) - v.sum())
+        v = np.diag(root).copy()
+    return best
+
+
+@pytest.mark.parametrize(("hops", "per_epoch", "over"), [
+    *((*size, 1.001) for size in SIZES), (24, 48, 1.001),
+])  # fmt: skip
+def test_no_factorisation_has_less_noise(hops: int, per_epoch: int, over: float) -> None:
+    """For 24 hops and an epoch of as many: 0.53 of the deviation of 24 hops apart, and not less."""
+    factor = hopping(hops, per_epoch)
+    rows = band(hops, per_epoch) @ np.linalg.inv(factor.C * 2.0**-factor.bits)
+    ours = (rows**2).sum() * float(factor.sensitivity2)
+    least = least_variance(hops, per_epoch)
+    assert least * (1 - 1e-9) <= ours <= over * least
+    if (hops, per_epoch) == (24, 24):
+        assert (least / per_epoch / hops) ** 0.5 == pytest.approx(0.5295, abs=1e-4)
+
+
 @pytest.mark.parametrize(("hops", "per_epoch"), SIZES)
 def test_columns_have_unit_length(hops: int, per_epoch: int) -> None:
     factor = hopping(hops, per_epoch)
