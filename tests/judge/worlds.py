@@ -45,7 +45,8 @@ def public(made: Input, pipeline: Compiled) -> Pipeline:
 
 
 def _listed(pipeline: Compiled) -> list[Any] | None:
-    keys = pipeline.fields.allowed  # also where rows have keys of their own
+    keys = pipeline.public_keys
+    keys = pipeline.fields.allowed if keys is None else keys  # rows may have keys of their own
     return None if keys is None else [json.loads(key) for key in sorted(keys)]
 
 
