@@ -30,6 +30,7 @@ COMMANDS = {  # name: its module, and its line of the help, whose order this is
     "size": ("planning.size", "Estimate what a load needs, and what gives way first."),
     "produce": ("produce", "Write the rows of a file as records to a raw topic."),
     "topics": ("topics", "Create a deployment's topics and its ledger."),
+    "reset": ("reset", "Delete a deployment, so that it can begin anew."),
     "worker": ("worker", "Run a worker; any number of them form one group."),
     "trigger": ("trigger", "Fire the triggers of pipelines with an external schedule."),
     "status": ("status", "Show whether all is well, and what to do if it is not."),

@@ -176,6 +176,14 @@ def claimants(cluster: Cluster) -> set[str]:
     return set(_owners(cluster).values())
 
 
+def owned(cluster: Cluster, deployment: str) -> set[str]:
+    """List the topics of this cluster that a deployment has claimed."""
+    claimed = {place for place, owner in _owners(cluster).items() if owner == deployment}
+    there = claimed and {topic for topic, _ in claimed} & cluster.topics().keys()
+    ids = cluster.ids(sorted(there)) if there else {}
+    return {topic for topic, topic_id in ids.items() if (topic, topic_id) in claimed}
+
+
 def _announces(value: bytes) -> bool:
     """Whether a record is for readers: the schema of what a topic holds."""
     try:

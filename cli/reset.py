@@ -1,0 +1,62 @@
+"""``hush reset``: a deployment ends, and its topics go."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ..agents.clock.reset import Standing, delete, standing
+from ..agents.worker.lines.screen import say
+from ..errors import ConfigError
+from .deployed import cluster_of
+from .options import Flags, config_options, emit, json_option, read_config
+
+
+@click.command()
+@config_options
+@json_option
+@click.option("--name", metavar="DEPLOYMENT",
+              help="Its name, where something was charged; asked for in a terminal.")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
+def reset(flags: Flags, as_json: bool, name: str | None, dry_run: bool) -> None:
+    """Delete all topics of a deployment but the raw ones: releases, state and ledger.
+
+    No worker may run. Where something was charged, its name must be given: with the ledger the
+    charges are forgotten, and what is released later from the same records costs their persons
+    again. Tables on the disks of workers stay; a new deployment does not read them.
+    """
+    config = read_config(flags)
+    cluster = cluster_of(config, "administrator")
+    found = standing(cluster, config.deployment.name)
+    if not as_json:
+        _told(found)
+    if dry_run:
+        if as_json:
+            emit({"deleted": [], "would_delete": found.topics, "charges": found.charged})
+        return
+    if found.charged:
+        _confirmed(found, name)
+    delete(cluster, found)
+    if as_json:
+        emit({"deleted": found.topics, "charges": found.charged})
+        return
+    say(f"deployment {found.deployment}: {len(found.topics)} topics deleted; `hush topics` begins "
+        "it anew")  # fmt: skip
+
+
+def _told(found: Standing) -> None:
+    say(f"deployment {found.deployment}, charges: {found.charged}, topics to delete:")
+    for topic in found.topics:
+        say(f"  {topic}")
+
+
+def _confirmed(found: Standing, name: str | None) -> None:
+    if name is None and sys.stdin.isatty():
+        name = click.prompt("its releases and its ledger will be lost; type its name", err=True)
+    if name != found.deployment:
+        said = "give" if name is None else f"{name!r} is not its name; give"
+        raise ConfigError(
+            f"deployment {found.deployment!r} has charged {found.charged} epochs, which would be "
+            f"forgotten; nothing was deleted; {said} --name {found.deployment}"
+        )
