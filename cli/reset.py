@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from ..agents.clock.reset import Standing, delete, standing
+from ..agents.clock.reset import Remains, delete, remains
 from ..agents.worker.lines.screen import say
 from ..errors import ConfigError
 from .deployed import cluster_of
@@ -28,7 +28,7 @@ def reset(flags: Flags, as_json: bool, name: str | None, dry_run: bool) -> None:
     """
     config = read_config(flags)
     cluster = cluster_of(config, "administrator")
-    found = standing(cluster, config.deployment.name)
+    found = remains(cluster, config.deployment.name)
     if not as_json:
         _told(found)
     if dry_run:
@@ -45,13 +45,13 @@ def reset(flags: Flags, as_json: bool, name: str | None, dry_run: bool) -> None:
         "it anew")  # fmt: skip
 
 
-def _told(found: Standing) -> None:
+def _told(found: Remains) -> None:
     say(f"deployment {found.deployment}, charges: {found.charged}, topics to delete:")
     for topic in found.topics:
         say(f"  {topic}")
 
 
-def _confirmed(found: Standing, name: str | None) -> None:
+def _confirmed(found: Remains, name: str | None) -> None:
     if name is None and sys.stdin.isatty():
         name = click.prompt("its releases and its ledger will be lost; type its name", err=True)
     if name != found.deployment:

@@ -15,8 +15,8 @@ from ..kafka.cluster import Cluster
 from .genesis import read_ledger
 
 
-class Standing(NamedTuple):
-    """What the end of a deployment would delete.
+class Remains(NamedTuple):
+    """Topics that the end of a deployment would delete, and what would be forgotten.
 
     Attributes:
         deployment: its name.
@@ -29,7 +29,7 @@ class Standing(NamedTuple):
     charged: int
 
 
-def standing(cluster: Cluster, deployment: str) -> Standing:
+def remains(cluster: Cluster, deployment: str) -> Remains:
     """Find what a deployment has on the cluster, and whether it has ended.
 
     Args:
@@ -52,10 +52,10 @@ def standing(cluster: Cluster, deployment: str) -> Standing:
     outer = sorted(topic for topic in owned(cluster, deployment) if topic != last)
     mine = (deployment, names.genesis)
     inner = sorted(topic for topic in cluster.topics() if genesis_of(topic) == mine)
-    return Standing(deployment, [*outer, *inner, last], len(ledger.charges))
+    return Remains(deployment, [*outer, *inner, last], len(ledger.charges))
 
 
-def delete(cluster: Cluster, found: Standing) -> None:
+def delete(cluster: Cluster, found: Remains) -> None:
     """Delete all of it. Where this ends early, the ledger is left, and it can be done again.
 
     Raises:

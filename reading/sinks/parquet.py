@@ -19,7 +19,7 @@ NOTE = b"hush.sink"
 
 
 class SinkNote(msgspec.Struct, frozen=True):
-    """What the footer of a part says besides its rows."""
+    """Note in the footer of a part, besides its rows."""
 
     position: SinkPosition
     releases: list[tuple[int, int]]  # window (its start, microseconds) and trigger of each

@@ -1,4 +1,4 @@
-"""Where releases are drained to: each kind of target commits rows and position as one."""
+"""Targets that releases are drained to: each kind commits rows and position as one."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hushstream.agents.clock.reset import standing
+from hushstream.agents.clock.reset import remains
 from hushstream.agents.deployment.topic_specs import TopicSpec
 from hushstream.deploy.broker import Broker
 from hushstream.topics.names import OWNERS
@@ -65,7 +65,7 @@ def test_a_deployment_is_deleted_and_begins_anew(empty_broker: Broker, tmp_path:
         assert code == 3 and "ledger" in err
         code, out, err = typed("topics", *_place(run))
         assert code == 0, err
-        found = standing(run.cluster, run.deployment.name)
+        found = remains(run.cluster, run.deployment.name)
         run.cluster.delete(found.topics[:3])  # as if an earlier one had been killed
         code, out, err = _reset(run, "--json")  # nothing was charged: no name
         assert code == 0 and json.loads(out)["charges"] == 0, err

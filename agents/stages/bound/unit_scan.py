@@ -43,7 +43,7 @@ def distinct(words: NDArray[np.uint64], slots: I64, place: I64, first: I64) -> i
 
 @compiled
 def number_at(data: Bytes, at: np.int64, size: int) -> np.int64:
-    """The number in some bytes of a row, lowest byte first."""
+    """Read the number in ``size`` bytes from byte ``at`` on, lowest byte first."""
     word = np.uint64(0)
     for n in range(size):
         word |= np.uint64(data[at + n]) << np.uint64(8 * n)
@@ -52,7 +52,7 @@ def number_at(data: Bytes, at: np.int64, size: int) -> np.int64:
 
 @compiled
 def put_number(data: Bytes, at: np.int64, size: int, number: np.int64) -> None:
-    """Write the lowest ``size`` bytes of a number into a row."""
+    """Write the lowest ``size`` bytes of a number into a row, from byte ``at`` on."""
     word = np.uint64(number)
     for n in range(size):
         data[at + n] = np.uint8(word >> np.uint64(8 * n))
