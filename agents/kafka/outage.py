@@ -1,4 +1,4 @@
-"""What the log says of brokers that are away: one line when that begins, and one when it is over.
+"""Log lines about brokers that are away: one when that begins, and one when it is over.
 
 While a broker is away, each client of each shard tries again many times a second, and the libraries
 log every attempt. None of these lines says more than the first one, so they are taken as signs of
