@@ -42,20 +42,20 @@ def distinct(words: NDArray[np.uint64], slots: I64, place: I64, first: I64) -> i
 
 
 @compiled
-def number_at(data: Bytes, at: np.int64, size: int) -> np.int64:
-    """Read the number in ``size`` bytes from byte ``at`` on, lowest byte first."""
+def number_at(data: Bytes, start: np.int64, size: int) -> np.int64:
+    """Read the number in ``size`` bytes from byte ``start`` on, lowest byte first."""
     word = np.uint64(0)
     for n in range(size):
-        word |= np.uint64(data[at + n]) << np.uint64(8 * n)
+        word |= np.uint64(data[start + n]) << np.uint64(8 * n)
     return np.int64(word)
 
 
 @compiled
-def put_number(data: Bytes, at: np.int64, size: int, number: np.int64) -> None:
-    """Write the lowest ``size`` bytes of a number into a row, from byte ``at`` on."""
+def put_number(data: Bytes, start: np.int64, size: int, number: np.int64) -> None:
+    """Write the lowest ``size`` bytes of a number into a row, from byte ``start`` on."""
     word = np.uint64(number)
     for n in range(size):
-        data[at + n] = np.uint8(word >> np.uint64(8 * n))
+        data[start + n] = np.uint8(word >> np.uint64(8 * n))
 
 
 @compiled
