@@ -293,7 +293,8 @@ def _check_inputs(cluster: Cluster, partitions: dict[str, int], stating: Contain
     missing = [topic for topic, number in partitions.items() if not number]
     if missing:
         raise EngineError(
-            f"input topic {missing[0]!r} does not exist: create it, or let a producer do so"
+            f"input topic {missing[0]!r} does not exist: create it, or let a producer do so, as "
+            f"`hush produce FILE {missing[0]}` does"
         )
     others = (topic for topic in partitions if topic not in stating)
     for topic, settings in cluster.settings(others).items():
