@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from hushstream.agents.clock.genesis import read_ledger
 from hushstream.cli.group import hush
 from hushstream.deploy.broker import Broker
+from hushstream.deploy.process import Child
 from hushstream.errors import ConfigError
 from hushstream.mechanisms import registry
 from hushstream.reading.live.board import Board
@@ -21,7 +22,7 @@ from hushstream.reading.live.views import Wish
 from hushstream.topics.config.load import loads
 from hushstream.topics.config.model import Kafka
 
-from ..integration.local import local
+from ..integration.local import Local, local
 from ..reading.live.test_tail import until
 
 HERE = Path(__file__).parent
@@ -134,8 +135,12 @@ def test_it_is_planned_documented_and_simulated(tmp_path: Path) -> None:
 
 @pytest.mark.broker
 def test_it_is_released_replayed_shown_and_drawn(
-    broker: Broker, unique: Callable[[str], str], tmp_path: Path
+    broker: Broker,
+    unique: Callable[[str], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(Local, "process", Child)  # a fork does not know of the package
     name = unique("b")
     raw, rows = f"{name}-raw", [sales(0, 4, 900), sales(4, 8, 900)]
     with local(tmp_path / name, broker.bootstrap, TOML.format(name=name), {raw: 2}) as deployed:

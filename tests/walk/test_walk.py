@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
+import duckdb
 import pyarrow.parquet as pq
 import pytest
 from hushstream.deploy.broker import Broker
 from rich.cells import cell_len
 
+from ..servers.connect import Postgres
 from ..terminal import HUSH, Terminal, hush
 from .unseen import Unseen, unseen
 
@@ -171,6 +173,7 @@ def test_an_unseen_file_walks_to_a_map_and_a_page(
         assert best in walk.types("releases", keys, "--final")
         walk.types("releases", keys, "--final", "--parquet", "keys.parquet")
         counted(pq.read_table(tmp_path / "keys.parquet").to_pylist(), file)
+        drained(walk, keys)
         walk.types("map", places, "--out", "map.geojson")
         cells = json.loads((tmp_path / "map.geojson").read_text())["features"]
         whole = sum(file.counts.values())
@@ -185,6 +188,21 @@ def test_an_unseen_file_walks_to_a_map_and_a_page(
             time.sleep(0.5)
         seen = _answer(f"{address}view.json?name={keys}")
         assert seen["rows"][0]["key"] == best
+
+
+def drained(walk: Walk, keys: str) -> None:
+    """Drain releases into PostgreSQL where it is installed, and into DuckDB, and ask both."""
+    key = walk.file.key
+    names = [key, "number", "number_low", "number_high"]
+    query = f'SELECT {", ".join(names)} FROM "{keys}_newest" WHERE final'
+    walk.types("sink", "duckdb:sunk.db", "--once")
+    with duckdb.connect(str(walk.folder / "sunk.db"), read_only=True) as client:
+        counted(client.sql(query).to_arrow_table().to_pylist(), walk.file)
+    if not Postgres.missing():
+        with Postgres() as database:
+            url = database.url.removeprefix("jdbc:").replace("://", "://hush@")
+            walk.types("sink", url, "--once")
+            counted([dict(zip(names, row, strict=True)) for row in database.ask(query)], walk.file)
 
 
 def _answer(address: str) -> dict[str, Any]:

@@ -77,6 +77,7 @@ SETTINGS: dict[str, Change] = {
     "input.time.*": Change(HASH, "decides which window a record lies in"),
     "input.format": Change(HASH, "how records are read"),
     "input.partitioner": Change(LEDGER, "decides which shard keeps a unit's bound"),
+    "input.attributes_of": Change(HASH, "whose attributes stand in keys"),
     "input.on_error": Change(FREE, "bad records count in no case"),
     "input.dlq_payload": Change(FREE, "copies of records that do not count"),
     "input.late": Change(FREE, "late records count in no case"),

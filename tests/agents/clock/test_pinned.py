@@ -41,6 +41,21 @@ SHARED = (
 )
 ALONE = "budget = { epsilon = 1.0, delta = 1e-6 }\n"
 SHARING = loads((TOML + OTHER).replace(ALONE, "") + SHARED, environ={})
+USERS = """
+[[input]]
+name = "users"
+topic = "users"
+unit = "id"
+attributes_of = "events"
+partitioner = "murmur2"
+time = { format = "record" }
+"""
+STATED = loads(
+    (USERS + TOML)
+    .replace('unit = "user"', 'unit = "user"\npartitioner = "murmur2"')
+    .replace('["page"]', '["page"]\nderive.page = { attribute = "page", otherwise = "none" }'),
+    environ={},
+)
 VIEW = '[[view]]\nname = "busy"\nsource = "pages"\nvalues = [{ of = "count" }]\n'
 CAP = 'per_unit = { epsilon = 8.0, delta = 1e-4, period = "30d" }\n'
 CAPPED = loads((TOML + OTHER).replace(ALONE, "") + SHARED + CAP, environ={})
@@ -49,7 +64,7 @@ CAPPED = loads((TOML + OTHER).replace(ALONE, "") + SHARED + CAP, environ={})
 def holds(config: Config) -> dict[str, Any]:
     """What a deployment would write to its ledger of these settings."""
     made = compile_config(config, {i.topic: 3 for i in config.input})
-    (source,) = made.inputs
+    (source,) = made.streams
     p = source.pipelines[0]
     laid = {topic: number for topic, number in layout(source, p, NAMES).items() if number}
     held = {change.HASH: p.config_hash, change.LEDGER: (placement(source, p), laid)}
@@ -90,6 +105,8 @@ def begun(setting: str) -> Config:
         return changed(changed(CONFIG, ["pipeline", "forget_keys"]), ["secret", "ratchet"])
     if setting.startswith("budget.per_unit."):
         return CAPPED
+    if setting == "input.attributes_of":
+        return STATED
     return SHARING if setting.startswith("budget.") else CONFIG
 
 
@@ -123,7 +140,7 @@ def test_a_setting_is_held_by_what_the_table_says_and_by_nothing_else(setting):
     held = change.of(setting)
     assert held is not None
     noticed = {name for name in before if before[name] != after[name]}
-    if setting in ("input.topic", "input.name"):
+    if setting in ("input.topic", "input.name", "input.attributes_of"):
         noticed.discard(change.LEDGER)  # it names topics of the layout, too
     assert noticed == ({held.held} if held.held != change.FREE else set())
 

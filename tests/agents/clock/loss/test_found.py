@@ -31,7 +31,7 @@ def found(monkeypatch: Any, starts: list[int], markers: list[Marker | None], **m
     offsets = SimpleNamespace(begins=lambda topic, partitions: starts)
     cluster: Any = SimpleNamespace(offsets=offsets)
     made = SimpleNamespace(
-        inputs=[SimpleNamespace(topic=SOURCE.topic, name=SOURCE.name, partitions=len(starts),
+        streams=[SimpleNamespace(topic=SOURCE.topic, name=SOURCE.name, partitions=len(starts),
                                 pipelines=SOURCE.pipelines)]
     )  # fmt: skip
     unused: Any = None
