@@ -74,7 +74,9 @@ def test_a_taken_port_is_named(folder: Path) -> None:
 
 
 @pytest.mark.broker
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.thorough)]
+)
 def test_a_start_that_is_cut_short_leaves_no_server(folder: Path, number: signal.Signals) -> None:
     command = [sys.executable, "-m", "hushstream", "broker", "start", "--data", str(folder)]
     for _ in range(10):

@@ -5,9 +5,8 @@ Covers: cli/verify.py, reading/public_topics.py
 
 from __future__ import annotations
 
+import contextlib
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from hushstream.agents.kafka.logs import read_topic
 from hushstream.deploy.broker import Broker
 from hushstream.offline.replay import replay
 
+from ..cli.bench import typed
 from ..judge.topics import deployment as judgement
 from .local import Local, local
 
@@ -51,15 +51,13 @@ pytestmark = pytest.mark.broker
 
 def proved(run: Local, *words: str) -> tuple[int, dict[str, object]]:
     """What a reader proves who has an address and the deployment's name alone."""
-    command = [sys.executable, "-m", "hushstream", "verify", "--json", "--wait", "0", *words]
-    command += ["--bootstrap", run.bootstrap, "--deployment", run.names.deployment]
+    words = ("verify", "--json", "--wait", "0", *words, "--bootstrap", run.bootstrap)
     empty = run.folder / "reader"
     empty.mkdir(exist_ok=True)
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=300, check=False, cwd=empty
-    )
-    assert done.stdout, done.stderr
-    return done.returncode, json.loads(done.stdout)
+    with contextlib.chdir(empty):
+        code, out, err = typed(*words, "--deployment", run.names.deployment)
+    assert out, err
+    return code, json.loads(out)
 
 
 def test_what_killed_workers_leave_is_proved_and_what_a_stranger_adds_is_not(
