@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 
 import pytest
 from confluent_kafka import KafkaException
@@ -90,6 +91,9 @@ def test_attributes_count_as_of_the_clock_through_kills_and_a_lost_table(
     compacted = NewTopic("users", PARTITIONS, 1, config={"cleanup.policy": "compact"})
     with contextlib.suppress(KafkaException):  # a repeated request finds it there
         admin.create_topics([compacted])["users"].result()
+    while "users" not in admin.list_topics().topics:  # what makes the other one looks there
+        time.sleep(0.1)
+    time.sleep(1)
     raw = {"events": PARTITIONS, "users": PARTITIONS}
     with local(tmp_path, empty_broker.bootstrap, TOML, raw) as run:
         state(run, {n: "DE" if n % 3 == 1 else "FR" for n in range(USERS) if n % 3})
