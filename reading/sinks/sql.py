@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
@@ -31,7 +32,7 @@ class SqlSession(Protocol):
         """Make an Arrow table the temporary table `INCOMING`, in the place of an earlier one."""
 
 
-class Database:
+class Database(ABC):
     """Tables in a database.
 
     Attributes:
@@ -44,9 +45,9 @@ class Database:
         self.name = name
         self._turns: dict[str, int] = {}  # number of commits to each table, for this process
 
+    @abstractmethod
     def session(self) -> AbstractContextManager[SqlSession]:
         """Begin a transaction; the end of the block commits it, an exception takes it back."""
-        raise NotImplementedError
 
     def open(self, form: SinkForm) -> SinkPosition | None:
         """See `SinkTarget.open`."""
