@@ -73,6 +73,7 @@ class Release(NamedTuple):
     threshold: int | None  # in 1/256
     counters: dict[int, Any] | None = None  # by shard: arrived and accepted, deviations, cap
     hops: tuple[int, int] | None = None  # held, of so many, where windows overlap
+    public: dict[str, list[int]] | None = None  # columns of the manifest, where they are judged
 
 
 class Judge:

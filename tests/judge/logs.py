@@ -24,11 +24,15 @@ from .rounds import RoundsJudge
 from .rows import utc
 from .rules import Rules
 from .sessions import SessionJudge, of_records
+from .tops import TopsJudge, TopsRules
 
 KINDS: dict[str, type[Rules]] = {
-    "activity": ActivityRules, "histogram": Rules, "quantile": QuantileRules,
+    "activity": ActivityRules, "histogram": Rules, "quantile": QuantileRules, "tops": TopsRules,
 }  # fmt: skip
 """The mechanisms that can be judged."""
+
+OWN: dict[type[Rules], type[Judge]] = {TopsRules: TopsJudge}
+"""Judges of mechanisms whose keys are their own."""
 
 Published = tuple[bytes, bytes]  # record key and value
 Raw = tuple[int, int, bytes | None]  # offset, timestamp in milliseconds, value
@@ -139,6 +143,7 @@ def judged(
     kind = HoppingJudge if rules.hops > 1 else kind
     kind = QuantileJudge if isinstance(rules, QuantileRules) else kind
     kind = ActivityJudge if isinstance(rules, ActivityRules) else kind
+    kind = OWN.get(type(rules), kind)
     if "session" in rules.config:
         kind = type("Sessions", (SessionJudge, kind), {})
     judge = kind(rules, secret, Nonces(rules, published), order)
@@ -222,6 +227,8 @@ def about(place: Any, release: Release, manifest: dict[str, Any]) -> Iterator[st
         yield f"{place}: the manifest names another charge"
     if release.hops is not None and (told := manifest["public"]["hops"]) != [*release.hops]:
         yield f"{place}: the manifest says hops = {told}, not {release.hops}"
+    if release.public is not None and (told := manifest["public"]) != release.public:
+        yield f"{place}: the manifest says {told}, not {release.public}"
     yield from about_cut(place, release, manifest)
 
 

@@ -1,4 +1,7 @@
-"""Keyed noise, drawn a second time: a discrete Gaussian that follows from a key and a label."""
+"""Keyed noise, drawn a second time: integers that follow from a key and a label.
+
+Discrete Gaussian, P(z) ∝ exp(-z²/2s²), or discrete Laplace, P(z) ∝ exp(-|z|/s).
+"""
 
 import hmac
 from bisect import bisect_right
@@ -6,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
@@ -25,8 +28,16 @@ Secret = bytes | Callable[[Mapping[str, Any]], bytes]
 """The noise key of a pipeline, or what tells that of a trigger."""
 
 
+class Law(NamedTuple):
+    """Independent tables whose values make one integer, in digits of a base, finest first."""
+
+    stages: list[tuple[int, list[int]]]  # least value, and P(X < value) of those above it
+    base: int = 64
+    signed: bool = False  # whether the last digit alone has the sign, of -1 - z for z < 0
+
+
 class Noise:
-    """Discrete Gaussian draws that follow from a key and a label."""
+    """Draws that follow from a key and a label."""
 
     def __init__(self, secret: Secret, config: Mapping[str, Any], nonces: Nonces) -> None:
         self._secret, self._kind = secret, config["mechanism"]["kind"]
@@ -36,10 +47,11 @@ class Noise:
         self._aes: dict[bytes, Any] = {}
 
     def label(
-        self, purpose: str, variance: Fraction, trigger: Mapping[str, Any], shard: int, first: int
-    ) -> bytes:
+        self, purpose: str, size: Fraction, trigger: Mapping[str, Any], shard: int, first: int,
+        law: str = "gauss",
+    ) -> bytes:  # fmt: skip
         """What one draw is for. ``first`` is the trigger at which it covers content first."""
-        words = ("1", "gauss", purpose, str(variance.numerator), str(variance.denominator),
+        words = ("1", law, purpose, str(size.numerator), str(size.denominator),
                  self._kind, self._pipeline)  # fmt: skip
         hashed, window = trigger["config_hash"].encode(), str(trigger["window"]).encode()
         charge = bytes.fromhex(trigger["charge"])
@@ -49,8 +61,17 @@ class Noise:
         self._roots[label] = derived(derived(secret, "noise"), "noise")
         return label
 
-    def draw(self, label: bytes, key: bytes, index: int, variance: Fraction) -> int:
-        """Draw number ``index`` of a key under a label."""
+    def laplace(
+        self, purpose: str, scale: Fraction, trigger: Mapping[str, Any], first: int, key: bytes,
+        index: int = 0,
+    ) -> int:  # fmt: skip
+        """A draw of discrete Laplace noise, where one shard has all keys."""
+        label = self.label(purpose, scale, trigger, 0, first, "laplace")
+        return self.draw(label, key, index, laplace(scale))
+
+    def draw(self, label: bytes, key: bytes, index: int, size: Fraction | Law) -> int:
+        """Draw number ``index`` of a key under a label; ``size`` is a variance, or a law."""
+        law = size if isinstance(size, Law) else Law(tables(size))
         aes = self._aes.get(label)
         if aes is None:
             made = hmac.digest(self._roots[label], label, "sha256")
@@ -64,15 +85,19 @@ class Noise:
             block = (state ^ index ^ counter << 64).to_bytes(16, "little")
             return int.from_bytes(aes.update(block)[8 * half : 8 * half + 8], "little")
 
-        total, weight = 0, 1
-        for stage, (least, edges) in enumerate(tables(variance)):
+        digits = []
+        for stage, (least, edges) in enumerate(law.stages):
             high = word(stage // 2, stage % 2) << 64
             place = bisect_right(edges, high)
             if place < len(edges) and edges[place] < high + 2**64:  # the low half decides
                 place = bisect_right(edges, high + word(2**32 + stage, 0))
-            total += weight * (least + place)
-            weight *= 64
-        return total
+            digits.append(least + place)
+        total = digits.pop()
+        below = law.signed and total < 0 and bool(digits)
+        total = -1 - total if below else total
+        for digit in reversed(digits):
+            total = total * law.base + digit
+        return -1 - total if below else total
 
 
 def fields(parts: Sequence[bytes]) -> bytes:
@@ -101,6 +126,37 @@ def tables(variance: Fraction) -> list[tuple[int, list[int]]]:
 
 
 @lru_cache(None)
+def laplace(scale: Fraction) -> Law:
+    """The digits of |z| to the base 4096 are independent, since a^g is a product over them."""
+    stages, rest = [], scale
+    with localcontext(DIGITS):
+        while rest > 128:
+            stages.append(cumulative(0, powers(rest, 4096)))
+            rest /= 4096
+        right, first = powers(rest), (-Decimal(scale.denominator) / scale.numerator).exp()
+        left = [first * one for one in right]
+        stages.append(cumulative(-len(left), left[::-1] + right))
+    return Law(stages, 4096, signed=True)
+
+
+def powers(scale: Fraction, most: int = 1 << 30) -> list[Decimal]:
+    """exp(-g/scale) for g = 0, 1, … as long as it matters."""
+    ratio, found = (-Decimal(scale.denominator) / scale.numerator).exp(), [Decimal(1)]
+    while found[-1] > Decimal(10) ** -48 and len(found) < most:
+        found.append(found[-1] * ratio)
+    return found
+
+
+def cumulative(least: int, weights: Sequence[Decimal]) -> tuple[int, list[int]]:
+    """A table of ``least``, ``least`` + 1, … by their weights, rounded to 2^-128."""
+    total, sofar, edges = sum(weights), Decimal(0), []
+    for one in weights[:-1]:
+        sofar += one
+        edges.append(int(sofar / total * 2**128 + Decimal("0.5")))
+    return least + sum(edge == 0 for edge in edges), [e for e in edges if 0 < e < 2**128]
+
+
+@lru_cache(None)
 def table(variance: Fraction) -> tuple[int, list[int]]:
     """The cumulative discrete Gaussian, rounded to 2^-128."""
     with localcontext(DIGITS):
@@ -109,10 +165,4 @@ def table(variance: Fraction) -> tuple[int, list[int]]:
         while weight > Decimal(10) ** -48:
             weight, ratio = weight * ratio, ratio * square
             right.append(weight)
-        both = right[:0:-1] + right
-        total, sofar, edges = sum(both), Decimal(0), []
-        for one in both[:-1]:
-            sofar += one
-            edges.append(int(sofar / total * 2**128 + Decimal("0.5")))
-    least = 1 - len(right) + sum(edge == 0 for edge in edges)
-    return least, [edge for edge in edges if 0 < edge < 2**128]
+        return cumulative(1 - len(right), right[:0:-1] + right)

@@ -72,6 +72,7 @@ class Event(NamedTuple):
     sign: int
     pair: bytes = b""  # key and value, where distinct values are counted
     value: float = 0.0  # where quantiles are asked for
+    numbers: tuple[float, ...] = ()  # that other mechanisms read, in the order of `inputs_of`
 
 
 class Bad(Exception):
@@ -115,16 +116,18 @@ def read(
             pair = key_bytes(parts)
         if None in parts or "" in parts or max(len(key), len(pair)) > 1024:
             raise Bad
-        inside = {c.path: fulfils(record, c.where) for c in columns(config)}
+        summed = [] if config["mechanism"]["kind"] == "topl" else columns(config)
+        inside = {c.path: fulfils(record, c.where) for c in summed}
         for group in config.get("apart", ()):
             assert sum(inside[name] for name in group) <= 1, "one sensitivity is not enough"
-        values = tuple(stepped(c, record, inside[c.path]) for c in columns(config))
+        values = tuple(stepped(c, record, inside[c.path]) for c in summed)
         number = value_of(config, record)
+        numbers = tuple(finite(record, path) for path in inputs_of(config))
         sign = sign_of(None if config["sign"] is None
                        else at(record, config["sign"], (str, int, bool)))  # fmt: skip
     except (Bad, ValueError, TypeError, OverflowError, RecursionError):
         return None
-    return Event(time, unit, key, values, sign, pair, number)
+    return Event(time, unit, key, values, sign, pair, number, numbers)
 
 
 def attribute(how: dict[str, Any], known: dict[str, Any]) -> Any:
@@ -137,7 +140,24 @@ def value_of(config: dict[str, Any], record: Any) -> float:
     """The number of which quantiles are asked for; 0 where none are."""
     if config["mechanism"]["kind"] != "quantile":
         return 0.0
-    found = at(record, (config["inputs"] or {}).get("value", "value"), (int, float))
+    return finite(record, (config["inputs"] or {}).get("value", "value"))
+
+
+def inputs_of(config: dict[str, Any]) -> list[str]:
+    """Paths of the numbers that a mechanism with keys of its own reads; no event time."""
+    mechanism, given = config["mechanism"], config["inputs"] or {}
+    names = {"pak": ("value",), "tops": ("value",),
+             "topl": ("slot", "group", "theta", "code", "survey")}.get(mechanism["kind"], ())  # fmt: skip
+    if "domain" in mechanism["parameters"]:
+        names = tuple(axis["name"] for axis in mechanism["parameters"]["domain"]["axes"])
+    usual = {"value": columns(config)[0].field or ""} if names == ("value",) else {}
+    timed = [given["time"]] if names == ("value",) and "time" in given else []
+    return [given.get(name, usual.get(name, name)) for name in names] + timed
+
+
+def finite(record: Any, path: str) -> float:
+    """A number, which must be there."""
+    found = at(record, path, (int, float))
     number = float(math.nan if found is None else found)
     if not math.isfinite(number):
         raise Bad

@@ -11,7 +11,8 @@ from .logs import KINDS, Pipeline
 
 def test_the_list_says_what_can_be_judged(capsys):
     assert main(["--list"]) == 0
-    assert capsys.readouterr().out.split() == ["activity", "histogram", "quantile", "view"]
+    every = ["activity", "histogram", "quantile", "tops", "view"]
+    assert capsys.readouterr().out.split() == every
 
 
 def test_a_folder_without_a_deployment_is_refused_with_a_reason(tmp_path, capsys):

@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 JUDGE = (
     "histogram", "rounds", "rows", "rules", "purses", "numbers", "noise", "records", "logs",
     "calendar", "forms", "proto_classes", "ratchet", "distinct", "quantiles", "hopping", "tables",
-    "sessions", "activity", "views", "attributes",
+    "sessions", "activity", "views", "attributes", "slots", "wide", "tops",
 )  # fmt: skip
 ALLOWED = {"cryptography", "confluent_kafka", "pyarrow", "fastavro", "google", "jsonschema"}
 FORMS = ("json", "avro", "protobuf", "json_schema")

@@ -1,0 +1,260 @@
+"""A wide tree of noisy sums over blocks of slots: its noise made consistent, its shape.
+
+Every node of a chunk of b^L blocks has noise of its own, except that there is no root. Estimates
+are the least-squares ones (Hay et al. 2010, two sweeps), exactly; shapes are those of least expected
+error of ranges that lie evenly among all of them.
+"""
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple, Protocol
+
+from .numbers import DIGITS
+
+FANOUTS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32)
+RANGES = [(n * 0.7548776662466927 % 1, n * 0.5698402909980532 % 1) for n in range(1, 49)]
+TREND, FEWEST, NODES, DEEPEST = 0.03, 8, 1 << 21, 20
+FINE = 1 << 10  # the threshold for which a mean variance is worked out
+
+Spans = Sequence[tuple[int, int, float]]  # blocks, from one up to another, and their weight
+
+
+class Draw(Protocol):
+    """Noise of a purpose, scale, step of first use, key and index."""
+
+    def __call__(self, purpose: str, scale: Fraction, step: int, key: bytes, index: int) -> int: ...
+
+
+class Chunks(NamedTuple):
+    """The nodes of one chunk after another."""
+
+    fanout: int
+    levels: int
+    epsilon: Fraction  # of one record
+    purpose: str = "node"
+
+    @property
+    def blocks(self) -> int:
+        return self.fanout**self.levels
+
+    def scale(self, theta: int) -> Fraction:
+        return theta * self.levels / self.epsilon
+
+    def prefix(
+        self, draw: Draw, pieces: Sequence[tuple[int, int]], end: int
+    ) -> tuple[int, Fraction]:
+        """Where the chunk of the last of so many blocks begins, and the noise since then.
+
+        Args:
+            pieces: blocks where a chunk begins, whatever came before, and the threshold since.
+        """
+        if not end:
+            return 0, Fraction(0)
+        origin, theta = pieces[bisect_left([begin for begin, _ in pieces], end) - 1]
+        start = origin + (end - 1 - origin) // self.blocks * self.blocks
+        scale, key = self.scale(theta), start.to_bytes(8, "big")
+        noise = [
+            [draw(f"{self.purpose}.{level}", scale, start + 1, key, index)
+             for index in range(self.fanout ** (self.levels - level))]
+            for level in range(self.levels)
+        ]  # fmt: skip
+        return start, sum(consistent(noise, self.fanout)[: end - start], Fraction(0))
+
+    def variance(self, pieces: Sequence[tuple[int, int]], spans: Spans) -> float:
+        """Of a weighted sum of blocks."""
+        total = 0.0
+        for (low, theta), (high, _) in pairwise([*pieces, (1 << 60, 0)]):
+            ends: dict[int, float] = {}  # weights of totals, of all blocks since the piece began
+            for first, last, weight in spans:
+                for place, sign in ((min(last, high), 1), (min(first, high), -1)):
+                    if place > low:
+                        ends[place - low] = ends.get(place - low, 0.0) + sign * weight
+            if ends:
+                total += self.squares(ends) * laplace_variance(self.scale(theta))
+        return total
+
+    def squares(self, ends: dict[int, float]) -> float:
+        """Σ_l g_l Σ_v (weight of the blocks under v)², over weighted totals of first blocks."""
+        found, size, last = 0.0, 1, 0
+        for level in range(self.levels):
+            here = last * self.fanout + 1  # 1 + b + … + b^level
+            g = -1 / (here * last) if level else 1.0
+            for i, a in ends.items():
+                for j, b in ends.items():
+                    whole, rest = divmod(min(i, j), size)
+                    both = whole * size**2 + rest * min(size, max(i, j) - whole * size)
+                    found += g * a * b * both
+            size, last = size * self.fanout, here
+        return max(found, 0.0)
+
+
+@lru_cache(16)
+def _estimates(noise: tuple[tuple[int, ...], ...], b: int) -> list[Fraction]:
+    up = [[Fraction(n) for n in noise[0]]]
+    for level, own in enumerate(noise[1:], 2):
+        scale = b**level - 1
+        up.append([
+            Fraction(b**level - b ** (level - 1), scale) * n
+            + Fraction(b ** (level - 1) - 1, scale) * sum(up[-1][b * v : b * v + b])
+            for v, n in enumerate(own)
+        ])  # fmt: skip
+    down = up[-1]
+    for below in reversed(up[:-1]):
+        lacks = [(one - sum(below[b * v : b * v + b])) / b for v, one in enumerate(down)]
+        down = [one + lacks[v // b] for v, one in enumerate(below)]
+    return down
+
+
+def consistent(noise: Sequence[Sequence[int]], fanout: int) -> list[Fraction]:
+    """Estimates of the blocks, from nodes of every level, blocks first."""
+    return _estimates(tuple(map(tuple, noise)), fanout)
+
+
+@lru_cache(None)
+def laplace_variance(scale: Fraction) -> float:
+    """2a/(1-a)² with a = exp(-1/scale)."""
+    if not scale:
+        return 0.0
+    with localcontext(DIGITS):
+        a = (-Decimal(scale.denominator) / scale.numerator).exp()
+        return float(2 * a / (1 - a) ** 2)
+
+
+class Endless(NamedTuple):
+    """One tree over so many blocks; level j has a share of ε in proportion to 1/(j(j+1))."""
+
+    fanout: int
+    epsilon: Fraction
+    last: int  # blocks
+
+    def nodes(self, end: int) -> list[tuple[int, int]]:
+        """Level and place of the nodes that make up the first blocks."""
+        found, level = [], 1
+        while end >= self.fanout ** (level - 1):
+            whole = end // self.fanout ** (level - 1)
+            found += [(level, place) for place in range(whole - whole % self.fanout, whole)]
+            level += 1
+        return found
+
+    def scale(self, theta: int, level: int) -> Fraction:
+        levels = self.nodes(self.last)[-1][0]
+        return theta * level * (level + 1) * Fraction(levels, levels + 1) / self.epsilon
+
+    def prefix(
+        self, draw: Draw, pieces: Sequence[tuple[int, int]], end: int
+    ) -> tuple[int, Fraction]:
+        """0, and the noise of the first blocks; a node's nonce is that of its own last block."""
+        total, ((_, theta), *_) = 0, pieces
+        for level, place in self.nodes(end):
+            step = (place + 1) * self.fanout ** (level - 1)
+            total += draw(f"infinite.{level}", self.scale(theta, level), step, bytes(8), place)
+        return 0, Fraction(total)
+
+    def variance(self, pieces: Sequence[tuple[int, int]], spans: Spans) -> float:
+        """Of a weighted sum of blocks."""
+        weights: dict[tuple[int, int], float] = {}
+        for first, last, weight in spans:
+            for end, sign in ((last, weight), (first, -weight)):
+                for node in self.nodes(end):
+                    weights[node] = weights.get(node, 0.0) + sign
+        theta = pieces[0][1]
+        return sum(w * w * laplace_variance(self.scale(theta, level))
+                   for (level, _), w in weights.items())  # fmt: skip
+
+
+def ranges(slots: int, width: int) -> Iterator[Spans]:
+    """Blocks whose totals tell each range; inside a block goes a share of the one before."""
+    for one, other in RANGES:
+        ends = sorted((int(one * (slots + 1)), int(other * (slots + 1))))
+        spans: list[tuple[int, int, float]] = []
+        for place, sign in ((ends[1], 1.0), (ends[0], -1.0)):
+            block, rest = divmod(place, width)
+            spans.append((0, block, sign))
+            if block and rest:
+                spans.append((block - 1, block, sign * rest / width))
+        yield spans
+
+
+def mean_variance(tree: Chunks | Endless, width: int, slots: int) -> float:
+    """Mean variance of a range for a threshold of 1."""
+    every = (tree.variance([(0, FINE)], spans) for spans in ranges(slots, width))
+    return sum(every) / len(RANGES) / FINE**2
+
+
+def inside(width: int, load: int) -> float:
+    """Mean squared error of a range by what is predicted inside blocks."""
+    return 5 * load * width / 36 + (TREND * load * width) ** 2 if width > 1 else 0.0
+
+
+@lru_cache(None)
+def shape(
+    slots: int, epsilon: Fraction, load: int, given: tuple[int, int, int] = (0, 0, -1),
+    whole: int = 0,
+) -> tuple[int, int, int]:  # fmt: skip
+    """Children, levels and levels without noise, of least expected error.
+
+    Args:
+        given: the same, where a setting says them: 0, 0 (levels in all) and -1 where it does not.
+        whole: number of slots that must be whole blocks.
+    """
+    found, least, seen = (0, 0, 0), math.inf, set()
+    for b, levels, skip in shapes(slots, *given):
+        width = b**skip
+        alike = levels, width, b * (levels > 1)
+        if whole % width or alike in seen or inside(width, load) >= least:
+            continue
+        seen.add(alike)
+        every = (Chunks(b, levels, epsilon).squares(totals(spans))
+                 for spans in ranges(slots, width))  # fmt: skip
+        noise = 2.0 * levels**2 * sum(every) / len(RANGES)
+        error = noise / float(epsilon) ** 2 + inside(width, load)
+        if error < least * (1 - 1e-9):
+            found, least = (b, levels, skip), error
+    return found
+
+
+def totals(spans: Spans) -> dict[int, float]:
+    """Spans as weights of the totals of first blocks."""
+    ends: dict[int, float] = {}
+    for first, last, weight in spans:
+        for place, sign in ((last, weight), (first, -weight)):
+            if place:
+                ends[place] = ends.get(place, 0.0) + sign
+    return {place: weight for place, weight in ends.items() if weight}
+
+
+def shapes(slots: int, fanout: int, height: int, skip: int) -> Iterator[tuple[int, int, int]]:
+    """All that are possible; of what a setting says there is no other."""
+    for b in (fanout,) if fanout else FANOUTS:
+        for s in (skip,) if skip >= 0 else range(DEEPEST):
+            if s and s != skip and b**s * FEWEST > slots:
+                break
+            for levels in (height - s,) if height else range(1, DEEPEST):
+                top = b ** (levels - 1) if levels > 0 else 0
+                if not height and levels > 1 and (top * b**s >= slots or top * b > NODES):
+                    break
+                if levels >= 1:
+                    yield b, levels, s
+
+
+@lru_cache(None)
+def endless(
+    slots: int, epsilon: Fraction, load: int, fanout: int, skip: int
+) -> tuple[Endless, int]:
+    """The infinite tree, and the slots of a block, of least expected error."""
+    found, least = None, math.inf
+    for s in (skip,) if skip >= 0 else range(DEEPEST):
+        width = fanout**s
+        if found is not None and width * FEWEST > slots:
+            break
+        tree = Endless(fanout, epsilon, -(-slots // width))
+        error = mean_variance(tree, width, slots) + inside(width, load)
+        if found is None or error < least:
+            found, least = (tree, width), error
+    assert found is not None
+    return found
