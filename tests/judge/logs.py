@@ -18,6 +18,7 @@ from .distinct import DistinctJudge
 from .histogram import Clock, Judge, Objection, Order, Release
 from .hopping import HoppingJudge
 from .noise import Secret
+from .pak import PakJudge, PakRules
 from .quantiles import QuantileJudge, QuantileRules
 from .records import Event, home, read
 from .rounds import RoundsJudge
@@ -27,11 +28,12 @@ from .sessions import SessionJudge, of_records
 from .tops import TopsJudge, TopsRules
 
 KINDS: dict[str, type[Rules]] = {
-    "activity": ActivityRules, "histogram": Rules, "quantile": QuantileRules, "tops": TopsRules,
+    "activity": ActivityRules, "histogram": Rules, "pak": PakRules, "quantile": QuantileRules,
+    "tops": TopsRules,
 }  # fmt: skip
 """The mechanisms that can be judged."""
 
-OWN: dict[type[Rules], type[Judge]] = {TopsRules: TopsJudge}
+OWN: dict[type[Rules], type[Judge]] = {PakRules: PakJudge, TopsRules: TopsJudge}
 """Judges of mechanisms whose keys are their own."""
 
 Published = tuple[bytes, bytes]  # record key and value

@@ -254,7 +254,7 @@ def gdp(epsilon: Fraction, mu: Fraction) -> tuple[Decimal, Decimal]:
 
 
 @lru_cache(None)
-def _mu(epsilon: Fraction, delta: Fraction) -> Fraction:
+def mu_of(epsilon: Fraction, delta: Fraction) -> Fraction:
     """The greatest μ of 40 bits for which μ-GDP is (ε, δ)."""
 
     def holds(mu: Fraction) -> bool:
@@ -264,7 +264,7 @@ def _mu(epsilon: Fraction, delta: Fraction) -> Fraction:
     return _last(holds)[0]
 
 
-def _epsilon(mu: Fraction, delta: Fraction) -> Fraction:
+def epsilon_of(mu: Fraction, delta: Fraction) -> Fraction:
     """The least ε of 40 bits for which μ-GDP is (ε, δ)."""
 
     def fails(epsilon: Fraction) -> bool:
@@ -309,13 +309,13 @@ def variances(
     epsilon, delta = budget
     delta -= selecting + sampling(epsilon, touched, len(needs))
     while epsilon > 0:
-        mu2 = _mu(epsilon, delta) ** 2
-        found = [_up(shift / (mu2 * share)) for shift, share, *_ in needs]
+        mu2 = mu_of(epsilon, delta) ** 2
+        found = [up(shift / (mu2 * share)) for shift, share, *_ in needs]
         costs = [spent(need, s2, touched) for need, s2 in zip(needs, found, strict=True)]
         pure, mu2 = sum(one for _, one in costs), sum(one for one, _ in costs)
         left, mu = delta - len(needs) * Fraction(touched, 2**129), root(mu2)
         first, second = gdp(budget[0] - pure, mu)
-        if pure + _epsilon(mu, left) <= budget[0] and first <= 5 * second:
+        if pure + epsilon_of(mu, left) <= budget[0] and first <= 5 * second:
             return found
         epsilon -= pure * Fraction(17, 16)
     raise ValueError("ε does not pay for noise on this grid")
@@ -360,7 +360,7 @@ def weights(factors: Matrix, before: int, last: int) -> list[Fraction]:
     return found
 
 
-def _up(value: Fraction) -> Fraction:
+def up(value: Fraction) -> Fraction:
     """Rounded up to 40 bits or one more, as the bits of numerator and denominator say."""
     scale = Fraction(2) ** (40 - value.numerator.bit_length() + value.denominator.bit_length())
     return ceil(value * scale) / scale

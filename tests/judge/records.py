@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
+REPORT = ("slot", "group", "theta", "code", "survey")
 EPOCH_FACTORS = {"epoch_s": 1_000_000, "epoch_ms": 1_000, "epoch_us": 1}
 
 
@@ -146,8 +147,9 @@ def value_of(config: dict[str, Any], record: Any) -> float:
 def inputs_of(config: dict[str, Any]) -> list[str]:
     """Paths of the numbers that a mechanism with keys of its own reads; no event time."""
     mechanism, given = config["mechanism"], config["inputs"] or {}
-    names = {"pak": ("value",), "tops": ("value",),
-             "topl": ("slot", "group", "theta", "code", "survey")}.get(mechanism["kind"], ())  # fmt: skip
+    names: tuple[str, ...] = {"pak": ("value",), "tops": ("value",), "topl": REPORT}.get(
+        mechanism["kind"], ()
+    )
     if "domain" in mechanism["parameters"]:
         names = tuple(axis["name"] for axis in mechanism["parameters"]["domain"]["axes"])
     usual = {"value": columns(config)[0].field or ""} if names == ("value",) else {}

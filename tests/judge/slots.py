@@ -14,9 +14,9 @@ from typing import Any
 
 from .histogram import Clock, Judge, Objection, Placed, Release
 from .numbers import held
+from .purses import Costs
 from .quantiles import Between
 from .rows import named, plain, six, utc
-from .purses import Costs
 from .rules import Rules
 
 LEFT = {"min_users": 1, "selection": "threshold", "debias": False}

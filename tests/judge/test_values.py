@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.mechanisms.columns import empty_units
+from hushstream.mechanisms.pak import counter
+from hushstream.mechanisms.pak import mechanism as pak
 from hushstream.mechanisms.parts import hierarchy
 from hushstream.mechanisms.slots import slots
 from hushstream.mechanisms.slots.stream import SlotStream
@@ -46,6 +48,20 @@ TOPS = {
     "falling": ', smoother = "exponential", alpha = 0.3, skip = 2, fanout = 2, height = 4',
 }  # fmt: skip
 
+PAK = {
+    "default": ", expected = 5",
+    "some": ", slots_per_trigger = 2, bound = 3, expected = 5, watch = 0.1, warmup = 2",
+    "tree": ', counter = "tree", sliding = 4, decay = 0.75, expected = 5, split = 0.4',
+    "wide": ', counter = "hierarchy", sliding = 3, decay = 0.5, slots_per_trigger = 2',
+    "matrix": ', counter = "matrix", sliding = 2, decay = 0.9, slots_per_trigger = 2, bound = 2',
+    "anew": ', relearn = 2, counter = "hierarchy", sliding = 3, decay = 0.75, expected = 20',
+    "anew-tree": ', relearn = 3, counter = "tree", slots_per_trigger = 2, expected = 20',
+    "anew-matrix": ', relearn = 3, counter = "matrix", slots_per_trigger = 2, expected = 20',
+    "smooth": ', threshold = "smooth", expected = 60, warmup = 4, split = 0.3, beta = 0.2',
+    "top": ', threshold = "top", counter = "tree"',
+    "held": ', publish_warmup = false, expected = 5, tail = 0.05, safety = 0.8, factor = 1.5',
+}  # fmt: skip
+
 
 def judged(given: str, seed: int = 5, events: int = 300, opening: Any = restless) -> Any:
     made = compile_config(loads(given, environ={}), {"events": 2})
@@ -56,6 +72,12 @@ def judged(given: str, seed: int = 5, events: int = 300, opening: Any = restless
 @pytest.mark.parametrize("case", TOPS)
 def test_tops_releases_what_the_judge_says(case: str) -> None:
     found, rows = judged(text("tops", TOPS[case]))
+    assert found == [] and rows > 20
+
+
+@pytest.mark.parametrize("case", PAK)
+def test_pak_releases_what_the_judge_says(case: str) -> None:
+    found, rows = judged(text("pak", PAK[case]))
     assert found == [] and rows > 20
 
 
@@ -94,6 +116,15 @@ MISTAKES = {
         (hierarchy.Chunks, "scale", lambda real: lambda self, theta: real(self, theta) / 2),
         (SlotStream, "_watched", lambda real: lambda *given: {"clipped": np.zeros(1, np.int64)}),
     ],
+    "pak": [
+        (slots.Slots, "absorb", _twice),
+        (slots.Slots, "clipped", lambda real: lambda self, entries, theta: entries.sum),
+        (counter.TreePrefix, "scale", lambda real: lambda self, theta: real(self, theta) / 2),
+        (counter.TreePrefix, "noise", lambda real: lambda *given: [0] * len(given[3])),
+        (pak, "noisy_max", _off),
+        (pak.RankQuantile, "scale", property(lambda self: 1 / self.epsilon)),
+        (SlotStream, "_watched", lambda real: lambda *given: {"clipped": np.zeros(1, np.int64)}),
+    ],
 }  # fmt: skip
 
 
@@ -104,8 +135,10 @@ MISTAKES = {
 def test_a_product_that_errs_is_found_out(
     kind: str, where: Any, name: str, wrong: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = text(kind, ", slots_per_trigger = 2, expected = 6, bound = 3, watch = 0.1")
-    monkeypatch.setattr(where, name, wrong(getattr(where, name)))
+    more = ', counter = "tree"' * (kind == "pak")
+    given = text(kind, f", slots_per_trigger = 2, expected = 6, bound = 3, watch = 0.1{more}")
+    made = wrong if isinstance(wrong, property) else wrong(getattr(where, name))
+    monkeypatch.setattr(where, name, made)
     assert judged(given)[0] != []
 
 

@@ -175,8 +175,8 @@ class TopsJudge(SlotJudge):
             upto = [(0, block, 1.0), *((a, z, w * (place + 1)) for a, z, w in parts)]
             memory = memory._replace(partial=memory.partial + exact)
             if place + 1 == width:
-                shown = held(memory.partial * rules.fine
-                             + self.drawn(tree, draw, pieces, block, rules.fine // width) * width)  # fmt: skip
+                noise = self.drawn(tree, draw, pieces, block, rules.fine // width) * width
+                shown = held(memory.partial * rules.fine + noise)
                 value = shown - (width - 1) * guess
                 past = (shown, *memory.past)[: PAST.get(rules.parameters["smoother"],
                                                         rules.parameters["history"])]  # fmt: skip

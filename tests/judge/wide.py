@@ -1,8 +1,8 @@
 """A wide tree of noisy sums over blocks of slots: its noise made consistent, its shape.
 
-Every node of a chunk of b^L blocks has noise of its own, except that there is no root. Estimates
-are the least-squares ones (Hay et al. 2010, two sweeps), exactly; shapes are those of least expected
-error of ranges that lie evenly among all of them.
+Every node of a chunk of b^L blocks has noise of its own, and there is no root. Estimates are the
+least-squares ones (Hay et al. 2010, two sweeps), exactly; shapes are those of least expected error
+of ranges that lie evenly among all of them.
 """
 
 import math
