@@ -149,7 +149,7 @@ class Judge:
     def place(self, origin: int, event: Event, beat: int) -> None:
         """Put a record into the open micro-batch of its window, unless it is late or too early."""
         rules = self.rules
-        if rules.listed is not None and event.key not in rules.listed:
+        if not rules.kept(event):
             return
         if not rules.arrival:
             window = rules.window(event.time)

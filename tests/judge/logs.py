@@ -25,15 +25,18 @@ from .rounds import RoundsJudge
 from .rows import utc
 from .rules import Rules
 from .sessions import SessionJudge, of_records
+from .topl import ToplJudge, ToplRules
 from .tops import TopsJudge, TopsRules
 
 KINDS: dict[str, type[Rules]] = {
     "activity": ActivityRules, "histogram": Rules, "pak": PakRules, "quantile": QuantileRules,
-    "tops": TopsRules,
+    "topl": ToplRules, "tops": TopsRules,
 }  # fmt: skip
 """The mechanisms that can be judged."""
 
-OWN: dict[type[Rules], type[Judge]] = {PakRules: PakJudge, TopsRules: TopsJudge}
+OWN: dict[type[Rules], type[Judge]] = {
+    PakRules: PakJudge, ToplRules: ToplJudge, TopsRules: TopsJudge,
+}  # fmt: skip
 """Judges of mechanisms whose keys are their own."""
 
 Published = tuple[bytes, bytes]  # record key and value

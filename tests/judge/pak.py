@@ -4,7 +4,6 @@ Values and thresholds match exactly; deviations are right up to one of their six
 """
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -20,7 +19,6 @@ from .wide import Chunks, laplace_variance
 FANOUT, TALLEST, TAIL = 16, 5, 24
 DEFAULT = {"sliding": 0, "decay": 0.0}
 FINE = 64  # steps of an average, and of a decayed sum, in one of a sum
-Spans = Sequence[tuple[int, int, float]]
 
 
 class PakRules(SlotRules):

@@ -150,7 +150,7 @@ def inputs_of(config: dict[str, Any]) -> list[str]:
     names: tuple[str, ...] = {"pak": ("value",), "tops": ("value",), "topl": REPORT}.get(
         mechanism["kind"], ()
     )
-    if "domain" in mechanism["parameters"]:
+    if "domain" in mechanism.get("parameters", ()):
         names = tuple(axis["name"] for axis in mechanism["parameters"]["domain"]["axes"])
     usual = {"value": columns(config)[0].field or ""} if names == ("value",) else {}
     timed = [given["time"]] if names == ("value",) and "time" in given else []

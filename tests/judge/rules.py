@@ -8,7 +8,7 @@ from typing import Any
 from .calendar import Calendar
 from .numbers import BITS, hopping, matrix, sampling, spent, thresholds, variances
 from .purses import Costs, Purses, fits, together
-from .records import columns, counted, key_bytes
+from .records import Event, columns, counted, key_bytes
 
 MOST = 2**16 - 1  # records of one unit in one key and lane
 S, V = 0, 1  # lanes: records of a key before and after it is public
@@ -203,6 +203,10 @@ class Rules:
         if self.rounds:
             exposure = (Fraction(self.budget), 1)
         self.thresholds = thresholds(self.matrix, self.variance[name], beta, exposure, self.least)
+
+    def kept(self, event: Event) -> bool:
+        """Whether a public rule of the mechanism keeps a record."""
+        return self.listed is None or event.key in self.listed
 
     def moved(self, values: Sequence[int]) -> list[int]:
         """What a record adds to its sums, and to those of squares, all around the middle."""

@@ -1,8 +1,8 @@
 """PAK's threshold from smooth sensitivity, by its definition: every pair of values is looked at.
 
 The K-th largest value x_P is raised by κ·S/a·(z/Λ + G), with S the largest of all
-(x_j - x_i)·e^(-b(j-i-1)), i ≤ P ≤ j. Real numbers are decimals here: where the product's bounds are wider by 2^-41, no
-threshold lies between.
+(x_j - x_i)·e^(-b(j-i-1)), i ≤ P ≤ j. Real numbers are decimals here:
+where the product's bounds are wider by 2^-41, no threshold lies between.
 """
 
 import math

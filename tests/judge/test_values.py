@@ -75,6 +75,7 @@ def test_tops_releases_what_the_judge_says(case: str) -> None:
     assert found == [] and rows > 20
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("case", PAK)
 def test_pak_releases_what_the_judge_says(case: str) -> None:
     found, rows = judged(text("pak", PAK[case]))
@@ -128,6 +129,7 @@ MISTAKES = {
 }  # fmt: skip
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize(
     ("kind", "where", "name", "wrong"),
     [(kind, *one) for kind, some in MISTAKES.items() for one in some],
