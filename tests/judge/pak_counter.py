@@ -90,23 +90,29 @@ class Counter(NamedTuple):
 @lru_cache(None)
 def square_for(factors: Matrix, epsilon: Fraction, delta: Fraction, bound: int) -> Fraction | None:
     """Noise with which every division of a unit's records fits; None if the grid is too coarse."""
-    unit, touched = factors.sensitivity2 * 4**BITS, bound * factors.draws
-
-    def at(left: Fraction, shift: Fraction) -> Fraction:
-        return max(Fraction(1), up(shift / mu_of(left, delta) ** 2))
-
-    shift = bound**2 * unit
-    first = at(epsilon, shift)
-    pure = spent((shift, Fraction(1)), first, touched)[1]
-    if first < 1 + Fraction(touched, 24) or 2 * pure > epsilon:
-        return None
-    found, extra = at(epsilon - pure, shift), Fraction(1, 2**36)
-    while not _fits(epsilon, delta, shift, found, touched):
-        found, extra = up(found * (1 + extra)), 16 * extra
-    for others in range(bound - 1, 0, -1):
+    unit = factors.sensitivity2 * 4**BITS
+    found = gaussian(epsilon, delta, bound**2 * unit, bound * factors.draws)
+    for others in range(bound - 1, 0, -1) if found else ():
         part = epsilon * others / bound
         while not _fits(part, delta, others**2 * unit, found, factors.draws):
             found *= Fraction(17, 16)
+    return found
+
+
+@lru_cache(None)
+def gaussian(epsilon: Fraction, delta: Fraction, shift: Fraction, touched: int) -> Fraction | None:
+    """The variance that (ε, δ) buys for one process; None if the grid is too coarse."""
+
+    def at(left: Fraction) -> Fraction:
+        return max(Fraction(1), up(shift / mu_of(left, delta) ** 2))
+
+    first = at(epsilon)
+    pure = spent((shift, Fraction(1)), first, touched)[1]
+    if first < 1 + Fraction(touched, 24) or 2 * pure > epsilon:
+        return None
+    found, extra = at(epsilon - pure), Fraction(1, 2**36)
+    while not _fits(epsilon, delta, shift, found, touched):
+        found, extra = up(found * (1 + extra)), 16 * extra
     return found
 
 

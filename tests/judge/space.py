@@ -1,0 +1,178 @@
+"""Records as cells of a public box, their bound, and the private number of all of them.
+
+A node is a leading one and the bits that lead to it; bit l halves coordinate l mod d. Domains with
+polygons or listed cells are not judged.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from .histogram import Clock, Judge, Placed, Release
+from .purses import Costs
+from .records import Event
+from .rows import named, utc
+from .rules import Rules
+from .slots import number
+
+LEFT = {"min_users": 1, "selection": "threshold", "debias": False}
+CLEAR = 4  # deviations below which the number of all records corrects nothing
+
+
+class SpaceRules(Rules):
+    """What the configuration of a map says, whatever its mechanism."""
+
+    floored = True
+
+    def __init__(self, config: dict[str, Any], *more: Any) -> None:
+        mechanism = config["mechanism"]
+        self.own = dict(mechanism["parameters"])  # of which the histogram knows nothing
+        super().__init__(config | {"mechanism": mechanism | {"parameters": LEFT}}, *more)
+
+    def _bound(self) -> None:
+        self.adaptive, self.cap = False, None
+        self.costs = [Costs(*[Fraction(0)] * 3)]
+        self.budget = self.own["bound"]
+
+    def _noise(self) -> None:
+        p, domain = self.own, self.own["domain"]
+        if domain["polygon"] or domain["cells"] or domain.get("region"):
+            raise NotImplementedError("the judge knows no domains with a region")
+        self.axes, self.depth = domain["axes"], domain["depth"]
+        self.step = 1 if domain["split"] == "binary" else len(self.axes)
+        self.bits = self.depth * self.step
+        self.epsilon = Fraction(self.config["budget"]["epsilon"])
+        self.delta = Fraction(self.config["budget"]["delta"])
+        self.most = p.get("debias_cap", 100)
+        self.total = Fraction(0)  # ε of the number of all records
+        if p.get("debias"):
+            self.total = Fraction(p.get("debias_share", Fraction(1, 10))) * self.epsilon
+
+    def affordable(self) -> bool:
+        """Alone: maps are judged without a shared budget."""
+        return "shared" not in self.config["budget"]
+
+    def kept(self, event: Event) -> bool:
+        """Whether a point lies in the box."""
+        return self.cell(event.numbers) is not None
+
+    def cell(self, point: Sequence[float]) -> int | None:
+        """The finest cell of a point."""
+        each, places = -(-self.bits // len(self.axes)), []
+        for x, axis in zip(point, self.axes, strict=True):
+            x = x % axis["high"] if axis["kind"] == "day" else x
+            if axis["kind"] == "integer" and x != math.floor(x):
+                return None
+            if not axis["low"] <= x <= axis["high"]:
+                return None
+            share = (x - axis["low"]) / width(axis)
+            places.append(min(int(share * float(1 << each)), (1 << each) - 1))
+        code = 1
+        for bit in range(self.bits):
+            place = places[bit % len(self.axes)]
+            code = code << 1 | place >> (each - 1 - bit // len(self.axes)) & 1
+        return code
+
+    def box(self, code: int) -> dict[str, list[float]]:
+        """Ends of a node by coordinate, in the record's units."""
+        ends = [[0.0, 1.0] for _ in self.axes]
+        for bit, one in enumerate(bin(code)[3:]):
+            low, high = ends[bit % len(ends)]
+            ends[bit % len(ends)][one == "0"] = (low + high) / 2
+        return {axis["name"]: [axis["low"] + end * width(axis) for end in pair]
+                for axis, pair in zip(self.axes, ends, strict=True)}  # fmt: skip
+
+
+def width(axis: dict[str, Any]) -> float:
+    """Length of a coordinate's range."""
+    return float(axis["high"] - axis["low"] + (axis["kind"] == "integer"))
+
+
+class Events(NamedTuple):
+    """Accepted insertions and deletions by finest cell, never netted, and all insertions."""
+
+    inserts: Counter[int]
+    deletes: Counter[int]
+    all: list[int]  # one number
+
+    @classmethod
+    def none(cls) -> "Events":
+        return cls(Counter(), Counter(), [0])
+
+
+class SpaceJudge(Judge):
+    """One pipeline of points."""
+
+    rules: Any
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.spent: dict[Any, int] = defaultdict(int)  # events of a unit in an epoch
+        self.live: Counter[Any] = Counter()  # accepted insertions, by unit, window and cell
+        self.met: dict[Any, int] = defaultdict(int)  # insertions that the number of all counts
+        self.taken: dict[tuple[int, int], Events] = defaultdict(Events.none)
+        self.number: dict[int, int] = defaultdict(int)  # of all records, as it was released
+        self.renewed: dict[int, int] = {}  # the trigger since which a nonce holds, by window
+
+    def take(self, place: Any, one: Placed) -> None:
+        """Accept what the bound of a unit allows; a deletion needs a live insertion."""
+        rules, cell = self.rules, self.rules.cell(one.event.numbers)
+        events, pair = self.taken[one.window, one.batch], (place, one.window, cell)
+        if one.event.sign > 0 and rules.total and self.met[place] < rules.most:
+            self.met[place] += 1
+            events.all[0] += 1
+        possible = one.event.sign > 0 or (rules.deletions and self.live[pair] > 0)
+        if possible and self.spent[place] < rules.budget:
+            self.spent[place] += 1
+            self.live[pair] += one.event.sign
+            (events.inserts if one.event.sign > 0 else events.deletes)[cell] += 1
+
+    def begin(self, trigger: Clock) -> Events:
+        """What has come, and which nonce holds since when."""
+        window, t = trigger["window"], trigger["index"]
+        self.windows[window].released = t
+        if t == 1 or self.nonces.nonce(window, 0, t) != self.nonces.nonce(window, 0, t - 1):
+            self.renewed[window] = t
+        return self.taken.pop((window, t), Events.none())
+
+    def all_records(self, trigger: Clock, more: int, key: bytes) -> int:
+        """The released number of all records, with what this trigger adds."""
+        scale, t = self.rules.most / self.rules.total, trigger["index"]
+        drawn = self.noise.laplace("records", scale, trigger, t, key, t)
+        self.number[trigger["window"]] += more + drawn
+        return self.number[trigger["window"]]
+
+    def corrected(
+        self, leaves: dict[int, tuple[list[int], float]], grid: int, records: int, triggers: int
+    ) -> tuple[dict[int, tuple[list[int], list[float]]], dict[str, list[int]]]:
+        """Counts of leaves times the number of all records over their sum."""
+        counted = sum(values[0] for values, _ in leaves.values())
+        rules, public = self.rules, {"records": [records], "counted": [counted // grid]}
+        spread = triggers * 2 * float(rules.most / rules.total) ** 2
+        if counted <= 0 or records <= 0 or records**2 < CLEAR**2 * spread:
+            return {n: (v, [s] * len(v)) for n, (v, s) in leaves.items()}, public
+        factor = min(max(records * grid / counted, 1.0), rules.most / rules.own["bound"])
+        made = {}
+        for code, (values, square) in leaves.items():
+            scaled = [round(value * factor) for value in values]
+            wide = [square * factor**2 + float(n) ** 2 * (spread / records**2) for n in scaled]
+            made[code] = scaled, wide
+        return made, public
+
+    def told(
+        self, trigger: Clock, leaves: dict[int, tuple[list[int], list[float]]],
+        names: Sequence[str], grid: int, public: dict[str, list[int]],
+    ) -> Release:  # fmt: skip
+        """Rows of leaves: values and their squared errors, in 1/grid records."""
+        rules, rows, release = self.rules, {}, self.rules.config["release"]
+        for code, (values, squares) in leaves.items():
+            key = code.to_bytes(8, "big")
+            shown = {
+                name: number(Fraction(value, grid), math.sqrt(square) / grid, release, True)
+                for name, value, square in zip(names, values, squares, strict=True)
+            }
+            row = named(rules, trigger, key, {"cell": key.hex()}, shown)
+            rows[key.hex().encode()] = row | {"box": rules.box(code)}
+        return Release(trigger, utc(rules.opens(trigger["window"])), rows, {}, None, public=public)
