@@ -17,10 +17,12 @@ from .attributes import Beside, Stated
 from .distinct import DistinctJudge
 from .histogram import Clock, Judge, Objection, Order, Release
 from .hopping import HoppingJudge
+from .hp_rules import PrivhpRules
 from .noise import Secret
 from .pak import PakJudge, PakRules
 from .phd_rules import PhdRules
 from .phdstream import PhdJudge
+from .privhp import PrivhpJudge
 from .quantiles import QuantileJudge, QuantileRules
 from .records import Event, home, read
 from .rounds import RoundsJudge
@@ -31,13 +33,14 @@ from .topl import ToplJudge, ToplRules
 from .tops import TopsJudge, TopsRules
 
 KINDS: dict[str, type[Rules]] = {
-    "activity": ActivityRules, "histogram": Rules, "pak": PakRules,
-    "phdstream": PhdRules, "quantile": QuantileRules, "topl": ToplRules, "tops": TopsRules,
+    "activity": ActivityRules, "histogram": Rules, "pak": PakRules, "phdstream": PhdRules,
+    "privhp": PrivhpRules, "quantile": QuantileRules, "topl": ToplRules, "tops": TopsRules,
 }  # fmt: skip
 """The mechanisms that can be judged."""
 
 OWN: dict[type[Rules], type[Judge]] = {
-    PakRules: PakJudge, PhdRules: PhdJudge, ToplRules: ToplJudge, TopsRules: TopsJudge,
+    PakRules: PakJudge, PhdRules: PhdJudge, PrivhpRules: PrivhpJudge,
+    ToplRules: ToplJudge, TopsRules: TopsJudge,
 }  # fmt: skip
 """Judges of mechanisms whose keys are their own."""
 

@@ -11,7 +11,17 @@ from .logs import KINDS, Pipeline
 
 def test_the_list_says_what_can_be_judged(capsys):
     assert main(["--list"]) == 0
-    every = ["activity", "histogram", "pak", "phdstream", "quantile", "topl", "tops", "view"]
+    every = [
+        "activity",
+        "histogram",
+        "pak",
+        "phdstream",
+        "privhp",
+        "quantile",
+        "topl",
+        "tops",
+        "view",
+    ]
     assert capsys.readouterr().out.split() == every
 
 

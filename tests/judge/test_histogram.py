@@ -21,8 +21,8 @@ JUDGE = (
     "histogram", "rounds", "rows", "rules", "purses", "numbers", "noise", "records", "logs",
     "calendar", "forms", "proto_classes", "ratchet", "distinct", "quantiles", "hopping", "tables",
     "sessions", "activity", "views", "attributes", "slots", "wide", "tops",
-    "pak", "pak_choice", "pak_counter", "topl", "space", "phdstream", "phd_rules",
-    "survey", "smooth",
+    "pak", "pak_choice", "pak_counter", "topl", "space", "phdstream", "phd_rules", "privhp",
+    "hp_rules", "survey", "smooth",
 )  # fmt: skip
 ALLOWED = {"cryptography", "confluent_kafka", "pyarrow", "fastavro", "google", "jsonschema"}
 FORMS = ("json", "avro", "protobuf", "json_schema")

@@ -73,6 +73,24 @@ def test_phdstream_releases_what_the_judge_says(case: str) -> None:
     assert found == [] and rows > 20
 
 
+HP = {
+    "default": (", k = 4", ""),
+    "signed": (", k = 8, bound = 4, deletions = true, rows = 3", SIGN),
+    "single": (', k = 4, decode = "single", sketch = "min", width = 16, exact = 1', ""),
+    "threshold": (', prune = "threshold", bar = 0.5, k = 4, exact = 2, seed = 5', ""),
+    "gauss": (', noise = "gauss", k = 4, bound = 2', ""),
+    "total": (", k = 4, bound = 2, debias = true, debias_cap = 20, expected = 300", ""),
+    "chosen": (", expected = 20", ""),
+}
+
+
+@pytest.mark.parametrize("case", HP)
+def test_privhp_releases_what_the_judge_says(case: str) -> None:
+    axes = AXES.replace(', kind = "integer"', "")
+    found, rows = judged(text("privhp", *HP[case], depth=7, axes=axes))
+    assert found == [] and rows > 20
+
+
 def _more(real: Any) -> Any:
     return lambda self, u: empty_units(u, 1, 99)
 
@@ -95,6 +113,10 @@ def _half(real: Any) -> Any:
 
 def _easily(real: Any) -> Any:
     return lambda self, variance: real(self, variance) - tree.GRID
+
+
+def _leaning(real: Any) -> Any:
+    return lambda parent, left, right: real(parent, left + 2, right)
 
 
 def _richer(real: Any) -> Any:
@@ -127,7 +149,8 @@ def test_a_product_that_errs_is_found_out(
     kind: str, where: Any, name: str, wrong: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(where, name, wrong(vars(where)[name]))
-    assert judged(text(kind, ", bound = 2"))[0] != []
+    more = ", k = 4" * (kind == "privhp")
+    assert judged(text(kind, f", bound = 2{more}", depth=3 if kind == "phdstream" else 7))[0] != []
 
 
 @pytest.mark.parametrize("kind", MISTAKES)

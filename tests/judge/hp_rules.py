@@ -1,0 +1,118 @@
+"""Rules of PrivHP that follow from its public configuration: sums by level, and their noise."""
+
+import math
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from .numbers import BITS, epsilon_of, gdp, matrix, mu_of, root, spent, up
+from .space import SpaceRules
+from .wide import laplace_variance
+
+ROOT, SHARES, USUAL = 128, 20, 50_000  # bits of a root and of a share; records of a window
+GOLDEN, MASK = 0x9E3779B97F4A7C15, 2**64 - 1
+
+
+class PrivhpRules(SpaceRules):
+    """What the configuration of a pipeline says that runs PrivHP."""
+
+    def _noise(self) -> None:
+        super()._noise()
+        p, left = self.own, self.epsilon - self.total
+        self.deletions, self.gauss = p["deletions"], p["noise"] == "gauss"
+        self.heights = self.horizon.bit_length()
+        k = p["k"]
+        if k is None:
+            noises = self.budget * (1 if self.gauss else self.heights)
+            square, k = 25 * (p["expected"] or USUAL) * left / noises, 16
+            while k < 1 << 14 and 2 * k * k <= square:
+                k *= 2
+        self.keep, self.rows = k, p["rows"]
+        self.width = 2 * k if p["width"] is None else p["width"]
+        self.exact = p["exact"]
+        if self.exact is None:
+            self.exact = min(k.bit_length() - 1, self.bits)
+        self.levels = range(self.bits + 1)
+        weights = [self._weight(level, 3 if self.gauss else 2) for level in self.levels]
+        parts = [max(1, math.floor(one / sum(weights) * (1 << SHARES))) for one in weights]
+        shares = [Fraction(one, max(1 << SHARES, sum(parts))) for one in parts]
+        if self.gauss:
+            self.matrix = matrix(p["factorization"], self.horizon)
+            self.sizes = self._gaussian(shares)
+        else:
+            self.sizes = [
+                self.touched(level) * self.heights * self.budget / (left * share)
+                for level, share in enumerate(shares)
+            ]
+
+    def touched(self, level: int) -> int:
+        """Sums of a level that one record moves."""
+        return 1 if level <= self.exact else self.rows
+
+    def cells(self, level: int) -> int:
+        """Sums of a level."""
+        return 1 << level if level <= self.exact else self.rows * self.width
+
+    def _weight(self, level: int, degree: int) -> Fraction:
+        """√(touched·importance), or the cube root of touched·importance²."""
+        above = max(level - 1, 0)
+        nodes = 1 << above if level <= self.exact else self.keep
+        importance = Fraction(nodes, 1 << above // len(self.axes))
+        cost = self.touched(level) * importance ** (degree - 1)
+        scaled = (cost.numerator << ROOT * degree) // cost.denominator
+        if degree == 2:
+            return Fraction(math.isqrt(scaled), 1 << ROOT)
+        low, high = 0, 1 << scaled.bit_length()
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if middle**3 <= scaled else (low, middle)
+        return Fraction(low, 1 << ROOT)
+
+    def _gaussian(self, shares: list[Fraction]) -> list[Fraction]:
+        """Variances by level: the largest μ² in steps of 63/64 that fits."""
+        left = self.epsilon - self.total
+        each = [self.budget * self.matrix.draws * self.touched(level) for level in self.levels]
+        shifts = [self.touched(n) * self.budget**2 * self.matrix.sensitivity2 * 4**BITS
+                  for n in self.levels]  # fmt: skip
+        inexact = (1 + 3 ** math.ceil(left)) * sum(each) * Fraction(1, 2**110)
+        mu2 = mu_of(left, self.delta) ** 2
+        while True:
+            found = [up(shift / (share * mu2)) for shift, share in zip(shifts, shares, strict=True)]
+            parts_ = zip(shifts, found, each, strict=True)
+            costs = [spent((shift, Fraction(1)), square, n) for shift, square, n in parts_]
+            pure, joint = sum(b for _, b in costs), sum(a for a, _ in costs)
+            rest = self.delta - inexact - sum(Fraction(n, 2**129) for n in each)
+            if pure < left:
+                mu = root(Fraction(joint))
+                first, second = gdp(left - pure, mu)
+                if pure + epsilon_of(mu, rest) <= left and first <= 5 * second:
+                    return found
+            mu2 *= Fraction(63, 64)
+
+    def variance(self, level: int, t: int) -> float:
+        """Of one sum after a trigger."""
+        if self.gauss:
+            return float(self.matrix.norm2(t) * self.sizes[level] / 4**BITS)
+        return t.bit_count() * laplace_variance(self.sizes[level])
+
+    @lru_cache(None)  # noqa: B019
+    def places(self, code: int) -> list[tuple[int, int]]:
+        """Sums of a sketched level that a node is in, each with a sign."""
+        found = []
+        for row in range(self.rows):
+            mixed = mix(code ^ mix((self.own["seed"] + (row + 1) * GOLDEN) & MASK))
+            sign = 1 - 2 * (mixed & 1) if self.own["sketch"] == "count" else 1
+            found.append((row * self.width + ((mixed >> 32) * self.width >> 32), sign))
+        return found
+
+    def sums(self, code: int) -> Any:
+        """Places and signs of a node in its level's sums."""
+        level = code.bit_length() - 1
+        return [(code - (1 << level), 1)] if level <= self.exact else self.places(code)
+
+
+def mix(word: int) -> int:
+    """The finaliser of SplitMix64."""
+    word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9 & MASK
+    word = (word ^ word >> 27) * 0x94D049BB133111EB & MASK
+    return word ^ word >> 31
