@@ -25,6 +25,7 @@ def judge(run: Local) -> dict[str, Any]:
     return {
         "judged": sum(j.rows for j in found.values()),
         "judged_triggers": sum(j.triggers for j in found.values()),
+        "judged_pipelines": {name: j.rows for name, j in found.items()},
         "objected": len(objections),
         "objections": objections[:20],
     }
