@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from .histogram import Clock, Judge, Release
-from .numbers import BITS, STEPS, limited, parts, weights, wrapped
+from .numbers import BITS, STEPS, floored, limited, parts, weights, wrapped
 from .rows import utc
 
 
@@ -108,6 +108,6 @@ class HoppingJudge(Judge):
                     found, common = self.rules.matrix.row(end)
                     z = [self.z[key][name, first + place] for place in range(end)]
                     total = sum(b * one for b, one in zip(found, z, strict=True))
-                    steps += sign * (total * STEPS // (common << BITS))
+                    steps += sign * floored(total, common)
             squares += sum((b * b for b in row), Fraction(0))
         return steps, squares

@@ -10,8 +10,12 @@ from decimal import ROUND_FLOOR, Context, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil, lcm
+from operator import mul
+
+from .optimal import factor
 
 BITS = 12  # matrices and noise are multiples of 2^-12 of a record
+FINE = 320  # bits of a row of B
 STEPS = 256  # noise is rounded down to 1/256 of a record before it is used
 DIGITS = Context(prec=100, Emin=-(10**9), Emax=10**9)
 PI = Decimal(
@@ -36,6 +40,8 @@ class Matrix:
             self.sensitivity2 = Fraction(horizon.bit_length())
         else:
             self.C = _encoder(name, horizon, hops)
+            self.columns = [[row[j] if j < len(row) else 0 for row in self.C]
+                            for j in range(horizon)]  # fmt: skip
             self.width = [0, *steps]
             columns = (sum(row[j] ** 2 for row in self.C[j:]) for j in range(horizon))
             self.sensitivity2 = Fraction(max(columns), 4**BITS)
@@ -60,7 +66,9 @@ class Matrix:
 
     def _row(self, t: int) -> tuple[list[int], int]:
         """Row t of B: numerators of its first ``width[t]`` entries, and their denominator."""
-        exact = self._tree_row(t) if self.tree else self._solved_row(t)
+        if not self.tree:
+            return self._solved_row(t), 1 << FINE
+        exact = self._tree_row(t)
         common = lcm(*(x.denominator for x in exact))
         return [int(x * common) for x in exact], common
 
@@ -76,12 +84,13 @@ class Matrix:
                     row[place[i - k, j]] = share
         return row
 
-    def _solved_row(self, t: int) -> list[Fraction]:
-        """b with bC = (1, …, 1, 0, …): t ones."""
-        row = [Fraction(0)] * t
+    def _solved_row(self, t: int) -> list[int]:
+        """b with bC = (1, …, 1, 0, …): t ones; in units of 2^-FINE, the last ones of it unsure."""
+        row, one = [0] * t, 1 << BITS + FINE
         for j in reversed(range(t)):
-            used = sum((row[i] * self.C[i][j] for i in range(j + 1, t)), Fraction(0))
-            row[j] = (2**BITS - used) / self.C[j][j]
+            column = self.columns[j]
+            rest = one - sum(map(mul, row[j + 1 :], column[j + 1 : t]))
+            row[j] = (2 * rest + column[j]) // (2 * column[j])
         return row
 
     def norm2(self, t: int, known: int = 0) -> Fraction:
@@ -97,6 +106,15 @@ class Matrix:
         kept = 1 - self.draws / (24 * variance)
         far = _normal_quantile(beta * kept)
         return (root(variance) * norm * far + norm1 / 2) / 2**BITS
+
+
+def floored(total: int, common: int) -> int:
+    """Noise B·z, a fraction in steps of 2^-BITS, rounded down to 1/STEPS.
+
+    What lies within 2^-100 below a step is that step: rows of B are not known further.
+    """
+    unit = common << BITS
+    return (total * STEPS + (unit >> 100)) // unit
 
 
 def limited(x: int) -> int:
@@ -152,11 +170,7 @@ def _optimal(name: str, horizon: int) -> list[list[Decimal]]:
         late, early = (T / (T - t + 1)).sqrt(), (T / t).sqrt()
         v.append(1 + Decimal("4.3125") * early + 10 * early.sqrt() + Decimal("1.28125") * late
                  + late * late / 16)  # fmt: skip
-    w = [round(32 * x.sqrt()) for x in v]
-    size = range(horizon)
-    gram = [[Decimal(w[i] * w[j] * ((last + 1) * horizon - 1 - max(i, j))) for j in size]
-            for i in size]  # fmt: skip
-    return _factor(_matrix_root(gram))
+    return factor([round(32 * x.sqrt()) for x in v], last)
 
 
 def _windows(horizon: int, hops: int) -> list[list[Decimal]]:

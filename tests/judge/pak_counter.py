@@ -6,7 +6,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from .numbers import BITS, STEPS, Matrix, epsilon_of, gdp, mu_of, root, spent, up
+from .numbers import BITS, STEPS, Matrix, epsilon_of, floored, gdp, mu_of, root, spent, up
 from .wide import Chunks, laplace_variance
 
 Spans = Sequence[tuple[int, int, float]]
@@ -53,7 +53,7 @@ class Counter(NamedTuple):
                 for n in range(width[end])
             ]
             total_ = sum(b * one for b, one in zip(row, z, strict=True))
-            return total_ * STEPS // (common << BITS)
+            return floored(total_, common)
         every = [(i, (end >> i) - 1) for i in range(end.bit_length()) if end >> i & 1]
         return sum(draw(f"tree{more}", self.scale(theta), j + 1 << i, b"prefix", i << 50 | j)
                    for i, j in every)  # fmt: skip

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from .histogram import Clock, Release
-from .numbers import BITS, STEPS
+from .numbers import STEPS, floored
 from .phd_rules import GRID, SCORE, PhdRules, Splits
 from .space import Events, SpaceJudge
 from .wide import laplace_variance
@@ -198,7 +198,7 @@ class PhdJudge(SpaceJudge):
             row, common = rules.matrix.row(node.steps)
             z = [self.noise.draw(label, key + start, n, rules.square) for n in range(len(row))]
             total = sum(b * one for b, one in zip(row, z, strict=True))
-            drawn = (total * STEPS // (common << BITS) + STEPS // 2) // STEPS
+            drawn = (floored(total, common) + STEPS // 2) // STEPS
         else:
             drawn = 0
             for bit in range(rules.steps.bit_length()):

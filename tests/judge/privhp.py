@@ -13,7 +13,7 @@ from typing import Any
 
 from .histogram import Clock, Release
 from .hp_rules import PrivhpRules
-from .numbers import BITS, STEPS
+from .numbers import STEPS, floored
 from .space import SpaceJudge
 
 Table = list[list[int]]  # sums by level
@@ -80,7 +80,7 @@ class PrivhpJudge(SpaceJudge):
                 label = self.noise.label(f"sums/{level}", size, trigger, 0, first)
                 self.drawn[place] = self.noise.draw(label, name, n, size)
             total += b * self.drawn[place]
-        return (total * STEPS // (common << BITS) + STEPS // 2) // STEPS
+        return (floored(total, common) + STEPS // 2) // STEPS
 
     def grown(self, table: Table, t: int) -> dict[int, int]:
         """Leaves and their counts; below an empty node there is nothing."""

@@ -22,7 +22,7 @@ JUDGE = (
     "calendar", "forms", "proto_classes", "ratchet", "distinct", "quantiles", "hopping", "tables",
     "sessions", "activity", "views", "attributes", "slots", "wide", "tops",
     "pak", "pak_choice", "pak_counter", "topl", "space", "phdstream", "phd_rules", "privhp",
-    "hp_rules", "survey", "smooth",
+    "hp_rules", "survey", "smooth", "optimal",
 )  # fmt: skip
 ALLOWED = {"cryptography", "confluent_kafka", "pyarrow", "fastavro", "google", "jsonschema"}
 FORMS = ("json", "avro", "protobuf", "json_schema")
