@@ -178,6 +178,7 @@ def read(fields: PipelineFields, value: bytes) -> Any:
         "where": told(fields.where),
         "aggregate": [summed(column) for column in fields.columns],
         "sign": None,
+        "inputs": None,
         "mechanism": {"kind": "histogram"},
     }
     return judge.read(config, 0, value)
