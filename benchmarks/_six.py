@@ -1,4 +1,4 @@
-"""A deployment of all mechanisms, and its load: visits, trips, and reports of devices."""
+"""A deployment of all mechanisms with views, and its load: visits, trips, reports of devices."""
 
 from __future__ import annotations
 
@@ -32,6 +32,14 @@ unit = "user"
 partitioner = "murmur2"
 late = "topic"
 time = { field = "t", format = "epoch_us" }
+
+[[input]]
+name = "members"
+topic = "members"
+unit = "user"
+partitioner = "murmur2"
+attributes_of = "visits"
+time = { format = "record" }
 
 [[input]]
 name = "trips"
@@ -104,6 +112,42 @@ low = 0
 high = 100
 where = [{ field = "fare", at_least = 10 }]
 """
+SPREADS = """key = []
+public_keys = "natural"
+[[pipeline.aggregate]]
+kind = "variance"
+field = "fare"
+low = 0
+high = 100
+where = [{ field = "fare", below = 20 }]
+[[pipeline.aggregate]]
+kind = "stddev"
+field = "fare"
+low = 0
+high = 100
+sample = true
+where = [{ field = "fare", at_least = 20 }]
+"""
+SESSIONS = """key = ["page"]
+session = "1h"
+lateness = "1h"
+[[pipeline.aggregate]]
+kind = "count"
+[[pipeline.aggregate]]
+kind = "mean"
+field = "session_length"
+low = 0
+high = 7200
+"""
+MEMBERS = """key = ["tier", "page"]
+derive = { tier = { attribute = "tier", otherwise = "none" } }
+[[pipeline.aggregate]]
+kind = "count"
+[[pipeline.aggregate]]
+kind = "count"
+name = "near"
+where = [{ field = "city", equals = "c1" }]
+"""
 HOPS = """key = ["page"]
 [[pipeline.aggregate]]
 kind = "count"
@@ -122,6 +166,25 @@ take = "kind"
 otherwise = "none"
 """
 TABLE = "page,kind\np1,front\np2,news\np3,news\np5,sport\n"
+VIEWS = """
+[[view]]
+name = "tiers"
+source = "members"
+key = ["tier"]
+values = [{ of = "count" }, { kind = "ratio", of = "near", over = "count" }]
+
+[[view]]
+name = "trend"
+source = "lookup"
+values = [{ of = "count" }, { kind = "change", of = "count" }, { kind = "running", of = "count" }]
+
+[[view]]
+name = "often"
+source = "hops"
+having = [{ field = "count", above = 20 }]
+order = [{ by = "near", descending = true }]
+limit = 3
+"""
 SURVEY = """aggregate = [{ kind = "mean", field = "minutes", low = 0, high = 240, grid = 0.001 }]
 [pipeline.mechanism]
 kind = "topl"
@@ -151,6 +214,9 @@ PIPELINES = {
     "conditions": ("trips", CENTRAL, CONDITIONS),
     "hops": ("visits", CENTRAL, HOPS),
     "lookup": ("visits", CENTRAL, LOOKUP),
+    "spreads": ("trips", CENTRAL, SPREADS),
+    "sessions": ("visits", CENTRAL, SESSIONS),
+    "members": ("visits", CENTRAL, MEMBERS),
 }  # fmt: skip
 
 
@@ -160,16 +226,16 @@ def toml(folder: Path) -> str:
     parts = [HEAD]
     for name, (source, budget, more) in PIPELINES.items():
         text = COMMON.replace("{input}", source).replace("{budget}", budget) + more
-        if name == "hops":
+        if name in ("hops", "members"):
             text = text.replace('length = "8h"', 'length = "8h", hop = "2h"')
         parts.append(text.replace("{name}", name).replace("{kind}", name))
-    return "".join(parts)
+    return "".join([*parts, VIEWS])
 
 
 class Six(Load):
-    """Visits, trips of users who travel once, and reports that devices have made."""
+    """Visits and what users say of themselves, trips of users who travel once, devices' reports."""
 
-    TOPICS: ClassVar = {"visits": PARTITIONS, "trips": PARTITIONS, "reports": PARTITIONS}
+    TOPICS: ClassVar = dict.fromkeys(("visits", "members", "trips", "reports"), PARTITIONS)
 
     def __init__(self, local: Local, seed: int, rate: int, hours_per_second: float) -> None:
         super().__init__(local, seed, rate, hours_per_second)
@@ -179,6 +245,8 @@ class Six(Load):
         for _ in range(number):
             self._visit(producer)
             self._trip(producer)
+            if self._random.random() < 0.1:
+                self._member(producer)
         if self._random.random() < number / 20:
             self._report(producer)
         producer.poll(0)
@@ -196,6 +264,12 @@ class Six(Load):
         body = {"user": user, "page": page, "city": city, "t": self._time()}
         producer.produce("visits", self._value(body), user, partition=home(user))
         self.sent += 1
+
+    def _member(self, producer: Producer) -> None:
+        user = self._random.choice(self._users)
+        told = {"user": user, "tier": self._random.choice(("basic", "plus", None))}
+        value = None if self._random.random() < 0.1 else self._value(told)  # or takes it back
+        producer.produce("members", value, user, partition=home(user))
 
     def _trip(self, producer: Producer) -> None:
         choose = self._random
