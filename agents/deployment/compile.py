@@ -183,7 +183,7 @@ def _fields(
         paths,
         None if keys is None else frozenset(keys),
         every(p.where),
-        {name: derived.meant() for name, derived in p.derive.items()},
+        {name: derived.meant() for name, derived in p.derive.items() if name not in p.chosen},
         later=p.session is not None,
     )
 
@@ -193,6 +193,12 @@ def _numbers(
 ) -> tuple[tuple[NumericField, ...], dict[str, str]]:
     """Value columns, and paths of a mechanism's inputs, of records or sessions."""
     read = tuple(columns) if mechanism.columns or not mechanism.inputs else ()
+    if strange := [one.name for one in columns if one.chosen is not None and one not in read]:
+        raise ConfigError(
+            f"pipeline {p.name!r}: {p.mechanism.kind} sums a field of the record alone, and "
+            f"{strange[0]!r} is derived: let the producer write it, or set mechanism.kind = "
+            '"histogram"'
+        )
     return read, input_paths(p, mechanism, columns)
 
 
@@ -255,6 +261,8 @@ def value_columns(p: config_pipeline.PipelineSettings) -> list[NumericField]:
     """
     found: dict[str, NumericField] = {}
     for column in (one for aggregate in p.aggregate for one in aggregate.columns):
+        if (chosen := p.chosen.get(column.field or "")) is not None:
+            column = replace(column, chosen=chosen)
         if found.setdefault(column.name, column) != column:
             raise ConfigError(
                 f"pipeline {p.name!r}: field {column.field!r} has two different bounds or grids; "

@@ -145,17 +145,28 @@ class ColumnDecoder:
     def _numbers(self, column: NumericField, found: Scanned, read: ScannedFields) -> Numbers:
         """Numbers of a value column, and the rows that are in it."""
         path, known = column.field, read.known
-        if column.where is None:
-            return None if path is None else self._floats(path, found, known), None
-        counted = column.where.fulfilled(read)
+        counted = None if column.where is None else column.where.fulfilled(read)
+        if column.chosen is not None:
+            among = np.ones(len(known), bool) if counted is None else counted
+            return column.chosen.values(
+                read, len(known), lambda path, rows: self._needed(path, found, known, rows & among)
+            ), counted
         if path is None:
             return None, counted
+        if counted is None:
+            return self._floats(path, found, known), None
+        return self._needed(path, found, known, counted), counted
+
+    def _needed(
+        self, path: str, found: Scanned, known: Flags, wanted: Flags
+    ) -> NDArray[np.float64]:
+        """Numbers of the rows that need one; 0 in all others, where none need be."""
         empty = np.isin(found.kind[:, self._place[path]], (MISSING, NULL))
-        known &= self._is(found, path, "number") | (empty & ~counted)
-        still = known & counted
+        known &= self._is(found, path, "number") | (empty & ~wanted)
+        still = known & wanted
         numbers = found.numbers(self._place[path], still)
-        known &= still | ~counted
-        return np.where(still, numbers, 0.0), counted
+        known &= still | ~wanted
+        return np.where(still, numbers, 0.0)
 
     def _floats(self, path: str, found: Scanned, known: Flags) -> NDArray[np.float64]:
         known &= self._is(found, path, "number")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from .expressions.conditions import Condition
-from .expressions.derived import Derived
+from .expressions.derived import Choice, Derived
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,19 @@ class NumericField:
     # a record that does not fulfil it counts as 0, and needs no number
     where: Condition | None = None
     called: str | None = None  # name of the column; None: that of the field
+    chosen: Choice | None = None  # the number, where ``field`` is the name of a derived one
 
     @property
     def name(self) -> str:
         """Name of the column among those of a pipeline."""
         return self.called or self.field or ""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Fields of the record that its number may come from."""
+        if self.chosen is not None:
+            return self.chosen.paths
+        return () if self.field is None else (self.field,)
 
     @property
     def reach(self) -> tuple[int, int]:

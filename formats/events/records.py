@@ -194,11 +194,15 @@ class RecordDecoder:
     def _numbers(self, column: NumericField, sight: Readable, bad: Bad, own: Bad) -> Numbers:
         """Numbers of a value column, and the records that are in it."""
         counted = None
+        read = ValueFields(sight.size, lambda path, role: self._column(path, role, sight, bad, own))
         if column.where is not None:
-            read = ValueFields(
-                sight.size, lambda path, role: self._column(path, role, sight, bad, own)
-            )
             counted = column.where.fulfilled(read)
+        if column.chosen is not None:
+            among = np.ones(sight.size, bool) if counted is None else counted
+            return column.chosen.values(
+                read, sight.size,
+                lambda path, rows: self._floats(path, sight, bad, own, rows & among),
+            ), counted  # fmt: skip
         if column.field is None:
             return None, counted
         return self._floats(column.field, sight, bad, own, counted), counted

@@ -48,6 +48,8 @@ def paths_of(fields: InputFields, pipelines: Sequence[PipelineFields]) -> dict[s
             if path not in pipeline.derived:
                 paths.setdefault(path, set()).update(ROLES["key"])
         asked = [pipeline.where, *(column.where for column in pipeline.columns)]
+        for column in pipeline.columns:
+            asked += () if column.chosen is None else column.chosen.conditions
         for derived in pipeline.derived.values():
             if isinstance(derived, Band):
                 paths.setdefault(derived.field, set()).update(ROLES["number"])
@@ -57,7 +59,7 @@ def paths_of(fields: InputFields, pipelines: Sequence[PipelineFields]) -> dict[s
                 asked += derived.conditions
         for leaf in (leaf for condition in asked for leaf in leaves(condition)):
             paths.setdefault(leaf.field, set()).update(ROLES[leaf.role])
-        summed = [c.field for c in pipeline.columns if c.field is not None]
+        summed = [path for column in pipeline.columns for path in column.paths]
         for path in summed + list((pipeline.inputs or {}).values()):
             paths.setdefault(path, set()).update(ROLES["number"])
         if pipeline.sign is not None:

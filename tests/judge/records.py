@@ -28,23 +28,27 @@ class Column(NamedTuple):
     grid: Fraction
     where: dict[str, Any] | None = None
     field: str | None = None
+    choice: dict[str, Any] | None = None  # of several numbers, in place of the field's
 
 
 def columns(config: dict[str, Any]) -> list[Column]:
     """The distinct fields that a pipeline sums, in order."""
     found: dict[str, Column] = {}
+    keys = [*config["key"], distinct(config)]
+    chosen = {n: how for n, how in config.get("derive", {}).items() if n not in keys}
     for one in config["aggregate"]:
         if "where" in one:
             limits = [Fraction(one.get(name, n)) for n, name in enumerate(("low", "high", "grid"))]
             limits[2] = Fraction(one.get("grid", 1))
-            more = one["where"], one.get("field")
+            more = one["where"], one.get("field"), chosen.get(one.get("field", ""))
             found.setdefault(one["column"], Column(one["column"], *limits, *more))
             if one["kind"] in ("variance", "stddev"):
                 name, unit = counted(one), (Fraction(0), Fraction(1), Fraction(1))
                 found.setdefault(name, Column(name, *unit, one["where"]))
         elif one["kind"] not in ("count", "distinct"):
             limits = (Fraction(one[name]) for name in ("low", "high", "grid"))
-            found.setdefault(one["field"], Column(one["field"], *limits, None, one["field"]))
+            more = None, one["field"], chosen.get(one["field"])
+            found.setdefault(one["field"], Column(one["field"], *limits, *more))
     return list(found.values())
 
 
@@ -342,8 +346,20 @@ def stepped(column: Column, record: Any, inside: bool) -> int:
     """The value of a column, in grid steps; 0 for a record that is not in it."""
     if column.field is None:
         return int(inside)
-    number = at(record, column.field, (int, float))
+    if column.choice is None:
+        number = at(record, column.field, (int, float))
+    else:
+        number = choice(column.choice, record)
     return clipped(column, number) if inside else 0
+
+
+def choice(how: dict[str, Any], record: Any) -> float | None:
+    """The number of the first case that a record fulfils; None: its field has none."""
+    asked = [fulfils(record, case) for case in how["cases"]]
+    numbers = how.get("numbers", how.get("values"))
+    given = [at(record, one["field"], (int, float)) if isinstance(one, dict)
+             else float(Fraction(one)) for one in numbers]  # fmt: skip
+    return given[(*asked, True).index(True)]
 
 
 def clipped(column: Column, value: float | None) -> int:

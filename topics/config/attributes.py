@@ -7,8 +7,10 @@ unit: then one shard meets both, and no record of another unit can change what a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from ...formats.events.expressions.conditions import leaves
+from .expressions.conditions import Condition, every
 from .model import Config, InputSettings
 from .pipeline import PipelineSettings
 
@@ -67,7 +69,17 @@ def _of_topic(
     if len(one.unit) > 1:
         yield "unit", f"must be one field, the unit of {source.name}"
     if one.format != "json":
-        yield "format", f'is "{one.format}", and attributes are read from "json" alone'
+        yield (
+            "format",
+            f'is "{one.format}", and attributes are read from "json" alone: let the producer write '
+            "JSON, or a connector a copy of the topic in JSON",
+        )
+
+
+def _conditions(pipeline: PipelineSettings) -> Iterator[tuple[str, Sequence[Condition]]]:
+    yield "where", pipeline.where
+    for place, one in enumerate(pipeline.aggregate):
+        yield f"aggregate.{place}.where", getattr(one, "where", ())
 
 
 def objections(
@@ -89,5 +101,13 @@ def objections(
             )
         if name not in pipeline.key:
             yield at, "is an attribute, which only a column of key can be"
+        for setting, where in _conditions(pipeline):
+            if name in [leaf.field for leaf in leaves(every(where))]:
+                yield (
+                    setting,
+                    f"{name} is an attribute of the unit, and a condition looks at the record "
+                    f'alone: add a [[view]] of "{pipeline.name}" with this condition as where; it '
+                    "keeps released rows, which costs nothing",
+                )
         if pipeline.session is not None:
             yield at, "is not possible with session: a session is of several records"

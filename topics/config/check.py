@@ -370,9 +370,14 @@ def _expressions(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:
         for setting, message in condition.objections():
             yield f"where.{place}.{setting}".rstrip("."), message
     for name, derived in pipeline.derive.items():
-        if name not in (*pipeline.key, counted_in(pipeline.aggregate)):
-            yield f"derive.{name}", "is no column of key, and has no effect elsewhere"
-        for setting, message in derived.objections():
+        found = list(derived.objections())
+        if name in (*pipeline.key, counted_in(pipeline.aggregate)):
+            found += [] if found else derived.of_key()
+        elif name in [getattr(one, "field", None) for one in pipeline.aggregate]:
+            found += [] if found else derived.of_sum()
+        else:
+            yield f"derive.{name}", "is no column of key, and no field of an aggregate"
+        for setting, message in found:
             yield f"derive.{name}.{setting}".rstrip("."), message
 
 

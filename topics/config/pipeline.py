@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
+from ...formats.events.expressions.derived import Choice
 from ...mechanisms.entry import Frame
 from ...mechanisms.registry import DEFAULT, entries
 from ..calendar import Calendar, CalendarSpan, interval
 from ..names import default_owner, latest_topic, releases_topic
-from .aggregates import Aggregate, Count
+from .aggregates import Aggregate, Count, counted_in
 from .expressions.conditions import Condition
 from .expressions.derive import Derive
 from .lines import Path
@@ -278,7 +279,7 @@ class PipelineSettings:
         triggers: times of releases.
         budget: cost of a privacy unit.
         key: columns that events are grouped by: paths, and names of derived columns.
-        derive: derived columns of the key, by name.
+        derive: derived columns of the key, and numbers that aggregates sum, by name.
         where: conditions, all of which a record must fulfil to count here, tested before the
             contribution bound.
         public_keys: list of all keys, if it is public; `"natural"` where the key's columns say it:
@@ -363,6 +364,13 @@ class PipelineSettings:
         # A follower has the topic of the first generation by name, also where that has none set.
         first = default_owner(self.release.topic or "") if self.follows else ""
         return latest_topic(first) if first else latest_topic(self.name, self.release.topic)
+
+    @property
+    def chosen(self) -> dict[str, Choice]:
+        """Derived columns that are no part of a key: numbers that aggregates sum, by name."""
+        keys = (*self.key, counted_in(self.aggregate))
+        found = {name: one.chosen for name, one in self.derive.items() if name not in keys}
+        return {name: one for name, one in found.items() if one is not None}
 
     @property
     def frame(self) -> Frame:

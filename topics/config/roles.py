@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ...formats.events.expressions.conditions import Condition as Meant
 from ...formats.events.expressions.conditions import leaves
-from ...formats.events.expressions.derived import Band, Cases, Lookup, TextPart
+from ...formats.events.expressions.derived import Band, Cases, Choice, Lookup, TextPart
 from ...formats.events.roles import WORDS, Use, clashes
 from .aggregates import Distinct
 from .expressions.conditions import Condition, every
@@ -24,7 +24,11 @@ def uses(pipeline: PipelineSettings, source: InputSettings | None) -> Iterator[U
         if path not in pipeline.derive:
             yield Use(f"key.{place}", path, "key")
     yield from _of_conditions("where", pipeline.where)
+    chosen = pipeline.chosen
     for name, column in pipeline.derive.items():
+        if name in chosen:
+            yield from _of_choice(f"derive.{name}", chosen[name])
+            continue
         derived = column.meant()
         if isinstance(derived, Band):
             yield Use(f"derive.{name}", derived.field, "number")
@@ -40,7 +44,7 @@ def uses(pipeline: PipelineSettings, source: InputSettings | None) -> Iterator[U
                 yield Use(setting, aggregate.field, "key")
             continue
         summed = {c.field: None for c in aggregate.columns if c.field is not None}
-        yield from (Use(setting, field, "number") for field in summed)
+        yield from (Use(setting, field, "number") for field in summed if field not in chosen)
         yield from _of_conditions(f"{setting}.where", getattr(aggregate, "where", ()))
     yield from (Use(f"inputs.{name}", path, "number") for name, path in pipeline.inputs.items())
     if pipeline.sign is not None:
@@ -48,6 +52,13 @@ def uses(pipeline: PipelineSettings, source: InputSettings | None) -> Iterator[U
 
 
 _TIMES = {"iso": "text"}
+
+
+def _of_choice(setting: str, chosen: Choice) -> Iterator[Use]:
+    """Fields of a number that is one of several."""
+    for one in chosen.conditions:
+        yield from (Use(setting, field, role) for field, role in _leaves(one))
+    yield from (Use(setting, path, "number") for path in chosen.paths)
 
 
 def _of_conditions(setting: str, where: Sequence[Condition]) -> Iterator[Use]:

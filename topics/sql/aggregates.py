@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from sqlglot import exp
 
+from .cases import Around, around, chosen
 from .columns import QuerySource, bare, number_of, path_of, plain_number
 from .derived import branches
 from .dialect import NAMED
@@ -25,6 +26,7 @@ class Aggregated(NamedTuple):
         values: whether it counts distinct values.
         per_group: most records of a unit in a group, where the query bounds a count.
         bounded: whether the query bounds a sum by arguments of its own.
+        derive: the derived column that it sums, which has no name yet; None: it sums a field.
     """
 
     setting: dict[str, Any]
@@ -32,6 +34,7 @@ class Aggregated(NamedTuple):
     per_group: int | None = None
     bounded: bool = False
     values: bool = False
+    derive: dict[str, Any] | None = None
 
     @property
     def label(self) -> str:
@@ -177,23 +180,34 @@ def _approximate(node: exp.Expr, scope: Scope) -> Aggregated:
 
 
 def _spread(node: exp.Expr, scope: Scope) -> Aggregated:
-    if isinstance(inner := bare(node.this), exp.Case | exp.If):
-        return _of_case(node, inner, scope, _spread)
+    if (given := around(node.this)) is not None and given.one_value(summed=False):
+        return _of_case(node, given.case, scope, _spread)
     kind = "variance" if isinstance(node, exp.Variance | exp.VariancePop) else "stddev"
-    setting = {"kind": kind, **_clipped(node, scope.table, scope.clip)}
+    found = _valued(node, kind, given, scope)
     if not isinstance(node, exp.VariancePop | exp.StddevPop):
-        setting["sample"] = True
-    return Aggregated(setting, bounded=ends_of(node) is not None)
+        found.setting["sample"] = True
+    return found
 
 
 def _sum(node: exp.Expr, scope: Scope) -> Aggregated:
     if (words := instead_of(node.this)) is not None:
         raise refused(node, words)
-    if isinstance(inner := bare(node.this), exp.Case | exp.If):
-        return _of_case(node, inner, scope, _sum)
-    kind = "sum" if isinstance(node, exp.Sum) else "mean"
-    setting = {"kind": kind, **_clipped(node, scope.table, scope.clip)}
-    return Aggregated(setting, bounded=ends_of(node) is not None)
+    given = around(node.this)
+    if given is not None and given.one_value(summed=isinstance(node, exp.Sum)):
+        return _of_case(node, given.case, scope, _sum)
+    return _valued(node, "sum" if isinstance(node, exp.Sum) else "mean", given, scope)
+
+
+def _valued(node: exp.Expr, kind: str, given: Around | None, scope: Scope) -> Aggregated:
+    """An aggregate of the number of each record: of a field, or one of several."""
+    ends = ends_of(node)
+    if given is None:
+        setting = {"kind": kind, **_clipped(node, scope.table, scope.clip)}
+        return Aggregated(setting, bounded=ends is not None)
+    if ends is not None:
+        given = given._replace(low=ends[0], high=ends[1])
+    found = chosen(node, given, scope.source, scope.table, scope.clip, bounds_of)
+    return Aggregated({"kind": kind, **found.ends}, bounded=ends is not None, derive=found.derive)
 
 
 Reader = Callable[[Any, Scope], Aggregated]
@@ -329,16 +343,8 @@ def _uncast(node: exp.Expr) -> exp.Expr:
     node = bare(node)
     while isinstance(node, exp.Cast | exp.TryCast) and _keeps(node.to):
         node = bare(node.this)
-    if isinstance(node, exp.Case | exp.If):
-        raise refused(
-            node, "bound the value, not the cases: CASE WHEN ... THEN CLIP(x, 0, 9) ELSE 0 END"
-        )
     if isinstance(node, exp.Coalesce):
-        raise refused(
-            node,
-            "a record without the number counts in no sum: leave out COALESCE, and write WHERE "
-            "... IS NOT NULL, or let the producer write 0",
-        )
+        raise refused(node, "is one field, or a number without it: write COALESCE(field, 0)")
     return node
 
 

@@ -181,5 +181,6 @@ def check_elsewhere(parts: Iterator[exp.Expr], joins: Mapping[str, Join]) -> Non
         for node in part.find_all(exp.Column):
             if _column(node, list(joins)) is not None:
                 raise refused(
-                    node, "a looked-up column is a column of the key: name it in GROUP BY alone"
-                )
+                    node, "a looked-up column is a column of the key: name it in GROUP BY, or "
+                    "compare it in WHERE, which keeps released rows",
+                )  # fmt: skip

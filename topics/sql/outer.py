@@ -12,6 +12,7 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from .aggregates import AGGREGATES, one_case
+from .cases import around
 from .columns import bare, number_of
 from .derived import branches
 from .flat import DEEPEST, INNER, merged, named_queries, within
@@ -129,7 +130,7 @@ def _with_means(select: exp.Select) -> exp.Select:
         named: exp.Expr | None = None
         if isinstance(node, exp.Filter) and isinstance(node.this, exp.Avg):
             named, when = node.this.this, node.expression.this
-        elif isinstance(node, exp.Avg) and isinstance(bare(node.this), exp.Case | exp.If):
+        elif isinstance(node, exp.Avg) and _one_value(node.this, summed=False):
             when, named = one_case(bare(node.this), counted=True)
         if named is None or isinstance(node.parent, exp.Window) or node.root() is not select:
             continue
@@ -153,7 +154,7 @@ def _share(node: exp.Expr) -> exp.Expr | None:
     if not isinstance(case, exp.Case | exp.If) or isinstance(node.parent, exp.Window | exp.Filter):
         return None
     _, other = branches(case)
-    if other is None or number_of(other) != 0:
+    if other is None or number_of(other) != 0 or not _one_value(case, summed=True):
         return None
     when, value = one_case(case, counted=False)
     where = exp.Where(this=when.copy())
@@ -163,6 +164,12 @@ def _share(node: exp.Expr) -> exp.Expr | None:
     )
     made.meta[SAID] = shown(node)
     return made
+
+
+def _one_value(node: exp.Expr, summed: bool) -> bool:
+    """Whether an expression is a CASE of one value, which others leave out or, in a sum, add 0."""
+    given = around(node)
+    return given is not None and given.one_value(summed)
 
 
 def _name_numbers(select: exp.Select) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ from .derived import derived_of
 from .filters import conditions_of
 from .flat import flattened
 from .joined import check_elsewhere, joins_of, looked_up
+from .kept import ROWS, after_release
 from .lifted import lifted
 from .outer import check_outer, name_of, split
 from .parsed import Parsed, expression_of, parsed
@@ -97,12 +99,15 @@ def read_query(
             names it, and what to do instead.
     """
     read = parsed(text, [part for one in sources for part in one.words])
-    parts = split(read.select)
+    asked = after_release(read.select)
+    parts = split(asked)
     select = lifted(flattened(parts.inner))
     source, table = _source(select, sources)
     found = _Query(select, read, Scope(source, table, clip or {}), sources)
     settings = found.settings()
     check_types(settings, source)
+    if asked is not read.select:
+        found.notes.append(ROWS)
     view, over = read.said.view, None
     if parts.outer is not None:
         key = settings.get("key", [])
@@ -158,6 +163,21 @@ def _source(
     return found[0], tuple(dict.fromkeys(filter(None, (given.alias, name, last))))
 
 
+def _filled(node: exp.Expr) -> exp.Expr | None:
+    """A sum or a count to which another number is given where it has none; None: it is none."""
+    zero = isinstance(node, exp.Anonymous) and node.name.upper() == "ZEROIFNULL"
+    inner = node.expressions[0] if zero and node.expressions else node.this
+    plain = isinstance(node, exp.Coalesce) and [number_of(one) for one in node.expressions] == [0]
+    numbers = (exp.Sum, exp.Count, exp.CountIf)
+    return bare(inner) if (zero or plain) and isinstance(bare(inner), numbers) else None
+
+
+def _with_field(setting: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """An aggregate of the column of that name, in the order in which a person writes it."""
+    kind = setting["kind"]
+    return {"kind": kind, "field": name, **{n: v for n, v in setting.items() if n != "kind"}}
+
+
 class _Query:
     """A SELECT over an input."""
 
@@ -176,6 +196,7 @@ class _Query:
         self._grouped: dict[exp.Expr, str] = {}  # expression of GROUP BY -> column of the key
         self._paths: dict[str | None, str] = {}  # field of GROUP BY -> column of the key
         self._quantiles: list[Quantile] = []
+        self._chosen: list[dict[str, Any]] = []  # numbers that are one of several, derived
         self._bounded = False  # whether a sum is bounded as in BigQuery
         self.notes: list[str] = []
         self.columns: dict[str, str] = {}  # column of SELECT -> what it is released as; "": window
@@ -192,8 +213,9 @@ class _Query:
         if not key and not aggregates and not self._quantiles:
             raise QueryError("GROUP BY is missing, and so is an aggregate: SELECT COUNT(*) ...")
         found: dict[str, Any] = {"input": self._source.name} | ({"key": key} if key else {})
-        if self._derive:
-            found["derive"] = self._derive
+        numbers = {self._name_of(n): one for n, one in enumerate(self._chosen)}
+        if self._derive or numbers:
+            found["derive"] = self._derive | numbers
         if where := conditions_of(self._select.args.get("where"), self._table, self._source.time):
             found["where"] = where
         if not self._quantiles:
@@ -338,6 +360,8 @@ class _Query:
             raise refused(node, words)
         if self._counts(node):
             raise refused(node, "is an aggregate: group by the columns of the key alone")
+        if found is None:
+            check_elsewhere(iter([node]), self._joins)
         derived = found or derived_of(node, self._source, self._table)
         named = [alias for alias, one in self._aliases.items() if uncast(one) == node]
         name = named[0] if named else derived.name
@@ -388,6 +412,9 @@ class _Query:
         if isinstance(node, exp.Round) and isinstance(bare(node.this), tuple(AGGREGATES)):
             self.notes.append(f"{shown(node)}: released as it is; round it when it is read")
             return bare(node.this)
+        if (inner := _filled(node)) is not None:
+            self.notes.append(f"{shown(node)}: a row that is released has a number: it is that")
+            return inner
         if cast_to_whole(node) and isinstance(bare(node.this), exp.Count | exp.CountIf):
             return bare(node.this)
         return node
@@ -427,4 +454,16 @@ class _Query:
                 else "is not in GROUP BY, and single records are never released: add it to "
                 "GROUP BY",
             )
-        return aggregate_of(node, alias, self._scope)
+        found = aggregate_of(node, alias, self._scope)
+        if found.derive is None:
+            return found
+        self._chosen += [] if found.derive in self._chosen else [found.derive]
+        name = self._name_of(self._chosen.index(found.derive))
+        return found._replace(setting=_with_field(found.setting, name))
+
+    def _name_of(self, place: int) -> str:
+        """The name of a number that is derived: no field of the query has it."""
+        fields = {".".join(p.name for p in one.parts) for one in self._select.find_all(exp.Column)}
+        taken = {*fields, *self._aliases, *self._grouped.values()}
+        free = (f"chosen_{n}" for n in itertools.count(1))
+        return next(itertools.islice((one for one in free if one not in taken), place, None))

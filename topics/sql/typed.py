@@ -35,10 +35,13 @@ def _uses(settings: Table, source: QuerySource) -> Iterator[Use]:
             yield Use(f"the column {name}", column["field"], role)
         for case in column.get("cases", ()):
             yield from _of_conditions(f"the column {name}", case["where"])
+            if "field" in case:
+                yield Use(f"the column {name}", case["field"], "number")
+    numbers = derive.keys() - {*settings.get("key", ())}
     found = settings.get("aggregate", ())
     for one in () if isinstance(found, str) else found:
         named = one.get("name", f"{one['kind']}_{one.get('field', '')}".rstrip("_"))
-        if "field" in one:
+        if "field" in one and one["field"] not in numbers:
             yield Use(named, one["field"], "key" if one["kind"] == "distinct" else "number")
         yield from _of_conditions(f"the condition of {named}", one.get("where", ()))
     yield from (Use("the quantile", path, "number") for path in settings.get("inputs", {}).values())

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ....mechanisms.columns import I64
 from ..times import LATEST
-from .conditions import Condition, Fields
+from .conditions import Condition, Fields, Flags
 from .texts import Step, changed
 
 QUARTER = 900_000_000  # microseconds; no zone changes its offset within a quarter of an hour
@@ -105,16 +105,58 @@ class Cases:
 
     def values(self, fields: Fields, size: int) -> list[Value]:
         """(size,) values of so many records."""
-        chosen = np.full(size, len(self.conditions), np.intp)
-        for place in range(len(self.conditions) - 1, -1, -1):
-            chosen[self.conditions[place].fulfilled(fields)] = place
         meant = [json.loads(one) for one in self.constants]
-        return [meant[place] for place in chosen.tolist()]
+        return [meant[place] for place in _first(self.conditions, fields, size).tolist()]
 
     @property
     def domain(self) -> tuple[Value, ...]:
         """Every constant."""
         return tuple(json.loads(one) for one in dict.fromkeys(self.constants))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One number of some: that of the first condition that a record fulfils, or another.
+
+    A record has one number, whichever it is. Its column is clipped as that of a field is, so one
+    record moves a sum of it as far as the clipping interval reaches, however many cases there are.
+    """
+
+    conditions: tuple[Condition, ...]  # in the order in which they are asked
+    # a number or the path of one for each condition, and for all other records
+    numbers: tuple[Fraction | str, ...]
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Fields that some records give their number from."""
+        return tuple(dict.fromkeys(one for one in self.numbers if isinstance(one, str)))
+
+    def values(
+        self, fields: Fields, size: int, read: Callable[[str, Flags], NDArray[np.float64]]
+    ) -> NDArray[np.float64]:
+        """(size,) numbers of so many records.
+
+        Args:
+            fields: of the records.
+            size: how many there are.
+            read: numbers of a path, and (size,) whether a record needs its own.
+        """
+        place, out = _first(self.conditions, fields, size), np.zeros(size)
+        for path in self.paths:
+            wanted = np.isin(place, [n for n, one in enumerate(self.numbers) if one == path])
+            out = np.where(wanted, read(path, wanted), out)
+        for n, one in enumerate(self.numbers):
+            if isinstance(one, Fraction):
+                out[place == n] = float(one)
+        return out
+
+
+def _first(conditions: Sequence[Condition], fields: Fields, size: int) -> NDArray[np.intp]:
+    """(size,) places of the first condition that each record fulfils; their number: of none."""
+    chosen = np.full(size, len(conditions), np.intp)
+    for place in range(len(conditions) - 1, -1, -1):
+        chosen[conditions[place].fulfilled(fields)] = place
+    return chosen
 
 
 Value = int | str | bool

@@ -215,7 +215,7 @@ REFUSED = [
     ("SELECT product, SUM(price) / COUNT(*) FROM orders GROUP BY 1", "SUM(price): needs bounds"),
     ("SELECT product, COUNT(*) - 3 FROM orders GROUP BY 1", "from released values"),
     (
-        "SELECT product, SUM(CASE WHEN a THEN 1 ELSE 2 END) FROM orders GROUP BY 1",
+        "SELECT product, COUNT(CASE WHEN a THEN b WHEN c THEN d END) FROM orders GROUP BY 1",
         "has one value here",
     ),
     (

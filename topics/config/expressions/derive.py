@@ -15,6 +15,7 @@ from ....formats.events.expressions.derived import (
     Attribute,
     Band,
     Cases,
+    Choice,
     Derived,
     Lookup,
     PublicTable,
@@ -27,25 +28,28 @@ from ..values import FieldPath, above, within
 from .conditions import Condition, every, pinned
 from .text_steps import TextStep, objections_to, steps_of
 
-Constant = str | int | bool
+Constant = str | int | bool | Fraction
 
 
 @dataclass(frozen=True)
 class Case:
-    """A value of the key, and the records that get it.
+    """A value, and the records that get it.
 
     Attributes:
         where: conditions, all of which a record must fulfil.
-        then: the value, a text, a whole number or a truth value.
+        then: the value: of the key, a text, a whole number or a truth value; of an aggregate, a
+            number.
+        field: of an aggregate, path of the number, in place of `then`.
     """
 
     where: tuple[Condition, ...]
-    then: Constant
+    then: Constant | None = None
+    field: FieldPath | None = None
 
 
 @dataclass(frozen=True)
 class Derive:
-    """A column of the key that is computed from the record.
+    """A column of the key that is computed from the record; with `cases`, or a number to sum.
 
     Give `time`, or `field` with `bucket`, `round` or `text`, or `cases` with `otherwise`, or
     `field` with `lookup`, `take` and `otherwise`, or `attribute` with `otherwise`.
@@ -55,11 +59,13 @@ class Derive:
             1), `dayofweek` (from Sunday, 1), `dow` (from Sunday, 0), `hour`, `minute`, or `date`,
             a text.
         zone: time zone of that part.
-        field: path of a number; with `text`, of a text.
+        field: path of a number; with `text`, of a text; with `cases`, of the number of records
+            that fulfil none of them.
         bucket: width of bands: the key is the lower end of the band.
         round: decimals to which the number is rounded; -1 rounds to tens.
         text: functions of the text, in order; the key is their result.
         cases: conditions with a value each; a record gets the value of the first that it fulfils.
+            Where all values are numbers, an aggregate may name the column as its `field`.
         otherwise: value of records that fulfil none of the cases, or that the lookup does not have,
             or whose unit has no such attribute.
         lookup: public file with a table (`.csv` or `.tsv` with a header) that has the key's value
@@ -125,6 +131,7 @@ class Derive:
         for name in ("field", "take", "otherwise"):
             if getattr(self, name) is None:
                 yield name, "is missing: lookup needs field, take and otherwise"
+        yield from self._whole()
         if self.otherwise == "":
             yield "otherwise", "is an empty text, which is no key"
 
@@ -135,18 +142,23 @@ class Derive:
                 yield name, "has no effect with attribute"
         if self.otherwise is None:
             yield "otherwise", "is missing: it is the value of units without the attribute"
+        yield from self._whole()
         if self.otherwise == "":
             yield "otherwise", "is an empty text, which is no key"
 
     def _chosen(self) -> Iterator[tuple[str, str]]:
         """Objections to a choice between constants."""
-        for name in ("time", "zone", "field", "bucket", "round", "text"):
+        for name in ("time", "zone", "bucket", "round", "text"):
             if getattr(self, name) is not None:
                 yield name, "has no effect with cases"
-        if not self.cases or self.otherwise is None:
+        if not self.cases or (self.otherwise is None and self.field is None):
             missing = "otherwise" if self.cases else "cases"
             yield missing, "is missing: cases and otherwise go together"
+        elif self.otherwise is not None and self.field is not None:
+            yield "field", "and otherwise exclude each other: records of no case have one value"
         for place, case in enumerate(self.cases or ()):
+            if (case.then is None) == (case.field is None):
+                yield f"cases.{place}", "needs one of then and field"
             if not case.where:
                 yield f"cases.{place}.where", "is empty: it needs a condition"
             for at, condition in enumerate(case.where):
@@ -167,17 +179,53 @@ class Derive:
         except (ValueError, OSError, KeyError):
             yield "zone", f'"{self.zone}" is not a time zone'
 
+    def _whole(self) -> Iterator[tuple[str, str]]:
+        if isinstance(self.otherwise, Fraction):
+            yield "otherwise", "must be a text, a whole number or a truth value, as of a key"
+
+    @property
+    def values(self) -> tuple[Constant | None, ...]:
+        """The constant of each case, and of all other records; None: it is a field's number."""
+        return (*(case.then for case in self.cases or ()), self.otherwise)
+
+    def of_key(self) -> Iterator[tuple[str, str]]:
+        """Objections to the column where it stands in a key; its own settings must be valid."""
+        if self.cases and any(one is None or isinstance(one, Fraction) for one in self.values):
+            yield (
+                "cases",
+                "of a key are texts, whole numbers or truth values: let the producer write what is "
+                "computed into a field",
+            )
+
+    def of_sum(self) -> Iterator[tuple[str, str]]:
+        """Objections to the column where it is summed; its own settings must be valid."""
+        if self.cases is None:
+            yield "", "is no number to sum: of derived columns only cases are, all of numbers"
+        elif any(isinstance(one, str | bool) for one in self.values):
+            yield "cases", "must all be numbers, or fields, where they are summed"
+
+    @property
+    def chosen(self) -> Choice | None:
+        """The number of each record, where the column is one; None: it is a column of a key."""
+        if self.cases is None or any(isinstance(one, str | bool) for one in self.values):
+            return None
+        paths = [*(case.field for case in self.cases), self.field]
+        given = zip(self.values, paths, strict=True)
+        numbers = (path or "" if one is None else Fraction(one) for one, path in given)
+        conditions = (every(case.where) for case in self.cases)
+        return Choice(tuple(one for one in conditions if one is not None), tuple(numbers))
+
     def meant(self) -> Derived:
-        if self.lookup is not None and self.otherwise is not None:
-            return Lookup(self.field or "", self.lookup, self.otherwise)
-        if self.attribute is not None and self.otherwise is not None:
-            return Attribute(self.attribute, self.otherwise)
+        other = self.otherwise
+        if self.lookup is not None and other is not None and not isinstance(other, Fraction):
+            return Lookup(self.field or "", self.lookup, other)
+        if self.attribute is not None and other is not None and not isinstance(other, Fraction):
+            return Attribute(self.attribute, other)
         if self.cases is not None:
             conditions = [every(case.where) for case in self.cases]
-            constants = [case.then for case in self.cases] + [self.otherwise]
             return Cases(
                 tuple(one for one in conditions if one is not None),
-                tuple(msgspec.json.encode(one).decode() for one in constants),
+                tuple(msgspec.json.encode(one).decode() for one in self.values),
             )
         if self.time is not None:
             return TimePart(self.time, self.zone or "UTC")
@@ -189,6 +237,10 @@ class Derive:
 
     def pinned(self) -> dict[str, Any]:
         """The column as the charged configuration states it, in its normal form."""
+        if self.cases is not None and (
+            any(one is None or isinstance(one, Fraction) for one in self.values)
+        ):
+            return self._numbers()
         derived = self.meant()
         if isinstance(derived, Lookup):
             content = {"sha256": derived.table.sha256, "count": len(derived.table.rows)}
@@ -202,3 +254,10 @@ class Derive:
             return {"kind": "cases", "cases": asked, "values": derived.constants}
         told = {one.name: getattr(derived, one.name) for one in fields(derived)}
         return {"kind": type(derived).__name__.lower(), **told}
+
+    def _numbers(self) -> dict[str, Any]:
+        """The same, of numbers that no key can have."""
+        assert self.chosen is not None and self.cases is not None
+        told = [{"field": one} if isinstance(one, str) else str(one) for one in self.chosen.numbers]
+        asked = [pinned(case.where) for case in self.cases]
+        return {"kind": "choice", "cases": asked, "numbers": told}
