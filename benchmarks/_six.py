@@ -42,13 +42,6 @@ attributes_of = "visits"
 time = { format = "record" }
 
 [[input]]
-name = "members"
-topic = "members"
-unit = "user"
-partitioner = "murmur2"
-attributes_of = "visits"
-
-[[input]]
 name = "trips"
 topic = "trips"
 unit = "user"
@@ -135,6 +128,19 @@ high = 100
 sample = true
 where = [{ field = "fare", at_least = 20 }]
 """
+CHOICES = """key = []
+public_keys = "natural"
+derive.paid = { cases = [{ where = [{ field = "fare", below = 5 }], then = 2.5 },
+  { where = [{ field = "at.x", above = 1 }], then = -1 }], field = "fare" }
+[[pipeline.aggregate]]
+kind = "count"
+[[pipeline.aggregate]]
+kind = "mean"
+field = "paid"
+low = -1
+high = 50
+grid = 0.5
+"""
 SESSIONS = """key = ["page"]
 session = "1h"
 lateness = "1h"
@@ -192,25 +198,6 @@ having = [{ field = "count", above = 20 }]
 order = [{ by = "near", descending = true }]
 limit = 3
 """
-VIEWS = """
-[[view]]
-name = "tiers"
-source = "members"
-key = ["tier"]
-values = [{ of = "count" }, { kind = "ratio", of = "near", over = "count" }]
-
-[[view]]
-name = "trend"
-source = "lookup"
-values = [{ of = "count" }, { kind = "change", of = "count" }, { kind = "running", of = "count" }]
-
-[[view]]
-name = "often"
-source = "hops"
-having = [{ field = "count", above = 20 }]
-order = [{ by = "near", descending = true }]
-limit = 3
-"""
 SURVEY = """aggregate = [{ kind = "mean", field = "minutes", low = 0, high = 240, grid = 0.001 }]
 [pipeline.mechanism]
 kind = "topl"
@@ -241,9 +228,7 @@ PIPELINES = {
     "hops": ("visits", CENTRAL, HOPS),
     "lookup": ("visits", CENTRAL, LOOKUP),
     "spreads": ("trips", CENTRAL, SPREADS),
-    "sessions": ("visits", CENTRAL, SESSIONS),
-    "members": ("visits", CENTRAL, MEMBERS),
-    "spreads": ("trips", CENTRAL, SPREADS),
+    "choices": ("trips", CENTRAL, CHOICES),
     "sessions": ("visits", CENTRAL, SESSIONS),
     "members": ("visits", CENTRAL, MEMBERS),
 }  # fmt: skip
@@ -293,12 +278,6 @@ class Six(Load):
         body = {"user": user, "page": page, "city": city, "t": self._time()}
         producer.produce("visits", self._value(body), user, partition=home(user))
         self.sent += 1
-
-    def _member(self, producer: Producer) -> None:
-        user = self._random.choice(self._users)
-        told = {"user": user, "tier": self._random.choice(("basic", "plus", None))}
-        value = None if self._random.random() < 0.1 else self._value(told)  # or takes it back
-        producer.produce("members", value, user, partition=home(user))
 
     def _member(self, producer: Producer) -> None:
         user = self._random.choice(self._users)

@@ -80,8 +80,10 @@ def around(node: exp.Expr) -> Around | None:
         sides = [bare(node.this), bare(node.expressions[0])]
         found = next(filter(None, map(around, sides)), None)
         end = next((n for one in sides if (n := number_of(one)) is not None), None)
-        name = "high" if isinstance(node, exp.Least) else "low"
-        return found if found is None else found._replace(**{name: end})
+        if found is None:
+            return None
+        least = isinstance(node, exp.Least)
+        return found._replace(high=end) if least else found._replace(low=end)
     return None
 
 
@@ -113,7 +115,8 @@ def chosen(
                 "records out with WHERE",
             )  # fmt: skip
         other = exp.Literal.number(0)
-    values, intervals = [], []
+    values = list[Decimal | str]()
+    intervals = list[tuple[Decimal | None, Decimal | None]]()
     for then in (*(then for _, then in ifs), other):
         if (number := number_of(bare(then))) is not None:
             values.append(number)
@@ -159,7 +162,7 @@ def _ends(
     intervals: Sequence[tuple[Decimal | None, Decimal | None]],
 ) -> tuple[Decimal, Decimal]:
     """The clipping interval of all cases: stated around them, or that of each field in them."""
-    around_it = f"bound it as a whole, {node.sql_name()}(CLIP(..., 0, 100)), with your own bounds"
+    around_it = f"bound it as a whole, {type(node).__name__.upper()}(CLIP(..., 0, 100)), with your own bounds"
     if given.low is not None and given.high is not None:
         ends, apart = (given.low, given.high), [one for one in intervals if one != (None, None)]
         if any(one != ends for one in apart):
