@@ -162,7 +162,7 @@ def _ends(
     intervals: Sequence[tuple[Decimal | None, Decimal | None]],
 ) -> tuple[Decimal, Decimal]:
     """The clipping interval of all cases: stated around them, or that of each field in them."""
-    around_it = f"bound it as a whole, {type(node).__name__.upper()}(CLIP(..., 0, 100)), with your own bounds"
+    around_it = "bound it as a whole, CLIP(CASE ... END, 0, 100), with your own bounds"
     if given.low is not None and given.high is not None:
         ends, apart = (given.low, given.high), [one for one in intervals if one != (None, None)]
         if any(one != ends for one in apart):
