@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from .expressions.conditions import Condition
-from .expressions.derived import Choice, Derived
+from .expressions.derived import ChosenNumber, Derived
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class NumericField:
     # a record that does not fulfil it counts as 0, and needs no number
     where: Condition | None = None
     called: str | None = None  # name of the column; None: that of the field
-    chosen: Choice | None = None  # the number, where ``field`` is the name of a derived one
+    chosen: ChosenNumber | None = None  # the number, where ``field`` is the name of a derived one
 
     @property
     def name(self) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
-from ...formats.events.expressions.derived import Choice
+from ...formats.events.expressions.derived import ChosenNumber
 from ...mechanisms.entry import Frame
 from ...mechanisms.registry import DEFAULT, entries
 from ..calendar import Calendar, CalendarSpan, interval
@@ -366,7 +366,7 @@ class PipelineSettings:
         return latest_topic(first) if first else latest_topic(self.name, self.release.topic)
 
     @property
-    def chosen(self) -> dict[str, Choice]:
+    def chosen(self) -> dict[str, ChosenNumber]:
         """Derived columns that are no part of a key: numbers that aggregates sum, by name."""
         keys = (*self.key, counted_in(self.aggregate))
         found = {name: one.chosen for name, one in self.derive.items() if name not in keys}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ...formats.events.expressions.conditions import Condition as Meant
 from ...formats.events.expressions.conditions import leaves
-from ...formats.events.expressions.derived import Band, Cases, Choice, Lookup, TextPart
+from ...formats.events.expressions.derived import Band, Cases, ChosenNumber, Lookup, TextPart
 from ...formats.events.roles import WORDS, Use, clashes
 from .aggregates import Distinct
 from .expressions.conditions import Condition, every
@@ -54,7 +54,7 @@ def uses(pipeline: PipelineSettings, source: InputSettings | None) -> Iterator[U
 _TIMES = {"iso": "text"}
 
 
-def _of_choice(setting: str, chosen: Choice) -> Iterator[Use]:
+def _of_choice(setting: str, chosen: ChosenNumber) -> Iterator[Use]:
     """Fields of a number that is one of several."""
     for one in chosen.conditions:
         yield from (Use(setting, field, role) for field, role in _leaves(one))

@@ -21,7 +21,7 @@ Bounds = tuple[str | None, Decimal | None, Decimal | None]
 """A field within CLIP, LEAST or GREATEST, None for what is no field, and both ends."""
 
 
-class Chosen(NamedTuple):
+class ChosenColumn(NamedTuple):
     """A column as a setting, with the clipping interval that its query states.
 
     Attributes:
@@ -105,7 +105,7 @@ def chosen(
     table: Sequence[str],
     clip: Mapping[str, Mapping[str, Any]],
     bounds_of: Callable[[exp.Expr, Sequence[str]], Bounds],
-) -> Chosen:
+) -> ChosenColumn:
     """The column of a CASE within the aggregate ``node``; raises `QueryError` if it is none."""
     ifs, other = branches(given.case)
     if other is None or isinstance(other, exp.Null):
@@ -143,7 +143,7 @@ def chosen(
         digits = max((_digits(one) for one in [*numbers, low, high]), default=0)
     if digits:
         ends["grid"] = plain_number(Decimal(1).scaleb(-digits))
-    return Chosen({"cases": cases, **_value("otherwise", values[-1])}, ends)
+    return ChosenColumn({"cases": cases, **_value("otherwise", values[-1])}, ends)
 
 
 def _value(name: str, value: Decimal | str) -> dict[str, Any]:

@@ -115,7 +115,7 @@ class Cases:
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChosenNumber:
     """One number of some: that of the first condition that a record fulfils, or another.
 
     A record has one number, whichever it is. Its column is clipped as that of a field is, so one

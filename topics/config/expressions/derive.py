@@ -15,7 +15,7 @@ from ....formats.events.expressions.derived import (
     Attribute,
     Band,
     Cases,
-    Choice,
+    ChosenNumber,
     Derived,
     Lookup,
     PublicTable,
@@ -205,7 +205,7 @@ class Derive:
             yield "cases", "must all be numbers, or fields, where they are summed"
 
     @property
-    def chosen(self) -> Choice | None:
+    def chosen(self) -> ChosenNumber | None:
         """The number of each record, where the column is one; None: it is a column of a key."""
         if self.cases is None or any(isinstance(one, str | bool) for one in self.values):
             return None
@@ -213,7 +213,7 @@ class Derive:
         given = zip(self.values, paths, strict=True)
         numbers = (path or "" if one is None else Fraction(one) for one, path in given)
         conditions = (every(case.where) for case in self.cases)
-        return Choice(tuple(one for one in conditions if one is not None), tuple(numbers))
+        return ChosenNumber(tuple(one for one in conditions if one is not None), tuple(numbers))
 
     def meant(self) -> Derived:
         other = self.otherwise
