@@ -78,8 +78,9 @@ class Count:
     ) -> Iterator[str]:
         name = one["name"]
         yield from self._once(name)
-        dead = self._copies(f"hush.{name}.dlq")
-        late = self._copies(f"hush.{name}.late") if source.get("late") == "topic" else {}
+        topic, keeps = source["topic"], source.get("late") == "topic"
+        dead = self._copies(f"hush.{name}.dlq", topic)
+        late = self._copies(f"hush.{name}.late", topic) if keeps else {}
         for what, copies in (("a dead letter", dead), ("late", late)):
             yield from (f"{place} is {what} {n} times" for place, n in copies.items() if n > 1)
             yield from (f"{place} is {what} and was never sent" for place in copies.keys() - raw)
@@ -132,12 +133,17 @@ class Count:
         logs = self._read(f"hush.{name}.releases.v1")
         return [json.loads(r.value or b"") for log in logs for r in log]
 
-    def _copies(self, topic: str) -> Counter[Place]:
-        """The places in the raw topic that the records of such a topic name, in their headers."""
+    def _copies(self, topic: str, raw: str) -> Counter[Place]:
+        """The places in a raw topic that the records of such a topic name, in their headers.
+
+        Records that state attributes of units, and cannot be read, are named with their own topic.
+        """
         found: Counter[Place] = Counter()
         for log in self._read(topic):
             for record in log:
                 said = {name: value for name, value in record.headers if name.startswith(PREFIX)}
+                if said.get(PREFIX + "topic", raw.encode()) != raw.encode():
+                    continue
                 found[int(said[PREFIX + "partition"]), int(said[PREFIX + "offset"])] += 1
         return found
 
