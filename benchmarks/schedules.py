@@ -12,7 +12,8 @@ has; it does not run them, so 100,000 seeds take little longer than the 6,000 th
 --quick runs 1,000 of them, or as many as 40 seconds allow; the default is 10,000. The last line
 under ``--json``: ``schedules``; ``lost``, ``doubled``, ``differing`` and ``stuck``, schedules with
 such an objection; ``faults``; ``torn``, requests of transactions that came late or twice;
-``seconds``; ``cpu``, seconds of processors, which tell more on a busy machine.
+``mechanisms``, how many of the six took part; ``seconds``; ``cpu``, seconds of processors, which
+tell more on a busy machine; ``seconds_each``, of processors for a schedule.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.schedules.campaign import KINDS, Result, campaign
+
+SIX = {"histogram", "phdstream", "privhp", "pak", "tops", "topl"}
 
 QUICK, QUICK_SECONDS = 1000, 40.0
 
@@ -67,13 +70,16 @@ def main() -> None:
         for kind, texts in one.kinds.items():
             for text in texts[:3]:
                 console.print(f"  {kind}: {text[:300]}", highlight=False, markup=False)
+    cpu = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
     line = {
         "schedules": result.schedules,
         **{kind: result.count(kind) for kind in KINDS},
         "faults": sum(result.kinds.values()),
         "torn": result.torn,
+        "mechanisms": len(SIX & {*result.mechanisms}),
         "seconds": round(time.monotonic() - began),
-        "cpu": round(sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])),
+        "cpu": round(cpu),
+        "seconds_each": round(cpu / max(result.schedules, 1), 3),
     }
     print(json.dumps(line) if args.json else "\n".join(f"{k}: {v}" for k, v in line.items()))
     sys.exit(1 if result.found else 0)

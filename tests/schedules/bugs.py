@@ -137,9 +137,9 @@ FOUND_WITHIN = {
     "same epoch": 100,
 }
 FOUND_AT = {  # a seed that objects; a change of the product may move it
-    "cancelled clock": 96,
+    "cancelled clock": 134,
     "stale idle shard": 148,
-    "frozen sleep": 28,
+    "frozen sleep": 108,
     "forgotten floor": 2,
     "stale genesis": 6,
     "believed table": 12,

@@ -44,6 +44,7 @@ class Result(NamedTuple):
         callbacks: that ran in all of them.
         kinds: how many faults of each kind they had.
         torn: requests of transactions that came late or twice.
+        mechanisms: how many schedules each mechanism had.
     """
 
     schedules: int
@@ -51,6 +52,7 @@ class Result(NamedTuple):
     callbacks: int
     kinds: dict[str, int]
     torn: int
+    mechanisms: dict[str, int]
 
     def count(self, kind: str) -> int:
         """Schedules with an objection of a kind."""
@@ -105,6 +107,7 @@ def _piece(seeds: range, first: bool, until: float, only: str, alone: int = 0) -
 
     told: dict[str, Any] = {
         "schedules": 0, "passed": 0, "callbacks": 0, "found": [], "kinds": {}, "torn": 0,
+        "mechanisms": {},
     }  # fmt: skip
     for seed in seeds:
         told["passed"] += 1
@@ -114,9 +117,9 @@ def _piece(seeds: range, first: bool, until: float, only: str, alone: int = 0) -
         told["schedules"] += 1
         told["callbacks"] += made.callbacks
         told["torn"] += made.torn
+        _count(told["mechanisms"], made.mechanism)
         for fault in made.faults:
-            kind = fault.split()[2]
-            told["kinds"][kind] = told["kinds"].get(kind, 0) + 1
+            _count(told["kinds"], fault.split()[2])
         if not made.good:
             kinds = {kind: getattr(made, kind) for kind in KINDS}
             told["found"].append([made.seed, kinds, made.faults])
@@ -125,6 +128,10 @@ def _piece(seeds: range, first: bool, until: float, only: str, alone: int = 0) -
         if alone and os.getppid() != alone:
             os._exit(1)
     return told
+
+
+def _count(counts: dict[str, int], what: str, number: int = 1) -> None:
+    counts[what] = counts.get(what, 0) + number
 
 
 def _forked(seeds: range, first: bool, until: float, only: str) -> dict[str, Any]:
@@ -176,15 +183,17 @@ def campaign(
     shares = [range(seed + n, seed + schedules, processes) for n in range(processes)]
     wanted = [[s.start, processes, len(s), seconds, bug, first, only] for s in shares if len(s)]
     children = [_child(one) for one in wanted]
-    total, callbacks, torn, kinds, found = 0, 0, 0, dict[str, int](), list[Found]()
+    total, callbacks, torn, found = 0, 0, 0, list[Found]()
+    kinds, mechanisms = dict[str, int](), dict[str, int]()
     try:
         for line in _lines(children):
             total += line["schedules"]
             callbacks += line["callbacks"]
             torn += line["torn"]
             found += [Found(*one) for one in line["found"]]
-            for kind, number in line["kinds"].items():
-                kinds[kind] = kinds.get(kind, 0) + number
+            for counts, name in ((kinds, "kinds"), (mechanisms, "mechanisms")):
+                for what, number in line[name].items():
+                    _count(counts, what, number)
             told(line["passed"])
             if first and found:
                 break
@@ -192,7 +201,7 @@ def campaign(
         for child in children:
             child.kill()
             child.communicate()  # and close its pipes
-    return Result(total, sorted(found), callbacks, kinds, torn)
+    return Result(total, sorted(found), callbacks, kinds, torn, mechanisms)
 
 
 def _child(wanted: list[Any]) -> subprocess.Popen[str]:
@@ -264,7 +273,7 @@ def _one(seed: int, bug: str, as_json: bool) -> None:
 
 
 def _tell(seed: int, made: Any) -> None:
-    print(f"seed {seed}: trace {made.trace:016x}, {made.callbacks} callbacks, "
+    print(f"seed {seed}: {made.mechanism}, trace {made.trace:016x}, {made.callbacks} callbacks, "
           f"all done {made.recovery:.0f} s after the last fault")  # fmt: skip
     for line in made.faults:
         print(f"  fault  {line}")

@@ -45,17 +45,62 @@ name = "events"
 topic = "events"
 unit = "user"
 partitioner = "{partitioner}"
-time = {{ field = "t", format = "epoch_us" }}
+time = {{ field = {time} }}
 [[pipeline]]
 name = "p"
 input = "events"
-key = ["page"]
-{keys}
-window = {{ length = "10s", origin = "2019-03-07T23:06:40Z" }}
+window = {{ length = "10s", origin = "2019-03-07T23:06:40Z"{hop} }}
 triggers = {{ every = "5s" }}
 schedule = "{schedule}"
-budget = {{ epsilon = 40.0, delta = 1e-3 }}
+budget = {{ {budget} }}
+{mechanism}
+"""
+
+HISTOGRAM = """key = ["page"]
+{keys}
 mechanism = {{ kind = "histogram", budget = 4 }}
+"""
+PAGES = """key = ["page"]
+aggregate = [{aggregate}]
+{more}
+"""
+QUANTILES = """key = ["page"]
+{keys}
+inputs = {{ value = "fare" }}
+[pipeline.mechanism]
+kind = "quantile"
+low = 0
+high = 100
+at = [0.1, 0.5, 0.9]
+bands = 16
+"""
+SPACE = """inputs = {{ x = "x", y = "y" }}
+[pipeline.mechanism]
+kind = "{kind}"
+{more}
+[pipeline.mechanism.domain]
+depth = {depth}
+split = "{split}"
+axes = [{{ name = "x", low = 0, high = 2 }}, {{ name = "y", low = -1, high = 1 }}]
+"""
+VALUES = """inputs = {{ value = "fare" }}
+aggregate = [{{ kind = "sum", field = "fare", low = 0, high = 100 }}]
+[pipeline.mechanism]
+kind = "{kind}"
+slot = 2_500_000
+slots_per_trigger = 2
+origin = 1_552_000_000_000_000
+expected = 8
+"""
+SURVEY = """aggregate = [{ kind = "mean", field = "fare", low = 0, high = 100, grid = 0.001 }]
+[pipeline.mechanism]
+kind = "topl"
+salt = "sim"
+reports = 2
+period = 10
+share = "1/4"
+buckets = 8
+levels = 8
 """
 
 LISTED = 'public_keys = [["a"], ["b"], ["c"]]'
@@ -65,10 +110,15 @@ def _variant(
     cells: int, delay: str, step: int, partitioner: str, keys: str = "", schedule: str = "wall"
 ) -> dict[str, Any]:
     return {"cells": cells, "delay": delay, "step": step, "partitioner": partitioner,
-            "keys": keys, "schedule": schedule}  # fmt: skip
+            "mechanism": HISTOGRAM.format(keys=keys), "schedule": schedule,
+            "hop": "", "budget": "epsilon = 40.0, delta = 1e-3", "time": '"t", format = "epoch_us"'}  # fmt: skip
 
 
-VARIANTS = (
+def _of_kind(mechanism: str, **more: str) -> dict[str, Any]:
+    return _variant(1, "0s", 7, "murmur2") | {"mechanism": mechanism} | more
+
+
+HISTOGRAMS = (
     _variant(1, "0s", 1000, "murmur2", LISTED),
     _variant(2, "3s", 5, "murmur2", LISTED),
     _variant(1, "2s", 7, "none", LISTED),
@@ -77,13 +127,35 @@ VARIANTS = (
     _variant(1, "0s", 1000, "murmur2", LISTED, "external"),
 )
 LATE = _variant(1, "0s", 1000, "murmur2", LISTED + '\nlateness = "2s"')
-"""No part of `VARIANTS`: what comes two seconds after a window is in time."""
+"""What comes two seconds after a window is in time."""
+CAPPED = """epsilon = 40.0, delta = 1e-3, per_unit = { epsilon = 80, delta = 1e-2, period = "1d" }"""
+COUNT, DISTINCT = '{ kind = "count" }', '{ kind = "distinct", field = "city" }'
+OTHERS = {
+    "quantile": _of_kind(QUANTILES.format(keys=LISTED)),
+    "distinct": _of_kind(PAGES.format(aggregate=DISTINCT, more="")),
+    "hopping": _of_kind(PAGES.format(aggregate=COUNT, more=""), hop=', hop = "5s"'),
+    "capped": _of_kind(PAGES.format(aggregate=COUNT, more=""), budget=CAPPED),
+    "sessions": _of_kind(PAGES.format(aggregate=COUNT, more='session = "3s"\nlateness = "3s"')),
+    "phdstream": _of_kind(SPACE.format(
+        kind="phdstream", depth=2, split="all", more="bound = 2\nfloor = 2")),
+    "privhp": _of_kind(SPACE.format(kind="privhp", depth=4, split="binary", more="k = 4")),
+    "pak": _of_kind(VALUES.format(kind="pak")),
+    "tops": _of_kind(VALUES.format(kind="tops")),
+    "topl": _of_kind(SURVEY, budget="epsilon = 8.0", time='"slot", format = "epoch_s"'),
+}  # fmt: skip
+"""Deployments of the other mechanisms, by kind."""
+VARIANTS = {str(n): one for n, one in enumerate(HISTOGRAMS)} | {"late": LATE} | OTHERS
 
 
 @dataclass(frozen=True, eq=False)
 class Template:
-    """A deployment that has begun, before its first worker."""
+    """A deployment that has begun, before its first worker.
 
+    Attributes:
+        kind: "histogram", or the name in `OTHERS`.
+    """
+
+    kind: str
     config: Config
     deployment: Deployment
     names: Names
@@ -100,14 +172,14 @@ class Template:
 
 
 @lru_cache(None)
-def template(variant: int, trimmed: bool) -> Template:
+def template(variant: str, trimmed: bool) -> Template:
     """One of the deployments.
 
     Args:
-        variant: which of `VARIANTS`, or the number after them for `LATE`.
+        variant: which of `VARIANTS`.
         trimmed: whether raw records were deleted before the deployment began.
     """
-    config = loads(TEXT.format(**(*VARIANTS, LATE)[variant]), environ={})
+    config = loads(TEXT.format(**VARIANTS[variant]), environ={})
     here = world.World.__new__(world.World)
     here.loop = VirtualLoop(Random(0))
     here.broker = broker = Broker(here.loop, Random(0))
@@ -120,7 +192,8 @@ def template(variant: int, trimmed: bool) -> Template:
         broker.trim(("events", number), offset)
     deployment = compile_config(config, {"events": RAW})
     Beginning(Cluster(config.kafka), deployment, -1, int(START * 1e6), SECRET).begin()
+    kind = variant if variant in OTHERS else "histogram"
     return Template(
-        config, deployment, Names("sim", GENESIS), broker.logs, broker.topics, broker.ids,
+        kind, config, deployment, Names("sim", GENESIS), broker.logs, broker.topics, broker.ids,
         broker.settings, begins,
     )  # fmt: skip

@@ -8,6 +8,7 @@ import logging
 import sys
 from asyncio import events
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 import hushstream.agents.worker.worker as worker_module
@@ -16,18 +17,20 @@ from hushstream.topics.records import TriggerRequest, encode
 from tests.judge.records import home
 
 from .broker import SERVER, START
-from .deployments import EVERY, OUTAGE, RAW, SESSION, VARIANTS, Template, template
+from .deployments import EVERY, HISTOGRAMS, OTHERS, OUTAGE, RAW, SESSION, Template, template
 from .faults import LATE, REFUSAL, Faults
 from .group import Group
 from .loop import HERE, Stuck
 from .machine import Machine
-from .verdict import judge, noise, waiting
+from .records import Devices, more
+from .verdict import RELEASES, committed, judge, noise, waiting
 from .world import World, current, enter
 
 TROUBLE = (8.0, 14.0, 20.0)  # seconds in which faults begin: one of these
 REFUSED = 15.0  # seconds that a schedule goes on where workers refuse a rewound cluster
 BOUND = 150.0  # seconds from the end of the last fault until everything due must be done
 RECORDS = 24
+KINDS = (*OTHERS, *["histogram"] * len(OTHERS))
 
 
 @dataclass
@@ -40,6 +43,7 @@ class Outcome:
         exits: of workers by themselves: time, name and error.
         recovery: virtual seconds from the last fault until all was done.
         torn: requests of transactions that came late or twice.
+        mechanism: that released.
     """
 
     seed: int
@@ -53,6 +57,7 @@ class Outcome:
     recovery: float = 0.0
     torn: int = 0
     callbacks: int = 0
+    mechanism: str = ""
 
     @property
     def good(self) -> bool:
@@ -71,7 +76,9 @@ class Schedule:
         self.outcome = Outcome(seed)
         self.world = world = World(seed)
         random = world.random
-        variant = random.randrange(len(VARIANTS))
+        self.kind = Random(f"kind of {seed}").choice(KINDS)
+        variant = str(random.randrange(len(HISTOGRAMS)))
+        variant = variant if self.kind == "histogram" else self.kind
         self.template: Template = template(variant, trimmed=random.random() < 0.5)
         enter(world)
         self.template.build(world.broker)
@@ -81,6 +88,8 @@ class Schedule:
         names = ["a", "b", "c"][: random.choice((1, 2, 2, 2, 3))]
         self.machines = [Machine(world, self.template.config, n, self._ended) for n in names]
         changelog = self.template.names.changelog("ingest", "events")
+        self.outcome.mechanism = self.template.deployment.pipelines[0].kind
+        self._devices = Devices(self.template, random)
         self.faults = Faults(world, self.machines, self.outcome.faults, changelog)
 
     def run(self) -> Outcome:
@@ -150,19 +159,34 @@ class Schedule:
         random, loop = self.world.random, self.world.loop
         for number in range(RECORDS):
             at = 0.5 + random.random() * (self._trouble + 4)
-            loop.call_later(at, self._send, self._record(number, at), context=SERVER)
+            if self.kind == "topl":
+                loop.call_later(at, self._report, number, at, context=SERVER)
+            else:
+                loop.call_later(at, self._send, self._record(number, at), context=SERVER)
 
-    def _record(self, number: int, at: float) -> tuple[int, bytes]:
+    def _record(self, number: int, at: float) -> tuple[int, bytes, bytes]:
         random = self.world.random
         user = f"u{random.randrange(6)}"
         away = random.random()
         shift = 40.0 if away < 0.03 else -25.0 if away < 0.1 else -2.0 * random.random()
-        body = {
+        made = {
             "user": user,
             "page": random.choice("aaaabbcd"),
             "t": int((START + at + shift) * 1e6),
         }
-        value = json.dumps(body).encode() if random.random() > 0.05 else b"bad %d" % number
+        value = json.dumps(made | more(self.kind, random)).encode()
+        return self._addressed(user, value, number)
+
+    def _report(self, number: int, at: float) -> None:
+        """Send what a device makes of the thresholds that are published by now."""
+        told = [r.value for r in committed(self.world.broker, RELEASES)]
+        user = f"d{number}"
+        value = self._devices.report(user, int(START + at), told)
+        if value is not None:
+            self._send(self._addressed(user, value, number))
+
+    def _addressed(self, user: str, value: bytes, number: int) -> tuple[int, bytes, bytes]:
+        value = value if self.world.random.random() > 0.05 else b"bad %d" % number
         return home((user,), "murmur2", RAW), user.encode(), value  # type: ignore[return-value]
 
     def _requests(self) -> None:

@@ -13,6 +13,7 @@ EVERY_KIND = {
     *("refusal", "known"),  # of its leaders
     "torn",  # of transactions
 }
+MECHANISMS = {"histogram", "quantile", "phdstream", "privhp", "pak", "tops", "topl"}
 # The same ones on every machine; benchmarks/schedules.py runs more.
 WANTED = [150, pytest.param(1000, marks=pytest.mark.thorough)]
 
@@ -23,6 +24,7 @@ def test_nothing_is_lost_doubled_different_or_stuck_under_any_schedule(wanted: i
     assert [f"seed {found.seed}: {found.kinds}" for found in result.found] == []
     assert result.schedules == wanted
     assert set(result.kinds) == EVERY_KIND
+    assert set(result.mechanisms) == MECHANISMS
     assert result.callbacks > 500 * result.schedules
     assert result.torn > 2 * result.schedules
     print(f"{result.schedules} schedules, {sum(result.kinds.values())} faults: {result.kinds}")

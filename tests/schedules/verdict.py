@@ -15,7 +15,8 @@ from typing import Any
 from hushstream.topics.records import encode
 
 from tests.judge.histogram import Judge
-from tests.judge.logs import Nonces, charges, objections
+from tests.judge.logs import KINDS as JUDGED
+from tests.judge.logs import Nonces, charges, judged, objections
 from tests.judge.logs import Pipeline as Public
 from tests.judge.rules import Rules
 
@@ -27,14 +28,18 @@ RELEASES, DEAD = "hush.p.releases.v1", "hush.p.dlq"
 
 
 @lru_cache(None)
-def _public(template: Template) -> tuple[Public, Rules]:
+def _public(template: Template) -> Public:
     source = template.deployment.inputs[0]
     pipeline = source.pipelines[0]
     keys = pipeline.public_keys
     listed = None if keys is None else [json.loads(key) for key in keys]
     config = json.loads(encode(pipeline.config))
-    public = Public(config, listed, source.partitioner, source.partitions)
-    return public, Rules(config, listed, template.deployment.pipelines[0].cells_partitions)
+    return Public(config, listed, source.partitioner, source.partitions)
+
+
+@lru_cache(None)
+def _rules(template: Template) -> Rules:
+    return _public(template).rules(template.deployment.pipelines[0].cells_partitions)
 
 
 def committed(broker: Broker, topic: str, partition: int = 0) -> list[Any]:
@@ -73,15 +78,22 @@ def judge(world: World, template: Template, until: int) -> dict[str, list[str]]:
     for one in [one for one in charged.open if one.ending]:
         charged.mark(one, one.commit)
     ledger = [r.value for r in committed(broker, template.names.ledger)]
-    public, rules = _public(template)
+    public = _public(template)
     raw = [
         [(r.offset, r.timestamp, r.value)
          for r in broker.logs["events", n].records[begin:] if r is not None]
         for n, begin in zip(range(RAW), template.begins, strict=True)
     ]  # fmt: skip
-    usable = [public.usable(n, records) for n, records in enumerate(raw)]
-    run = Judge(rules, SECRET, Nonces(rules, published), None)
-    found = objections(list(run.run(clock, usable)), published)
+    found = list[str]()
+    if template.kind == "histogram":
+        usable = [public.usable(n, records) for n, records in enumerate(raw)]
+        rules = _rules(template)
+        run = Judge(rules, SECRET, Nonces(rules, published), None)
+        found += objections(list(run.run(clock, usable)), published)
+    elif public.config["mechanism"]["kind"] in JUDGED:
+        found += objections(judged(public, SECRET, clock, raw, published), published)
+    else:
+        found += _once(clock, published)
     found += charges(ledger, clock)
     found += noise(world)
     found += _dead(broker, clock, raw, public)
@@ -96,6 +108,22 @@ def noise(world: World) -> list[str]:
     """Labels of noise that was drawn for two contents, whatever became of the logs since."""
     return [f"noise {label} was drawn for {len(contents)} contents, doubled"
             for label, contents in world.contents.items() if len(contents) > 1]  # fmt: skip
+
+
+def _once(clock: list[dict[str, Any]], published: list[tuple[Any, Any]]) -> list[str]:
+    """Every trigger was released once, for its charge, and each of its rows once.
+
+    The last triggers may still be to come.
+    """
+    fired = [entry for entry in clock if entry["type"] == "trigger"]
+    bodies = [(key, json.loads(value)) for key, value in published]
+    told = Counter((key, body["trigger"]) for key, body in bodies)
+    found = [f"{place} was released {n} times" for place, n in told.items() if n > 1]
+    charged = [body["privacy"]["charge"] for _, body in bodies if "privacy" in body]
+    wanted = [entry["charge"] for entry in fired][: len(charged)]
+    if charged != wanted:  # a single shard publishes them in order
+        found.append(f"charges differ: {charged} and not {wanted}")
+    return found
 
 
 def _kind(text: str) -> str:
