@@ -125,7 +125,8 @@ class Survey:
         """The distribution of values that makes the reports of a group likely, by buckets."""
         counts = [0] * self.wave.outputs
         for (mine, _, code), number in seen.items():
-            counts[code] += number * (mine == group)
+            if mine == group:  # other channels have other codes
+                counts[code] += number
         d, n, w = self.buckets, sum(counts), self.wave.width
         x, last = [1 / d] * d, -math.inf
         low = LOW / self.wave.total

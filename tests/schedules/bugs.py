@@ -15,6 +15,7 @@ from typing import Any
 
 from hushstream.agents.clock import known, owner
 from hushstream.agents.kafka import clients
+from hushstream.agents.stages.aggregate.computation import Computation
 from hushstream.agents.state.layout import MARKER, POSITION
 from hushstream.agents.worker import admission, tasks, transaction
 from hushstream.agents.worker.evidence import Known, known_of
@@ -126,6 +127,23 @@ BUGS: dict[str, Callable[[], None]] = {
     "committed refusal": committed_refusal,
     "same epoch": same_epoch,
 }
+
+
+def changed_number() -> None:
+    """One number of a release is larger by a step, whatever the mechanism."""
+    run = Computation.run
+
+    def changed(self: Any, *given: Any) -> Any:
+        releases = run(self, *given)
+        if releases.value.size:
+            releases.value.flat[0] += 1
+        return releases
+
+    Computation.run = changed  # type: ignore[method-assign]
+
+
+OF_RELEASES: dict[str, Callable[[], None]] = {"changed number": changed_number}
+"""Mistakes outside the protocol, which every mechanism can make."""
 FOUND_WITHIN = {
     "cancelled clock": 300,
     "stale idle shard": 2500,

@@ -95,7 +95,7 @@ def _ready(bug: str, aloud: bool = False) -> None:
 
     patches.install()
     if bug:
-        bugs.BUGS[bug]()
+        (bugs.BUGS | bugs.OF_RELEASES)[bug]()
     from . import schedule
 
     schedule.quiet(aloud)

@@ -111,7 +111,8 @@ def _variant(
 ) -> dict[str, Any]:
     return {"cells": cells, "delay": delay, "step": step, "partitioner": partitioner,
             "mechanism": HISTOGRAM.format(keys=keys), "schedule": schedule,
-            "hop": "", "budget": "epsilon = 40.0, delta = 1e-3", "time": '"t", format = "epoch_us"'}  # fmt: skip
+            "hop": "", "budget": "epsilon = 40.0, delta = 1e-3",
+            "time": '"t", format = "epoch_us"'}  # fmt: skip
 
 
 def _of_kind(mechanism: str, **more: str) -> dict[str, Any]:
@@ -128,12 +129,12 @@ HISTOGRAMS = (
 )
 LATE = _variant(1, "0s", 1000, "murmur2", LISTED + '\nlateness = "2s"')
 """What comes two seconds after a window is in time."""
-CAPPED = """epsilon = 40.0, delta = 1e-3, per_unit = { epsilon = 80, delta = 1e-2, period = "1d" }"""
+CAPPED = """epsilon = 40, delta = 1e-3, per_unit = { epsilon = 80, delta = 1e-2, period = "1d" }"""
 COUNT, DISTINCT = '{ kind = "count" }', '{ kind = "distinct", field = "city" }'
 OTHERS = {
     "quantile": _of_kind(QUANTILES.format(keys=LISTED)),
-    "distinct": _of_kind(PAGES.format(aggregate=DISTINCT, more="")),
-    "hopping": _of_kind(PAGES.format(aggregate=COUNT, more=""), hop=', hop = "5s"'),
+    "distinct": _of_kind(PAGES.format(aggregate=DISTINCT, more=LISTED)),
+    "hopping": _of_kind(PAGES.format(aggregate=COUNT, more=LISTED), hop=', hop = "5s"'),
     "capped": _of_kind(PAGES.format(aggregate=COUNT, more=""), budget=CAPPED),
     "sessions": _of_kind(PAGES.format(aggregate=COUNT, more='session = "3s"\nlateness = "3s"')),
     "phdstream": _of_kind(SPACE.format(

@@ -76,7 +76,7 @@ class Schedule:
         self.outcome = Outcome(seed)
         self.world = world = World(seed)
         random = world.random
-        self.kind = Random(f"kind of {seed}").choice(KINDS)
+        self.kind = kind_of(seed)
         variant = str(random.randrange(len(HISTOGRAMS)))
         variant = variant if self.kind == "histogram" else self.kind
         self.template: Template = template(variant, trimmed=random.random() < 0.5)
@@ -216,6 +216,11 @@ class Schedule:
         self._append(("events", partition), key, value)
         if random.random() < 0.05:  # the producer's retry: a duplicate counts as a record
             self.world.loop.call_later(random.random() * 5, self._send, record, context=SERVER)
+
+
+def kind_of(seed: int) -> str:
+    """What a schedule runs: "histogram", or a name of `deployments.OTHERS`."""
+    return Random(f"kind of {seed}").choice(KINDS)
 
 
 def run(seed: int) -> Outcome:

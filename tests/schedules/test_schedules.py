@@ -6,6 +6,8 @@ import pytest
 
 from .bugs import BUGS, FOUND_AT, FOUND_WITHIN, ONLY
 from .campaign import KINDS, campaign, one
+from .schedule import KINDS as KINDS_OF_SCHEDULES
+from .schedule import kind_of
 
 EVERY_KIND = {
     *("kill", "wipe", "old", "mistake", "pause", "stop", "clock"),  # of one machine
@@ -28,6 +30,13 @@ def test_nothing_is_lost_doubled_different_or_stuck_under_any_schedule(wanted: i
     assert result.callbacks > 500 * result.schedules
     assert result.torn > 2 * result.schedules
     print(f"{result.schedules} schedules, {sum(result.kinds.values())} faults: {result.kinds}")
+
+
+@pytest.mark.thorough
+def test_a_changed_number_of_any_mechanism_is_found() -> None:
+    result = campaign(120, bug="changed number")
+    assert {kind_of(found.seed) for found in result.found} == {*KINDS_OF_SCHEDULES}
+    assert all(found.kinds["differing"] for found in result.found)
 
 
 def test_a_seed_replays_exactly() -> None:
