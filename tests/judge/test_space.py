@@ -17,7 +17,7 @@ from hushstream.mechanisms.spatial import privtree
 from hushstream.topics.config.load import loads
 
 from .logs import objections
-from .worlds import HORIZONS, INPUT, PIPELINE, World, outcome, verdict, world
+from .worlds import HORIZONS, INPUT, PIPELINE, World, first_twice, outcome, verdict, world
 
 AXES = '{ name = "x", low = 0, high = 2 }, { name = "y", low = -1, high = 1, kind = "integer" }'
 DOMAIN = 'domain = {{ depth = {}, split = "{}", axes = [{}] }}'
@@ -95,18 +95,6 @@ def _more(real: Any) -> Any:
     return lambda self, u: empty_units(u, 1, 99)
 
 
-def _twice(real: Any) -> Any:
-    """A duplicate: the first record of a slice counts twice."""
-
-    def absorb(self: Any, units: Any, batch: Any) -> Any:
-        units, part = real(self, units, batch)
-        sums = part.sums.copy()
-        sums[:1] *= 2
-        return units, part._replace(sums=sums)
-
-    return absorb
-
-
 def _half(real: Any) -> Any:
     return property(lambda self: real.__get__(self) / 2)
 
@@ -125,7 +113,7 @@ def _richer(real: Any) -> Any:
 
 MISTAKES = {
     "phdstream": [
-        (phd.PHDStream, "absorb", _twice),
+        (phd.PHDStream, "absorb", first_twice),
         (phd.PHDStream, "init_units", _more),
         (node_counters.SimpleCounter, "scale", _half),
         (privtree.Selection, "margin", lambda real: lambda *given: real(*given) + 100),

@@ -20,7 +20,7 @@ from hushstream.mechanisms.tops import mechanism as tops
 from hushstream.topics.config.load import loads
 
 from .logs import objections
-from .worlds import INPUT, PIPELINE, outcome, restless, verdict, world
+from .worlds import INPUT, PIPELINE, first_twice, outcome, restless, verdict, world
 
 WINDOW = 'window = { length = "1d", origin = "2019-03-01T00:00:00Z" }\n'
 AGGREGATE = 'aggregate = [{ kind = "sum", field = "spent", low = 0, high = 60, grid = "0.5" }]'
@@ -82,18 +82,6 @@ def test_pak_releases_what_the_judge_says(case: str) -> None:
     assert found == [] and rows > 20
 
 
-def _twice(real: Any) -> Any:
-    """A duplicate: the first record of a slice counts twice."""
-
-    def absorb(self: Any, units: Any, batch: Any) -> Any:
-        units, part = real(self, units, batch)
-        sums = part.sums.copy()
-        sums[:1] *= 2
-        return units, part._replace(sums=sums)
-
-    return absorb
-
-
 def _unnoised(real: Any) -> Any:
     return lambda self, noise, theta, block: 0
 
@@ -108,7 +96,7 @@ def _one_more(real: Any) -> Any:
 
 MISTAKES = {
     "tops": [
-        (slots.Slots, "absorb", _twice),
+        (slots.Slots, "absorb", first_twice),
         (slots.Slots, "init_units", lambda real: lambda self, u: empty_units(u, 1, 99)),
         (slots.Slots, "clipped", lambda real: lambda self, entries, theta: entries.sum),
         (blocks.Blocks, "_noise", _unnoised),
@@ -118,7 +106,7 @@ MISTAKES = {
         (SlotStream, "_watched", lambda real: lambda *given: {"clipped": np.zeros(1, np.int64)}),
     ],
     "pak": [
-        (slots.Slots, "absorb", _twice),
+        (slots.Slots, "absorb", first_twice),
         (slots.Slots, "clipped", lambda real: lambda self, entries, theta: entries.sum),
         (counter.TreePrefix, "scale", lambda real: lambda self, theta: real(self, theta) / 2),
         (counter.TreePrefix, "noise", lambda real: lambda *given: [0] * len(given[3])),

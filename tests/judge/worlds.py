@@ -326,3 +326,15 @@ def _state(
         value = random.choice([None, None, b"{", b"null", b"[1]", b"\xff", b""])
     offset = _end(log) + random.choice([0, 0, 1])
     log.append(RawRecord(offset, now // 1000, unit.encode(), value))
+
+
+def first_twice(real: Any) -> Any:
+    """A duplicate: the first record of a slice counts twice."""
+
+    def absorb(self: Any, units: Any, batch: Any) -> Any:
+        units, part = real(self, units, batch)
+        sums = part.sums.copy()
+        sums[:1] *= 2
+        return units, part._replace(sums=sums)
+
+    return absorb
