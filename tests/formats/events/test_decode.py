@@ -310,7 +310,10 @@ def test_iso_times_with_an_offset(moment, minutes):
     assert int(found.time[0]) == expected
 
 
-@given(MOMENTS.filter(lambda m: m.year < 2030), st.sampled_from(["Europe/Berlin", "Asia/Tokyo"]))
+@given(
+    st.datetimes(datetime(1970, 1, 2), datetime(2029, 12, 30)),
+    st.sampled_from(["Europe/Berlin", "Asia/Tokyo"]),
+)
 def test_iso_times_without_an_offset_are_of_the_inputs_zone(moment, zone):
     expected = moment.replace(tzinfo=ZoneInfo(zone)).timestamp()
     found = decoder(how="iso", zone=zone).decode(raw(body(t=moment.isoformat())))
