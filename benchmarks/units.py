@@ -30,9 +30,9 @@ from pathlib import Path
 import numpy as np
 from hushstream.agents.stages.bound.codec import distinct
 from hushstream.agents.state.columns import RowColumns
-from hushstream.agents.state.known_units import UnitRoom
 from hushstream.agents.state.layout import sortable, units_of
 from hushstream.agents.state.rocks import RocksStore
+from hushstream.agents.state.unit_room import UnitRoom
 from hushstream.mechanisms.keys import Keys
 from numpy.typing import NDArray
 from rich.console import Console

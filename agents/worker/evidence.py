@@ -33,7 +33,7 @@ from ..kafka.clients import read_span
 from ..kafka.cluster import Cluster
 from ..kafka.logs import PATIENCE_SECONDS, check, consumer, watermarks
 from ..kafka.markers import Sought, tells_aborted
-from ..state.layout import MARKER, POSITION
+from ..state.layout import MARKER, PLAIN_POSITION, POSITION
 from ..state.rocks import read_rows
 
 STALE_SECONDS = 20 * 3600  # below delete.retention.ms of the changelogs (24 h)
@@ -50,16 +50,18 @@ class Known:
     marker: Marker
 
 
-def known_of(position: bytes | None, marker: bytes | None) -> Known | None:
-    """Read a table's progress from two of its rows; None if one of them is missing.
+def known_of(position: bytes | None, plain: bytes | None, marker: bytes | None) -> Known | None:
+    """Read a table's progress from its rows; None if it has no position or no marker.
 
     Args:
         position: JSON with a changelog offset and the time when it was written, seconds.
+        plain: the same of a table whose rows lie as they did before; it is evidence, and is
+            restored from nothing.
     """
-    if position is None or marker is None:
+    said = json.loads(position or plain or b"null")
+    if said is None or marker is None:
         return None
-    said = json.loads(position)
-    fresh = 0 <= time.time() - said["time"] < STALE_SECONDS
+    fresh = position is not None and 0 <= time.time() - said["time"] < STALE_SECONDS
     return Known(int(said["offset"]), fresh, decode_marker(marker))
 
 
@@ -180,10 +182,10 @@ def check_near(
 def known_in(folder: Path) -> Known | None:
     """Read the progress of a table from its folder; None where nothing can be read."""
     try:
-        position, marker = read_rows(folder, [POSITION, MARKER])
+        rows = read_rows(folder, [POSITION, PLAIN_POSITION, MARKER])
     except Exception:  # damaged, or another process is changing it; its shard looks again
         return None
-    return known_of(position, marker)
+    return known_of(*rows)
 
 
 def _ahead(cluster: Cluster, names: Names, known: dict[Path, Known]) -> str:

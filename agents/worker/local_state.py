@@ -21,11 +21,11 @@ from ..kafka.backlog import Flight, Room
 from ..kafka.clients import check_reached, read_to_end
 from ..kafka.markers import hanging_marker, seek_marker
 from ..state.columns import NO_ROWS, RowColumns
-from ..state.known_units import UnitRoom
-from ..state.layout import MARKER, POSITION
+from ..state.layout import MARKER, PLAIN_POSITION, POSITION
 from ..state.restored import restored
 from ..state.rocks import RocksStore, discard, set_aside
 from ..state.store import Changes
+from ..state.unit_room import UnitRoom
 from .evidence import Known, check_forward, check_same, known_in, known_of
 from .health.losses import LossWatch
 from .metrics import OperatorMetrics
@@ -182,10 +182,10 @@ class LocalState:
         self.table.write({**changes, POSITION: _position(reached)}, units)
 
     def size(self) -> int:
-        """Measure the bytes on disk, with everything that was held in memory; 0 unless open."""
+        """Measure the bytes on disk, with what was held in memory if it was much; 0 unless open."""
         if self._store is None or not self._ready:
             return 0
-        self._store.flush()
+        self._store.settle()
         return self._store.size()
 
     def close(self) -> None:
@@ -234,7 +234,7 @@ class LocalState:
 
     def _known(self, store: RocksStore) -> Known | None:
         """The progress of the table; None if it is empty or belongs to another genesis."""
-        known = known_of(*store.get_many([POSITION, MARKER]))
+        known = known_of(*store.get_many([POSITION, PLAIN_POSITION, MARKER]))
         return known if known is not None and known.marker.genesis == self._shared.genesis else None
 
 

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 from hushstream.agents.state.columns import RowColumns
-from hushstream.agents.state.known_units import KnownUnits, UnitRoom
+from hushstream.agents.state.unit_room import KnownUnits, UnitRoom
 from hushstream.mechanisms.keys import Keys
 
 UNITS = [b"u" + bytes(24) + n.to_bytes(2, "big") for n in range(900)]

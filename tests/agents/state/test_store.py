@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hushstream.agents.state import rocks as rocks_module
 from hushstream.agents.state.columns import RowColumns
-from hushstream.agents.state.known_units import UnitRoom
+from hushstream.agents.state.unit_room import UnitRoom
 from hushstream.agents.state.layout import MARKER, after
 from hushstream.agents.state.memory import MemoryStore
 from hushstream.agents.state.rocks import RocksStore, _error, discard, set_aside

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from hushstream.agents.state import unit_filter as module
 from hushstream.agents.state.columns import RowColumns
-from hushstream.agents.state.known_units import UnitRoom
+from hushstream.agents.state.unit_room import UnitRoom
 from hushstream.agents.state.layout import MARKER, POSITION, sortable, units_of
 from hushstream.agents.state.rocks import RocksStore, discard, set_aside
 from hushstream.agents.state.unit_filter import UnitFilter

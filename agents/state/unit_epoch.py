@@ -1,0 +1,341 @@
+"""The rows of units of one pipeline and epoch: in memory, in blocks on disk, or both.
+
+They are divided by the first bits of their digests into ranges. A range in memory is packed; what
+changes there beside the sizes of rows is written over. All else is *fresh*: a table of its own,
+which is merged into the ranges when it has grown. A range that is not in memory is read from its
+blocks, as far as rows of it are asked for, and its fresh rows wait for the next `save`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...mechanisms.keys import Keys
+from .columns import RowColumns, put_in
+from .layout import DIGEST
+from .packed_rows import Digests, NewRows, PackedRows, read_blocks
+from .row_table import HeldTable
+from .unit_filter import filter_of, possible
+
+I64 = NDArray[np.int64]
+Words = NDArray[np.uint64]
+
+CROWDED = 1 << 16  # rows of a range, on average, above which each is halved
+CROWDED_BYTES = 1 << 23  # of such a range
+_MOST_BITS = 16
+_LISTED = 2_000  # rows made at once for a scan
+_NO_IDS = np.zeros(0, np.uint64)
+
+
+class Blocks(Protocol):
+    """Blocks on disk."""
+
+    def read(self, ids: Sequence[int]) -> list[bytes]:
+        """Read blocks.
+
+        Raises:
+            DamagedError: one is missing.
+        """
+
+    def write(self, blocks: Iterable[bytes]) -> list[int]:
+        """Write blocks; they count once the index names them."""
+
+
+@dataclass
+class Range:
+    """Rows of one range of digests.
+
+    Attributes:
+        packed: the rows; None while they are on disk alone.
+        ids: of its blocks; what they hold is old where it is ``dirty``.
+        firsts: (blocks,) the head that each begins with.
+        rows, size: their number, and the bytes that they take in memory; of what is on disk.
+        known: filter of the units on disk; None while it was not made.
+    """
+
+    packed: PackedRows | None = None
+    ids: Words = field(default_factory=lambda: _NO_IDS)
+    firsts: Words = field(default_factory=lambda: _NO_IDS)
+    rows: int = 0
+    size: int = 0
+    dirty: bool = False
+    known: Words | None = None
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory in use for what need not be there."""
+        return 0 if self.packed is None else self.packed.memory
+
+    @property
+    def number(self) -> int:
+        """Rows, without fresh ones."""
+        return self.rows if self.packed is None else len(self.packed)
+
+
+class UnitEpoch:
+    """Rows of units whose keys have one prefix.
+
+    Args:
+        prefix: all of a key but the digest.
+        blocks: on disk.
+        bits, ranges: what is on disk.
+    """
+
+    def __init__(
+        self, prefix: bytes, blocks: Blocks, bits: int = 0, ranges: Sequence[Range] = ()
+    ) -> None:
+        self._prefix, self._blocks, self._bits = prefix, blocks, bits
+        self.ranges = list(ranges) or [Range(PackedRows.none())]
+        self.fresh = HeldTable(DIGEST)
+        self.stale: list[Words] = []  # blocks of ranges that were halved in memory
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory of the ranges that are there."""
+        return sum(one.memory for one in self.ranges)
+
+    @property
+    def waiting(self) -> int:
+        """Bytes of memory of fresh rows."""
+        return self.fresh.memory if len(self.fresh) else 0
+
+    @property
+    def number(self) -> int:
+        """Rows, without fresh ones."""
+        return sum(one.number for one in self.ranges)
+
+    @property
+    def changed(self) -> bool:
+        """Whether the disk has other rows."""
+        return len(self.fresh) > 0 or any(one.dirty for one in self.ranges)
+
+    def look(self, matrix: NDArray[np.uint8], room: int) -> Keys:
+        """Read the rows of (n, 16) digests; an empty one stands for none.
+
+        Args:
+            room: bytes of memory for ranges that were not looked at before.
+        """
+        values, known = self.fresh.look(Keys.fixed(matrix))
+        rows = np.flatnonzero(~known)
+        if len(rows) == 0:
+            return values
+        return put_in(values, rows, self._packed(Digests.of(matrix[rows]), room))
+
+    def _packed(self, asked: Digests, room: int) -> Keys:
+        """Read rows that are not fresh."""
+        m = len(asked.heads)
+        place, size = np.full(m, -1, np.int64), np.zeros(m, np.int64)
+        sources = list[tuple[PackedRows, I64]]()
+        for number, rows in self._divided(asked):
+            packed, rows = self._source(self.ranges[number], asked, rows, room)
+            if packed is not None:
+                packed.find(asked, rows, place, size)
+                sources.append((packed, rows))
+        ends = np.zeros(m + 1, np.int64)
+        np.cumsum(size, out=ends[1:])
+        out = np.empty(int(ends[-1]), np.uint8)
+        for packed, rows in sources:
+            packed.gather(rows, place, ends, out)
+        return Keys(out, ends)
+
+    def _source(
+        self, part: Range, asked: Digests, rows: I64, room: int
+    ) -> tuple[PackedRows | None, I64]:
+        """What to look some digests up in, and which of them may be there."""
+        if part.packed is None and part.known is None:
+            self._admit(part, room)
+        if part.packed is not None or part.known is None:
+            return part.packed, rows
+        rows = rows[possible(part.known, asked.take(rows))]
+        if len(rows) == 0:
+            return None, rows
+        heads = asked.heads[rows]
+        block = np.searchsorted(part.firsts, heads, "right") - 1
+        # Where a block begins with this very head, its first rows may end the one before.
+        shared = np.searchsorted(part.firsts, heads, "left") - 1
+        wanted = np.unique(np.concatenate([block, shared]))
+        return self._read(part.ids[wanted[wanted >= 0]]), rows
+
+    def _read(self, ids: Words) -> PackedRows:
+        return read_blocks(self._blocks.read(ids.tolist()), self._bits)
+
+    def _admit(self, part: Range, room: int) -> None:
+        """Take a range into memory if there is room; else know its units."""
+        packed = self._read(part.ids)
+        if self.memory + packed.memory <= room:
+            part.packed = packed
+        else:
+            part.known = filter_of(packed.digests)
+
+    def _divided(self, digests: Digests) -> Iterator[tuple[int, I64]]:
+        """Yield ranges by number, each with its digests in order."""
+        for number, low, high in self._spans(digests.heads[digests.order]):
+            yield number, digests.order[low:high]
+
+    def _spans(self, heads: Words) -> Iterator[tuple[int, int, int]]:
+        """Yield ranges by number, each with the span of ordered heads that belong to it."""
+        edges = np.arange(1, len(self.ranges), dtype=np.uint64) << np.uint64(64 - self._bits)
+        cuts = [0, *np.searchsorted(heads, edges).tolist(), len(heads)]
+        for number in range(len(self.ranges)):
+            if cuts[number + 1] > cuts[number]:
+                yield number, cuts[number], cuts[number + 1]
+
+    def put(self, matrix: NDArray[np.uint8], values: Keys) -> None:
+        """Write the rows of (n, 16) distinct digests; an empty one deletes."""
+        done = np.zeros(len(matrix), np.bool_)
+        asked = Digests.of(matrix)
+        rows = np.arange(len(matrix))
+        if len(self.fresh):  # a row is in one of both alone, or an old one could hide a newer
+            rows = np.flatnonzero(~self.fresh.look(Keys.fixed(matrix)).known)
+        some = asked.take(rows)
+        for number, mine in self._divided(some):
+            part = self.ranges[number]
+            if part.packed is not None and part.packed.replace(asked, rows[mine], values, done):
+                part.dirty = True
+        if not done.all():
+            left = np.flatnonzero(~done)
+            self.fresh.put(RowColumns(Keys.fixed(matrix[left]), values.take(left)))
+
+    def fold(self) -> None:
+        """Merge fresh rows into ranges that are in memory."""
+        if len(self.fresh):
+            new, kept = self._ordered(), list[NewRows]()
+            for number, low, high in self._spans(new.digests.heads):
+                part, some = self.ranges[number], new.part(low, high)
+                if part.packed is None:
+                    kept.append(some)
+                else:
+                    part.packed, part.dirty = part.packed.merged(some), True
+            self.fresh.clear()
+            for some in kept:
+                self.fresh.put(some.columns())
+        if self._crowded() and all(one.packed is not None for one in self.ranges):
+            self.stale += [one.ids for one in self.ranges]
+            halves = [half for one in self.ranges for half in _halved(one)]
+            self.ranges = [Range(half, dirty=True) for half in halves]
+            self._bits += 1
+
+    def _ordered(self) -> NewRows:
+        rows = self.fresh.rows()
+        return NewRows(Digests.of(rows.keys.packed().reshape(-1, DIGEST)), rows.values)
+
+    def _crowded(self) -> bool:
+        number = len(self.ranges)
+        rows, size = sum(one.number for one in self.ranges), sum(map(_size, self.ranges))
+        over = rows > CROWDED * number or size > CROWDED_BYTES * number
+        return over and self._bits < _MOST_BITS
+
+    def saved(self, room: int) -> UnitEpoch:
+        """Write all changed ranges as blocks; what this epoch is once the index names them.
+
+        Args:
+            room: bytes of memory for its ranges; those that do not fit in leave it.
+        """
+        self.fold()
+        split, used = self._crowded(), 0
+        new, made = self._ordered(), list[Range]()
+        spans = {number: (low, high) for number, low, high in self._spans(new.digests.heads)}
+        for number, part in enumerate(self.ranges):
+            some = new.part(*spans.get(number, (0, 0)))
+            if not (split or part.dirty or len(some)) and used + part.memory <= room:
+                made.append(part)
+                used += part.memory
+                continue
+            packed = self._read(part.ids) if part.packed is None else part.packed
+            packed = packed.merged(some) if len(some) else packed
+            changed = split or part.dirty or len(some) > 0
+            for one in packed.halves() if split else (packed,):
+                made.append(self._written(one) if changed else _copy(part))
+                if used + one.memory <= room:
+                    made[-1].packed = one
+                    used += one.memory
+                else:
+                    made[-1].packed, made[-1].known = None, filter_of(one.digests)
+        return UnitEpoch(self._prefix, self._blocks, self._bits + split, made)
+
+    def _written(self, packed: PackedRows) -> Range:
+        blocks, firsts = packed.blocks()
+        ids = np.array(self._blocks.write(blocks), np.uint64)
+        return Range(packed, ids, firsts, len(packed), packed.memory)
+
+    def left(self, after: UnitEpoch) -> set[int]:
+        """Blocks of it that no longer count after a `saved`."""
+        before = [*self.stale, *(one.ids for one in self.ranges)]
+        kept = {number for one in after.ranges for number in one.ids.tolist()}
+        return {number for ids in before for number in ids.tolist()} - kept
+
+    def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Yield rows with start <= key < end, in key order."""
+        self.fold()
+        new = self._ordered()
+        spans = {number: (low, high) for number, low, high in self._spans(new.digests.heads)}
+        digest = start[len(self._prefix) :] if start > self._prefix else b""
+        head = int.from_bytes(digest[:8].ljust(8, b"\0"), "big")
+        for number in range(head >> (64 - self._bits), len(self.ranges)):
+            part, some = self.ranges[number], new.part(*spans.get(number, (0, 0)))
+            packed = self._read(part.ids) if part.packed is None else part.packed
+            packed = packed.merged(some) if len(some) else packed
+            first = int(np.searchsorted(packed.digests.heads, np.uint64(head)))
+            for key, row in _listed(self._prefix, packed, first):
+                if key >= end:
+                    return
+                if key >= start:
+                    yield key, row
+
+    def index(self) -> bytes | None:
+        """What `read_index` makes this epoch of; None if it has no rows."""
+        if all(len(one.ids) == 0 for one in self.ranges):
+            return None
+        parts = [np.array([_FORM, self._bits], np.uint64)]
+        for one in self.ranges:
+            head = np.array([one.rows, one.size, len(one.ids)], np.uint64)
+            parts += [head, one.ids, one.firsts]
+        return np.concatenate(parts).astype("<u8").tobytes()
+
+
+_FORM = 1
+
+
+def read_index(prefix: bytes, data: bytes, blocks: Blocks) -> UnitEpoch | None:
+    """Make the epoch that an index describes; None if it is damaged."""
+    if len(data) % 8 or len(data) < 16:
+        return None
+    words = np.frombuffer(data, "<u8").astype(np.uint64)
+    bits, at, ranges = int(words[1]), 2, list[Range]()
+    if words[0] != _FORM or bits > _MOST_BITS:
+        return None
+    for _ in range(1 << bits):
+        if at + 3 > len(words) or at + 3 + 2 * int(words[at + 2]) > len(words):
+            return None
+        rows, size, number = (int(one) for one in words[at : at + 3])
+        ids, firsts = words[at + 3 : at + 3 + number], words[at + 3 + number : at + 3 + 2 * number]
+        empty = PackedRows.none(bits) if number == 0 else None
+        ranges.append(Range(empty, ids, firsts, rows, size))
+        at += 3 + 2 * number
+    return UnitEpoch(prefix, blocks, bits, ranges) if at == len(words) else None
+
+
+def _copy(part: Range) -> Range:
+    return Range(part.packed, part.ids, part.firsts, part.rows, part.size)
+
+
+def _size(part: Range) -> int:
+    return part.size if part.packed is None else part.packed.memory
+
+
+def _halved(part: Range) -> tuple[PackedRows, PackedRows]:
+    assert part.packed is not None
+    return part.packed.halves()
+
+
+def _listed(prefix: bytes, packed: PackedRows, first: int) -> Iterator[tuple[bytes, bytes]]:
+    """Yield rows from one on, made some at a time."""
+    for begun in range(first, len(packed), _LISTED):
+        rows = packed.listed(begun, min(begun + _LISTED, len(packed)))
+        for digest, value in zip(rows.keys.tolist(), rows.values.tolist(), strict=True):
+            yield prefix + digest, value
