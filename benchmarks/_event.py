@@ -10,7 +10,6 @@ default.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +41,7 @@ from rocksdict import Cache
 MIB = 1 << 20
 SHARE = 4  # shards of a worker among which memory is divided
 HOUR = 3_600_000
+STEP = Engine().step_records
 
 
 class _Shard:
@@ -173,15 +173,14 @@ class Whole:
         ).write(data)
         return memoryview(data)
 
-    def fill(self, told: Callable[[int], object]) -> None:
+    def fill(self) -> None:
         """Give each user an event."""
         for begun in range(0, self.users, 200_000):
-            self.take(np.arange(begun, min(begun + 200_000, self.users)), 40_000)
-            told(begun)
+            self.take(np.arange(begun, min(begun + 200_000, self.users)), STEP)
 
     def round(self, events: int) -> float:
         """Take events of uniform users; microseconds of CPU of each."""
-        return self.take(self._random.integers(0, self.users, events), 40_000)
+        return self.take(self._random.integers(0, self.users, events), STEP)
 
     def close(self) -> None:
         """Release the tables."""

@@ -94,7 +94,7 @@ class RocksStore:
     def _index(self) -> Iterator[tuple[bytes, bytes]]:
         """Rows of the index, each read by name: a scan that ends too early would not show it."""
         position, names = self._read([POSITION, INDEX])
-        if names is None and position is not None and self._hold:
+        if names is None and position is not None:
             raise DamagedError(f"the table in {self.path} lacks its index: it is damaged")
         names = names or b""
         keys = [INDEX + names[at : at + _PREFIX] for at in range(0, len(names), _PREFIX)]
@@ -192,7 +192,7 @@ class RocksStore:
         changes: Changes = dict(self._held)
         with self._files.writing():
             saved = self._units.save()
-        if self._hold or saved.changes:
+        if saved.changes or POSITION in changes:
             changes |= {**saved.changes, INDEX: b"".join(saved.epochs)}
         changes |= self._files.dropped(saved.gone)
         self._put(changes)

@@ -154,12 +154,11 @@ class UnitEpoch:
         rows = rows[possible(part.known, asked.take(rows))]
         if len(rows) == 0:
             return None, rows
-        heads = asked.heads[rows]
-        block = np.searchsorted(part.firsts, heads, "right") - 1
-        # Where a block begins with this very head, its first rows may end the one before.
-        shared = np.searchsorted(part.firsts, heads, "left") - 1
-        wanted = np.unique(np.concatenate([block, shared]))
-        return self._read(part.ids[wanted[wanted >= 0]]), rows
+        heads, marks = asked.heads[rows], np.zeros(len(part.ids) + 1, np.int64)
+        # From the block before those that begin with this very head, which may end with it.
+        np.add.at(marks, np.maximum(np.searchsorted(part.firsts, heads, "left") - 1, 0), 1)
+        np.add.at(marks, np.searchsorted(part.firsts, heads, "right"), -1)
+        return self._read(part.ids[np.cumsum(marks[:-1]) > 0]), rows
 
     def _read(self, ids: Words) -> PackedRows:
         return read_blocks(self._blocks.read(ids.tolist()), self._bits)
@@ -187,13 +186,15 @@ class UnitEpoch:
 
     def put(self, matrix: NDArray[np.uint8], values: Keys) -> None:
         """Write the rows of (n, 16) distinct digests; an empty one deletes."""
-        done = np.zeros(len(matrix), np.bool_)
-        asked = Digests.of(matrix)
+        keys = Keys.fixed(matrix)
+        if self.number == 0:
+            self.fresh.put(RowColumns(keys, values))
+            return
+        done, asked = np.zeros(len(matrix), np.bool_), Digests.of(matrix)
         rows = np.arange(len(matrix))
         if len(self.fresh):  # a row is in one of both alone, or an old one could hide a newer
-            rows = np.flatnonzero(~self.fresh.look(Keys.fixed(matrix)).known)
-        some = asked.take(rows)
-        for number, mine in self._divided(some):
+            rows = np.flatnonzero(~self.fresh.known(keys))
+        for number, mine in self._divided(asked.take(rows)):
             part = self.ranges[number]
             if part.packed is not None and part.packed.replace(asked, rows[mine], values, done):
                 part.dirty = True

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 from hushstream.agents.state.columns import RowColumns
-from hushstream.agents.state.unit_room import UnitRoom
 from hushstream.agents.state.layout import POSITION, sortable, units_of
 from hushstream.agents.state.rocks import RocksStore
+from hushstream.agents.state.unit_room import UnitRoom
 from hushstream.mechanisms.keys import Keys
 
 EPOCH = 40  # steps
