@@ -11,7 +11,7 @@ import pytest
 from hushstream.agents.kafka.cluster import Cluster
 from hushstream.agents.kafka.logs import read_topic
 from hushstream.agents.kafka.offsets import PartitionOffsets
-from hushstream.agents.state.layout import MARKER, POSITION
+from hushstream.agents.state.layout import MARKER, PLAIN_POSITION, POSITION
 from hushstream.agents.state.rocks import RocksStore
 from hushstream.agents.worker.evidence import STALE_SECONDS, check_tables
 from hushstream.errors import RewoundError
@@ -91,6 +91,39 @@ def test_a_table_that_knows_more_than_its_changelog_is_evidence_and_is_kept(
                     await shard.open()
             finally:
                 await shard.close()
+
+    asyncio.run(run())
+
+
+def plain(bench: Bench) -> None:
+    """Have a table name its position as one does whose units' rows lie one by one."""
+    store = RocksStore(bench.path(), None, 1 << 20)
+    (position,) = store.get_many([POSITION])
+    store.write({POSITION: None, PLAIN_POSITION: position})
+    store.close()
+
+
+@pytest.mark.parametrize("reached", [3, 777], ids=["of this history", "beyond the changelog"])
+def test_a_table_of_an_earlier_version_is_evidence_and_is_restored_from_nothing(
+    bench, monkeypatch, reached
+):
+    monkeypatch.setattr(clients, "SETTLE_SECONDS", 0.3)
+
+    async def run() -> None:
+        await stepped(bench, "two", 3)
+        ((offset, marker),) = told(bench)
+        forged(bench, replace(marker, applied=reached), 0.0, offset + 1)
+        plain(bench)
+        shard = bench.shard()
+        try:
+            if reached > 3:
+                with pytest.raises(RewoundError, match="restored, copied or rewound"):
+                    await shard.open()
+                return
+            await shard.open()
+            assert shard._state.table.get_many([b"n", GHOST]) == [b"3", None]
+        finally:
+            await shard.close()
 
     asyncio.run(run())
 
