@@ -189,18 +189,20 @@ class RocksStore:
         """Hand the held rows to RocksDB."""
         if not self._held and not self._units.changed:
             return
-        changes: Changes = dict(self._held)
-        with self._files.writing():
-            saved = self._units.save()
-        if saved.changes or POSITION in changes:
-            changes |= {**saved.changes, INDEX: b"".join(saved.epochs)}
-        changes |= self._files.dropped(saved.gone)
+        changes, saved = Changes(self._held), None
+        if self._units.changed:
+            with self._files.writing():
+                saved = self._units.save()
+            changes |= {**saved.changes, **self._files.dropped(saved.gone)}
+        if saved is not None or POSITION in changes:
+            changes[INDEX] = b"".join(self._units.epochs if saved is None else saved.epochs)
         self._put(changes)
-        self._files.count()
-        self._units.commit(saved)
         self._recent, self._held = (self._held, {}) if self._hold else ({}, {})
-        if saved.gone:
-            self._files.reclaim(saved.gone)
+        if saved is not None:
+            self._files.count()
+            self._units.commit(saved)
+            if saved.gone:
+                self._files.reclaim(saved.gone)
 
     def _put(self, changes: Changes) -> None:
         batch = WriteBatch(raw_mode=True)

@@ -19,7 +19,7 @@ from .unit_room import UnitRoom
 
 FRESH_BYTES = 8 << 20  # of rows that wait for `save`, which a table may have in any case
 REPLAYED = 32  # times `hold`: rows written since the last `save`, which a restart reads again
-IDLE_SECONDS = 600.0  # after which few changed rows are saved too
+IDLE_SECONDS = 120.0  # after which few changed rows are saved too
 
 
 class Saved(NamedTuple):
@@ -52,6 +52,7 @@ class UnitTable:
         self._blocks, self._room, self._hold = blocks, room, hold
         self.epochs: dict[bytes, UnitEpoch] = {}  # by all of a key but the digest
         self._written = 0  # rows since the last save
+        self._kept = 0  # fresh bytes that the last merge has left
         self._saved = time.monotonic()
 
     def begin(self, index: Iterable[tuple[bytes, bytes]]) -> int:
@@ -110,9 +111,10 @@ class UnitTable:
     @property
     def full(self) -> bool:
         """Whether it should be saved: for memory, or since a restart would read too much again."""
-        if self._fresh > self._room.share // 8:
+        if self._fresh - self._kept > max(self._room.share // 8, FRESH_BYTES):
             for epoch in self.epochs.values():
                 epoch.fold()
+            self._kept = self._fresh
         return (
             self._written > REPLAYED * self._hold
             or self._fresh > max(self._room.share // 4, FRESH_BYTES)
@@ -158,7 +160,7 @@ class UnitTable:
     def commit(self, saved: Saved) -> None:
         """Take a state whose index is on disk."""
         self.epochs = saved.epochs
-        self._written, self._saved = 0, time.monotonic()
+        self._written, self._kept, self._saved = 0, 0, time.monotonic()
 
     def clear(self) -> None:
         """Forget everything."""

@@ -136,6 +136,7 @@ def test_no_row_is_missed_whatever_happens_to_a_table(
 ):
     monkeypatch.setattr(unit_epoch, "CROWDED", crowded)
     monkeypatch.setattr(unit_table, "REPLAYED", 2)
+    monkeypatch.setattr(unit_table, "FRESH_BYTES", 0)
     shard = _Shard(tmp_path_factory.mktemp("filter"), hold, size)
     try:
         for number, (changes, then) in enumerate(history):
