@@ -27,17 +27,19 @@ _PER_BUCKET = 8  # rows between two entries of the index of a range
 class Digests:
     """Digests of m units: (m,) their first and their last eight bytes, as numbers in their order.
 
-    ``order`` (m,) are their places in that order.
+    ``order`` (m,) are their places in that order; ``matrix`` (m, 16) the bytes that they were read
+    from, if they were.
     """
 
     heads: Words
     tails: Words
+    matrix: NDArray[np.uint8] | None = None
 
     @classmethod
     def of(cls, keys: NDArray[np.uint8]) -> Digests:
         """Read digests, (m, 16) bytes."""
         words = np.ascontiguousarray(keys).view(">u8").astype(np.uint64)
-        return cls(np.ascontiguousarray(words[:, 0]), np.ascontiguousarray(words[:, 1]))
+        return cls(np.ascontiguousarray(words[:, 0]), np.ascontiguousarray(words[:, 1]), keys)
 
     @cached_property
     def order(self) -> I64:
@@ -49,6 +51,8 @@ class Digests:
 
     def bytes(self) -> NDArray[np.uint8]:
         """The (m, 16) bytes of them."""
+        if self.matrix is not None:
+            return self.matrix
         words = np.stack([self.heads, self.tails], axis=1).astype(">u8")
         return words.view(np.uint8).reshape(len(self.heads), DIGEST)
 

@@ -114,25 +114,28 @@ class UnitEpoch:
         """Whether the disk has other rows."""
         return len(self.fresh) > 0 or any(one.dirty for one in self.ranges)
 
-    def look(self, matrix: NDArray[np.uint8], room: int) -> Keys:
-        """Read the rows of (n, 16) digests; an empty one stands for none.
+    def look(self, asked: Digests, room: int) -> Keys:
+        """Read rows, in the order of their digests; an empty one stands for none.
 
         Args:
             room: bytes of memory for ranges that were not looked at before.
         """
-        values, known = self.fresh.look(Keys.fixed(matrix))
+        values, known = self.fresh.look(Keys.fixed(asked.bytes()))
         rows = np.flatnonzero(~known)
         if len(rows) == 0:
             return values
-        return put_in(values, rows, self._packed(Digests.of(matrix[rows]), room))
+        found = self._packed(asked, asked.order[~known[asked.order]], room)
+        # Of fresh rows nothing was found there, so those of all others stand together.
+        ends = np.append(found.offsets[rows], found.offsets[-1])
+        return put_in(values, rows, Keys(found.data, ends))
 
-    def _packed(self, asked: Digests, room: int) -> Keys:
-        """Read rows that are not fresh."""
+    def _packed(self, asked: Digests, wanted: I64, room: int) -> Keys:
+        """Read those of the asked rows that are wanted, which are numbered in order."""
         m = len(asked.heads)
         place, size = np.full(m, -1, np.int64), np.zeros(m, np.int64)
         sources = list[tuple[PackedRows, I64]]()
-        for number, rows in self._divided(asked):
-            packed, rows = self._source(self.ranges[number], asked, rows, room)
+        for number, low, high in self._spans(asked.heads[wanted]):
+            packed, rows = self._source(self.ranges[number], asked, wanted[low:high], room)
             if packed is not None:
                 packed.find(asked, rows, place, size)
                 sources.append((packed, rows))
@@ -171,11 +174,6 @@ class UnitEpoch:
         else:
             part.known = filter_of(packed.digests)
 
-    def _divided(self, digests: Digests) -> Iterator[tuple[int, I64]]:
-        """Yield ranges by number, each with its digests in order."""
-        for number, low, high in self._spans(digests.heads[digests.order]):
-            yield number, digests.order[low:high]
-
     def _spans(self, heads: Words) -> Iterator[tuple[int, int, int]]:
         """Yield ranges by number, each with the span of ordered heads that belong to it."""
         edges = np.arange(1, len(self.ranges), dtype=np.uint64) << np.uint64(64 - self._bits)
@@ -184,23 +182,22 @@ class UnitEpoch:
             if cuts[number + 1] > cuts[number]:
                 yield number, cuts[number], cuts[number + 1]
 
-    def put(self, matrix: NDArray[np.uint8], values: Keys) -> None:
-        """Write the rows of (n, 16) distinct digests; an empty one deletes."""
-        keys = Keys.fixed(matrix)
+    def put(self, asked: Digests, values: Keys) -> None:
+        """Write rows, each digest once; an empty one deletes."""
+        keys = Keys.fixed(asked.bytes())
         if self.number == 0:
             self.fresh.put(RowColumns(keys, values))
             return
-        done, asked = np.zeros(len(matrix), np.bool_), Digests.of(matrix)
-        rows = np.arange(len(matrix))
+        done, wanted = np.zeros(len(keys), np.bool_), asked.order
         if len(self.fresh):  # a row is in one of both alone, or an old one could hide a newer
-            rows = np.flatnonzero(~self.fresh.known(keys))
-        for number, mine in self._divided(asked.take(rows)):
-            part = self.ranges[number]
-            if part.packed is not None and part.packed.replace(asked, rows[mine], values, done):
+            wanted = wanted[~self.fresh.known(keys)[wanted]]
+        for number, low, high in self._spans(asked.heads[wanted]):
+            part, rows = self.ranges[number], wanted[low:high]
+            if part.packed is not None and part.packed.replace(asked, rows, values, done):
                 part.dirty = True
         if not done.all():
             left = np.flatnonzero(~done)
-            self.fresh.put(RowColumns(Keys.fixed(matrix[left]), values.take(left)))
+            self.fresh.put(RowColumns(keys.take(left), values.take(left)))
 
     def fold(self) -> None:
         """Merge fresh rows into ranges that are in memory."""

@@ -7,18 +7,18 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...errors import DamagedError
 from ...mechanisms.keys import Keys
 from .columns import RowColumns, by_epoch, column_of, pick
 from .layout import DIGEST, INDEX, UNIT_WIDTH
+from .packed_rows import Digests
 from .store import Changes
 from .unit_epoch import Blocks, UnitEpoch, read_index
 from .unit_room import UnitRoom
 
 FRESH_BYTES = 8 << 20  # of rows that wait for `save`, which a table may have in any case
-REPLAYED = 32  # times `hold`: rows written since the last `save`, which a restart reads again
+REPLAYED = 64  # times `hold`: rows written since the last `save`, which a restart reads again
 IDLE_SECONDS = 120.0  # after which few changed rows are saved too
 
 
@@ -54,6 +54,7 @@ class UnitTable:
         self._written = 0  # rows since the last save
         self._kept = 0  # fresh bytes that the last merge has left
         self._saved = time.monotonic()
+        self._last: tuple[Keys, Digests] | None = None
 
     def begin(self, index: Iterable[tuple[bytes, bytes]]) -> int:
         """Take what is on disk; return the first number that no block has.
@@ -84,7 +85,7 @@ class UnitTable:
             if epoch is None:
                 continue
             others = sum(one.memory for one in self.epochs.values() if one is not epoch)
-            values = epoch.look(_digests(pick(keys, places)), self._most - others)
+            values = epoch.look(self._asked(pick(keys, places)), self._most - others)
             if len(places) == len(keys):
                 return values
             found = found or [None] * len(keys)
@@ -101,7 +102,14 @@ class UnitTable:
                 some = RowColumns(pick(rows.keys, places), rows.values.take(places))
             epoch = self.epochs.pop(prefix, None) or UnitEpoch(prefix, self._blocks)
             self.epochs[prefix] = epoch  # the last one is that which was written last
-            epoch.put(_digests(some.keys), some.values)
+            epoch.put(self._asked(some.keys), some.values)
+
+    def _asked(self, keys: Keys) -> Digests:
+        """Digests of keys; a step writes the keys that it has read, so they are sorted once."""
+        if self._last is None or self._last[0] is not keys:
+            matrix = keys.packed().reshape(len(keys), UNIT_WIDTH)
+            self._last = keys, Digests.of(np.ascontiguousarray(matrix[:, -DIGEST:]))
+        return self._last[1]
 
     @property
     def _most(self) -> int:
@@ -125,7 +133,7 @@ class UnitTable:
     def due(self) -> bool:
         """Whether so much has changed, or so long ago, that it should be saved."""
         rows = sum(one.number for one in self.epochs.values())
-        return 8 * self._written >= rows or time.monotonic() > self._saved + IDLE_SECONDS
+        return self._written >= rows or time.monotonic() > self._saved + IDLE_SECONDS
 
     @property
     def _fresh(self) -> int:
@@ -160,13 +168,9 @@ class UnitTable:
     def commit(self, saved: Saved) -> None:
         """Take a state whose index is on disk."""
         self.epochs = saved.epochs
+        self._last = None
         self._written, self._kept, self._saved = 0, 0, time.monotonic()
 
     def clear(self) -> None:
         """Forget everything."""
         self.epochs.clear()
-
-
-def _digests(keys: Keys) -> NDArray[np.uint8]:
-    matrix = keys.packed().reshape(len(keys), UNIT_WIDTH)
-    return np.ascontiguousarray(matrix[:, -DIGEST:])

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hushstream.agents.state import packed_rows, unit_epoch
 from hushstream.agents.state.layout import sortable, units_of
+from hushstream.agents.state.packed_rows import Digests
 from hushstream.agents.state.unit_epoch import UnitEpoch, read_index
 from hushstream.mechanisms.keys import Keys
 
@@ -35,8 +36,8 @@ class MemoryBlocks:
         return ids
 
 
-def matrix(digests: Sequence[bytes]) -> np.ndarray:
-    return np.frombuffer(b"".join(digests), np.uint8).reshape(-1, 16)
+def asked_of(digests: Sequence[bytes]) -> Digests:
+    return Digests.of(np.frombuffer(b"".join(digests), np.uint8).reshape(-1, 16))
 
 
 def changes(random: Random, pool: Sequence[bytes], truth: dict[bytes, bytes]) -> dict[bytes, bytes]:
@@ -63,9 +64,9 @@ def test_rows_are_as_in_a_dictionary(monkeypatch: pytest.MonkeyPatch, room: int,
     for _ in range(120):
         asked = random.sample(pool, 40)
         wanted = [truth.get(digest, b"") for digest in asked]
-        assert epoch.look(matrix(asked), room).tolist() == wanted
+        assert epoch.look(asked_of(asked), room).tolist() == wanted
         rows = changes(random, pool, truth)
-        epoch.put(matrix(list(rows)), Keys.of(rows.values()))
+        epoch.put(asked_of(list(rows)), Keys.of(rows.values()))
         truth = {k: v for k, v in (truth | rows).items() if v}
         then = random.random()
         if then < 0.1:
@@ -93,11 +94,11 @@ def test_a_new_unit_is_not_looked_up_on_disk():
     random, blocks = Random(5), MemoryBlocks()
     digests = [random.randbytes(16) for _ in range(2_000)]
     epoch = UnitEpoch(PREFIX, blocks)
-    epoch.put(matrix(digests[:1_000]), Keys.of([b"x"] * 1_000))
+    epoch.put(asked_of(digests[:1_000]), Keys.of([b"x"] * 1_000))
     epoch = epoch.saved(0)
-    assert not any(one for one in epoch.look(matrix(digests[1_000:]), 0).tolist())
+    assert not any(one for one in epoch.look(asked_of(digests[1_000:]), 0).tolist())
     assert blocks.asked <= 4
-    assert epoch.look(matrix(digests[:1_000]), 0).tolist() == [b"x"] * 1_000
+    assert epoch.look(asked_of(digests[:1_000]), 0).tolist() == [b"x"] * 1_000
 
 
 def test_only_what_has_changed_is_written_again(monkeypatch: pytest.MonkeyPatch):
@@ -105,12 +106,12 @@ def test_only_what_has_changed_is_written_again(monkeypatch: pytest.MonkeyPatch)
     random, blocks = Random(6), MemoryBlocks()
     digests = [random.randbytes(16) for _ in range(1_000)]
     epoch = UnitEpoch(PREFIX, blocks)
-    epoch.put(matrix(digests), Keys.of([b"x"] * 1_000))
+    epoch.put(asked_of(digests), Keys.of([b"x"] * 1_000))
     while len((after := epoch.saved(1 << 20)).ranges) > len(epoch.ranges):
         epoch = after
     epoch = after
     assert not epoch.left(epoch.saved(1 << 20))
-    epoch.put(matrix(digests[:1]), Keys.of([b"y"]))
+    epoch.put(asked_of(digests[:1]), Keys.of([b"y"]))
     assert len(epoch.left(epoch.saved(1 << 20))) == 1
 
 
@@ -128,7 +129,7 @@ def test_only_what_has_changed_is_written_again(monkeypatch: pytest.MonkeyPatch)
 def test_an_index_that_was_changed_is_known(harm):
     blocks = MemoryBlocks()
     epoch = UnitEpoch(PREFIX, blocks)
-    epoch.put(matrix([bytes(16), b"\xff" * 16]), Keys.of([b"1", b"2"]))
+    epoch.put(asked_of([bytes(16), b"\xff" * 16]), Keys.of([b"1", b"2"]))
     index = epoch.saved(0).index()
     assert index is not None and read_index(PREFIX, index, blocks) is not None
     assert read_index(PREFIX, harm(index), blocks) is None
