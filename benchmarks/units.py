@@ -49,7 +49,10 @@ from rich.table import Table
 from rocksdict import Cache
 
 STEP, HOLD, WIDTH = 20_000, HELD, 2 + 3 * 5  # events, rows that wait, bytes of a row
-EVENTS, TURN = 4_000_000, 400_000  # whole ones: as many as cause two bulk writes; of a turn
+EVENTS, TURN = (
+    4_000_000,
+    400_000,
+)  # whole ones: of many users, about as many as cause one bulk write; of a turn
 PAGES = 100_000
 FEW, MANY = 50_000, 2_500_000  # users of one of four shards: of 200,000 and of 10 million
 console = Console(stderr=True)
@@ -184,7 +187,7 @@ def main() -> None:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="a fifth of the users, two rounds; half of the whole events",
+        help="a fifth of the users, two rounds; whole events as ever",
     )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--users", type=int, help="of the large tables")
@@ -193,7 +196,7 @@ def main() -> None:
     many = args.users or (MANY // 5 if args.quick else MANY)
     rounds = args.rounds or (2 if args.quick else 7)
     with tempfile.TemporaryDirectory(prefix="hush-units-") as folder:
-        made = whole(args.users or MANY, EVENTS // 2 if args.quick else EVENTS, Path(folder))
+        made = whole(args.users or MANY, EVENTS, Path(folder))
         found = measure(many, rounds, Path(folder))
     found = {**made, **found, "exact": made["exact"] and found["exact"]}
     table = Table("", "µs of CPU, bytes, or ratio", title=f"{many:,} users, {rounds} rounds")

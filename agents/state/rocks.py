@@ -35,6 +35,7 @@ from .unit_room import UnitRoom
 from .unit_table import UnitTable
 
 READ = 1_000  # keys of one lookup: each pins the block that it lies in
+CLOSED_ROWS = 1_000_000  # of units, up to which a table is saved when it is closed
 _ASK: Any = object()  # not in memory
 _PREFIX = UNIT_WIDTH - 16
 
@@ -234,9 +235,13 @@ class RocksStore:
             self._db.compact_range(None, None, options)
 
     def close(self) -> None:
-        """Write the held rows, and release the folder."""
+        """Write the held rows, and release the folder.
+
+        A worker has not long to stop. So a large table stays as it was saved last, as after a kill.
+        """
         try:
-            self.flush()
+            if self._units.rows <= CLOSED_ROWS:
+                self.flush()
         except BaseException:
             self.abandon()  # what its end says after that would hide the reason
             raise

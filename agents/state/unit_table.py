@@ -77,6 +77,11 @@ class UnitTable:
         """Bytes of memory in use, about."""
         return sum(one.memory + one.waiting for one in self.epochs.values())
 
+    @property
+    def rows(self) -> int:
+        """Number of rows, without most of those that are new since the last save."""
+        return sum(one.number for one in self.epochs.values())
+
     def get(self, keys: Keys) -> Keys:
         """Read rows, in the order of their keys; an empty one stands for none."""
         found: list[bytes | None] = []
@@ -132,8 +137,7 @@ class UnitTable:
     @property
     def due(self) -> bool:
         """Whether so much has changed, or so long ago, that it should be saved."""
-        rows = sum(one.number for one in self.epochs.values())
-        return self._written >= rows or time.monotonic() > self._saved + IDLE_SECONDS
+        return self._written >= self.rows or time.monotonic() > self._saved + IDLE_SECONDS
 
     @property
     def _fresh(self) -> int:

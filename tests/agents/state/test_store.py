@@ -12,6 +12,7 @@ from os import urandom
 from pathlib import Path
 
 import pytest
+from hushstream.agents.state import rocks as rocks_module
 from hushstream.agents.state import unit_table
 from hushstream.agents.state.columns import RowColumns
 from hushstream.agents.state.layout import INDEX, MARKER, POSITION, after, block_row
@@ -245,6 +246,20 @@ def test_what_waits_for_the_disk_is_bounded_by_its_bytes_and_by_what_a_restart_r
             assert store.known_bytes <= most and behind <= unit_table.REPLAYED * hold
         assert store.get_columns(Keys.of(UNITS[:1])).tolist() == [bytes([399 % 251]) * size]
         store.close()
+
+
+def test_a_large_table_that_is_closed_stays_as_it_was_saved_last(tmp_path: Path, monkeypatch):
+    store = RocksStore(tmp_path / "s", None, 1 << 20, 1_000)
+    for number in (1, 2):
+        rows = RowColumns(Keys.of(UNITS[:2]), Keys.of([b"%d" % number] * 2))
+        store.write({MARKER: b"%d" % number, b"t": b"%d" % number}, rows)
+        if number == 1:
+            store.flush()
+    monkeypatch.setattr(rocks_module, "CLOSED_ROWS", 1)
+    store.close()
+    left = RocksStore(tmp_path / "s", None, 1 << 20)
+    assert left.get_many([*UNITS[:2], b"t", MARKER]) == [b"1"] * 4
+    left.close()
 
 
 def test_few_changed_rows_do_not_go_to_disk_before_their_time(tmp_path: Path, monkeypatch):
