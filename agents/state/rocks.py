@@ -32,7 +32,7 @@ from .layout import INDEX, POSITION, UNIT, UNIT_WIDTH, of_unit
 from .rocks_errors import explained
 from .store import Changes
 from .unit_room import UnitRoom
-from .unit_table import UnitTable
+from .unit_table import SavedUnits
 
 READ = 1_000  # keys of one lookup: each pins the block that it lies in
 CLOSED_ROWS = 1_000_000  # of units, up to which a table is saved when it is closed
@@ -83,7 +83,7 @@ class RocksStore:
         self._quick.disable_wal = False
         self._open = True
         self._files = BlockFiles(path, self._db, partial(_options, None, write_buffer_bytes))
-        self._units = UnitTable(self._files, self._room, hold)
+        self._units = SavedUnits(self._files, self._room, hold)
         try:
             self._files.free = self._units.begin(self._index())
         except BaseException:

@@ -32,8 +32,8 @@ _LISTED = 2_000  # rows made at once for a scan
 _NO_IDS = np.zeros(0, np.uint64)
 
 
-class Blocks(Protocol):
-    """Blocks on disk."""
+class UnitBlocks(Protocol):
+    """UnitBlocks on disk."""
 
     def read(self, ids: Sequence[int]) -> list[bytes]:
         """Read blocks.
@@ -87,7 +87,7 @@ class UnitEpoch:
     """
 
     def __init__(
-        self, prefix: bytes, blocks: Blocks, bits: int = 0, ranges: Sequence[Range] = ()
+        self, prefix: bytes, blocks: UnitBlocks, bits: int = 0, ranges: Sequence[Range] = ()
     ) -> None:
         self._prefix, self._blocks, self._bits = prefix, blocks, bits
         self.ranges = list(ranges) or [Range(PackedRows.none())]
@@ -262,7 +262,7 @@ class UnitEpoch:
         return Range(packed, ids, firsts, len(packed), packed.memory)
 
     def left(self, after: UnitEpoch) -> set[int]:
-        """Blocks of it that no longer count after a `saved`."""
+        """UnitBlocks of it that no longer count after a `saved`."""
         before = [*self.stale, *(one.ids for one in self.ranges)]
         kept = {number for one in after.ranges for number in one.ids.tolist()}
         return {number for ids in before for number in ids.tolist()} - kept
@@ -299,7 +299,7 @@ class UnitEpoch:
 _FORM = 1
 
 
-def read_index(prefix: bytes, data: bytes, blocks: Blocks) -> UnitEpoch | None:
+def read_index(prefix: bytes, data: bytes, blocks: UnitBlocks) -> UnitEpoch | None:
     """Make the epoch that an index describes; None if it is damaged."""
     if len(data) % 8 or len(data) < 16:
         return None

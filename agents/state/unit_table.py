@@ -14,7 +14,7 @@ from .columns import RowColumns, by_epoch, column_of, pick
 from .layout import DIGEST, INDEX, UNIT_WIDTH
 from .packed_rows import Digests
 from .store import Changes
-from .unit_epoch import Blocks, UnitEpoch, read_index
+from .unit_epoch import UnitBlocks, UnitEpoch, read_index
 from .unit_room import UnitRoom
 
 FRESH_BYTES = 8 << 20  # of rows that wait for `save`, which a table may have in any case
@@ -36,7 +36,7 @@ class Saved(NamedTuple):
     gone: list[int]
 
 
-class UnitTable:
+class SavedUnits:
     """Rows of units by key.
 
     Of the memory that the table may take, a quarter is for fresh rows, which wait for `save`, and
@@ -48,7 +48,7 @@ class UnitTable:
         hold: see `REPLAYED`.
     """
 
-    def __init__(self, blocks: Blocks, room: UnitRoom, hold: int) -> None:
+    def __init__(self, blocks: UnitBlocks, room: UnitRoom, hold: int) -> None:
         self._blocks, self._room, self._hold = blocks, room, hold
         self.epochs: dict[bytes, UnitEpoch] = {}  # by all of a key but the digest
         self._written = 0  # rows since the last save
