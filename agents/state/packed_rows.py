@@ -43,6 +43,7 @@ class Digests:
 
     @cached_property
     def order(self) -> I64:
+        """Places of the digests in their order."""
         order = np.argsort(self.heads)
         heads = self.heads[order]
         if bool((heads[1:] == heads[:-1]).any()):

@@ -114,13 +114,13 @@ def replace(
 @compiled
 def measure(
     heads: Words, tails: Words, starts: U32, new: Words, new_tails: Words, ends: I64,
-    at: I64, same: NDArray[np.bool_],
+    spots: I64, same: NDArray[np.bool_],
 ) -> tuple[int, int]:  # fmt: skip
     """Find how many rows, and bytes of them, a merge makes.
 
     Args:
         new, new_tails, ends: newer rows, likewise in order; an empty one deletes.
-        at, same: (m,), taken: the place of each among the older rows, and whether it is there.
+        spots, same: (m,), taken: the place of each among the older rows, and whether it is there.
     """
     place, rows, size = np.int64(0), np.int64(len(heads)), np.int64(starts[len(heads)])
     for n in range(len(new)):
@@ -129,7 +129,7 @@ def measure(
             heads[place] < head or (heads[place] == head and tails[place] < tail)
         ):
             place += 1
-        at[n] = place
+        spots[n] = place
         same[n] = place < len(heads) and heads[place] == head and tails[place] == tail
         if same[n]:
             rows -= 1
@@ -143,13 +143,13 @@ def measure(
 @compiled
 def merge(
     heads: Words, tails: Words, starts: U32, data: Bytes,
-    new: Words, new_tails: Words, values: Bytes, ends: I64, at: I64, same: NDArray[np.bool_],
+    new: Words, new_tails: Words, values: Bytes, ends: I64, spots: I64, same: NDArray[np.bool_],
     out: Words, out_tails: Words, out_starts: U32, out_data: Bytes,
 ) -> None:  # fmt: skip
     """Merge newer rows into older ones; arguments as for `measure`, ``out…`` are taken."""
     source, row, byte = np.int64(0), np.int64(0), np.int64(0)
     for n in range(len(new) + 1):
-        stop = at[n] if n < len(new) else np.int64(len(heads))
+        stop = spots[n] if n < len(new) else np.int64(len(heads))
         if stop > source:
             count, begin, end = stop - source, np.int64(starts[source]), np.int64(starts[stop])
             out[row : row + count] = heads[source:stop]

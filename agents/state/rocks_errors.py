@@ -1,4 +1,4 @@
-"""What RocksDB says, told without its text, which may quote what is in the table."""
+"""Errors of RocksDB, told without its text, which may quote what is in the table."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _NO_IDS = np.zeros(0, np.uint64)
 
 
 class UnitBlocks(Protocol):
-    """UnitBlocks on disk."""
+    """Blocks on disk."""
 
     def read(self, ids: Sequence[int]) -> list[bytes]:
         """Read blocks.
@@ -149,7 +149,7 @@ class UnitEpoch:
     def _source(
         self, part: Range, asked: Digests, rows: I64, room: int
     ) -> tuple[PackedRows | None, I64]:
-        """What to look some digests up in, and which of them may be there."""
+        """Find rows to look some digests up in, and which of them may be there."""
         if part.packed is None and part.known is None:
             self._admit(part, room)
         if part.packed is not None or part.known is None:
@@ -262,7 +262,7 @@ class UnitEpoch:
         return Range(packed, ids, firsts, len(packed), packed.memory)
 
     def left(self, after: UnitEpoch) -> set[int]:
-        """UnitBlocks of it that no longer count after a `saved`."""
+        """List blocks that no longer count after a `saved`."""
         before = [*self.stale, *(one.ids for one in self.ranges)]
         kept = {number for one in after.ranges for number in one.ids.tolist()}
         return {number for ids in before for number in ids.tolist()} - kept
@@ -286,7 +286,7 @@ class UnitEpoch:
                     yield key, row
 
     def index(self) -> bytes | None:
-        """What `read_index` makes this epoch of; None if it has no rows."""
+        """Describe the epoch for `read_index`; None if it has no rows."""
         if all(len(one.ids) == 0 for one in self.ranges):
             return None
         parts = [np.array([_FORM, self._bits], np.uint64)]
