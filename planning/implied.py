@@ -33,8 +33,8 @@ def _source(p: Pipeline, bound: Bound) -> str:
     if p.config["mechanism"]["parameters"].get("selection") == "rounds":
         return f'{text}, the default with selection = "rounds"'
     if p.public_keys is not None:
-        return f"{text}, the default with public_keys (12 without)"
-    return f"{text}, the default without public_keys (4 with)"
+        return f"{text}, the default with public_keys (more without)"
+    return f"{text}, the default for this epsilon and number of triggers (4 with public_keys)"
 
 
 def _kept(bound: Bound, what: str, p: Pipeline) -> str:

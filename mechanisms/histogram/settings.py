@@ -5,9 +5,9 @@ Nothing here looks at data: thresholds, noise and chances to appear follow from 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...errors import ParameterError
 from ..accounting.calibration import Fitted, Need, fit
@@ -20,6 +20,7 @@ from ..parts.squares import Square, square_of
 from ..ranges import RECORDS
 from ..validate import at_least, between, one_of, positive, rational
 from .debias import Debias
+from .default_bound import NEWEST, default_bound
 from .distinct import displaced, factor2, refuse
 from .mechanism import Histogram
 from .quantities import Column, Quantity
@@ -55,8 +56,10 @@ class HistogramParameters:
         bound: "quadratic": a unit's m records in one key cost it m², and all its keys together at
             most ``budget``; "records": at most ``budget`` records; "per-key": besides at most
             ``per_key`` of them in one key.
-        budget: by default 12 for unknown keys and 4 for a public list. 1 where a unit is one
-            record.
+        budget: by default 12·√ε for unknown keys, up to twice that where a window has few triggers
+            (12 with ``defaults`` 1), and 4 for a public list. 1 where a unit is one record.
+        defaults: version of the default of ``budget``: 1 goes on with a pipeline that was declared
+            before there was another.
         per_key: for bound = "per-key"; refused with another bound, which would ignore it.
         adaptive_weight: weight w of records of keys that are public already (0 < w ≤ 1); 0 turns
             adaptive weights off. Default: 0.3 for unknown keys and a quadratic budget of 3 or
@@ -97,8 +100,10 @@ class HistogramParameters:
     threshold_delta_share: float = 0.5
     last_share: float = 0.5
     count_share: float = 0.5
+    defaults: int = NEWEST
 
     def __post_init__(self) -> None:
+        between("defaults", at_least("defaults", self.defaults, 1), 1, NEWEST)
         if self.per_key is not None and self.bound != "per-key":
             raise ParameterError("per_key", self.per_key, 'needs bound = "per-key"')
         if self.per_key is None and self.bound == "per-key":
@@ -108,6 +113,14 @@ class HistogramParameters:
     def of_units(self) -> bool:
         """Whether counts are of distinct units."""
         return self.per_key == 1 or self.min_users > 1
+
+    def pinned(self) -> dict[str, Any]:
+        """What is charged: without ``defaults`` where it is as before there was this setting."""
+        found = {one.name: getattr(self, one.name) for one in fields(self)}
+        given = self.budget is not None or self.selection == "rounds" or self.bound != "quadratic"
+        if given or self.defaults == 1:
+            del found["defaults"]
+        return found
 
 
 def build(parameters: HistogramParameters, setting: Setting) -> Histogram | Rounds:
@@ -207,8 +220,11 @@ def squares_of(setting: Setting, columns: tuple[Column, ...]) -> tuple[Square, .
 def bound_of(parameters: HistogramParameters, setting: Setting) -> Bound:
     """The contribution bound in integers: weights wd² and wn² for w = wn/wd."""
     unknown, values = setting.keys is None, parameters.aggregate == "values"
-    default = 12.0 if unknown else 4.0
-    budget = rational("budget", default if parameters.budget is None else parameters.budget)
+    given = parameters.budget
+    if given is None:
+        version = parameters.defaults if parameters.bound == "quadratic" else 1
+        given = default_bound(version, setting, parameters.delay)
+    budget = rational("budget", given)
     if parameters.bound != "quadratic":
         return _record_bound(parameters, budget)
     weight = _weight(parameters, budget) if unknown and values else Fraction(1)

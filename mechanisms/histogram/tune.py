@@ -29,7 +29,7 @@ from .play import Errors, Run, numbered, play
 from .rounds import Rounds
 from .settings import HistogramParameters, bound_of, build
 
-BUDGETS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+BUDGETS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
 WEIGHTS = (0.0, 0.5, 0.3)
 FACTORIZATIONS = ("terminal", "final", "toeplitz", "blt", "normalized", "honaker")
 SHARES = (0.1, 0.25, 0.5, 0.75, 0.9)

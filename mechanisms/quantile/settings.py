@@ -75,6 +75,7 @@ class QuantileParameters:
             factorization=self.factorization,
             threshold_delta_share=self.threshold_delta_share,
             last_share=self.last_share,
+            defaults=1,
         )
 
 

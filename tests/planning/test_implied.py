@@ -24,8 +24,11 @@ def said(text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
-        (PLAIN, ("budget = 12", "without public_keys (4 with)", "10 count if each", "3 if all")),
-        (PLAIN + 'public_keys = [["a", 1]]', ("budget = 4", "(12 without)", "4 count", "2 if all")),
+        (PLAIN, ("budget = 24", "(4 with public_keys)", "10 count if each", "4 if all")),
+        (
+            PLAIN + 'public_keys = [["a", 1]]',
+            ("budget = 4", "(more without)", "4 count", "2 if all"),
+        ),
         (PLAIN + 'mechanism = { kind = "histogram", selection = "rounds" }', ("budget = 32",)),
         (MAP + 'mechanism = { kind = "phdstream" }', (f"of {SENT} records", "1 counts")),
     ],
@@ -43,6 +46,6 @@ def test_what_is_given_needs_no_word() -> None:
 
 
 def test_the_numbers_in_the_words_are_the_defaults() -> None:
-    for keys, default in ((None, 12), ((b'["a"]',), 4)):
+    for keys, default in ((None, 25), ((b'["a"]',), 4)):
         bound = bound_of(HistogramParameters(), replace(SETTING, keys=keys))
         assert bound.left // bound.weights[0] == default

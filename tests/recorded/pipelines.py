@@ -100,20 +100,22 @@ LISTED = 'public_keys = [["z0"], ["z1"], ["z9"]]\n'
 QUANTILE = KEYS + 'inputs = { value = "fare" }\n' + MECHANISM
 QUANTILE += 'kind = "quantile"\nlow = 1\nhigh = 100\n'
 HISTOGRAM = MECHANISM + 'kind = "histogram"\n'
+FIRST = "defaults = 1\n"  # as it was when these were recorded
 
 # name: what follows the pipeline's head; histograms with an arrival window stand apart below.
 SETTINGS: dict[str, str] = {
-    "histogram-plain": KEYS + HISTOGRAM,
+    "histogram-defaults": KEYS + HISTOGRAM,
+    "histogram-plain": KEYS + HISTOGRAM + FIRST,
     "histogram-sums": KEYS + SUMS + HISTOGRAM + "budget = 6\n",
     "histogram-public": KEYS + LISTED + HISTOGRAM + "budget = 4\n",
-    "histogram-tree": KEYS + HISTOGRAM + 'factorization = "tree"\nadaptive_weight = 0\n',
+    "histogram-tree": KEYS + HISTOGRAM + FIRST + 'factorization = "tree"\nadaptive_weight = 0\n',
     "histogram-rounds": KEYS + HISTOGRAM + 'selection = "rounds"\n',
-    "histogram-debiased": KEYS + HISTOGRAM + "debias = true\ndebias_cap = 8\n",
+    "histogram-debiased": KEYS + HISTOGRAM + FIRST + "debias = true\ndebias_cap = 8\n",
     "histogram-records": KEYS + HISTOGRAM + 'bound = "per-key"\nper_key = 2\nbudget = 6\n',
     "histogram-conditions": KEYS + SOME + HISTOGRAM + "budget = 6\n",
     "histogram-spread": KEYS + 'sign = "gone"\n' + LISTED + SPREAD + HISTOGRAM,
     "histogram-spread-conditions": KEYS + SPREADS + HISTOGRAM + "budget = 6\n",
-    "histogram-users": KEYS + HISTOGRAM + "min_users = 3\n",
+    "histogram-users": KEYS + HISTOGRAM + FIRST + "min_users = 3\n",
     "phdstream": SPATIAL.format(
         kind="phdstream", depth=3, split="all", more='sign = "gone"',
         settings='bound = 2\ndeletions = true\nfloor = 2\nstart = "as later"'),

@@ -49,6 +49,8 @@ def privacy_settings(config: Config, pipeline: PipelineSettings) -> dict[str, An
         del settings[name]  # the ledger has the fingerprint of its key
     del settings["until"]  # it ends charges and changes none; the ledger has a record of it
     keys = pipeline.public_keys
+    if keys is not None or pipeline.window.hop is not None:  # where all versions have one bound
+        settings["mechanism"]["parameters"].pop("defaults", None)
     settings["public_keys"] = keys and {"count": len(keys), "sha256": digest(keys)}
     settings["where"] = _plain(pinned(pipeline.where))
     columns = value_columns(pipeline.aggregate)

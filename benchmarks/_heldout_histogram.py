@@ -1,0 +1,196 @@
+"""How far a histogram's bound is from the best one, by default and as `hush plan` proposes it.
+
+Sets of records in two halves: the default was chosen on the first (`TUNED`), figures are of the
+second (`HELD`), which has other records, laws and seeds. Units send several records each; error is
+the l1 distance at a window's last trigger, hidden keys included, as a share of all records.
+
+* ``default``: no setting at all; ``before``: the default of version 1, 12 at any ε and horizon.
+* ``planned``: what the search proposes on another draw of the same law, or the other half of the
+  records.
+* ``best``: the least error of all bounds and weights with the default's factorisation, with the
+  judged records in view; by noise of its own, so that it is no luck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from _plan_sets import DATA, _codes, _taxis
+from _workload import draw, law, published
+from hushstream.mechanisms.contract import Setting
+from hushstream.mechanisms.histogram.play import Run, play
+from hushstream.mechanisms.histogram.settings import HistogramParameters, build
+from hushstream.mechanisms.histogram.tune import propose
+from hushstream.mechanisms.noise.trial import noise_of
+from hushstream.mechanisms.workload import Workload
+
+PRIVACY = ((6.0, 1e-9), (1.0, 1e-6))
+TRIGGERS = (1, 7, 24)
+BUDGETS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+WEIGHTS = (0.0, 0.3)
+RUNS = 2
+Row = dict[str, Any]
+
+
+class Case(NamedTuple):
+    """One set under one budget."""
+
+    name: str
+    epsilon: float
+    delta: float
+    triggers: int
+
+    def setting(self) -> Setting:
+        return Setting(Fraction(str(self.epsilon)), Fraction(str(self.delta)), self.triggers)
+
+
+def _work(unit: np.ndarray, key: np.ndarray, rng: np.random.Generator) -> Workload:
+    """Records in random order; units and keys numbered anew."""
+    (_, units), (_, keys) = (np.unique(one, return_inverse=True) for one in (unit, key))
+    order = rng.permutation(len(units))
+    return Workload(
+        units[order].astype(np.int32), keys[order].astype(np.int32), int(units.max()) + 1,
+        int(keys.max()) + 1,
+    )  # fmt: skip
+
+
+def _grouped(key: np.ndarray, each: int, seed: int) -> Workload:
+    """Every second block of ``each`` records, of a unit of its own."""
+    unit = np.arange(len(key)) // each
+    kept = unit % 2 == seed % 2
+    return _work(unit[kept], key[kept], np.random.default_rng([seed, 1]))
+
+
+def _favourites(users: int, keys: int, own: int, mean: float, seed: int) -> Workload:
+    """Units that come back to ``own`` keys; numbers of records by a lognormal law."""
+    rng = np.random.default_rng([seed, own, users])
+    records = np.maximum(np.rint(rng.lognormal(np.log(mean), 0.9, users)), 1).astype(int)
+    mine = draw(rng, law(keys, 20, 1.3), users * own).reshape(users, own)
+    unit = np.repeat(np.arange(users), records)
+    weight = 0.6 ** np.arange(own)
+    which = rng.choice(own, len(unit), p=weight / weight.sum())
+    return _work(unit, mine[unit, which], rng)
+
+
+@lru_cache
+def _columns() -> dict[str, np.ndarray]:
+    """Flights in an order of their own."""
+    table = pa.ipc.open_file(DATA / "flights-200k.arrow").read_all()
+    order = np.random.default_rng(5).permutation(table.num_rows)[:60_000]
+    return {name: table[name].to_numpy()[order] for name in ("distance", "delay")}
+
+
+def _flying(column: str, step: float, each: int) -> Callable[[int], Workload]:
+    return lambda seed: _grouped(_columns()[column] // step, each, seed)
+
+
+def _trips(seed: int) -> Workload:
+    zones = [row["pickup_zone"] for row in _taxis() if row["pickup_zone"]]
+    return _grouped(np.unique(zones, return_inverse=True)[1], 3, seed)
+
+
+def _offices(seed: int) -> Workload:
+    """Post offices by the first three digits of their code; a unit has neighbours of some."""
+    codes = np.array([int(row["zip_code"]) // 100 for row in _codes()])
+    return _grouped(np.repeat(codes, 3), 9, seed)
+
+
+def _words(seed: int) -> Workload:
+    """Texts of some dozen words by Zipf's law."""
+    rng = np.random.default_rng([seed, 7])
+    unit = np.repeat(np.arange(3_000), rng.geometric(1 / 30, 3_000))
+    return _work(unit, draw(rng, law(20_000, 2, 1.1), len(unit)), rng)
+
+
+TUNED: dict[str, Callable[[int], Workload]] = {
+    "published": lambda seed: published(0.003, seed),
+    "favourite keys": lambda seed: _favourites(30_000, 3_000, 4, 4, seed),
+    "apps": lambda seed: _favourites(8_000, 400, 8, 12, seed),
+    "weekly venues": lambda seed: _favourites(12_000, 1_500, 3, 7, seed),
+    "words": _words,
+    "trips by zone": _trips,
+    "flights by delay": _flying("delay", 3, 5),
+}
+HELD: dict[str, Callable[[int], Workload]] = {
+    "few records": lambda seed: _favourites(20_000, 300, 2, 1.5, seed),
+    "music": lambda seed: _favourites(6_000, 2_000, 20, 20, seed),
+    "visits": lambda seed: _favourites(15_000, 5_000, 6, 5, seed),
+    "flights by distance": _flying("distance", 25, 8),
+    "post offices": _offices,
+}
+HALVES = {"tuned": TUNED, "held": HELD}
+SEEN, JUDGED = 1, 2
+
+
+def error(parameters: HistogramParameters, case: Case, work: Workload, plays: range) -> float:
+    """Mean error at the last trigger."""
+    made = build(parameters, case.setting())
+    found = [play(Run(made, work, noise_of("held", one), made.delay)) for one in plays]
+    return float(np.mean([one.last[0] / one.size[0] for one in found]))
+
+
+def oracle(case: Case, work: Workload, quick: bool) -> tuple[float, HistogramParameters]:
+    """The best of all bounds and weights: chosen by one noise, judged by another."""
+    weights = WEIGHTS if case.triggers > 1 else WEIGHTS[:1]
+    made = [
+        HistogramParameters(budget=float(budget), adaptive_weight=weight)
+        for budget in BUDGETS[1 :: 2 if quick else 1] for weight in weights
+        if not weight or budget * weight**2 >= 0.1
+    ]  # fmt: skip
+    best = min(made, key=lambda one: error(one, case, work, range(100, 100 + RUNS)))
+    return error(best, case, work, range(RUNS)), best
+
+
+def planned(case: Case, seen: Workload) -> HistogramParameters:
+    """What the search proposes, without factorisations and splits, which the oracle has not."""
+    found = propose(
+        HistogramParameters(), case.setting(), ((seen,),), lambda n: noise_of("plan", n)
+    )
+    return found.parameters
+
+
+def cases(half: str, quick: bool) -> Iterator[Case]:
+    for name in HALVES[half]:
+        for epsilon, delta in PRIVACY:
+            for triggers in TRIGGERS[::2] if quick else TRIGGERS:
+                yield Case(name, epsilon, delta, triggers)
+
+
+def row_of(case: Case, half: str, quick: bool, plan: bool) -> Row:
+    """Errors of one case."""
+    work = HALVES[half][case.name](JUDGED)
+    least, best = oracle(case, work, quick)
+    row: Row = {**case._asdict(), "best": least, "best_budget": best.budget}
+    row["best_weight"] = best.adaptive_weight
+    row["default"] = error(HistogramParameters(), case, work, range(RUNS))
+    row["before"] = error(HistogramParameters(defaults=1), case, work, range(RUNS))
+    if plan:
+        row["planned"] = error(
+            planned(case, HALVES[half][case.name](SEEN)), case, work, range(RUNS)
+        )
+    return row
+
+
+def measure(half: str, quick: bool, tell: Callable[[str], None], plan: bool = False) -> list[Row]:
+    """All rows of a half; with ``plan`` also what a search on other records proposes."""
+    rows = []
+    for case in cases(half, quick):
+        tell(f"{case}")
+        rows.append(row_of(case, half, quick, plan))
+    return rows
+
+
+def totals(rows: list[Row]) -> dict[str, float]:
+    """The median over sets, ε and horizons, and the worst, of errors over the best."""
+    out = {}
+    for name in ("default", "before", "planned"):
+        ratios = [row[name] / row["best"] for row in rows if name in row]
+        if ratios:
+            figure = "histogram_over_oracle" + ("" if name == "default" else f"_{name}")
+            out |= {figure: float(np.median(ratios)), f"{figure}_worst": float(max(ratios))}
+    return out
