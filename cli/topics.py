@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -23,6 +24,7 @@ from ..agents.deployment.grants import (
     strimzi_user,
     table,
 )
+from ..agents.deployment.kept_defaults import with_kept_defaults
 from ..agents.deployment.model import Deployment
 from ..agents.deployment.rights import ROLES, TASKS, UNKNOWN, Role, reached, rights
 from ..agents.deployment.topic_specs import TopicSpec, counted, internal_topics, public_topics
@@ -117,6 +119,8 @@ def _delete_orphans(config: Config, as_json: bool) -> None:
 def _create(config: Config, as_json: bool, grow: bool) -> None:
     cluster = cluster_of(config, "administrator")
     partitions = {i.topic: cluster.partitions(i.topic) for i in config.input}
+    with suppress(NoLedgerError):
+        config = with_kept_defaults(config, read_ledger(cluster, config.deployment.name).pipelines)
     deployment = compile_config(config, partitions).with_keys(own_keys(config))
     beginning = Beginning(
         cluster, deployment, config.engine.replication_factor, int(time.time() * 1e6),

@@ -30,6 +30,7 @@ from ..clock.witness import Witness
 from ..deployment.compile import compile_config
 from ..deployment.forms import pinned_forms
 from ..deployment.growth import with_joined
+from ..deployment.kept_defaults import with_kept_defaults
 from ..deployment.lineage import with_lineage
 from ..deployment.model import Deployment
 from ..deployment.rights import Role, rights, wanted
@@ -153,6 +154,7 @@ def admit(
     own = own_keys(config)
     for name, key in own.items():
         told(f"noise key of pipeline {name}, fingerprint {fingerprint(key)}")
+    config = with_kept_defaults(config, ledger.pipelines)
     compiled = compile_config(config, partitions, numbers if known else None)
     deployment = compiled.with_keys(own)
     _check_rights(config.kafka, cluster, deployment, ledger, role)

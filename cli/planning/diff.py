@@ -7,8 +7,10 @@ from typing import Any
 
 from rich.table import Table
 
+from ...agents.clock.ledger import Ledger
 from ...agents.deployment.compile import compile_config
 from ...agents.deployment.difference import ChangedSetting, Difference, Terms, beside, differences
+from ...agents.deployment.kept_defaults import with_kept_defaults
 from ...agents.worker.lines.screen import Screen, say
 from ...topics.config.load import Config, load
 from ..deployed import ledger_of
@@ -24,14 +26,15 @@ def show_difference(config: Config, before: str, as_json: bool) -> None:
         ConfigError: the old configuration is missing or not valid.
         LedgerError: there is no ledger, or it is broken.
     """
-    new = [Terms.of(p) for p in compile_config(config).pipelines]
     more: list[ChangedSetting] = []
     if before == LEDGER:
-        old = _declared(config)
+        ledger = ledger_of(config)
+        config, old = with_kept_defaults(config, ledger.pipelines), _declared(ledger)
     else:
         other = load(before)
         old = [Terms.of(p) for p in compile_config(other).pipelines]
         more = beside(other, config)
+    new = [Terms.of(p) for p in compile_config(config).pipelines]
     found = differences(old, new, int(time.time() * 1e6))
     if as_json:
         emit({"pipelines": [_plain(one) for one in found], "other": [vars(one) for one in more]})
@@ -52,8 +55,7 @@ def show_difference(config: Config, before: str, as_json: bool) -> None:
         say("nothing differs that is charged, declared or shown")
 
 
-def _declared(config: Config) -> list[Terms]:
-    ledger = ledger_of(config)
+def _declared(ledger: Ledger) -> list[Terms]:
     ends = {name: int(body["until"]) for name, body in ledger.retired.items()}
     return [Terms(name, body["config"], ends.get(name)) for name, body in ledger.pipelines.items()]
 

@@ -1,0 +1,64 @@
+"""The held-out figures of a histogram's bound: sets that share nothing, and an honest oracle."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hushstream.mechanisms.histogram.settings import HistogramParameters
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+try:
+    import _heldout_histogram as held
+finally:
+    sys.path.pop(0)
+
+CASE = held.Case("few records", 6.0, 1e-9, 1)
+
+
+def test_sets_that_tune_are_not_those_that_judge() -> None:
+    assert not set(held.TUNED) & set(held.HELD)
+    assert {case.name for case in held.cases("held", True)} == set(held.HELD)
+    assert {case.triggers for case in held.cases("held", False)} == set(held.TRIGGERS)
+
+
+@pytest.mark.parametrize("load", [held.HELD["few records"], held.TUNED["trips by zone"]])
+def test_a_set_has_units_of_several_records_and_other_ones_for_the_plan(
+    load: held.Callable[[int], held.Workload],
+) -> None:
+    work, other = load(held.JUDGED), load(held.SEEN)
+    assert work.users == len(np.unique(work.unit)) and work.keys == len(np.unique(work.key))
+    assert len(work.unit) > 1.2 * work.users
+    assert not np.array_equal(work.truth(), other.truth())
+
+
+def test_the_oracle_is_judged_by_other_noise_than_it_chose_by(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[tuple[float | None, range]] = []
+
+    def error(one: HistogramParameters, case: held.Case, work: object, plays: range) -> float:
+        seen.append((one.budget, plays))
+        return abs((one.budget or 0) - 8) + plays.start
+
+    monkeypatch.setattr(held, "error", error)
+    least, best = held.oracle(CASE, None, quick=True)  # type: ignore[arg-type]
+    assert (least, best.budget) == (0, 8)
+    *choosing, judging = seen
+    assert judging[0] == 8 and not {n for _, r in choosing for n in r} & set(judging[1])
+
+
+def test_a_row_holds_the_default_against_the_best_of_real_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(held, "RUNS", 1)
+    monkeypatch.setattr(held, "BUDGETS", (1, 12, 64, 128))
+    row = held.row_of(CASE, "held", quick=True, plan=False)
+    assert row["best_budget"] == 12 and 0 < row["best"] < 1
+    assert row["best"] == pytest.approx(row["before"], rel=0.1)
+    found = held.totals([row, row | {"default": row["best"], "before": row["best"]}])
+    ratio = row["default"] / row["best"]
+    assert found["histogram_over_oracle_worst"] == pytest.approx(ratio)
+    assert found["histogram_over_oracle"] == pytest.approx((1 + ratio) / 2)
