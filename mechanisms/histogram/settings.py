@@ -115,7 +115,7 @@ class HistogramParameters:
         return self.per_key == 1 or self.min_users > 1
 
     def pinned(self) -> dict[str, Any]:
-        """What is charged: without ``defaults`` where it is as before there was this setting."""
+        """Settings that are charged: ``defaults`` where it decides, as before there was any."""
         found = {one.name: getattr(self, one.name) for one in fields(self)}
         given = self.budget is not None or self.selection == "rounds" or self.bound != "quadratic"
         if given or self.defaults == 1:
