@@ -94,6 +94,9 @@ def _stand_for(data: Table, table: Table, learn: Table) -> list[Table]:
         own = {"name": learnt_of(name), "follows": name, "budget": whole, "mechanism": mechanism}
         made.append(later | own | {"window": _without(table["window"], "origin")})
         table["until"] = learn["at"]
+    given = table.get("mechanism", {"kind": "histogram"})
+    if isinstance(given, dict) and given.get("kind") == "histogram":
+        table["mechanism"] = {"defaults": 1, **given}  # a small bound tells the busy from the lazy
     seen = {n: table[n] for n in SEEN if n in table}
     length = table["window"]["length"]
     made.append(

@@ -76,7 +76,7 @@ def test_the_whole_is_what_the_ledger_charges() -> None:
 
 
 def test_the_opening_price_pays_for_what_debiasing_counts() -> None:
-    mechanism = made(debias=True)
+    mechanism = made(debias=True, defaults=1)
     spending, debias = mechanism.spending, mechanism.debias
     assert spending is not None and debias is not None
     paid = F(0)
