@@ -11,7 +11,7 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -237,17 +237,18 @@ class Local:
         known = announced(self.cluster, topic) if coded else {}
         return [json.loads(to_json(value, known) or b"{}") for value in values]
 
-    def manifests(self) -> set[tuple[str, str, int, int]]:
-        """(pipeline, window, trigger, shard) of everything released completely."""
+    def manifests(self, names: Container[str] | None = None) -> set[tuple[str, str, int, int]]:
+        """(name, window, trigger, shard) of everything released completely; by some names alone."""
         return {
             (b["pipeline"], b["window"]["start"], b["trigger"], b["shard"])
             for p in (*self.deployment.pipelines, *self.deployment.views)
+            if names is None or p.name in names
             for b in self.releases(p.name)
             if b["schema"].startswith("hush.manifest")
         }
 
-    def wait_released(self, triggers: Sequence[Trigger], timeout: float = PATIENCE) -> None:
-        """Wait until every shard has released these triggers, and all views of them too."""
+    def wanted(self, triggers: Sequence[Trigger]) -> set[tuple[str, str, int, int]]:
+        """What every shard has to release of these triggers, and all views of them too."""
         made = self.deployment
         pipelines = {p.name: p for p in made.pipelines}
         wanted = set()
@@ -257,7 +258,11 @@ class Local:
             wanted |= {(t.pipeline, start, t.index, shard) for shard in shards}
             views = [v.name for v in made.views if v.source.name == t.pipeline]
             wanted |= {(name, start, t.index, 0) for name in views}
-        until = time.monotonic() + timeout
+        return wanted
+
+    def wait_released(self, triggers: Sequence[Trigger], timeout: float = PATIENCE) -> None:
+        """Wait until all of it is released."""
+        wanted, until = self.wanted(triggers), time.monotonic() + timeout
         while missing := wanted - self.manifests():
             if time.monotonic() > until:
                 logs = "\n".join(f"== {m}\n{self.tail(m)}" for m in self.workers)

@@ -24,7 +24,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,6 +40,7 @@ from _judge import judge
 from _load import PARTITIONS, Load, Visits, toml
 from _loop import loop
 from _outage import buffered
+from _settled import fired, unreleased
 from _six import Six
 from _six import toml as six_toml
 from _trio import Trio
@@ -51,12 +52,11 @@ from hushstream.deploy.broker import Broker
 from hushstream.offline.replay import replay
 from hushstream.reading.proof import prove
 from hushstream.reading.public_topics import PublicTopics
-from hushstream.topics.records import Trigger
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-PATIENCE = 240.0  # seconds after the last fault, for everything to be released
+PATIENCE = 240.0  # seconds without progress, after which what is not released counts as stuck
 AWAY = ("Unable connect", "Unable to update", "Failed fetch", "Group Coordinator Request")
 FIGURES = ("lost", "doubled", "differing", "compared", "pending", "aborted", "routed", "problems",
            "left_out")  # fmt: skip
@@ -92,7 +92,7 @@ class Plan(NamedTuple):
         six: all mechanisms, instead of six histograms.
         harsh: faults of machines and operators, too.
         longest: seconds that the broker may be away at most.
-        patience: seconds after the last fault until what is not released counts as stuck.
+        patience: seconds without progress until what is not released counts as stuck.
     """
 
     six: bool = False
@@ -131,7 +131,7 @@ def chaos(
             monkey.settle()
             load.end()
             run.trigger(now := load.now)
-            found = finish(run, monkey, now, plan.patience) | {"events": load.sent}
+            found = finish(run, monkey, now, plan.patience, report) | {"events": load.sent}
             if plan.harsh:
                 found["gone"] = gone(run, monkey.random)
                 monkey.counts["topic"] += 1
@@ -168,10 +168,16 @@ def replicas(broker: Broker | Trio) -> int:
     return 3 if isinstance(broker, Trio) else 1
 
 
-def finish(run: Local, monkey: Monkey, at: int, patience: float = PATIENCE) -> dict[str, Any]:
+def finish(
+    run: Local, monkey: Monkey, at: int, patience: float, report: Callable[[str], None]
+) -> dict[str, Any]:
     """Wait for releases up to ``at``, end the workers; then replay, judge and counts compare."""
-    triggers = settled(run, at)
-    stuck = unreleased(run, monkey, triggers, patience)
+    more: dict[str, Any] = {"patience": patience, "look": monkey.look, "report": report}
+    triggers, stuck = fired(run, at, **more)
+    stuck += unreleased(run, triggers, **more)
+    said = [line for name in run.workers for line in last_words(run, name)] if stuck else []
+    for line in stuck:
+        report(f"stuck: {line}")
     quiet(run)
     for member in list(run.workers):
         run.stop(member)
@@ -185,7 +191,7 @@ def finish(run: Local, monkey: Monkey, at: int, patience: float = PATIENCE) -> d
     return {
         **{name: figures[name] for name in FIGURES},
         "stuck": len(stuck),
-        "unreleased": stuck[:100],
+        "unreleased": [*stuck[:100], *said],
         "triggers": len(triggers),
         "charges": len(ledger.charges),
         "refused": len(ledger.refused),
@@ -196,23 +202,6 @@ def finish(run: Local, monkey: Monkey, at: int, patience: float = PATIENCE) -> d
         **judge(run),
         **conserved(run.bootstrap, run.toml),
     }
-
-
-def unreleased(
-    run: Local, monkey: Monkey, triggers: Sequence[Trigger], patience: float
-) -> list[str]:
-    """What was not released although nothing has been wrong for a while; usually nothing."""
-    until = time.monotonic() + patience
-    while True:
-        monkey.look()
-        try:
-            run.wait_released(triggers, 5)
-        except AssertionError as error:
-            if time.monotonic() > until:
-                said = [line for name in run.workers for line in last_words(run, name)]
-                return [str(error).splitlines()[0], *said]
-        else:
-            return []
 
 
 def last_words(run: Local, member: str, most: int = 15) -> list[str]:
@@ -245,27 +234,6 @@ def quiet(run: Local, seconds: float = 6.0, most: float = 120.0) -> None:
         before = now
 
 
-def settled(run: Local, at: int, quiet: float = 3.0, most: float = 120.0) -> list[Trigger]:
-    """All triggers, once those that were asked for up to ``at`` are there and no more come.
-
-    Those of the wall clock never end, so they do not count here. A pipeline without a budget left
-    is not triggered; nobody waits for it longer than ``most`` seconds.
-    """
-    gaps = {p.name: p.windows.longest_gap() for p in run.deployment.pipelines}
-    asked = {p.name for p in run.config().pipeline if p.schedule == "external"}
-    number, since = -1, time.monotonic()
-    until = since + most
-    while True:
-        found = run.triggers()
-        last = {t.pipeline: t.scheduled for t in found}
-        there = all(last.get(name, 0) > at - gaps[name] for name in asked)
-        if (now := sum(t.pipeline in asked for t in found)) != number:
-            number, since = now, time.monotonic()
-        elif time.monotonic() > (since + quiet if there else until):
-            return found
-        time.sleep(0.3)
-
-
 def trimmed(run: Local) -> int:
     """Records of cells topics that the workers have deleted meanwhile."""
     kafka = run.config().kafka
@@ -290,7 +258,7 @@ def main() -> None:
     parser.add_argument("--harsh", action="store_true", help="disks, clocks, tables, outages, too")
     parser.add_argument("--longest", type=float, default=120, help="seconds of an outage")
     parser.add_argument("--patience", type=float, default=PATIENCE,
-                        help="seconds until what is not released counts as stuck")  # fmt: skip
+                        help="seconds without progress until it is stuck")  # fmt: skip
     parser.add_argument("--brokers", type=int, choices=(1, 3), default=1)
     parser.add_argument("--keep", type=Path, help="keep state, logs and the broker's data here")
     parser.add_argument("--json", action="store_true")

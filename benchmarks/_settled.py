@@ -1,0 +1,101 @@
+"""Waiting for what must still come after the last fault: triggers, then releases and views.
+
+It ends when nothing is missing, or when nothing of it has come for a while: a busy machine takes
+long, and only what stands still is stuck. What is missing then is named.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from _cluster import Local
+from confluent_kafka import KafkaException
+from hushstream.agents.clock.genesis import read_ledger
+from hushstream.topics.records import Trigger
+
+TOLD = 15.0  # seconds between two lines on what is missing
+Report = Callable[[str], None]
+
+
+def patiently(
+    missing: Callable[[], Collection[Any]],
+    patience: float,
+    *,
+    look: Callable[[], Any] = lambda: None,
+    report: Report = lambda said: None,
+    what: str = "things",
+    pause: float = 1.0,
+) -> Collection[Any]:
+    """Wait until nothing is missing, or until that has not changed for ``patience`` seconds.
+
+    Args:
+        missing: says what is; where it asks in vain, it counts as unchanged.
+        look: called each time, to start again what has ended.
+        report: told how much is missing, now and then.
+
+    Returns:
+        What is still missing.
+    """
+    before, left = None, [what]
+    since = told = time.monotonic()
+    while True:
+        look()
+        try:
+            left = missing()
+        except KafkaException:  # a leader that has just changed
+            pass
+        else:
+            if not left:
+                return left
+            if left != before:
+                since, before = time.monotonic(), left
+        now = time.monotonic()
+        if now - since > patience:
+            return left
+        if now - told > TOLD:
+            report(f"waiting for {len(left)} {what}")
+            told = now
+        time.sleep(pause)
+
+
+def behind(run: Local, at: int) -> Mapping[str, str]:
+    """Pipelines whose triggers have not all been fired that were asked for up to a time.
+
+    Those of the wall clock never end, and epochs that are refused have none, so neither counts.
+    """
+    gaps = {p.name: p.windows.longest_gap() for p in run.deployment.pipelines}
+    asked = {p.name for p in run.config().pipeline if p.schedule == "external"}
+    asked -= {name for name, _ in read_ledger(run.cluster, run.deployment.name).refused}
+    last = dict.fromkeys(asked, 0) | {t.pipeline: t.scheduled for t in run.triggers()}
+    return {
+        name: f"{name}: its last trigger is that of {last[name]}, asked for are those up to {at}"
+        for name in sorted(asked) if last[name] <= at - gaps[name]
+    }  # fmt: skip
+
+
+def fired(run: Local, at: int, quiet: float = 3.0, **more: Any) -> tuple[list[Trigger], list[str]]:
+    """All triggers, once those up to ``at`` are there and no more come; and what is missing."""
+    late: Any = patiently(lambda: behind(run, at), what="pipelines' triggers", **more)
+    number = -1
+    while (found := run.triggers()) and len(found) != number:
+        number = len(found)
+        time.sleep(quiet)
+    return found, [late[name] for name in late]
+
+
+def unreleased(run: Local, triggers: list[Trigger], **more: Any) -> list[str]:
+    """What pipelines and views have not released of some triggers; usually nothing."""
+    wanted = run.wanted(triggers)
+
+    def missing() -> Collection[Any]:
+        nonlocal wanted
+        wanted -= run.manifests({name for name, *_ in wanted})
+        return set(wanted)
+
+    left = patiently(missing, what="manifests", **more)
+    return [
+        f"not released: {name}, window {start}, trigger {index}, shard {shard}"
+        for name, start, index, shard in sorted(left)
+    ]

@@ -1,0 +1,43 @@
+"""What a run through faults waits for: as long as it moves, no longer; what is left is named."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+try:
+    import _settled
+finally:
+    sys.path.pop(0)
+
+FAST = {"pause": 0.02}
+
+
+def test_what_still_moves_is_waited_for_however_long_it_takes():
+    steps = iter([*range(12, 0, -1), 0])
+    looks = itertools.count()
+    left = _settled.patiently(
+        lambda: range(next(steps)), patience=0.1, look=lambda: next(looks), **FAST
+    )
+    assert not left and next(looks) == 13  # for longer than the patience, which starts anew
+
+
+def test_what_stands_still_is_given_up_and_named(monkeypatch):
+    monkeypatch.setattr(_settled, "TOLD", 0.0)
+    steps, told = iter([{"a", "b"}]), []
+    left = _settled.patiently(
+        lambda: next(steps, {"b"}), patience=0.1, report=told.append, what="manifests", **FAST
+    )
+    assert left == {"b"}
+    assert told[0] == "waiting for 2 manifests" and told[-1] == "waiting for 1 manifests"
+
+
+def test_a_broker_that_is_away_is_no_progress():
+    def gone() -> set[str]:
+        raise _settled.KafkaException
+
+    assert list(_settled.patiently(gone, patience=0.1, what="manifests", **FAST)) == ["manifests"]
