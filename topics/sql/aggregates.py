@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from sqlglot import exp
 
 from .cases import Around, around, chosen
-from .columns import QuerySource, bare, number_of, path_of, plain_number
+from .columns import QuerySource, bare, cast_to_whole, number_of, path_of, plain_number
 from .derived import branches
 from .dialect import NAMED
 from .filters import conditions_of
@@ -71,6 +71,8 @@ def aggregate_of(node: exp.Expr, alias: str | None, scope: Scope) -> Aggregated:
         return found._replace(setting={**found.setting, **named})
     if (words := instead_of(node)) is not None:
         raise refused(node, words)
+    if isinstance(node, exp.AggFunc) and type(node) not in AGGREGATES:
+        raise refused(node, _UNKNOWN)
     if list(node.find_all(*AGGREGATES, exp.AggFunc)):
         instead = "compute it from released values: write one pipeline with the aggregates alone"
         raise refused(node, instead)
@@ -79,6 +81,12 @@ def aggregate_of(node: exp.Expr, alias: str | None, scope: Scope) -> Aggregated:
     )
     hint = f"; did you mean {near[0]}?" if near else ": write COUNT(*), SUM, AVG, or group by it"
     raise refused(node, f"is neither an aggregate nor a column of GROUP BY{hint}")
+
+
+_UNKNOWN = (
+    "is no aggregate that is released: write COUNT, SUM, AVG, VARIANCE, STDDEV, MEDIAN or "
+    "PERCENTILE_CONT, or let the producer write what it adds up into a field"
+)
 
 
 def _count(node: exp.Expr, scope: Scope) -> Aggregated:
@@ -105,7 +113,9 @@ def _count(node: exp.Expr, scope: Scope) -> Aggregated:
     path = path_of(given, scope.table)
     if path is None:
         raise refused(node, "write COUNT(*) or COUNT(DISTINCT unit)")
-    raise refused(node, f"write COUNT(*) with WHERE {path} IS NOT NULL")
+    if path in source.unit:
+        return Aggregated({"kind": "count"})  # every record has its unit
+    return _partial(node, Aggregated({"kind": "count"}), [{"field": path, "present": True}])
 
 
 def _count_if(node: exp.Expr, scope: Scope) -> Aggregated:
@@ -286,7 +296,7 @@ def _clipped(
     """The field of a sum with its bounds."""
     inner, grid = _uncast(node.this), None
     if isinstance(inner, exp.Distinct):
-        raise refused(node, "DISTINCT has no meaning in a sum: every record counts")
+        raise refused(node, "DISTINCT has no meaning in a sum, every record counts: leave it out")
     if isinstance(inner, exp.Round):
         decimals = inner.args.get("decimals")
         digits = Decimal(0) if decimals is None else number_of(decimals)
@@ -303,7 +313,13 @@ def _clipped(
         raise refused(node, f"bounds are the least and the most: {high} is not above {low}")
     if path is None:
         instead = "sums need bounds: write SUM(CLIP(field, low, high)), or LEAST and GREATEST"
-        if number_of(inner) is not None:
+        if cast_to_whole(inner):
+            name = shown(inner.this)
+            instead = (
+                f"a cast to whole numbers changes a number: write COUNTIF({name}) if it is true or "
+                f"false, else CLIP({name}, 0, 100), which is rounded to whole numbers"
+            )
+        elif number_of(inner) is not None:
             instead = "count the records, COUNTIF(...), and multiply where it is read"
         elif inner.find(exp.Binary, exp.Neg) and inner.find(exp.Column):
             instead = (

@@ -20,7 +20,7 @@ from .columns import (
     plain_number,
 )
 from .filters import conditions_of
-from .refusal import EACH, refused, shown
+from .refusal import EACH, instead_of, refused, shown
 from .texts import text_of
 from .times import formatted
 from .windows import check_time
@@ -36,7 +36,10 @@ _CALLS: dict[type[exp.Expr], str] = {
     exp.TsOrDsToDate: "date",
     exp.DayOfWeek: "dayofweek",
     exp.DayOfWeekIso: "weekday",
+    exp.Dayname: "weekday",
+    exp.Monthname: "month",
 }
+_NAMES = (exp.Dayname, exp.Monthname)
 _EXTRACTED = {
     **{name: name for name in ("year", "quarter", "month", "day", "hour", "minute")},
     "date": "date",
@@ -120,6 +123,18 @@ def _instead(node: exp.Expr) -> str | None:
         return EACH
     if isinstance(node, exp.Ceil) and node.args.get("to") is not None:
         return f"names a window by its end: write FLOOR({shown(node.this)} TO {node.args['to']})"
+    if node.find(exp.Window) is not None:
+        return instead_of(node)
+    if (of := _since_1970(node)) is not None:
+        return f"stretches of time are windows: TUMBLE({of}, INTERVAL '5' MINUTE)"
+    if isinstance(node, exp.LastDay) and fields:
+        return f"names a window by its end: write DATE_TRUNC('month', {fields[0]})"
+    if isinstance(node, exp.AtTimeZone) and fields:
+        zone = shown(node.args["zone"])
+        return (
+            "the time is turned into a zone before it is cut: DATE_TRUNC('day', "
+            f"{fields[0]} AT TIME ZONE {zone}); hours need no zone"
+        )
     if isinstance(node, exp.Coalesce) and len(fields) == 1:
         return (
             f"a record without {fields[0]} has no key, and is a dead letter: let the producer "
@@ -140,10 +155,21 @@ def _instead(node: exp.Expr) -> str | None:
         return _ranges(node, fields[0])
     if isinstance(node, exp.Anonymous):
         near = difflib.get_close_matches(node.name.upper(), _MADE, 1, 0.75)
-        unknown = (
-            "is no function that is known here: let the producer write its result into a field"
-        )
-        return f"did you mean {near[0]}?" if near else f"{unknown}, and group by that"
+        return f"did you mean {near[0]}?" if near else f"is no function that is known here: {_LET}"
+    if isinstance(node, exp.Func) and not isinstance(node, exp.Extract | exp.Case | exp.If):
+        return f"no column of a key is made by this function: {_LET}"
+    return None
+
+
+_LET = "let the producer write its result into a field, and group by that"
+
+
+def _since_1970(node: exp.Expr) -> str | None:
+    """The time of which seconds since 1970 are computed with; None if none are."""
+    for one in node.find_all(exp.Extract, exp.TimeToUnix, exp.UnixSeconds, exp.UnixMillis):
+        of = one.expression if isinstance(one, exp.Extract) else one.this
+        if not isinstance(one, exp.Extract) or one.name.upper() == "EPOCH":
+            return shown(of)
     return None
 
 
@@ -206,14 +232,21 @@ def _time_part(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Der
     if isinstance(node, exp.Date) and node.args.get("zone") is not None:
         inner = node
     zone = check_time(node, inner, source, table, days=part not in ("hour", "minute"))
-    note = None
+    note = _numbered(node, part) if isinstance(node, _NAMES) else None
     if text is not None:
         if zone is not None and text.zone is not None:
             raise refused(node, f"name one time zone: '{zone}' or '{text.zone}'")
         zone = zone or text.zone
         if part != "date":
-            note = f"{shown(node)}: released as a number, such as 8 in place of '08'"
+            note = _numbered(node, part)
     return Derivation(part, {"time": part, **({"zone": zone} if zone else {})}, note)
+
+
+def _numbered(node: exp.Expr, part: str) -> str:
+    """Say that a part is released as a number, and which."""
+    first = {"weekday": "1 is Monday", "dow": "0 is Sunday", "month": "1 is January"}
+    meant = first.get(part, "such as 8 in place of '08'")
+    return f"{shown(node)}: released as a number, {meant}"
 
 
 def _choice(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Derivation | None:
@@ -238,11 +271,17 @@ def _choice(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Deriva
 def branches(node: exp.Case | exp.If) -> tuple[list[tuple[exp.Expr, exp.Expr]], exp.Expr | None]:
     """Conditions and values of CASE or IF, and the value of ELSE."""
     if isinstance(node, exp.If):
-        return [(node.this, node.args["true"])], node.args.get("false")
-    ifs = [(one.this, one.args["true"]) for one in node.args["ifs"]]
-    if node.this is not None:  # CASE x WHEN 1 THEN ...
-        ifs = [(exp.EQ(this=node.this, expression=when), then) for when, then in ifs]
-    return ifs, node.args.get("default")
+        ifs, other = [(node.this, node.args["true"])], node.args.get("false")
+    else:
+        ifs = [(one.this, one.args["true"]) for one in node.args["ifs"]]
+        if node.this is not None:  # CASE x WHEN 1 THEN ...
+            ifs = [(exp.EQ(this=node.this, expression=when), then) for when, then in ifs]
+        other = node.args.get("default")
+    inner = None if other is None else bare(other)
+    if not isinstance(inner, exp.Case | exp.If):
+        return ifs, other
+    more, last = branches(inner)  # what no case before it has taken
+    return [*ifs, *more], last
 
 
 def constant_of(node: exp.Expr) -> str | int | bool:

@@ -15,6 +15,7 @@ from sqlglot import exp, parser, tokens
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.tokenizer_core import TokenType
 
+from .columns import cast_to_whole
 from .refusal import QUANTILE_CALLS
 
 NAMED = "named"
@@ -29,7 +30,8 @@ def _aggregate(kind: type[exp.Expr]) -> Callable[[Sequence[exp.Expr]], exp.Expr]
 
     def build(args: Sequence[exp.Expr]) -> exp.Expr:
         plain = [one for one in args if not isinstance(one, exp.Kwarg)]
-        node = kind(this=plain[0] if plain else None)
+        first = plain[0] if plain else None
+        node = kind(this=_truth(first) if kind in (exp.Sum, exp.Avg) else first)
         if len(plain) > 1:
             node.set("expressions", plain[1:])
         named = [one for one in args if isinstance(one, exp.Kwarg)]
@@ -37,6 +39,17 @@ def _aggregate(kind: type[exp.Expr]) -> Callable[[Sequence[exp.Expr]], exp.Expr]
         return node
 
     return build
+
+
+def _truth(node: exp.Expr | None) -> exp.Expr | None:
+    """A comparison as the number 1 or 0, which SUM and AVG of it are of."""
+    inner = node
+    while isinstance(inner, exp.Paren) or (inner is not None and cast_to_whole(inner)):
+        inner = inner.this
+    if not isinstance(inner, exp.Predicate | exp.Between | exp.Not | exp.And | exp.Or):
+        return node
+    one, none = exp.Literal.number(1), exp.Literal.number(0)
+    return exp.Case().when(inner, one).else_(none)
 
 
 def _quantile(name: str) -> Callable[[Sequence[exp.Expr]], exp.Expr]:
@@ -51,6 +64,47 @@ def _quantile(name: str) -> Callable[[Sequence[exp.Expr]], exp.Expr]:
 
     return build
 
+
+def _decode(args: Sequence[exp.Expr]) -> exp.Expr:
+    """DECODE(x, a, 1, b, 2, 0) as CASE: missing values equal each other, as Oracle has it."""
+    of, pairs = args[0], list(zip(args[1::2], args[2::2], strict=False))
+    made = exp.Case()
+    for asked, then in pairs:
+        when = exp.Is if isinstance(asked, exp.Null) else exp.EQ
+        made = made.when(when(this=of.copy(), expression=asked), then)
+    made = made.else_(args[-1]) if len(args) % 2 == 0 else made
+    made.meta[NAMED] = {}  # it has more arguments than CASE has parts
+    return made
+
+
+def _nvl2(args: Sequence[exp.Expr]) -> exp.Expr:
+    there = exp.Not(this=exp.Is(this=args[0], expression=exp.Null()))
+    return exp.Case().when(there, args[1]).else_(args[2])
+
+
+def _where(kind: type[exp.Expr]) -> Callable[[Sequence[exp.Expr]], exp.Expr]:
+    """A builder of an aggregate of the records that fulfil its second argument."""
+    return lambda args: exp.Filter(this=kind(this=args[0]), expression=exp.Where(this=args[1]))
+
+
+def _only(size: int, name: str, build: Callable[[Sequence[exp.Expr]], exp.Expr]) -> Any:
+    """A builder for so many arguments or more; with fewer it stays a call."""
+    return lambda args: (
+        build(args) if len(args) >= size else exp.Anonymous(this=name, expressions=list(args))
+    )
+
+
+_SYNONYMS: dict[str, Any] = {
+    "DECODE": _only(3, "DECODE", _decode),
+    "NVL2": _only(3, "NVL2", _nvl2),
+    "SUMIF": _only(2, "SUMIF", _where(exp.Sum)),
+    "AVGIF": _only(2, "AVGIF", _where(exp.Avg)),
+    **dict.fromkeys(("DIV0", "DIV0NULL", "TRY_DIVIDE"), exp.SafeDivide.from_arg_list),
+    "TO_DATE": _only(1, "TO_DATE", lambda args: exp.TsOrDsToDate(this=args[0])),
+    "ZEROIFNULL": _only(1, "ZEROIFNULL", lambda args: exp.Coalesce(
+        this=args[0], expressions=[exp.Literal.number(0)])),
+}  # fmt: skip
+"""Functions of single systems that say what others say in more words."""
 
 _UNREAD = (
     "DATE_TRUNC",
@@ -72,6 +126,7 @@ _FUNCTIONS: dict[str, Any] = {
     **dict.fromkeys(("AVG", "MEAN", "AVERAGE", "ANON_AVG"), _aggregate(exp.Avg)),
     "COUNT_DISTINCT": lambda args: exp.Count(this=exp.Distinct(expressions=args)),
     "IFF": exp.If.from_arg_list,
+    **_SYNONYMS,
     "VAR": exp.Variance.from_arg_list,
     "STDEV": exp.Stddev.from_arg_list,
     **{name: _quantile(name) for name in QUANTILE_CALLS},
@@ -116,7 +171,9 @@ class Hush(Dialect):
     class Parser(parser.Parser):
         FUNCTIONS: ClassVar[dict[str, Any]] = _FUNCTIONS
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
-            name: f for name, f in parser.Parser.FUNCTION_PARSERS.items() if name not in _UNREAD
+            name: f
+            for name, f in parser.Parser.FUNCTION_PARSERS.items()
+            if name not in (*_UNREAD, *_SYNONYMS)
         }
 
         locals().update({f"_parse_{name}": _placed(name) for name in _PARSED})

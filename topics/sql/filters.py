@@ -58,6 +58,8 @@ def conditions_of(
             "a query within a query is not possible: compare with values that are known before, "
             "such as IN ('a', 'b'), or let the producer write the answer into a field",
         )
+    if (empty := where.find(exp.Placeholder, exp.Parameter)) is not None:
+        raise refused(empty, "stands for a value that is not given: write the value in its place")
     for node in where.find_all(exp.Predicate, exp.Between, exp.Anonymous):
         sides = (path_of(one, table) for one in node.find_all(exp.Column))
         if time is not None and time in sides:
@@ -77,7 +79,7 @@ def _timed(node: exp.Expr, time: str) -> str:
     if part is not None:
         return (
             f"parts of the event time are columns of the key: GROUP BY {shown(part)}, and keep "
-            "the released rows that are wanted, which costs nothing"
+            "or add up the released rows that are wanted, which costs nothing"
         )
     return f"windows and triggers say which times count: leave out {time} in WHERE"
 

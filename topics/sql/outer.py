@@ -16,7 +16,7 @@ from .cases import around
 from .columns import bare, number_of
 from .derived import branches
 from .flat import DEEPEST, INNER, merged, named_queries, within
-from .refusal import SAID, QueryError, refused, shown
+from .refusal import SAID, QueryError, instead_of, refused, shown, sql_of
 
 ARITHMETIC = (exp.Div, exp.SafeDivide, exp.Sub, exp.Add, exp.Mul)
 _LARGEST = (
@@ -96,6 +96,10 @@ def _of_one(select: exp.Select) -> AskedOfRows:
     composed = [item for item in select.expressions if _composed(item)]
     limit, having = select.args.get("limit"), select.args.get("having")
     grouped = select.args.get("group") is not None
+    for name in (one.name for one in select.args["group"].expressions) if grouped else ():
+        for item in composed:
+            if item.alias == name and (over := item.find(exp.Window)) is not None:
+                raise refused(over, instead_of(over) or _SINGLE)
     if composed and not grouped and (over := composed[0].find(exp.Window)) and not _groups(select):
         raise refused(over, _SINGLE)
     if not (limit or having or (composed and (grouped or _groups(select)))):
@@ -221,8 +225,8 @@ class _Base:
 def name_of(item: exp.Expr) -> str:
     """The name by which a view calls a column of the query that it is of."""
     if isinstance(item, exp.Column):
-        return item.name if len(item.parts) == 1 else item.sql()
-    return item.alias or item.sql()
+        return item.name if len(item.parts) == 1 else sql_of(item)
+    return item.alias or sql_of(item)
 
 
 def _column(said: exp.Expr, name: str) -> exp.Expr:

@@ -29,6 +29,9 @@ KEYWORDS = (
 )  # fmt: skip
 _CALLS = ("COUNT", "SUM", "AVG", "TUMBLE", "EXTRACT", "CAST", "DESCRIPTOR", "OPTIONS")
 _FIRST = ("CREATE", "MATERIALIZED", "VIEW")
+_OTHERS = dict.fromkeys(
+    ("DECLARE", "SET", "DEFINE"), "leave it out, and write the value where its name stands"
+)
 _NEAR = 0.7
 _VALUES = {TokenType.VAR, TokenType.IDENTIFIER, TokenType.NUMBER, TokenType.STRING}
 _ENDS = {*_VALUES, TokenType.R_PAREN}
@@ -51,6 +54,8 @@ def parsed(text: str, names: Sequence[str] = ()) -> Parsed:
     """
     if len(text) > MOST:
         raise QueryError(f"a query of {len(text):,} characters is longer than {MOST:,}")
+    if "{{" in text or "{%" in text:
+        raise QueryError("is a template: let dbt compile it, and give the SQL that it makes")
     dialect = Hush()
     try:
         tokens = dialect.tokenize(text)
@@ -61,7 +66,9 @@ def parsed(text: str, names: Sequence[str] = ()) -> Parsed:
     said = spoken(text, tokens)
     first = said.text.lstrip("( \n\t\r;")[:1] and _first(dialect.tokenize(said.text))
     if first not in ("SELECT", "WITH", "FROM", "VALUES", ""):
-        near = words.nearest(1) or f"; {first} is another statement: write SELECT"
+        near = words.nearest(1) or f"; {first} is another statement: " + _OTHERS.get(
+            first, "write SELECT"
+        )
         raise QueryError(f"must be one SELECT over one input{near}")
     try:
         found = [one for one in dialect.parse(said.text) if one is not None]

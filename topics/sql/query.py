@@ -32,7 +32,16 @@ from .outer import check_outer, name_of, split
 from .parsed import Parsed, expression_of, parsed
 from .promised import Promise
 from .quantiles import Quantile, mechanism_of, quantile_of
-from .refusal import CLAUSES, GROUPINGS, QUANTILE_CALLS, QueryError, instead_of, refused, shown
+from .refusal import (
+    CLAUSES,
+    GROUPINGS,
+    QUANTILE_CALLS,
+    QueryError,
+    instead_of,
+    refused,
+    shown,
+    sql_of,
+)
 from .sessions import check_units, note, pause_of
 from .typed import check_types
 from .viewed import ReleasedColumns, check_values, view_of
@@ -404,7 +413,7 @@ class _Query:
 
     def _name(self, item: exp.Expr, label: str) -> None:
         """Note what a column of SELECT is released as."""
-        for said in {name_of(item), item.unalias().sql()}:
+        for said in {name_of(item), sql_of(item.unalias())}:
             self.columns[said] = label
 
     def _released(self, node: exp.Expr) -> exp.Expr:
@@ -416,6 +425,11 @@ class _Query:
             self.notes.append(f"{shown(node)}: a row that is released has a number: it is that")
             return inner
         if cast_to_whole(node) and isinstance(bare(node.this), exp.Count | exp.CountIf):
+            return bare(node.this)
+        if isinstance(node, exp.Cast | exp.TryCast) and isinstance(
+            bare(node.this), tuple(AGGREGATES)
+        ):
+            self.notes.append(f"{shown(node)}: released as it is; cast it when it is read")
             return bare(node.this)
         return node
 
@@ -455,6 +469,9 @@ class _Query:
                 "GROUP BY",
             )
         found = aggregate_of(node, alias, self._scope)
+        there = [{"field": path, "present": True} for path in self._paths]
+        if [one for one in found.setting.get("where", ()) if one not in there] == []:
+            found.setting.pop("where", None)  # COUNT(product): a record without it has no key
         if found.derive is None:
             return found
         self._chosen += [] if found.derive in self._chosen else [found.derive]

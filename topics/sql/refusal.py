@@ -33,7 +33,12 @@ def shown(node: exp.Expr) -> str:
 
 def respelt(node: exp.Expr) -> str:
     """The SQL of an expression that no query has, short enough for a message."""
-    return short(node.sql(comments=False, unsupported_level=ErrorLevel.IGNORE))
+    return short(sql_of(node))
+
+
+def sql_of(node: exp.Expr) -> str:
+    """The SQL of an expression, without warnings of what other systems do not know."""
+    return node.sql(comments=False, unsupported_level=ErrorLevel.IGNORE)
 
 
 def short(text: str) -> str:
@@ -74,6 +79,12 @@ CLAUSES = {
     "version": "a version of the table is not possible: windows say which records count",
     "when": "a version of the table is not possible: windows say which records count",
     "into": "INTO is not possible: the release topic is set by release.topic",
+    "sort": "SORT BY has no meaning in a stream: sort the releases, which costs nothing",
+    **dict.fromkeys(
+        ("distribute", "cluster"),
+        "DISTRIBUTE BY and CLUSTER BY place no record here, Kafka's partitions do: leave them out",
+    ),
+    "hints": "hints on a table say nothing here: leave WITH (...) out",
 }
 """Clauses of a SELECT, and what to say of each."""
 
@@ -113,9 +124,13 @@ EXPRESSIONS: dict[type[exp.Expr], str] = {
     exp.ApproxTopK: _TOP,
     exp.ApproxTopSum: _TOP,
     exp.Mode: "MODE rests on exact counts: group by the field, and take the largest released count",
-    exp.Corr: "is not possible: release the distribution of both fields by mechanism privhp",
-    exp.CovarPop: "is not possible: release the distribution of both fields by mechanism privhp",
-    exp.CovarSamp: "is not possible: release the distribution of both fields by mechanism privhp",
+    **dict.fromkeys(
+        (exp.Corr, exp.CovarPop, exp.CovarSamp, exp.RegrSlope, exp.RegrIntercept, exp.RegrR2),
+        "is not possible: release the distribution of both fields by mechanism privhp",
+    ),
+    exp.Grouping: "tells groupings apart, and a pipeline has one: leave it out",
+    exp.JSONObjectAgg: _SINGLE,
+    exp.JSONArrayAgg: _SINGLE,
     exp.LogicalOr: _TRUTH,
     exp.LogicalAnd: _TRUTH,
     exp.First: _SINGLE,
@@ -174,9 +189,47 @@ _CALLS = {
 }  # calls that the parser does not know, of Flink, Spark and ksqlDB among others
 
 
+_RANKS = "ranks rows: for the largest of each window write ORDER BY n DESC LIMIT 3"
+_PARTS = (
+    "NTILE puts single records in order: the values that part them are quantiles, "
+    "APPROX_QUANTILES(CLIP(price, 0, 100), 4); released rows are ranked where they are read"
+)
+OVER: dict[type[exp.Expr], str] = {
+    exp.Ntile: _PARTS,
+    **dict.fromkeys(
+        (exp.Rank, exp.DenseRank, exp.RowNumber, exp.PercentRank, exp.CumeDist), _RANKS
+    ),
+    exp.Avg: "a mean over windows is SUM(n) OVER (... ROWS BETWEEN 6 PRECEDING AND CURRENT ROW), "
+    "divided by their number where it is read",
+    **dict.fromkeys(
+        (exp.FirstValue, exp.LastValue, exp.NthValue, exp.Lead),
+        "a view looks back at windows that are over: write LAG(n, 7) OVER (...)",
+    ),
+}
+"""What to write in place of a function OVER rows, by the function."""
+_TOTAL = (
+    "a share of all rows is computed where they are read: their total is SELECT SUM(n) FROM (...), "
+    "another [[view]]"
+)
+
+
+def over_of(node: exp.Window) -> str | None:
+    """Words on a function OVER rows that no view has; None: the general ones are enough."""
+    call = node.this
+    while isinstance(call, exp.IgnoreNulls | exp.RespectNulls):
+        call = call.this
+    named = isinstance(call, exp.Anonymous) and call.name.upper() == "RATIO_TO_REPORT"
+    empty = not node.args.get("partition_by") and not node.args.get("order")
+    if named or (empty and isinstance(call, exp.Sum)):
+        return _TOTAL
+    return OVER.get(type(call))
+
+
 def instead_of(node: exp.Expr) -> str | None:
     """Words on the outermost part of an expression that no pipeline can release, or None."""
     for part in node.bfs():
+        if isinstance(part, exp.Window) and (words := over_of(part)) is not None:
+            return words
         if type(part) in EXPRESSIONS:
             return EXPRESSIONS[type(part)]
         if isinstance(part, exp.Anonymous) and part.name.upper() in _CALLS:

@@ -75,7 +75,7 @@ def _step(node: exp.Expr) -> Table | None:
         if any(node.args.get(name) is not None for name in ("position", "occurrence", "group")):
             raise refused(node, "takes the first match: write REGEXP_EXTRACT(field, r'(\\w+)')")
         return {"extract": _expression(node, node.expression)}
-    return _part(node)
+    return _until(node) if isinstance(node, exp.SubstringIndex) else _part(node)
 
 
 _PLACES = {"OFFSET": 1, "SAFE_OFFSET": 1, "ORDINAL": 0, "SAFE_ORDINAL": 0}
@@ -100,6 +100,19 @@ def _part(node: exp.Expr) -> Table | None:
     return {"extract": f"^{before}({other})"}
 
 
+def _until(node: exp.SubstringIndex) -> Table:
+    """All before the n-th separator; if n is negative, all behind the n-th from the end."""
+    sign, times = words_of(node.args.get("delimiter")), _whole(node, node.args.get("count"))
+    if sign is None or len(sign) != 1 or not 1 <= abs(times) <= _LONGEST:
+        raise refused(node, "takes one character and a number: SUBSTRING_INDEX(field, '@', -1)")
+    other, mark = f"[^{re.escape(sign)}]*", re.escape(sign)
+    if times > 0:
+        return {"extract": f"^({other}(?:{mark}{other}){{0,{times - 1}}})" if times > 1 else
+                f"^({other})"}  # fmt: skip
+    before = f"(?:{other}{mark}){{0,{-times - 1}}}" if times < -1 else ""
+    return {"extract": f"({before}{other})$"}
+
+
 def compared_text(node: exp.Expr, denied: bool, table: Sequence[str]) -> Table | None:
     """The condition that LIKE, a regular expression, or a comparison of a function states.
 
@@ -108,6 +121,8 @@ def compared_text(node: exp.Expr, denied: bool, table: Sequence[str]) -> Table |
     if isinstance(node, exp.Escape):
         return _like(node.this, denied, table, words_of(node.expression))
     if isinstance(node, exp.Like | exp.ILike):
+        if isinstance(node.expression, exp.Any | exp.All):
+            return _likes(node, denied, table)
         return _like(node, denied, table, "\\")
     if isinstance(node, exp.StartsWith | exp.EndsWith | exp.Contains):
         plain = _plain(_pattern(node, node.expression))
@@ -196,7 +211,7 @@ def _function(node: exp.Expr) -> bool:
     ):
         return True
     kinds = (exp.Lower, exp.Upper, exp.Trim, exp.Left, exp.Right, exp.Substring)
-    return isinstance(node, (*kinds, exp.RegexpExtract, exp.RegexpSubstr))
+    return isinstance(node, (*kinds, exp.RegexpExtract, exp.RegexpSubstr, exp.SubstringIndex))
 
 
 def _like(node: exp.Expr, denied: bool, table: Sequence[str], escape: str | None) -> Table:
@@ -216,6 +231,21 @@ def _like(node: exp.Expr, denied: bool, table: Sequence[str], escape: str | None
         raise refused(node, _OF_FIELD)
     lowered = Text(found.path, [*found.steps, {"case": "lower"}])
     return {**lowered.settings(), "not_like" if denied else "like": pattern.lower()}
+
+
+def _likes(node: exp.Like | exp.ILike, denied: bool, table: Sequence[str]) -> Table:
+    """LIKE ANY (...) and LIKE ALL (...): several patterns, of which one or each must fit."""
+    if node.args.get("negate") and isinstance(node.expression, exp.Any):
+        raise refused(node, "systems read it in two ways: write NOT (field LIKE ANY (...))")
+    given = bare(node.expression.this)
+    many = isinstance(given, exp.Tuple | exp.Array)
+    parts = []
+    for pattern in given.expressions if many else [given]:
+        one = node.copy()
+        one.set("expression", pattern.copy())
+        parts.append(_like(one, denied, table, "\\"))
+    each = isinstance(node.expression, exp.All) != denied
+    return parts[0] if len(parts) == 1 else {"all" if each else "any": parts}
 
 
 def _asked(

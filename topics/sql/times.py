@@ -21,7 +21,15 @@ _POSTGRES = {
     "YYYY-MM-DD": "date", "YYYY": "year", "Q": "quarter", "MM": "month", "DD": "day",
     "ID": "weekday", "HH24": "hour", "MI": "minute",
 }  # fmt: skip
-_MYSQL = {form: part for form, part in _PERCENT.items() if form != "%M"} | {"%i": "minute"}
+_MYSQL = {
+    **{form: part for form, part in _PERCENT.items() if form != "%u"},  # there a week's number
+    "%i": "minute", "%M": "month", "%W": "weekday",
+}  # fmt: skip
+_NAMED = {
+    **dict.fromkeys(("%A", "%a", "EEEE", "EEE", "E", "DAY", "DY"), "weekday"), "%w": "dow",
+    **dict.fromkeys(("%B", "%b", "MMMM", "MMM", "MONTH", "MON"), "month"),
+}  # fmt: skip
+"""Formats for names of days and months, which are released as numbers."""
 _FORMATS: dict[str, dict[str, str]] = {
     **dict.fromkeys(("FORMAT_TIMESTAMP", "FORMAT_DATETIME", "FORMAT_DATE", "STRFTIME"), _PERCENT),
     "DATE_FORMAT": _MYSQL | _JAVA,
@@ -61,7 +69,8 @@ def _read(
         raise refused(node, "needs a time and a format: FORMAT_TIMESTAMP('%Y-%m-%d', time)")
     zone = given[2] if len(given) > 2 else None
     postgres = forms is _POSTGRES
-    part = forms.get(form.name.upper() if postgres else form.name)
+    said = form.name.upper() if postgres else form.name
+    part = forms.get(said) or _NAMED.get(said)
     if part is None:
         fields = (path_of(one, table) for one in times[0].find_all(exp.Column))
         time = next((path for path in fields if path), "time")

@@ -11,7 +11,7 @@ from .aggregates import Aggregated
 from .columns import aliases, bare, number_of, path_of, uncast
 from .filters import conditions_of
 from .outer import ARITHMETIC, AskedOfRows, limit_of
-from .refusal import QueryError, refused
+from .refusal import QueryError, over_of, refused
 
 _PARTS = ("_stddev", "_low", "_high")
 _OVER = (
@@ -204,7 +204,7 @@ class _View:
         if isinstance(call, exp.IgnoreNulls | exp.RespectNulls):
             call = bare(call.this)
         if not isinstance(call, exp.Lag | exp.Sum) or self._grouped:
-            raise refused(node, _OVER)
+            raise refused(node, over_of(node) or _OVER)
         self._check_rows(node)
         of, spec = self._needed(call.this), node.args.get("spec")
         if isinstance(call, exp.Lag):
@@ -220,6 +220,8 @@ class _View:
 
     def _check_rows(self, node: exp.Expr) -> None:
         """Refuse rows that are not those of one key in the order of their windows."""
+        if (words := over_of(node)) is not None:
+            raise refused(node, words)
         parts = {self._known(one) for one in node.args.get("partition_by") or ()} - {""}
         if parts != set(self._columns.key):
             key = ", ".join(self._columns.key) or "nothing, for there is one key"

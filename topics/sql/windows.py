@@ -33,6 +33,11 @@ _WEEKS = {
     "week": _MONDAY, "isoweek": _MONDAY, "week(monday)": _MONDAY, "week(sunday)": _SUNDAY,
 }  # fmt: skip
 _CALENDAR = ("month", "quarter", "year")
+_TRUNC = {
+    **dict.fromkeys(("MM", "MON"), "month"), **dict.fromkeys(("YYYY", "YY", "Y"), "year"),
+    "Q": "quarter", "DD": "day", "IW": "week", "WW": "week", "HH24": "hour", "MI": "minute",
+}  # fmt: skip
+"""Units as Oracle names them."""
 _MOST_DIGITS = 12  # of a length; ten years are 315,360,000,000 milliseconds
 _LONG = ("day", "week", *_CALENDAR)
 _WRAPPED = {
@@ -121,6 +126,9 @@ def window_of(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Wind
         return _hopping(node, given, source, table)
     if name.startswith("TUMBLE"):
         return _tumbling(node, given, source, table)
+    if name == "TRUNC" and len(given) == 2 and isinstance(given[1], exp.Literal):
+        zone = check_time(node, given[0], source, table, days=True)  # of Oracle and Spark
+        return _whole(node, _TRUNC.get(given[1].name.upper(), given[1].name), zone, sunday=False)
     if name in _CUT:
         return _truncated(node, given, source, table)
     if name == "TIME_SLICE" and len(given) == 3:  # of Snowflake: a time, a number, and its unit

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hushstream.formats.events.expressions.texts import changed
 from hushstream.topics.config.expressions.conditions import every
 from hushstream.topics.config.load import loads
 from hushstream.topics.sql.columns import QuerySource
@@ -126,8 +127,33 @@ def test_a_condition_holds_where_it_does_in_sql(condition: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("condition", "plain"),
+    [
+        ("t LIKE ANY ('a%', 'D_')", "t LIKE 'a%' OR t LIKE 'D_'"),
+        ("NOT (t LIKE ANY ('a%', 'D_'))", "NOT (t LIKE 'a%' OR t LIKE 'D_')"),
+        ("t LIKE ALL ('a%', '%b')", "t LIKE 'a%' AND t LIKE '%b'"),
+        ("t NOT LIKE ALL ('a%', '%b')", "t NOT LIKE 'a%' AND t NOT LIKE '%b'"),
+        ("SUBSTRING_INDEX(t, '%', 1) = 'a'", "substr(t, 1, instr(t || '%', '%') - 1) = 'a'"),
+    ],
+)
+def test_what_other_systems_say_holds_where_its_long_form_does(condition: str, plain: str) -> None:
+    assert ours(condition) == theirs(plain)
+
+
+@pytest.mark.parametrize("times", [1, 2, 3, -1, -2, -3])
+def test_a_text_ends_at_the_separator_that_is_counted(times: int) -> None:
+    query = f"SELECT SUBSTRING_INDEX(t, '.', {times}) AS s, COUNT(*) FROM orders GROUP BY s"
+    (step,) = compile_query(query, [ORDERS])["derive"]["s"]["text"]
+    for text in ("a", "a.b", "a.b.c", ".a.", "a..b", "x.y.z.w"):
+        parts = text.split(".")
+        wanted = parts[:times] if times > 0 else parts[times:]
+        assert changed([text], [("extract", step["extract"])]) == [".".join(wanted)], text
+
+
+@pytest.mark.parametrize(
     "case",
     [
+        "CASE WHEN t = 'a' THEN 1 ELSE CASE WHEN n > 2.5 THEN 2 ELSE IIF(b, 3, NULL) END END",
         "CASE WHEN t = 'a' THEN 1 WHEN n > 2.5 THEN 2 END",
         "CASE WHEN NOT b THEN 1 WHEN t IS NULL AND n < 3 THEN 'x' WHEN b THEN 1 END",
         "CASE t WHEN 'a' THEN 1 WHEN 'DE' THEN 1 END",
@@ -136,3 +162,9 @@ def test_a_condition_holds_where_it_does_in_sql(condition: str) -> None:
 def test_a_case_of_several_conditions_counts_what_it_does_in_sql(case: str) -> None:
     query = f"SELECT t, COUNT({case}) FROM orders GROUP BY t"
     assert asked(query) == theirs(f"{case} IS NOT NULL")
+
+
+def test_decode_takes_a_missing_value_for_equal_to_another() -> None:
+    meant = "t IS NULL OR t = 'a'"
+    assert asked("SELECT COUNT(DECODE(t, NULL, 1, 'a', 2)) FROM orders") == theirs(meant)
+    assert asked("SELECT COUNT(n) FROM orders") == theirs("n IS NOT NULL")
