@@ -213,7 +213,7 @@ _TOTAL = (
 )
 
 
-def over_of(node: exp.Window) -> str | None:
+def over_of(node: exp.Expr) -> str | None:
     """Words on a function OVER rows that no view has; None: the general ones are enough."""
     call = node.this
     while isinstance(call, exp.IgnoreNulls | exp.RespectNulls):
