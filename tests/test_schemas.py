@@ -44,7 +44,7 @@ def checked(out: Out) -> dict[str, Any]:
     return body
 
 
-@pytest.mark.spread(3)
+@pytest.mark.spread(9)
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("case", cases())
 def test_every_record_of_every_mechanism_is_as_its_schema_says(case: str, change: str) -> None:
@@ -66,7 +66,7 @@ def test_every_record_of_every_mechanism_is_as_its_schema_says(case: str, change
     assert all(out.value is None or checked(out) for out in latest)
 
 
-@pytest.mark.spread(3)
+@pytest.mark.spread(9)
 @pytest.mark.parametrize("case", cases())
 def test_the_latest_topic_ends_as_the_releases_do(case: str) -> None:
     """Compacted by hand: the newest row of each key; of a tree, the leaves of the last release."""

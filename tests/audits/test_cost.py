@@ -79,7 +79,7 @@ HISTOGRAMS = {
 }  # fmt: skip
 
 
-@pytest.mark.spread(3)
+@pytest.mark.spread(9)
 @pytest.mark.parametrize("name", HISTOGRAMS)
 def test_a_histogram_loses_what_it_declares(name: str) -> None:
     """Nothing more, and with no large margin, or the check would be blind."""

@@ -78,6 +78,7 @@ def test_phdstream_loses_what_it_declares(name: str) -> None:
     assert least < ratio(stream(name)) <= 1 + RELATIVE
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("seed", range(3))
 def test_splitting_loses_no_more_than_its_share(seed: int) -> None:
     """One insertion below released counts that noise made hostile."""
@@ -95,6 +96,7 @@ PRIVHP: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("name", PRIVHP)
 def test_privhp_loses_what_it_declares(name: str) -> None:
     assert 0.99 < ratio(made("privhp", 2, **PRIVHP[name])) <= 1 + RELATIVE
@@ -124,6 +126,7 @@ MISTAKES = {
 }  # fmt: skip
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_of_phdstream_is_caught(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name, owner, function, old, new = MISTAKES[mistake]

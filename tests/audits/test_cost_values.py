@@ -96,7 +96,7 @@ def test_pak_loses_what_it_declares(name: str) -> None:
     assert 0.9 < ratio("pak", PAK[name]) <= 1 + RELATIVE
 
 
-@pytest.mark.spread(3)
+@pytest.mark.spread(6)
 @pytest.mark.parametrize("name", TOPS)
 def test_tops_loses_what_it_declares(name: str) -> None:
     assert 0.9 < ratio("tops", TOPS[name]) <= 1 + RELATIVE
@@ -168,7 +168,7 @@ MISTAKES = {
 }  # fmt: skip
 
 
-@pytest.mark.spread(5)
+@pytest.mark.spread(10)
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_caught(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kind, name, owner, function, old, new = MISTAKES[mistake]

@@ -115,6 +115,7 @@ def audited(counts: list[int]) -> float:
     return proven(present @ weights, absent @ weights, DELTA)
 
 
+@pytest.mark.thorough
 def test_ten_epochs_prove_no_more_than_the_cap() -> None:
     counts = accepted()
     assert counts[0] == 7 and sum(m * m for m in counts) <= 63  # of 64, for the slack of the grid

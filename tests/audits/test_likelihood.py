@@ -98,6 +98,7 @@ def test_a_default_histogram_keeps_its_promise(epsilon: str, horizon: int, late:
     assert (0.5 if epsilon == "4" else -1) < bound <= Fraction(epsilon)
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize(
     "given", [{"public": True, "columns": 2}, {"columns": 1}, {"selection": "rounds"}], ids=str
 )
@@ -113,6 +114,7 @@ FATAL = [
 ]
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize(("mistake", "late"), FATAL)
 def test_a_mistake_breaks_the_promise(
     mistake: str, late: bool, monkeypatch: pytest.MonkeyPatch
@@ -204,6 +206,7 @@ def rounds_bound(mechanism: Rounds, n: int = 200) -> float:
     return proven(present, absent, float(DELTA))
 
 
+@pytest.mark.thorough
 def test_rounds_choose_keys_as_promised_and_a_mistake_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

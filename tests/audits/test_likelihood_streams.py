@@ -124,7 +124,7 @@ def sums_bound(epsilon: str, horizon: int, n: int = 200, **given: Any) -> float:
     return bound_of(probe_sums(mechanism), look, events(mechanism, []), present, n)
 
 
-@pytest.mark.spread(3)
+@pytest.mark.spread(6)
 @pytest.mark.parametrize(
     ("epsilon", "horizon", "given"),
     [
@@ -165,7 +165,7 @@ def stream_bound(kind: str, epsilon: str, horizon: int, n: int = 160, **given: A
     return bound_of(probe, look_of(mechanism), *both, n, spent)
 
 
-@pytest.mark.spread(3)
+@pytest.mark.spread(9)
 @pytest.mark.parametrize(
     ("kind", "epsilon", "horizon", "given"),
     [
@@ -198,6 +198,7 @@ BREAKS: list[tuple[str, dict[str, Any], Any, str, str]] = [
 ]
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("place", range(len(BREAKS)))
 def test_a_mistake_breaks_the_promise(place: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise that does not grow with the threshold."""

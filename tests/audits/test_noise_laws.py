@@ -155,6 +155,7 @@ def opendp() -> Iterator[None]:
     dp.disable_features("contrib")
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("scale", [0.5, 7.0, 300.0])
 @pytest.mark.parametrize("kind", ["gauss", "laplace"])
 @pytest.mark.usefixtures("opendp")

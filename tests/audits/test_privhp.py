@@ -119,6 +119,7 @@ def refined(counter: TreeNoise, arrives: bool, promote: bool, window: int) -> fl
     return float(not tree.leaf[tree.code == node][0])
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("promote", [True, False])
 def test_catches_promotion_that_waits_for_a_record(promote: bool) -> None:
     counter = TreeNoise.calibrated(LATE, 2, 1, Fraction(2))

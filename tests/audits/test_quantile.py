@@ -67,6 +67,7 @@ def test_all_levels_together_stay_below_the_claim_and_close_to_it() -> None:
     assert 0.75 * float(EPSILON) < found < float(EPSILON)
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("level", [0, 1, 2])
 def test_a_level_with_too_little_noise_is_caught(level: int) -> None:
     declared = made()

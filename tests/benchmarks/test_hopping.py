@@ -15,6 +15,7 @@ finally:
     sys.path.pop(0)
 
 
+@pytest.mark.thorough
 def test_windows_that_hop_show_more_keys_with_less_noise() -> None:
     found = hopping.measure(60_000)
     assert found["keys_over_recipe"] >= 3

@@ -65,6 +65,7 @@ def _parquet(url: str, name: str) -> Any:
     return parquet.read_table(path if path.exists() else folder / name)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize(("kind", "read"), [("duckdb", _duck), ("parquet", _parquet)])
 def test_a_sink_that_was_killed_goes_on_with_each_row_once(
     place: tuple[Broker, Made, Path], kind: str, read: Callable[[str, str], Any]

@@ -38,6 +38,7 @@ def text(case: str, partitioner: str) -> str:
     )  # fmt: skip
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("partitioner", ["murmur2", "crc32"])
 @pytest.mark.parametrize("case", CASES)
 def test_the_product_and_the_judge_agree_on_attributes(case: str, partitioner: str):

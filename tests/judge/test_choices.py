@@ -41,6 +41,7 @@ def text(
     )  # fmt: skip
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("partitioner", ["none", "murmur2"])
 @pytest.mark.parametrize("other", ["otherwise = -1", 'field = "spent"'])
 def test_the_product_and_the_judge_agree_on_chosen_numbers(other: str, partitioner: str):

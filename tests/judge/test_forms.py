@@ -27,7 +27,7 @@ def written(case: str, change: str, encoding: Any) -> tuple[Form, Texts]:
     return Form(form), texts
 
 
-@pytest.mark.spread(4)
+@pytest.mark.spread(12)
 @pytest.mark.parametrize("encoding", WRITTEN)
 @pytest.mark.parametrize(("case", "change"), PLACES)
 def test_every_record_of_every_mechanism_is_read(case: str, change: str, encoding: Any) -> None:

@@ -216,6 +216,7 @@ def test_random_configurations_and_logs_release_what_the_judge_says(text, partit
     agreed(text, partitions, seed, size)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("some", [SOME[:2], SOME, SPREADS[:1], SPREADS])
 @pytest.mark.parametrize("listed", ["", KEYS])
 def test_aggregates_with_conditions_release_what_the_judge_says(some, listed):
@@ -257,6 +258,7 @@ HOPS = (
 )
 
 
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("epoch", ["12h", "1d", "2d", "3d"])
 @pytest.mark.parametrize("more", [
     f"aggregate = [{COUNT}]", f"aggregate = [{COUNT}, {MEAN}]\nsign = \"gone\"",

@@ -141,6 +141,7 @@ def judged() -> list[str]:
     return found
 
 
+@pytest.mark.thorough
 def test_the_product_as_it_is_has_nothing_to_object_to():
     assert judged() == []
 
@@ -165,6 +166,7 @@ def test_members_that_spend_more_together_than_they_have_are_found():
         assert not rules.affordable()
 
 
+@pytest.mark.thorough
 @pytest.mark.spread(2)
 @pytest.mark.parametrize("mutant", FEW)
 def test_a_mutant_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch):

@@ -95,6 +95,7 @@ def _left(real: Any) -> Any:
     return lambda self, steps: np.maximum(real(self, steps) - 1, 0)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize(
     ("where", "name", "wrong"),
     [

@@ -35,6 +35,7 @@ def text(case: str, units: int, partitioner: str = "none") -> str:
     )  # fmt: skip
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("case", CASES)
 def test_the_product_and_the_judge_agree_on_sessions(case: str):
     made = compile_config(loads(text(case, 2), environ={}), {"events": 2})

@@ -67,6 +67,7 @@ PHD = {
 }
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("case", PHD)
 def test_phdstream_releases_what_the_judge_says(case: str) -> None:
     found, rows = judged(text("phdstream", *PHD[case]))
@@ -84,6 +85,7 @@ HP = {
 }
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("case", HP)
 def test_privhp_releases_what_the_judge_says(case: str) -> None:
     axes = AXES.replace(', kind = "integer"', "")

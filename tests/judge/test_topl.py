@@ -98,6 +98,7 @@ def setting(case: str) -> tuple[Deployment, World]:
     return made, world(made, Random(case), events=800, users=200)
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("case", CASES)
 def test_topl_releases_what_the_judge_says(case: str) -> None:
     made, one = setting(case)
@@ -117,7 +118,7 @@ def _more(real: Any) -> Any:
     return lambda self, u: empty_units(u, 1, 99)
 
 
-@pytest.mark.spread(2)
+@pytest.mark.spread(4)
 @pytest.mark.parametrize(
     ("where", "name", "wrong"),
     [

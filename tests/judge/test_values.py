@@ -69,13 +69,14 @@ def judged(given: str, seed: int = 5, events: int = 300, opening: Any = restless
     return verdict(made, one.logs, one.clock, opening)
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("case", TOPS)
 def test_tops_releases_what_the_judge_says(case: str) -> None:
     found, rows = judged(text("tops", TOPS[case]))
     assert found == [] and rows > 20
 
 
-@pytest.mark.spread(2)
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("case", PAK)
 def test_pak_releases_what_the_judge_says(case: str) -> None:
     found, rows = judged(text("pak", PAK[case]))
@@ -117,7 +118,7 @@ MISTAKES = {
 }  # fmt: skip
 
 
-@pytest.mark.spread(2)
+@pytest.mark.spread(4)
 @pytest.mark.parametrize(
     ("kind", "where", "name", "wrong"),
     [(kind, *one) for kind, some in MISTAKES.items() for one in some],

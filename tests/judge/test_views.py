@@ -145,6 +145,7 @@ def _one_less(real: Any) -> Any:
     return lambda view, of, rows: real(view, of, rows[1:])
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize(
     ("where", "name", "wrong"),
     [

@@ -99,6 +99,7 @@ def test_sharding_and_cutting_change_nothing(
     same(whole, list(run(parts, trace, slice_size)))
 
 
+@pytest.mark.spread(2)
 @each
 def test_full_scan_equals_loading_what_is_due(case: Case) -> None:
     trace = trace_of(case, 1)
@@ -165,6 +166,7 @@ def micro_batches(case: Case, trace: Trace, shards: int) -> list[Part]:
     return out
 
 
+@pytest.mark.spread(2)
 @each
 @settings(max_examples=15, deadline=None, derandomize=True)
 @given(number=st.integers(0, 10_000), shards=st.integers(1, 3))

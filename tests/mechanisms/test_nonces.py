@@ -110,6 +110,7 @@ def shared_beyond(one: Noting, other: Noting, at: int) -> list[Any]:
     return [label for label in mine.keys() & theirs.keys() if max(mine[label] | theirs[label]) > at]
 
 
+@pytest.mark.spread(3)
 @longer
 def test_two_continuations_share_no_draw_of_what_came_later(case: Case) -> None:
     blind, last = True, case.mechanism.horizon - 1
@@ -121,6 +122,7 @@ def test_two_continuations_share_no_draw_of_what_came_later(case: Case) -> None:
     assert not blind, "without nonces nothing would be found"
 
 
+@pytest.mark.spread(3)
 @longer
 def test_the_difference_of_two_continuations_is_not_exact(case: Case) -> None:
     """What the attack computes, by values alone: with one noise it would be the true difference."""
@@ -162,6 +164,7 @@ def test_without_noise_renewals_change_nothing(case: Case, every: int) -> None:
     case.exact(trace, list(run(made, trace)))
 
 
+@pytest.mark.spread(3)
 @each
 def test_renewal_makes_no_difference_to_how_the_work_is_cut(case: Case) -> None:
     renewals = tuple(range(2, case.mechanism.horizon + 1, 2))
@@ -178,6 +181,7 @@ def test_renewal_makes_no_difference_to_how_the_work_is_cut(case: Case) -> None:
         np.testing.assert_array_equal(one.variance, other.variance)
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("case", [c for c in CASES if c.mechanism.load == "due" and c.noisy],
                          ids=lambda c: c.name)  # fmt: skip
 def test_predictions_are_made_anew_at_a_renewal(case: Case) -> None:
@@ -275,6 +279,7 @@ SLOW = [pytest.param(name, marks=pytest.mark.thorough) for name in ("tops-slots"
 STREAMS = ["pak-hierarchy", "pak-views", "tops-blocks", *SLOW]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", STREAMS)
 def test_streams_of_values_have_the_variance_that_is_stated(name: str) -> None:
     """Windows without records: all that is released beside public predictions is noise."""

@@ -63,7 +63,7 @@ def asked(kind: str, epsilon: float = 1.0, **given: Any) -> Question:
     return Question("p", parameters, setting, mechanism, sample, "here", "last", None, None)
 
 
-@pytest.mark.spread(3)
+@pytest.mark.spread(6)
 @pytest.mark.parametrize("kind", sorted({*VALUES, *SPACES}))
 def test_more_epsilon_is_more_exact_and_the_choice_no_worse_than_what_was_given(kind: str) -> None:
     planner = planner_of(kind)

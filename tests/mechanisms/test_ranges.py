@@ -255,6 +255,7 @@ def test_topl_that_builds_can_release(setting: Setting, reports: int) -> None:
     prove("topl", ToPLParameters(reports=reports, buckets=16, levels=16), setting)
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_no_release_asks_for_more_than_is_stated(case: Case) -> None:
     loud = Loud()

@@ -79,6 +79,7 @@ mechanism = { kind = "histogram", bound = "per-key", per_key = 1, budget = 2 }
 """
 
 
+@pytest.mark.thorough
 def test_plan_and_simulation_compare_distinct_units_with_distinct_units(tmp_path: Path) -> None:
     """Units that show each of three pages twenty times, where the bound allows two pages."""
     rows = [

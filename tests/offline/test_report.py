@@ -50,6 +50,7 @@ def test_it_says_what_stays_hidden_and_from_where_keys_appear() -> None:
     assert "values count up to" in printed(run("tops")[1])
 
 
+@pytest.mark.thorough
 def test_the_command_writes_and_draws_and_says_where_the_report_belongs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

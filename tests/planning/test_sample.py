@@ -188,6 +188,7 @@ def visits(n: int, seed: int) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("listed", ["", 'public_keys = ["p1", "p2", "p3", "nobody"]'])
 @pytest.mark.parametrize("bound", ["", ', bound = "records"'])
 def test_a_forecast_of_distinct_values_is_what_another_half_releases(

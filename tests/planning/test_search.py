@@ -242,6 +242,7 @@ def test_a_way_can_be_pasted(answer: Answer) -> None:
     assert p.triggers == way.variant.settings.triggers
 
 
+@pytest.mark.thorough
 def test_settings_beside_a_table_are_written_one_by_one(answer: Answer) -> None:
     way = answer.ways[1]._replace(settings={"domain": {"depth": 3}, "k": 64, "noise": "gauss"})
     lines = written("privhp", way)
@@ -437,6 +438,7 @@ def test_a_list_of_keys_is_as_long_as_it_is_and_sums_are_called_sums(tmp_path: P
     assert answer.measure.startswith("error of all counts and of all sums of age, hidden ones")
 
 
+@pytest.mark.thorough
 def test_other_settings_than_the_given_ones_are_called_so_and_what_those_cut(
     tmp_path: Path,
 ) -> None:

@@ -95,6 +95,7 @@ def test_triggers_end_with_the_window_and_are_at_most_so_many(windows: Calendar,
     assert gaps.max() <= windows.longest_gap
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize(("length", "every"), CALENDARS)
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "Australia/Lord_Howe", "UTC"])
 def test_the_judge_counts_the_same_windows_by_local_dates(

@@ -55,6 +55,7 @@ class Recording(KeyedNoise):
         return super().laplace(purpose, key, index, scale, first)
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_the_distribution_is_the_one_that_is_drawn_and_bounds_are_the_mechanism_s(case):
     noise = Recording()

@@ -54,6 +54,7 @@ def plain(data: bytes) -> list[RawRecord]:
             for r in DefaultRecordBatch(bytes(data))]  # fmt: skip
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("seed", range(20))
 def test_records_are_those_that_the_library_reads(seed):
     random = Random(seed)

@@ -140,6 +140,7 @@ def test_dividing_steps_by_bytes_changes_nothing(monkeypatch, size):
     assert released(run(BASE)) == whole
 
 
+@pytest.mark.thorough
 def test_a_step_takes_memory_by_a_few_megabytes_of_keys_however_many_come(monkeypatch):
     """Without bounds in bytes a release of these keys took 700 MB, and none of its steps less."""
     most: dict[str, int] = defaultdict(int)

@@ -26,6 +26,7 @@ def some(random: Random, known: list[bytes], width: int, most: int) -> list[byte
     return list(dict.fromkeys(random.sample(fresh + again, len(fresh + again))))
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("seed", range(24))
 def test_every_table_answers_as_a_dictionary(seed):
     random = Random(seed)

@@ -172,7 +172,7 @@ def refusal(output: str) -> str:
     return re.split("hush: |FAIL ", output)[-1].strip()
 
 
-@pytest.mark.spread(3)
+@pytest.mark.spread(9)
 @pytest.mark.parametrize("case", CASES)
 def test_check_and_worker_refuse_alike(case, made, monkeypatch):
     def started(plan: object) -> None:

@@ -126,6 +126,7 @@ def test_a_person_sees_the_warning_the_table_and_the_line(folder: Path) -> None:
     assert "trying settings of pages" in err and "trying" not in out
 
 
+@pytest.mark.thorough
 def test_a_sample_says_what_a_cap_leaves_of_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +215,7 @@ def test_a_forecast_from_a_sample_is_the_only_proposal(
     assert proposed("--pipeline", "fares", "--sample", "fares.csv")["fares"] is not None
 
 
+@pytest.mark.thorough
 def test_without_records_it_is_told_that_none_were_read_and_what_is_assumed(folder: Path) -> None:
     code, out, _ = typed("plan")
     plain = " ".join(out.split())

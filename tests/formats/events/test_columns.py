@@ -184,6 +184,7 @@ def hostile(random: Random) -> bytes | None:
     return bytes(text) * 2 if end < 0.02 else bytes(text)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("how", ["epoch_s", "epoch_ms", "epoch_us", "record"])
 def test_both_ways_agree_on_every_record_whatever_it_holds(how):
     random = Random(f"{how} 20")

@@ -209,6 +209,7 @@ def test_joined_messages_are_merged_as_the_reference_merges_them(seed: int) -> N
         assert columns[path].values == [_truth(one, path) for one in truth], path
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("seed", range(30))
 def test_hostile_bytes_are_read_alike_alone_and_among_others(seed: int) -> None:
     rng = random.Random(seed)

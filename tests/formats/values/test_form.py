@@ -33,7 +33,7 @@ PLACES += [("histogram-sums", "full"), ("topl", "full"), ("phdstream", "full")]
 PLACES += [("phdstream", "region"), ("privhp", "region")]
 
 
-@pytest.mark.spread(4)
+@pytest.mark.spread(12)
 @pytest.mark.parametrize("encoding", WRITTEN)
 @pytest.mark.parametrize("case,change", PLACES)
 def test_every_record_of_every_mechanism_comes_back_as_it_was(

@@ -88,6 +88,7 @@ def test_nothing_is_proved_below_the_failures_that_were_charged():
     assert not fits(month.joint, month.squares, Fraction(30), Fraction(1))
 
 
+@pytest.mark.thorough
 def test_a_limit_on_the_curve_itself_would_not_hold_where_terms_differ():
     """Who looks before choosing the next term gains more than any plan that the curve allows.
 

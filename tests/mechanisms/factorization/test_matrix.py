@@ -63,7 +63,7 @@ def exact_rows(f: Factorization) -> list[list[Fraction]]:
     return rows
 
 
-@pytest.mark.spread(3)
+@pytest.mark.spread(6)
 @pytest.mark.parametrize(("name", "horizon", "expected"), ACCURACY)
 def test_accuracy_of_each_factorisation(
     name: str, horizon: int, expected: tuple[float, float, float | None]

@@ -109,6 +109,7 @@ def streams(triggers: int, values: int, keys: int, length: int) -> Any:
 NEVER = 9
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize(
     "factorization", ["terminal", "toeplitz", "normalized", "tree", "honaker", "final"]
 )
@@ -120,6 +121,7 @@ def test_over_all_small_streams_no_unit_moves_more_than_it_pays_for(factorizatio
     assert all(shift == 0 for shift, paid in found if not paid)
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("weight", [0.3, 0.5, 1])
 def test_with_two_lanes_a_pair_may_come_back_in_the_other(weight: float) -> None:
     """Over all streams of three records, and those of the worst case: a pair joins others."""

@@ -107,6 +107,7 @@ def oracle(mechanism: Hopping, listed: frozenset[bytes] = frozenset()) -> Oracle
     return Oracle(factor.C.tolist(), mechanism.hops, mechanism.threshold, draw, listed)
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize(("hops", "per_epoch"), SIZES)
 def test_releases_are_those_of_the_specification(hops: int, per_epoch: int, shards: int) -> None:

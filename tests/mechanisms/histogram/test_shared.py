@@ -89,6 +89,7 @@ APART = [(a, b, c) for a, b in ((0, 0), (1, 0), (0, 1)) for c in (-2, 0, 5)]
 BOTH = [*APART, (1, 1, 5)]
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize(
     "given", [{"budget": 9}, {"bound": "records", "budget": 3}, {"budget": 9, "count_share": 0.3}]
 )
@@ -109,6 +110,7 @@ def test_a_record_moves_no_column_of_which_it_is_no_part() -> None:
     assert worst <= float(mechanism.cost().mu2) * (1 + 1e-9)
 
 
+@pytest.mark.thorough
 def test_records_in_two_columns_of_a_group_would_cost_more_than_is_paid() -> None:
     """The premise is needed: without it the same noise is not enough, with a share each it is."""
     together, own = made(budget=9), made(((0,), (1,), (2,)), budget=9)
@@ -116,6 +118,7 @@ def test_records_in_two_columns_of_a_group_would_cost_more_than_is_paid() -> Non
     assert max(shift2(own, r) for r in streams(BOTH)) <= float(own.cost().mu2) * (1 + 1e-9)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("apart", [((0, 2), (1, 3)), ((0,), (1,), (2,), (3,))])
 @pytest.mark.parametrize("count", [False, True])
 def test_variances_of_some_records_move_no_more_than_they_pay_for(apart: Any, count: bool) -> None:

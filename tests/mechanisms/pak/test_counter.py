@@ -74,7 +74,7 @@ def test_variances_of_the_tree() -> None:
     assert TreePrefix(1, Fraction(1)).variance(5, 0, 1) > 0
 
 
-@pytest.mark.spread(2)
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("counter", COUNTERS, ids=["tree", "hierarchy", "honaker", "terminal"])
 def test_stated_variances_are_the_measured_ones(counter: PrefixCounter) -> None:
     """Prefixes, ranges and views; accepted at σ, rejected at two thirds and one and a half."""

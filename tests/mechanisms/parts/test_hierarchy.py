@@ -107,7 +107,7 @@ def test_each_chunk_and_purpose_has_noise_of_its_own() -> None:
     assert first.prefix(noise, 0, 3) == (3, 0)
 
 
-@pytest.mark.spread(3)
+@pytest.mark.spread(9)
 @pytest.mark.parametrize("tree", [Chunks(4, 2, Fraction(1, 2)), InfiniteTree(4, Fraction(1, 2))])
 @pytest.mark.parametrize("first,end", [(0, 3), (0, 16), (3, 14), (5, 39)])
 def test_measured_variance_of_ranges(tree: Chunks | InfiniteTree, first: int, end: int) -> None:

@@ -91,6 +91,7 @@ def spent(accepted: Counter[tuple[int, int]]) -> dict[int, int]:
     return found
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("most", range(1, 9))
 def test_no_stream_of_four_records_spends_more_in_two_epochs_and_two_keys(most: int) -> None:
     """Brute force: every stream, however it is cut; and a reference that reads like the rule."""

@@ -160,6 +160,7 @@ def test_the_rule_is_within_a_seventh_of_the_best_of_all_trees(slots: int) -> No
     assert min(found) >= 0.999 and max(found) <= 8 / 7 and np.median(found) <= 1.02
 
 
+@pytest.mark.thorough
 def test_widths_that_are_no_power_would_gain_little() -> None:
     """Blocks of any length: the rule has powers of the fanout alone."""
     widths = sorted({round(1.15**i) for i in range(35)})
@@ -167,6 +168,7 @@ def test_widths_that_are_no_power_would_gain_little() -> None:
     assert max(found) <= 4 / 3 and np.median(found) <= 1.05
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize(("epsilon", "skip"), [(0.05, 2), (0.1, 2), (1.0, 1)])
 def test_the_published_objective_chooses_trees_of_several_times_the_error(
     epsilon: float, skip: int

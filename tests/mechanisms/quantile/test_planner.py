@@ -96,6 +96,7 @@ def test_what_the_bound_lets_through_is_what_the_mechanism_counts() -> None:
     assert f"cuts off {found.cut:.1%}" in found.lost
 
 
+@pytest.mark.thorough
 def test_a_larger_bound_is_proposed_where_units_send_more() -> None:
     one, many = (asked(workload(40_000, each=n, valued=False)) for n in (1, 20))
     proposals = [PLANNER.propose(question, lambda: None) for question in (one, many)]

@@ -169,6 +169,7 @@ def test_records_are_kept_where_the_region_is(seed: int) -> None:
         np.testing.assert_array_equal(domain.touches(nodes), shapely.intersects(boxes, SHAPE))
 
 
+@pytest.mark.thorough
 def test_many_edges_give_what_single_ones_do() -> None:
     """A coast of 4,000 corners: the sorted sweep against all edges for all points."""
     angle = np.linspace(0, 2 * np.pi, 4000, endpoint=False)

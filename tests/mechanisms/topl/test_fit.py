@@ -121,6 +121,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("smooth", [False, True])
 def test_it_recovers_the_distribution(shape: str, smooth: bool) -> None:

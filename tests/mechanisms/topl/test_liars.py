@@ -122,6 +122,7 @@ ranges = st.lists(st.integers(0, SMALL.square_wave.outputs - 1), min_size=1, max
 values = st.lists(st.integers(0, SMALL.hybrid.outputs - 1), min_size=1, max_size=20)
 
 
+@pytest.mark.thorough
 @settings(max_examples=80, deadline=None)
 @given(early=ranges, ranged=ranges, valued=values, data=st.data())
 def test_no_answers_move_the_mean_beyond_the_bound(

@@ -264,6 +264,7 @@ def test_mean_sum_and_threshold_of_a_skewed_stream() -> None:
     assert abs(int(releases[5].public["distribution"].sum()) - 1_000_000) <= survey.buckets
 
 
+@pytest.mark.thorough
 def test_the_forecast_error_is_reached_by_the_worst_case() -> None:
     """Everybody in the middle of the whole range, where the two-point channel is noisiest."""
     survey = Survey(Fraction(1, 2), Fraction(100), "s", buckets=32, levels=32)

@@ -135,6 +135,7 @@ def test_a_loose_range_is_found_where_one_round_loses_it(times: int) -> None:
         assert float(single.threshold(1)) > 3 * 40
 
 
+@pytest.mark.thorough
 def test_variance_covers_the_error() -> None:
     survey = Survey(Fraction(1), Fraction(100), "s", 1, HALF, buckets=64, levels=64, rounds=2)
     value = np.random.default_rng(2).gamma(3, 4, 3000)

@@ -116,7 +116,7 @@ def test_online_equals_the_consistent_noisy_tree() -> None:
             assert abs(Fraction(got, mechanism.steps) - expected) <= Fraction(1, mechanism.steps)
 
 
-@pytest.mark.spread(3)
+@pytest.mark.spread(6)
 @pytest.mark.parametrize(
     "tree,width,smoother",
     [

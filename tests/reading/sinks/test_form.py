@@ -40,6 +40,7 @@ def _same(case: str) -> None:
     assert sum(told["rows"].to_pylist()) == mine.num_rows and told.num_rows == len(releases)
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("case", ["histogram", "privhp", "pak"])
 def test_rows_are_those_of_the_client(case: str) -> None:
     _same(case)

@@ -97,6 +97,7 @@ def _emptied(release: Released) -> Released:
     return Released((), tuple(manifests))
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_target_holds_what_was_released(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -147,6 +148,7 @@ def _without_rows(place: Place, form_: SinkForm, kind: str) -> None:
         assert place.read(form_.table, "_newest").num_rows == 0
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_table_of_another_kind_is_refused(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -280,6 +280,7 @@ SPREAD += '{ kind = "stddev", field = "n", low = -3.5, high = 9, grid = 0.5 }]'
 SOME = SPREAD.replace(" }", ', where = [{ field = "n", above = -9 }] }')
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("data", ["skewed", "constant", "ends", "spread"])
 @pytest.mark.parametrize(("n", "some"), [(300, False), (3000, False), (3000, True)])
 def test_intervals_of_variance_and_deviation_cover_the_truth(data: str, n: int, some: bool) -> None:

@@ -35,6 +35,7 @@ def clock(made: Deployment, end: int) -> list[ClockRecord]:
     return [start(p), *(trigger(p, n, [end]) for n in range(1, 5)), beat([end])]
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("mechanism", [", adaptive_weight = 0", ', selection = "rounds"'])
 def test_keys_appear_without_new_records_as_the_judge_says(mechanism):
     """An appearance would prove an arrival otherwise, and no noise covers that."""

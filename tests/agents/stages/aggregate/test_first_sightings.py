@@ -71,6 +71,7 @@ def test_a_pair_counts_in_the_first_micro_batch_of_its_window() -> None:
     assert of_keys(both).key.tolist() == [b'["a"]', b'["b"]']
 
 
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("chunk", [50_000, 7])
 def test_the_judge_counts_the_same_whole_or_piece_by_piece(

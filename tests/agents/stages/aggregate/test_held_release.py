@@ -286,6 +286,7 @@ def _size(step: Step) -> tuple[Any, ...]:
     return step.not_before, tuple(sent), tuple(rows), len(step.local)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("mechanism", ["", PLAIN + ", debias = true, debias_cap = 20"])
 def test_a_worker_killed_at_any_point_publishes_the_same_bytes_once(monkeypatch, mechanism):
     made = deployment(partitioner="murmur2", mechanism=mechanism)

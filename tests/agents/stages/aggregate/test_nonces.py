@@ -132,6 +132,7 @@ def test_the_nonce_is_committed_with_the_closed_content_and_published_later() ->
     assert len(set(shard.nonces().values())) == 1  # one opening, one nonce
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("chunk", [7, 10_000])
 def test_a_crash_after_the_close_gives_the_same_bytes(monkeypatch: Any, chunk: int) -> None:
     """Wherever the worker dies between close and publication: another opening, the same release."""

@@ -41,6 +41,7 @@ def accepted(step: Step) -> Counter[bytes]:
     return sums
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("seed", range(12))
 def test_steps_that_failed_and_tables_that_were_lost_change_no_bound(tmp_path: Path, seed: int):
     random = Random(seed)
@@ -90,6 +91,7 @@ def day(random: Random, window: int, units: int) -> list[EventSlice]:
     return [one._replace(window=window) for one in slices(random, units)]
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("seed", range(12))
 def test_no_purse_is_forgotten_where_steps_failed_and_tables_were_lost(tmp_path: Path, seed: int):
     """Windows come and go, out of order; what is kept is what one table keeps without any fault."""

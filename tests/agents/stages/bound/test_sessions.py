@@ -171,6 +171,7 @@ def long_log(
     return mixed
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("upstreams", [1, 2])
 def test_neither_steps_nor_crashes_nor_other_upstreams_change_what_is_counted(
     monkeypatch: pytest.MonkeyPatch, upstreams: int

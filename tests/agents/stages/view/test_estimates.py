@@ -42,6 +42,7 @@ def test_an_interval_of_what_cannot_be_negative_ends_at_nothing() -> None:
     assert free is not None and free["low"] < -6 and free["display_value"] == 0
 
 
+@pytest.mark.spread(3)
 # A denominator of 3, 10 and 100 deviations; noises that are independent, shared and opposed.
 @pytest.mark.parametrize("below", [60.0, 200.0, 2000.0])
 @pytest.mark.parametrize("correlation", [0.0, 0.9, -0.9])

@@ -194,6 +194,7 @@ def test_the_first_rows_of_those_that_qualify() -> None:
         assert all(values == source[at][key] for key, values in rows.items())
 
 
+@pytest.mark.thorough
 def test_a_manifest_says_that_it_costs_nothing_and_repeats_the_source_s_guarantee() -> None:
     (source, *_), (view, *_) = (
         [body for body in (json.loads(o.value or b"") for o in outs(name)) if "key" not in body]

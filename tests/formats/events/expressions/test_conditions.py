@@ -191,7 +191,7 @@ def rows_of(decoded: Any) -> dict[int, tuple[bytes, tuple[int, ...]]]:
     return {row: (key, tuple(value)) for row, key, value in found}
 
 
-@pytest.mark.spread(3)
+@pytest.mark.spread(9)
 @pytest.mark.parametrize("seed", range(60))
 def test_decoders_and_the_judge_agree(seed: int) -> None:
     random = Random(seed)

@@ -41,6 +41,7 @@ def drawn(
     return [line.plain for line in panel(GOOD, told, seen, (columns, lines))], seen
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(("columns", "lines"), [(80, 24), (80, 50), (200, 60), (40, 30)])
 def test_every_figure_fits_and_says_what_it_is(case: str, columns: int, lines: int) -> None:
