@@ -70,6 +70,7 @@ def flip(path: Path, place: int) -> None:
 RIGHT = ["135", "135.0"]
 
 
+@pytest.mark.thorough
 def test_damaged_files_are_dropped_and_compiled_anew(run, tmp_path: Path):
     assert run()[:2] == (RIGHT, "0")
     kept = files(tmp_path / "cache")

@@ -67,6 +67,7 @@ def test_a_deployment_is_begun_and_checked(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize(
     ("target", "extra"),
     [("duckdb:f.db", "sink"), ("postgresql://h/d", "sink"), ("iceberg:n", "iceberg")],

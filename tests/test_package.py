@@ -108,6 +108,7 @@ def _environment(folder: Path, *wheels: Path) -> Path:
     return python
 
 
+@pytest.mark.thorough
 def test_an_installed_wheel_works_away_from_the_checkout(wheel: Path, tmp_path: Path) -> None:
     python = _environment(tmp_path / "env", wheel)
 

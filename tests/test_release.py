@@ -47,6 +47,7 @@ def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> Rehearsal:
     return Rehearsal(out, done.stdout, before)
 
 
+@pytest.mark.thorough
 def test_a_dry_run_builds_everything_and_changes_nothing(rehearsed: Rehearsal) -> None:
     assert _tracked() == rehearsed.before
     out = rehearsed.out

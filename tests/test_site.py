@@ -25,7 +25,7 @@ FETCHED = re.compile(
     r"""|url\(\s*["']?(?:https?:)?//"""
 )
 
-pytestmark = pytest.mark.xdist_group("site")
+pytestmark = [pytest.mark.thorough, pytest.mark.xdist_group("site")]
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,6 @@ def site() -> Path:
     return HTML
 
 
-@pytest.mark.thorough
 def test_the_reference_describes_every_exported_name(site: Path) -> None:
     text = "".join(page.read_text("utf-8") for page in (site / "api").glob("*.html"))
     described = set(re.findall(r'id="(hushstream\.[\w.]+)"', text))

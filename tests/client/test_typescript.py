@@ -90,6 +90,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     return Built(folder / "dist", "js")
 
 
+@pytest.mark.thorough
 def test_its_own_tests_pass(built: Built) -> None:
     files = [path.as_posix() for path in (built.folder / "test").glob(f"*.test.{built.ending}")]
     assert len(files) == 2

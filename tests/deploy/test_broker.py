@@ -63,6 +63,7 @@ def test_serves_transactions_and_refuses_unknown_topics(
     assert unique("never-created") not in metadata.topics
 
 
+@pytest.mark.thorough
 def test_survives_sigkill_on_the_same_data_and_port(
     own_broker: Broker, unique: Callable[[str], str]
 ) -> None:

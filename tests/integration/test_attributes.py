@@ -84,6 +84,7 @@ def state(run: Local, told: dict[int, str | None]) -> None:
     producer.flush()
 
 
+@pytest.mark.thorough
 def test_attributes_count_as_of_the_clock_through_kills_and_a_lost_table(
     empty_broker: Broker, tmp_path
 ):

@@ -134,6 +134,7 @@ per_unit = {{ epsilon = 12, delta = 2e-4 }}
 """
 
 
+@pytest.mark.thorough
 def test_pipelines_that_share_a_cap_drop_what_both_together_cannot_pay_for(
     empty_broker: Broker, tmp_path
 ):

@@ -66,6 +66,7 @@ def settled(run: Local, dead: int) -> dict:
         time.sleep(0.5)
 
 
+@pytest.mark.thorough
 def test_what_is_wrong_is_told_and_misplaced_records_are_sent_once(
     empty_broker: Broker, tmp_path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,6 +78,7 @@ def size_of(price: int) -> tuple[str, bool]:
     return "large" if price >= 80 else "medium" if price >= 20 else "small", price > 50
 
 
+@pytest.mark.thorough
 def test_every_key_of_the_list_is_released_from_the_first_trigger(empty_broker: Broker, tmp_path):
     with local(tmp_path, empty_broker.bootstrap, TOML, {"events": 2}) as run:
         run.start("w")

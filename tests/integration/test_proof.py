@@ -60,6 +60,7 @@ def proved(run: Local, *words: str) -> tuple[int, dict[str, object]]:
     return code, json.loads(out)
 
 
+@pytest.mark.thorough
 def test_what_killed_workers_leave_is_proved_and_what_a_stranger_adds_is_not(
     broker: Broker, tmp_path: Path, unique: Callable[[str], str]
 ) -> None:

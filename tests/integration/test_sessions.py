@@ -64,6 +64,7 @@ def sent(hour: int) -> list[list[dict[str, object]]]:
     return [records[::2], records[1::2]]
 
 
+@pytest.mark.thorough
 def test_sessions_count_once_through_kills_and_a_lost_table(empty_broker: Broker, tmp_path):
     with local(tmp_path, empty_broker.bootstrap, TOML, {"events": 2}) as run:
         worker = "w"

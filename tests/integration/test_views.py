@@ -84,7 +84,8 @@ def by_release(bodies: list[dict[str, Any]]) -> dict[tuple[str, int], list[dict[
     return found
 
 
-@pytest.mark.parametrize("days", [2, pytest.param(3, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("days", [2, 3])
 def test_views_are_released_once_whatever_is_killed_and_one_may_come_later(
     empty_broker: Broker, tmp_path, days: int
 ):

@@ -34,6 +34,7 @@ def test_what_was_in_time_is_not_late_after_an_outage(case: str, seed: int) -> N
     assert found["exits"] == [] and found["triggers"] == 20  # each once, none left out
 
 
+@pytest.mark.thorough
 def test_triggers_are_held_after_an_outage_alone_and_no_longer_than_is_said() -> None:
     usual, after = run("none", 5), run("outage", 5)
     assert max(usual["delays"]) < 1.0

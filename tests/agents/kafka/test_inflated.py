@@ -97,6 +97,7 @@ def test_a_block_that_states_another_length_reserves_nothing():
         list(pieces(2, memoryview(b"\xff\xff\xff\xff\x0f" + b"\0" * 9)))
 
 
+@pytest.mark.thorough
 @pytest.mark.spread(3)
 @pytest.mark.parametrize("codec", ["zstd", "lz4", "gzip"])
 def test_a_bomb_takes_no_memory(codec):

@@ -326,6 +326,7 @@ class _Failing(_Blind):
         self.write = write
 
 
+@pytest.mark.thorough
 def test_after_a_kill_each_unit_goes_on_from_its_row(tmp_path: Path):
     """Real kills also meet the library's own threads; each user's row counts its events.
 

@@ -123,7 +123,10 @@ def test_keys_are_those_that_readers_get(shown: Shown) -> None:
     assert browser.eval(f"document.querySelectorAll('{panel} .keys .whisker').length") == len(keys)
 
 
-@pytest.mark.parametrize("case", ["privhp", "phdstream", "pak", "tops", "topl"])
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param("privhp", marks=pytest.mark.thorough), "phdstream", "pak", "tops", "topl"],
+)
 def test_the_table_behind_a_picture_has_every_number(shown: Shown, case: str) -> None:
     browser, panel = shown.fresh(), shown.title(case)
     rows = newest(shown, case)
