@@ -10,6 +10,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from .tree import ROOT
@@ -81,6 +82,7 @@ def test_it(made, n):
 """
 
 
+@pytest.mark.thorough
 def test_what_shares_a_fixture_stays_in_one_process(tmp_path: Path) -> None:
     """Else the fixture would be made in each, and tests that build on each other would part."""
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = broker\n slow\n")

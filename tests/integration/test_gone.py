@@ -67,6 +67,7 @@ def test_a_topic_that_is_deleted_stops_the_worker_within_seconds(tmp_path, broke
         assert "begin a new deployment" in line and (" is gone" in line or "was deleted" in line)
 
 
+@pytest.mark.thorough
 def test_partitions_that_are_added_stop_it_with_what_to_do(tmp_path, broker, unique):
     name = unique("more")
     text = TOML.replace('"away"', f'"{name}"').replace('"p"', f'"{name}"')

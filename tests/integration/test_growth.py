@@ -144,6 +144,7 @@ def _nothing_is_doubled(run: Local, name: str) -> None:
     assert len(bodies) == len(set(bodies))
 
 
+@pytest.mark.thorough
 def test_a_clock_log_that_somebody_else_has_trimmed_is_refused(
     broker: Broker, tmp_path: Path, name: str
 ) -> None:

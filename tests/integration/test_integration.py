@@ -124,6 +124,7 @@ def test_releases_appear_on_schedule_although_nothing_ever_arrives(begin):
     assert replay(run.config()).agrees
 
 
+@pytest.mark.thorough
 def test_windows_of_so_many_triggers_take_events_as_they_arrive(begin):
     """Whatever times they bear; each window has its charge, and a replay agrees."""
     run = begin('window = {{ horizon = 2 }}\ntriggers = {{ every = "2s" }}\n', "epoch_us")
@@ -283,6 +284,7 @@ def test_records_deleted_before_they_were_applied_stop_the_worker(begin):
     assert run.triggers() == []
 
 
+@pytest.mark.thorough
 def test_a_broker_that_dies_while_a_worker_starts_is_waited_for(own_broker, unique, tmp_path):
     name = unique("i")
     text = (HEAD + PIPELINE + WALL).format(

@@ -32,6 +32,7 @@ def batches(data: bytes) -> Iterator[tuple[bool, int]]:
         place += 12 + length
 
 
+@pytest.mark.thorough
 def test_a_record_of_the_minute_is_followed_by_a_marker_of_the_moment(
     broker: Broker, unique: Callable[[str], str]
 ) -> None:

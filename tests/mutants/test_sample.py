@@ -33,6 +33,7 @@ def test_some_mutants_of_each_kind_are_killed() -> None:
     assert said == {"mutants": len(SOME), "killed": len(SOME), "survived": 0}
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_mutant_that_no_test_finds_is_told(tmp_path) -> None:
     """With tests of another subject instead of its own, a mutant survives, and the run fails."""

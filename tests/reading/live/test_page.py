@@ -381,6 +381,7 @@ def test_marks_differ_and_nothing_is_awaited_after_the_last_trigger() -> None:
         server.server_close()
 
 
+@pytest.mark.thorough
 def test_the_page_says_that_its_server_is_gone_and_comes_back() -> None:
     board = evil_board()
     server = serve(board, "127.0.0.1", 0)

@@ -78,6 +78,7 @@ def hush_topics(run: Deployed, *words: str) -> str:
     return done.output
 
 
+@pytest.mark.thorough
 def test_the_runbook_finds_and_deletes_what_killed_runs_left(broker, unique, tmp_path):
     """Drills `docs/operations.md`, orphan topics; one run died with its transaction open."""
     run = unbegun(broker, unique, tmp_path)
