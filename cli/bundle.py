@@ -64,4 +64,4 @@ def write_bundle(folder: Path, sink: str, kafka: Kafka) -> None:
         (folder / "README.md").write_text(README.format(folder=place), "utf-8")
         (folder / "sink.properties").write_text(sink, "utf-8")
     except OSError as error:
-        raise ConfigError(f"--bundle {folder}: {error.strerror}") from None
+        raise ConfigError(f"--bundle {folder}: {error.strerror}: name another folder") from None

@@ -29,7 +29,10 @@ from .options import Flags, config_options, emit, json_option, read_config
 @click.argument("folder", default=".", type=click.Path(path_type=Path))
 def init(folder: Path) -> None:
     """Write a commented hush.toml and two fresh keys, for noise and signatures, into FOLDER."""
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be a folder ({error.strerror}): name another") from None
     target = folder / "hush.toml"
     if target.exists():
         raise ConfigError(f"{target} already exists and is not overwritten")

@@ -277,6 +277,8 @@ def add_up(flags: Flags, as_json: bool, ledgers: tuple[str, ...]) -> None:
     for name in ledgers:
         if Path(name).is_file():
             found[name] = _copy(Path(name))
+        elif "." in name or "/" in name:  # as no name of a deployment has it
+            raise ConfigError(f"{name}: file not found; a LEDGER is a file, or a deployment's name")
         else:
             found[name] = _of_deployment(flags, name)
     whole = joint(found)

@@ -22,7 +22,7 @@ from ..reading.regrid import regrid
 from ..reading.tables import table_of
 from ..topics.assembly import Released
 from ..topics.cut_share import in_words
-from .options import F, Flags, config_options, release_topic
+from .options import F, Flags, check_place, config_options, release_topic
 
 FORMATS = ("geojson", "csv", "parquet")
 SUFFIXES = {".geojson": "geojson", ".json": "geojson", ".csv": "csv", ".parquet": "parquet"}
@@ -124,8 +124,10 @@ def _form(form: str | None, out: Path | None) -> str:
     """The form of the output, which a suffix of the file must not contradict.
 
     Raises:
-        click.UsageError: the file's suffix is of no form, or of another one than was asked for.
+        click.UsageError: the file's suffix is of no form, or of another one than was asked for, or
+            its folder does not exist.
     """
+    check_place("--out", out)
     suffix = "" if out is None else out.suffix.lower()
     if out is None or not suffix:
         return form or "geojson"

@@ -105,6 +105,12 @@ def declared(config: Config, name: str) -> PipelineSettings:
     raise ConfigError(f"pipeline {name!r} is unknown; expected one of {known}")
 
 
+def check_place(option: str, file: Path | None) -> None:
+    """Refuse a file that is to be written into a folder that does not exist."""
+    if file is not None and not file.parent.is_dir():
+        raise click.BadParameter(f"there is no folder {file.parent}", param_hint=option)
+
+
 def emit(body: object) -> None:
     """Print one JSON object on a line of its own."""
     put(visible(json.dumps(body, default=str)))  # it means the same, and has no DEL
@@ -117,12 +123,17 @@ def readable(table: Table) -> Table:
     return table
 
 
-def moment(text: str | None) -> int:
-    """Read an ISO time (UTC if it names no zone; None: now) as microseconds since 1970."""
+def moment(text: str | None, option: str | None = None) -> int:
+    """Read an ISO time (UTC if it names no zone; None: now) as microseconds since 1970.
+
+    Raises:
+        BadParameter: it is none; the message names the option.
+    """
     if text is None:
         return int(time.time() * 1e6)
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise click.BadParameter(f"{text!r} is not an ISO time such as 2019-03-02T00:00Z") from None
+        rule = "is not an ISO time such as 2019-03-02T00:00Z"
+        raise click.BadParameter(f"{text!r} {rule}", param_hint=option) from None
     return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1_000_000)

@@ -9,12 +9,11 @@ import click
 
 from ..agents.deployment.compile import compile_config
 from ..agents.worker.lines.screen import say
-from ..errors import ConfigError
 from ..reading.live.promise import Limits, facts
 from ..reading.live.public_page import page as page_of
 from ..topics.config.load import Config
 from .deployed import ledger_of
-from .options import Flags, config_options, read_config
+from .options import Flags, check_place, config_options, read_config
 
 
 @click.command()
@@ -30,8 +29,7 @@ def page(flags: Flags, out: Path) -> None:
 
     It needs no secret: all of it follows from the ledger, and the limits of the configuration.
     """
-    if not out.parent.is_dir():
-        raise ConfigError(f"--out: there is no folder {out.parent}")
+    check_place("--out", out)
     config = read_config(flags)
     told = facts(ledger_of(config), _limits(config))
     beside = out.with_suffix(".json")

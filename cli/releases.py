@@ -21,7 +21,7 @@ from ..topics.assembly import Released, in_order, newest
 from ..topics.cut_share import in_words
 from ..topics.releases import Manifest, Row, Value
 from .deployed import pipeline_of
-from .options import Flags, config_options, read_config, release_topic
+from .options import Flags, check_place, config_options, read_config, release_topic
 
 
 @click.command()
@@ -61,6 +61,7 @@ def releases(
         raise click.UsageError("give --latest or --final, not both")
     if follow and (latest or file is not None):
         raise click.UsageError("--follow goes with single releases: leave out --latest, --parquet")
+    check_place("--parquet", file)
     source = release_topic(flags, pipeline)
     wanted = Wanted(final, moment("--window", window), moment("--since", since))
     every = read(source, wanted, follow)
@@ -224,6 +225,9 @@ def connect(
 
     It needs the configuration alone; the schema of the rows follows from it.
     """
+    if not url.startswith("jdbc:"):
+        rule = "must be an address of JDBC, such as jdbc:postgresql://localhost:5432/hush"
+        raise click.BadParameter(f"{url!r} {rule}", param_hint="--url")
     config = read_config(flags)
     one = pipeline_of(config, pipeline)
     properties = sink_properties(one, url, table or pipeline, integers)

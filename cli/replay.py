@@ -73,7 +73,7 @@ def _numbers(
     if len(pipelines) != 1:
         raise click.UsageError("--window needs exactly one pipeline: each counts its own windows")
     schedule = pipeline_of(config, pipelines[0]).windows
-    return {n for text in windows for n in schedule.holding(moment(text))}
+    return {n for text in windows for n in schedule.holding(moment(text, "--window"))}
 
 
 def _show(outcome: ReplayOutcome) -> None:

@@ -23,7 +23,7 @@ from ..reading.live.views import MOST_ROWS, Wish, shown, view
 from ..topics.config.model import Kafka
 from ..topics.names import ledger_topic
 from .deployed import pipeline_of
-from .options import Flags, config_options, read_config
+from .options import Flags, check_place, config_options, read_config
 
 
 @click.command()
@@ -116,10 +116,7 @@ def plot(
     file = out or Path(f"{pipeline}.png")
     if file.suffix not in KINDS:
         raise click.BadParameter(f"{file}: must end in {', '.join(KINDS)}", param_hint="--out")
-    if not file.resolve().parent.is_dir():
-        raise click.BadParameter(
-            f"folder {file.resolve().parent} does not exist", param_hint="--out"
-        )
+    check_place("--out", file)
     config = read_config(flags)
     found = pipeline_of(config, pipeline)
     declared = Declared(pipeline, found.number, found.config)  # as its ledger would say

@@ -19,7 +19,7 @@ from ..topics.config.load import Config
 from ..topics.names import Names
 from ..topics.records import TriggerRequest, encode
 from .deployed import cluster_of
-from .options import Flags, config_options, emit, json_option, moment, read_config
+from .options import Flags, config_options, declared, emit, json_option, moment, read_config
 
 MOST_CHARGES = 10  # of one request, without --yes
 LOOK_SECONDS = 2.0
@@ -60,7 +60,7 @@ def trigger(
     if cancel and (at or wait or yes):
         raise click.UsageError("--cancel ends requests: give no --at, --wait or --yes with it")
     request = TriggerRequest(
-        identity or secrets.token_hex(8), moment(at), sorted(only) or None, cancel
+        identity or secrets.token_hex(8), moment(at, "--at"), sorted(only) or None, cancel
     )
     asked = Asked(read_config(flags), request)
     found = [] if cancel else asked.forecasts()
@@ -90,8 +90,13 @@ class Asked:
 
     def __init__(self, config: Config, request: TriggerRequest) -> None:
         external = {p.name for p in config.pipeline if p.schedule == "external"}
-        if unknown := set(request.pipelines or external) - external:
-            raise ConfigError(f'pipeline {", ".join(sorted(unknown))} has no schedule = "external"')
+        for name in request.pipelines or ():
+            if declared(config, name).schedule != "external":
+                raise ConfigError(
+                    f'pipeline {name!r} has no schedule = "external": it fires itself'
+                )
+        if not external:
+            raise ConfigError('no pipeline has schedule = "external": all fire by themselves')
         if too_early(request, int(time.time() * 1e6)):
             raise ConfigError(
                 "--at is more than a day ahead: the clock ignores such requests, since each would "

@@ -21,6 +21,9 @@ class Frame(NamedTuple):
     timed: bool  # an input called ``time`` is read from the record instead of the event time
 
 
+MANY = 100_000
+"""Triggers of a window beyond which no mechanism goes."""
+
 Objection = tuple[str, str]
 """A setting, and why it cannot be used."""
 
@@ -28,6 +31,11 @@ Objection = tuple[str, str]
 def as_given(parameters: Any, frame: Frame) -> Any:
     """The parameters; the pipeline does not set any of them."""
     return parameters
+
+
+def many(parameters: Any) -> int:
+    """Allow as many triggers as any mechanism has."""
+    return MANY
 
 
 def no_objection(parameters: Any, frame: Frame) -> Iterable[Objection]:
@@ -100,6 +108,7 @@ class Entry(NamedTuple):
         build: the mechanism; raises `ParameterError` if parameters and setting clash.
         framed: completes the parameters from the pipeline; raises `ParameterError`.
         objections: settings that were given and would not be used.
+        triggers: most triggers of a window, from the parameters.
         planner: proposes settings for `hush plan`, and forecasts; None where there is none.
         distinct: whether it can count distinct values (`Setting.distinct`).
         hops: whether its windows may overlap (`Setting.hops`).
@@ -117,6 +126,7 @@ class Entry(NamedTuple):
     build: Callable[[Any, Setting], Any]
     framed: Callable[[Any, Frame], Any] = as_given
     objections: Callable[[Any, Frame], Iterable[Objection]] = no_objection
+    triggers: Callable[[Any], int] = many
     planner: Planner | None = None
     distinct: bool = False
     hops: bool = False

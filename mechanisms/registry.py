@@ -99,7 +99,7 @@ def check(entry: Any) -> None:
         raise ContractError(f"{entry!r} is not a mechanism: an entry point must name an Entry")
     if not (isinstance(entry.parameters, type) and is_dataclass(entry.parameters)):
         raise ContractError(f"mechanism {entry.name!r}: parameters must be a dataclass")
-    for role in ("build", "framed", "objections", "adopted"):
+    for role in ("build", "framed", "objections", "triggers", "adopted"):
         if not callable(getattr(entry, role)):
             raise ContractError(f"mechanism {entry.name!r}: {role} must be a function")
     if entry.planner is not None and not isinstance(entry.planner, Planner):

@@ -265,6 +265,7 @@ def compare_dead_letters(
     log: PartitionLog,
     outcome: ReplayOutcome,
     begins: Mapping[tuple[bytes, bytes], int] = MappingProxyType({}),
+    sure: Mapping[tuple[bytes, bytes], int] = MappingProxyType({}),
 ) -> None:
     """Compare a topic of bad, late or far-future records, which may have been trimmed.
 
@@ -272,6 +273,8 @@ def compare_dead_letters(
         topic: its name, for problems.
         log: records of the topic.
         begins: first offset that was recomputed, by raw topic and partition.
+        sure: first offset, by the same, that no worker has read before it knew the pipeline. Of
+            records below, the first copy says from where on there must be one.
     """
     # They bear the time at which they were written, which no replay can know.
     made = (of_out(o)._replace(timestamp=-1) for o in outs)
@@ -284,9 +287,11 @@ def compare_dead_letters(
     ]
     seen = Counter(one for one in letters if _origin(one)[1] >= begins.get(_origin(one)[0], 0))
     reached: dict[Any, int] = defaultdict(int)
+    since = dict(sure)
     for record, copies in seen.items():
         source, offset = _origin(record)
         reached[source] = max(reached[source], offset)
+        since[source] = min(since.get(source, 0), offset)
         wanted = expected[record]
         outcome.compared += min(copies, wanted)
         if not wanted:
@@ -295,6 +300,8 @@ def compare_dead_letters(
             outcome.found("doubled", f"{topic}: {source}, offset {offset}", copies - wanted)
     for record, wanted in (expected - seen).items():
         source, offset = _origin(record)
+        if offset < since.get(source, 0):
+            continue
         if offset > reached[source] or source not in reached:
             outcome.pending += wanted
         elif log.begin == 0:

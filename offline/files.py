@@ -100,7 +100,8 @@ def _guarded(path: Path, kind: str, rows: Rows) -> Rows:
         yield from rows
     except (UnicodeDecodeError, csv.Error, pa.ArrowException):
         # The content may be private, so the message does not quote it.
-        raise ConfigError(f"{path}: not a {kind} file in UTF-8 that can be read") from None
+        code = " in UTF-8" if READERS[kind] in TEXTS else ""
+        raise ConfigError(f"{path}: not a {kind} file{code} that can be read") from None
     except OSError as error:
         if error.errno is not None:
             raise ConfigError(f"{path} cannot be read: {error.strerror}") from None

@@ -11,9 +11,10 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..agents.deployment.model import Input
-from ..formats.events.decode import Decoder, RawRecord
+from ..formats.events.decode import Decoded, Decoder, RawRecord
 from ..formats.events.times import FACTORS
 from ..formats.events.types import paths_of
 from ..formats.events.unusable import in_words, unusable
@@ -34,6 +35,25 @@ def unfit(source: Input, rows: Sequence[Mapping[str, Any]]) -> str | None:
         One sentence with the first such row, from 1 on, reason, field and what to do; None if at
         least half of them can, at likely times.
     """
+    decoded, good = _decoded(source, rows)
+    if good.sum() * 2 >= len(rows):
+        return _mistimed(source, decoded.time[good])
+    kinds = paths_of(source.fields, [p.fields for p in source.pipelines])
+    reasons = in_words(unusable(decoded.bad, rows, kinds))
+    return (
+        f"row {min(decoded.bad) + 1} is the first that cannot become an event of input "
+        f"{source.name!r}; of {len(rows):,} rows: {reasons}.{_hint(source, rows)}"
+    )
+
+
+def mistimed(source: Input, rows: Sequence[Mapping[str, Any]]) -> str | None:
+    """Say that times of some rows are likely in another unit; None: they are as configured."""
+    decoded, good = _decoded(source, rows)
+    return _mistimed(source, decoded.time[good])
+
+
+def _decoded(source: Input, rows: Sequence[Mapping[str, Any]]) -> tuple[Decoded, NDArray[np.bool_]]:
+    """Rows as the input reads them, and (n,) whether each becomes an event."""
     decoder = Decoder(
         source.in_json().fields,
         [p.fields for p in source.pipelines],
@@ -43,14 +63,7 @@ def unfit(source: Input, rows: Sequence[Mapping[str, Any]]) -> str | None:
     decoded = decoder.decode([RawRecord(n, 0, None, one) for n, one in enumerate(values)])
     good = np.ones(len(rows), np.bool_)
     good[list(decoded.bad)] = False
-    if good.sum() * 2 >= len(rows):
-        return _mistimed(source, decoded.time[good])
-    kinds = paths_of(source.fields, [p.fields for p in source.pipelines])
-    reasons = in_words(unusable(decoded.bad, rows, kinds))
-    return (
-        f"row {min(decoded.bad) + 1} is the first that cannot become an event of input "
-        f"{source.name!r}; of {len(rows):,} rows: {reasons}.{_hint(source, rows)}"
-    )
+    return decoded, good
 
 
 def _mistimed(source: Input, times: I64) -> str | None:

@@ -43,7 +43,7 @@ from .raw_log import RawLog
 from .replay_keys import ReplayKeys, Sealed, left_out
 from .replay_logs import Span, StreamLog, Timed, recorded_schemas, spans, timed
 from .replay_nonces import published_nonces
-from .replay_reach import Reach, offsets_of
+from .replay_reach import Reach, named_offsets, offsets_of
 from .replay_views import compare_views
 
 AHEAD = 200_000  # events that a units log may be ahead of the recomputation
@@ -157,10 +157,10 @@ def recompute(
             engine.run()
         streams.finish()
     places = {(s.topic, s.partition): s.begin for s in logs.raw}
-    for topic in _compared(deployment, reach):
-        compare_dead_letters(
-            topic, engine.outs[topic], logs.dead[topic][0], outcome, offsets_of(reach, places)
-        )
+    for topic, name in _compared(deployment, reach).items():
+        begins = offsets_of(reach, places)
+        sure = named_offsets(logs.read.begun.get(name, {}))
+        compare_dead_letters(topic, engine.outs[topic], logs.dead[topic][0], outcome, begins, sure)
     compare_views(plan.config.kafka, deployment, outcome)
     report("recomputing", max(total, used), max(total, used))
     return outcome
@@ -330,11 +330,14 @@ def reach_of(deployment: Deployment, logs: Logs) -> Reach:
     return logs.reach or Reach(deployment, 0, None, logs.read.triggers)
 
 
-def _compared(deployment: Deployment, reach: Reach) -> set[str]:
-    """Topics of records set aside; what was late in windows that had begun cannot be told."""
+def _compared(deployment: Deployment, reach: Reach) -> dict[str, str]:
+    """Topics of records set aside, each with its pipeline.
+
+    What was late in windows that had begun before a snapshot cannot be told.
+    """
     if reach.partial:
-        return {p.dlq_topic for p in deployment.pipelines if p.dlq_topic}
-    return {t for p in deployment.pipelines for t in _dead_topics(p)}
+        return {p.dlq_topic: p.name for p in deployment.pipelines if p.dlq_topic}
+    return {t: p.name for p in deployment.pipelines for t in _dead_topics(p)}
 
 
 def _dead_topics(pipeline: Pipeline) -> list[str]:

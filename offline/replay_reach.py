@@ -9,7 +9,7 @@ rows carried on from before decide about more windows, which are recomputed and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -223,6 +223,15 @@ def carried(pipeline: Pipeline) -> int:
         * windows.per_epoch
         * (pipeline.mechanism.carries)
     )
+
+
+def named_offsets(reached: Mapping[str, Sequence[int]]) -> dict[tuple[bytes, bytes], int]:
+    """Offsets of partitions by the names that dead letters give these."""
+    return {
+        (topic.encode(), str(number).encode()): offset
+        for topic, offsets in reached.items()
+        for number, offset in enumerate(offsets)
+    }
 
 
 def offsets_of(reach: Reach, raw: Mapping[tuple[str, int], int]) -> dict[tuple[bytes, bytes], int]:

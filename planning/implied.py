@@ -1,4 +1,4 @@
-"""Bounds that the configuration does not give: where a default comes from, and what it cuts off."""
+"""Default bounds, and those that are as small as one: where they come from, what they cut off."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CHOOSE = "--sample chooses by the error of all counts together"
 
 
 def implied_bound(p: Pipeline) -> str:
-    """Say what a default bound keeps of a unit's records; empty where the bound was given.
+    """Say what a default bound, or one of 1, keeps of a unit's records; empty for others.
 
     It follows from the configuration alone. What is cut off of the stream depends on how many
     records units send.

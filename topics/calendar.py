@@ -122,7 +122,10 @@ class Calendar:
             return
         try:
             if self.horizon > most:
-                yield "triggers.every", f"makes more than {most} triggers per window"
+                yield (
+                    "triggers.every",
+                    f"makes more than {most:,} triggers per window: write a longer one",
+                )
         except ConfigError as error:
             yield "window", str(error)
 

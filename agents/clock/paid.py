@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...errors import EngineError, LedgerError
-from ...topics.records import Beat, ClockRecord, Snapshot, Trigger
+from ...topics.records import Beat, ClockRecord, Snapshot, Start, Trigger
 from .ledger import Ledger
 
 STALE = (
@@ -18,6 +18,8 @@ class Clocked:
 
     Attributes:
         reached: the last cut or beat of each raw topic.
+        begun: `reached` where each pipeline begins in this log. Raw records below may have been
+            read by workers that did not know the pipeline.
         snapshots: all of them; the first is where the pass began, if that was not at 0.
     """
 
@@ -26,6 +28,7 @@ class Clocked:
         self.snapshots: list[Snapshot] = []
         self._begun: Snapshot | None = None
         self.reached: dict[str, list[int]] = {}
+        self.begun: dict[str, dict[str, list[int]]] = {}
 
     def begin(self, snapshot: Snapshot) -> None:
         """Begin the pass at a snapshot."""
@@ -39,6 +42,8 @@ class Clocked:
         """
         if isinstance(record, Trigger):
             self.triggers.append(record)
+        if isinstance(record, Start):
+            self.begun[record.pipeline] = dict(self.reached)
         if isinstance(record, Snapshot):
             self.snapshots.append(record)
         if isinstance(record, Beat | Trigger | Snapshot):

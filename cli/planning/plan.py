@@ -22,7 +22,7 @@ from ...agents.deployment.cautions import cautions
 from ...agents.deployment.compile import compile_config
 from ...agents.deployment.model import Pipeline, ReleaseView
 from ...agents.stages.view.records import in_words
-from ...agents.worker.lines.screen import Screen
+from ...agents.worker.lines.screen import Screen, say
 from ...formats.events.decode import utc
 from ...mechanisms.accounting.composition import MANY, Spent
 from ...mechanisms.parts.stated_bound import plain
@@ -30,6 +30,7 @@ from ...mechanisms.planner import PlanTable
 from ...mechanisms.registry import planner_of
 from ...offline.engine import OfflineEngine
 from ...offline.files import stream_file
+from ...offline.first_rows import mistimed
 from ...offline.judged import SimulationReport
 from ...offline.purses import Left
 from ...offline.report import PRIVATE
@@ -49,7 +50,16 @@ from ...topics.private_files import private_file, private_folder
 from ...topics.releases import decode_public
 from ..options import Flags, config_options, emit, json_option, read_config, readable
 from .diff import show_difference
-from .request import check, forecasts, plan_options, proposals, purses, request
+from .request import (
+    FIRST,
+    check,
+    forecasts,
+    plan_options,
+    proposals,
+    purses,
+    request,
+    warn_of_times,
+)
 
 UNKNOWN = (
     "No record was read: bounds, cost, noise and thresholds follow from the configuration alone. "
@@ -133,6 +143,7 @@ def plan(flags: Flags, as_json: bool, before: str | None, **options: Any) -> Non
         _together(console, config.input, deployment.pipelines)
         for text in cautions(config, int(time.time() * 1e6)):
             console.print(f"warning: {text}", soft_wrap=True, markup=False)
+    warn_of_times(config, deployment, asked)
     found = forecasts(config, deployment, asked, as_json)
     shown = () if as_json else found  # of records, where proposals assume how they are
     proposed = proposals(config, deployment, asked, as_json, shown)
@@ -237,7 +248,7 @@ def described(p: Pipeline, body: dict[str, Any]) -> Table:
     for name, value in p.mechanism.plan_rows(p.unit_name):
         table.add_row(name, value)
     if said := implied_bound(p):
-        table.add_row("bound not given", said)
+        table.add_row("what the bound keeps", said)
     return table
 
 
@@ -381,6 +392,9 @@ def simulate(
     rows = read_file(file)
     secret = hashlib.sha256(seed.encode()).digest() if seed else secrets.token_bytes(32)
     name = source or config.input[0].name
+    for one in (one for one in compile_config(config).inputs if one.name == name):
+        if (why := mistimed(one, rows[:FIRST])) is not None:
+            say(f"warning: {file}: {why}", err=True)
     pipelines = sum(1 for p in config.pipeline if p.input == name)
     columns = (TextColumn("simulating"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Screen(stderr=True), disable=as_json) as bar:

@@ -20,6 +20,7 @@ from ...mechanisms.registry import entries, find
 from ...mechanisms.stated_shape import Shape
 from ...mechanisms.workload import Sample
 from ...offline.files import stream_file
+from ...offline.first_rows import mistimed
 from ...offline.purses import MOST, Left, left
 from ...planning.records import read_records
 from ...planning.sample import sample_of, shape_sample
@@ -246,6 +247,20 @@ def forecasts(
         for source, pipeline, mine in _pipelines(config, deployment, asked)
         if mine and find(pipeline.kind).planner is not None
     }  # fmt: skip
+
+
+FIRST = 1_000  # rows of a sample that say which unit its times have
+
+
+def warn_of_times(config: Config, deployment: Deployment, asked: Request) -> None:
+    """Say on the standard error that times of a sample are likely in another unit."""
+    if asked.sample is None:
+        return
+    rows = list(islice(stream_file(asked.sample), FIRST))
+    sources = {s.name: s for s, _, mine in _pipelines(config, deployment, asked) if mine}
+    for source in sources.values():
+        if (why := mistimed(source, rows)) is not None:
+            say(f"warning: {asked.sample}: {why}", err=True)
 
 
 def purses(config: Config, deployment: Deployment, asked: Request) -> dict[str, Left]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from dataclasses import replace
 from decimal import Decimal
@@ -117,6 +118,9 @@ def sql(
     if read.view is not None:
         own = read.view if read.over is None else f"{read.view}-source"[:63]
         name, write = name or own, write or "settings"
+    if name in {p.name for p in before.pipeline}:
+        given = "--name" if read.view is None else "CREATE"
+        raise click.UsageError(f"{given} {name}: {path} has a pipeline of this name: give another")
     if read.over is not None and write == "query":
         raise click.UsageError("--write query: a view is a table of its own; --write settings")
     settings = _completed(before, meant, name, window, every)
@@ -140,7 +144,12 @@ def sql(
     if write:
         file.write_text(after, "utf-8")
         also = f" and view {view['name']} are" if view else " is"
-        say(f"{path}: pipeline {settings['name']}{also} appended; next: hush topics", err=True)
+        place = "" if path == CONFIG else f" -c {shlex.quote(path)}"
+        say(
+            f"{path}: pipeline {settings['name']}{also} appended; next: `hush topics{place}`, then "
+            "start the workers again",
+            err=True,
+        )
 
 
 def _view(read: Query, source: str) -> dict[str, Any]:

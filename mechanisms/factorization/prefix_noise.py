@@ -141,6 +141,12 @@ def largest(factor: Factorization) -> Fraction:
     return Fraction(_ROUNDED / GAUSS_TAIL / widest) ** 2
 
 
+def longest(name: str) -> int:
+    """Look up the most triggers of a factorisation as it is configured; an unknown one has all."""
+    most = max(factorization.LONGEST.values())
+    return factorization.LONGEST.get(chosen(name, most), most)
+
+
 def factor_of(name: str, horizon: int) -> Factorization:
     """The factorisation for a configured name.
 

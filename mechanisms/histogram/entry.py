@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ..entry import Entry, Frame, Learner, Objection
+from ..factorization.prefix_noise import longest
 from .hop_settings import build
 from .hopping import Hopping
 from .learnt import default_budget, learn, refuse
@@ -32,6 +33,12 @@ def objections(parameters: HistogramParameters, frame: Frame) -> Iterator[Object
         yield "adaptive_weight", 'has no effect with aggregate = "keys"'
 
 
+def triggers(parameters: HistogramParameters) -> int:
+    """Most triggers of the factorisation, which another one is by default in rounds."""
+    rounds, name = parameters.selection == "rounds", parameters.factorization
+    return longest("honaker" if rounds and name == "auto" else name)
+
+
 ENTRY = Entry(
     name="histogram",
     summary="counts and sums per key, keys known or not, one privacy unit spread over many keys",
@@ -41,6 +48,7 @@ ENTRY = Entry(
     build=build,
     framed=framed,
     objections=objections,
+    triggers=triggers,
     planner=HistogramPlanner(),
     distinct=True,
     hops=True,

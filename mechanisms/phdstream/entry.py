@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from ..entry import Entry, Picture
+from ..entry import MANY, Entry, Picture
+from ..factorization.prefix_noise import longest
 from ..spatial.settings import adopting
 from .mechanism import PHDStream
 from .planner import PHDStreamPlanner
 from .settings import PHDStreamParameters, build
+
+
+def triggers(parameters: PHDStreamParameters) -> int:
+    """Most triggers of the counter; before the first one it counts nothing."""
+    if parameters.counter != "matrix":
+        return MANY
+    return longest(parameters.factorization) + max(parameters.first - 1, 0)
+
 
 ENTRY = Entry(
     name="phdstream",
@@ -15,6 +24,7 @@ ENTRY = Entry(
     mechanisms=(PHDStream,),
     grouped=False,
     build=build,
+    triggers=triggers,
     planner=PHDStreamPlanner(),
     sibling="privhp",
     adopted=adopting("all", 1),

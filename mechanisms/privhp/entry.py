@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from ..entry import Entry, Picture
+from ..entry import MANY, Entry, Picture
+from ..factorization.prefix_noise import longest
 from ..spatial.settings import adopting
 from .mechanism import PrivHP
 from .planner import PrivHPPlanner
 from .settings import PrivHPParameters, build
+
+
+def triggers(parameters: PrivHPParameters) -> int:
+    """Most triggers of the noise: trees grow with them, and a matrix ends."""
+    return MANY if parameters.noise == "laplace" else longest(parameters.factorization)
+
 
 ENTRY = Entry(
     name="privhp",
@@ -15,6 +22,7 @@ ENTRY = Entry(
     mechanisms=(PrivHP,),
     grouped=False,
     build=build,
+    triggers=triggers,
     planner=PrivHPPlanner(),
     sibling="phdstream",
     adopted=adopting("binary", 2),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..entry import Entry, Picture
+from ..factorization.prefix_noise import longest
 from .mechanism import Quantiles
 from .planner import QuantilePlanner
 from .settings import QuantileParameters, build, objections
@@ -15,6 +16,7 @@ ENTRY = Entry(
     grouped=True,
     build=build,
     objections=objections,
+    triggers=lambda parameters: longest(parameters.factorization),
     planner=QuantilePlanner(),
     picture=Picture(reach=lambda settings: (settings["low"], settings["high"])),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,9 @@ from .views import Wish, view
 
 Decode = Callable[[RawRecord], Row | Manifest | None]
 
+MOST_WINDOWS = 1_000  # that a summary lists
+MOST_RELEASES = 2_000  # that it lists of the newest window
+MOST_EARLIER = 50  # and of each other one
 PULSE_SECONDS = 2.0
 ANSWER_SECONDS = 4.0
 
@@ -246,7 +249,7 @@ class Board:
                 "version": panel.history.version,
                 "health": health(p, panel.evidence(refused, until), now * MILLI),
                 "budget": spent(ledger, p, limit),
-                "windows": panel.history.windows(),
+                "windows": listed(panel.history.windows()),
             }  # fmt: skip
 
     def view(self, name: str, asked: Wish) -> dict[str, Any] | None:
@@ -262,6 +265,19 @@ class Board:
             return {"name": name, "version": panel.history.version} | view(
                 panel.pipeline, panel.history, asked
             )
+
+
+def listed(windows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The newest windows, each with its newest releases: every viewer gets them at each change.
+
+    >>> [len(one["releases"]) for one in listed([{"releases": range(9_000)}] * 2)]
+    [2000, 50]
+    """
+    most = (MOST_EARLIER if place else MOST_RELEASES for place in range(MOST_WINDOWS))
+    return [
+        one | {"releases": one["releases"][-number:]}
+        for one, number in zip(windows, most, strict=False)
+    ]
 
 
 def _now() -> int:

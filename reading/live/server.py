@@ -145,6 +145,8 @@ class _Visit(GuardedHandler):
             for name, value in (HEADERS | {"Content-Type": "text/event-stream"}).items():
                 self.send_header(name, value)
             self.end_headers()
+            if self.command != "GET":
+                return
             for line in self._lines():
                 self.wfile.write(line)
                 self.wfile.flush()

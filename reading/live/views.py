@@ -23,6 +23,8 @@ from .ordinals import ranks
 SIDE = 64  # squares along each axis where further axes are added up
 MOST_ROWS = 200  # of one page
 MOST_POINTS = 1_500  # of a line
+MOST_CELLS = 20_000  # of a map; more are added up
+MOST_SLOTS = 5_000  # the newest ones of a window
 SPARK = 40  # releases in the small line beside a row
 TOTAL = ""
 """In place of a key: the sum over all rows of a release."""
@@ -202,16 +204,17 @@ def _cells(sheet: Sheet, value: str) -> dict[str, Any]:
 
 
 def flattened(boxes: F64, column: F64) -> tuple[F64, F64]:
-    """Project cells on their first two axes, or return them as they are if there are no more.
+    """Project cells on their first two axes; as they are if there are no more, and not too many.
 
-    Further axes are added up on a grid: a cell's value is divided among the squares that it covers
-    by their share of its area, and variances by the square of that.
+    Further axes, or more than `MOST_CELLS`, are added up on a grid: a cell's value is divided among
+    the squares that it covers by their share of its area, and variances by the square of that.
 
     Args:
         boxes: (n, axes, 2) ends of cells.
         column: (n, 4) value, standard deviation and both ends of the interval.
     """
-    if boxes.shape[1] <= 2 or not len(boxes):
+    few = boxes.shape[1] < 2 or (boxes.shape[1] == 2 and len(boxes) <= MOST_CELLS)
+    if few or not len(boxes):
         return boxes, column
     low, high = boxes[:, :2, 0].min(axis=0), boxes[:, :2, 1].max(axis=0)
     edges = [np.linspace(low[axis], high[axis], SIDE + 1) for axis in (0, 1)]
@@ -279,7 +282,7 @@ def slots(pipeline: Declared, sheet: Sheet, value: str) -> list[dict[str, Any]]:
                 "slot": slot, "begin": begin, "end": end, "dated": length is not None,
                 "estimate": parts,
             })  # fmt: skip
-    return sorted(found, key=lambda one: int(one["slot"]))
+    return sorted(found, key=lambda one: int(one["slot"]))[-MOST_SLOTS:]
 
 
 def distribution(pipeline: Declared, told: Sequence[Sheet]) -> dict[str, Any]:

@@ -47,7 +47,7 @@ class Parquet:
         try:
             place.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ConfigError(f"parquet:{place}: {error.strerror}") from None
+            raise ConfigError(f"parquet:{place}: {error.strerror}: name another folder") from None
         newest = self._newest[form.table] = NewestRows(form)
         position, number = None, 0
         while (path := _part(place, number + 1)).exists():

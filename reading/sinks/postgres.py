@@ -34,7 +34,10 @@ class Postgres(Database):
                 yield PostgresSession(cursor)
                 client.commit()  # the end of the connection takes back what is not committed
         except manager.Error as error:
-            raise EngineError(f"{self.name}: {str(error).splitlines()[0]}") from None
+            said = str(error).splitlines()[0]
+            away = "Failed to connect" in said
+            more = ": check address, user and password, and that the database runs" * away
+            raise EngineError(f"{self.name}: {said}{more}") from None
 
 
 class PostgresSession:

@@ -110,6 +110,18 @@ WRONG = [
     (["trigger", "--at"], "requires an argument"),
     (["worker", "--processes", "many"], "integer"),
     (["topics", "--json=1"], "does not take a value"),
+    (["plan", "--set", "pipeline.pages.triggers.every=1s"], 'every = "10s" or longer'),
+    (["sql", "SELECT page, COUNT(*) FROM events GROUP BY page", "--name", "pages"], "--name pages"),
+    (["init", "hush.key"], "hush.key cannot be a folder"),
+    (["trigger"], 'no pipeline has schedule = "external"'),
+    (["trigger", "--pipeline", "page"], "'page' is unknown; expected one of pages"),
+    (["trigger", "--at", "tomorrow"], "--at: 'tomorrow' is not an ISO time"),
+    (["releases", "pages", "--parquet", "absent/x.parquet"], "no folder absent"),
+    (["map", "pages", "--out", "absent/x.geojson"], "no folder absent"),
+    (["connect", "pages", "--url", "postgres"], "jdbc:postgresql://"),
+    (["connect", "pages", "--bundle", "hush.key"], "name another folder"),
+    (["sink", "parquet:hush.key"], "name another folder"),
+    (["ledger", "sum", "absent.jsonl"], "absent.jsonl: file not found"),
 ]
 
 

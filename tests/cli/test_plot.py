@@ -48,7 +48,7 @@ def test_it_writes_the_picture_that_was_asked_for(folder: Path) -> None:
     assert "<svg" in (folder / "out.svg").read_text()
     for wrong, said in (
         (["--out", "out.gif"], ".svg"),
-        (["--out", "no/such/out.png"], "does not exist"),
+        (["--out", "no/such/out.png"], "there is no folder no/such"),
         (["--value", "median"], "must be one of count"),
         (["--key", "nowhere"], "not released in this window"),
         (["--window", "whenever"], "ISO time"),

@@ -6,6 +6,7 @@ Covers: agents/worker/lines/redaction.py
 from __future__ import annotations
 
 import asyncio
+import errno
 import io
 import logging
 import re
@@ -97,6 +98,10 @@ def test_a_worker_tells_the_text_of_our_own_errors(lines):
         bare_worker().fail(HushError("the ledger is gone"))
         assert out.getvalue() == "ERROR the ledger is gone\n"
     assert "no module x (ImportError outside" in redaction.told(ImportError("no module x"))
+    assert "/a/b: No space left on device (OSError" in redaction.told(
+        OSError(errno.ENOSPC, "No space left on device", "/a/b")
+    )
+    assert "user-7" not in redaction.told(OSError("user-7"))
 
 
 def test_errors_in_logs_of_libraries_are_veiled(lines):

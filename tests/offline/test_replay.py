@@ -20,6 +20,7 @@ from hushstream.offline.compare import ReleaseCheck, ReplayOutcome, compare_dead
 from hushstream.offline.compare_units import Comparison
 from hushstream.offline.engine import OfflineEngine
 from hushstream.offline.replay import select
+from hushstream.offline.replay_reach import named_offsets
 from hushstream.topics.frames import EventsFrame, decode, encode_events
 from hushstream.topics.records import Trigger
 from hushstream.topics.signatures import Sealing
@@ -180,6 +181,30 @@ def test_dead_and_late_records_are_compared_too(topic):
     changed = whole.records[0]._replace(value=b"other")
     found = compared(PartitionLog(0, [changed]))
     assert (found.differing, found.lost) == (1, 1)
+
+
+def test_what_was_read_before_a_pipeline_was_declared_is_not_lost():
+    """Workers that did not know it set nothing aside for it; from its first copy on, all did."""
+    source, bad = (b"events", b"0"), (10, 100, 200)
+    logs = [[event(i, f"u{i}", "p") for i in range(240)], []]
+    for offset in bad:
+        logs[0][offset] = RawRecord(offset, 7, b"k", b"{bad")
+    outs = engine(MADE, logs, [start(P), beat([240, 0])]).outs["hush.p.dlq"]
+
+    def lost(there: set[int], sure: int) -> int:
+        outcome = ReplayOutcome()
+        log = published([out for at, out in zip(bad, outs, strict=True) if at in there])
+        compare_dead_letters("hush.p.dlq", outs, log, outcome, {}, {source: sure})
+        assert outcome.compared == len(there) and not outcome.differing
+        return outcome.lost
+
+    assert (lost({100, 200}, 150), lost({100, 200}, 0)) == (0, 1)
+    assert lost({10, 200}, 150) == lost({200}, 60) == 1
+    read = Clocked()
+    for record in (beat([30, 20]), start(P), beat([50, 50])):
+        read.take(record)
+    assert read.begun == {"p": {"events": [30, 20]}}
+    assert named_offsets(read.begun["p"]) == {source: 30, (b"events", b"1"): 20}
 
 
 # -- units logs -----------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 
 from ...errors import ConfigError
+from ...mechanisms.factorization.hopping import LONGEST
 from ...mechanisms.registry import entries, find
 from ..calendar import CalendarSpan
 from ..names import ledger_topic, reserved
@@ -250,6 +251,10 @@ def _hopping(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:
     elif length % hop or length == hop:
         shown = f"{format_duration(hop)} must divide window.length = {format_duration(length)}"
         yield "window.hop", f"{shown}, and be shorter"
+    for setting, whole in (("window.hop", length), ("epoch", pipeline.epoch_length)):
+        if isinstance(whole, int) and hop and whole // hop > LONGEST:
+            what = f"makes {whole // hop:,} hops of {format_duration(whole)}"
+            yield setting, f"{what}, and at most {LONGEST:,} are possible: write a longer hop"
     if rule.every != hop or rule.cron is not None:
         shown = f'every = "{format_duration(hop)}"'
         yield "triggers", f"of windows that hop fire at the end of each: write {shown}"
@@ -271,7 +276,7 @@ def _calendar(pipeline: PipelineSettings, length: CalendarSpan) -> Iterator[tupl
     if rule.cron is not None or rule.count is not None or rule.every is None:
         yield "triggers", "of windows of the calendar are every, without cron and count"
     else:
-        yield from made.objections(MAX_TRIGGERS)
+        yield from made.objections(_most(pipeline))
     if not isinstance(epoch, CalendarSpan) or not epoch.holds(length):
         yield "epoch", f'must be a number of windows: "{length}", or a multiple in {length.unit}s'
 
@@ -294,8 +299,9 @@ def _regular(pipeline: PipelineSettings, every: int) -> Iterator[tuple[str, str]
     if length % every:
         shown = format_duration(length)
         yield "triggers.every", f"{format_duration(every)} does not divide window.length = {shown}"
-    elif length // every > MAX_TRIGGERS:
-        yield "triggers.every", f"makes more than {MAX_TRIGGERS} triggers per window"
+    elif pipeline.window.hop is None and length // every > (most := _most(pipeline)):
+        setting = "triggers.every" if pipeline.window.horizon is None else "window.horizon"
+        yield setting, f"makes {length // every:,} triggers per window{_beyond(pipeline, most)}"
     if pipeline.window.horizon is not None and length > LONGEST_WINDOW:
         yield (
             "window.horizon",
@@ -303,10 +309,41 @@ def _regular(pipeline: PipelineSettings, every: int) -> Iterator[tuple[str, str]
         )
 
 
+def _most(pipeline: PipelineSettings) -> int:
+    """Most triggers of a window that schedule and mechanism have."""
+    given = pipeline.mechanism
+    return min(MAX_TRIGGERS, find(given.kind).triggers(given.parameters))
+
+
+def _beyond(pipeline: PipelineSettings, most: int) -> str:
+    """Say how many are possible, and what to write."""
+    given = pipeline.mechanism
+    name = getattr(given.parameters, "factorization", None)
+    which = given.kind if name is None else f'{given.kind} with factorization = "{name}"'
+    if pipeline.window.horizon is not None:
+        return f", and {which} has at most {most:,}: write at most that"
+    length = pipeline.window_length
+    least = next((one for one in _STEPS if one * most >= length and not length % one), length)
+    every = f'every = "{format_duration(least)}" or longer'
+    return f", and {which} has at most {most:,}: write {every}, or a shorter window"
+
+
+_STEPS = tuple(
+    number * unit
+    for unit, numbers in ((1_000_000, (1, 2, 5, 10, 15, 30)), (60_000_000, (1, 2, 5, 10, 15, 30)),
+                          (3_600_000_000, (1, 2, 3, 4, 6, 8, 12, 24)))
+    for number in numbers
+)  # fmt: skip
+
+
 def _cron(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:
     rule = pipeline.triggers
     if rule.count is None:
         yield "triggers", "cron needs count, the number of triggers per window"
+        return
+    if rule.count > (most := _most(pipeline)):
+        kind = pipeline.mechanism.kind
+        yield "triggers.count", f"{rule.count:,} is more than the {most:,} triggers of {kind}"
         return
     try:
         CronSim(rule.cron or "", datetime(2000, 1, 1))

@@ -75,11 +75,14 @@ def load(
 def read_text(file: FilePath) -> str:
     """Read the text of a configuration; a `ConfigError` says why that is impossible."""
     try:
-        return file.read_text("utf-8")
+        return file.read_text("utf-8-sig")  # some editors begin with a mark of the encoding
     except FileNotFoundError as error:
         raise ConfigError(f"{file}: file not found; `hush init` writes one") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: cannot be read ({error})") from error
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{file}:{line}: is not in UTF-8: save it in that encoding") from error
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read ({error.strerror})") from error
 
 
 def loads(

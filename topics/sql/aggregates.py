@@ -330,7 +330,8 @@ def _clipped(
     if low is None or high is None:
         given = clip.get(path)
         if given is None:
-            word = _WORDS[type(node)]
+            word = shown(node).partition("(")[0].strip()  # as it was written: VAR_SAMP, MEAN
+            word = word if word.replace("_", "").isalpha() else _WORDS[type(node)]
             raise refused(
                 node,
                 f"needs bounds, or one record could be any amount: write {word}(CLIP({path}, 0, "

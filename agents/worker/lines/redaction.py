@@ -62,6 +62,8 @@ def told(error: BaseException) -> str:
         return str(error)
     if isinstance(error, ImportError):  # speaks of modules, before there is any record
         return f"{error} ({where(error)})"
+    if isinstance(error, OSError) and error.strerror and isinstance(error.filename, str):
+        return f"{error.filename}: {error.strerror} ({where(error)})"  # a path, and no record
     more = "" if quoting() else f" ({MORE})"
     return f"unexpected error: {where(error)}{more}"
 

@@ -132,3 +132,18 @@ def test_simulate_counts_what_is_bad(folder):
     counts = json.loads(typed("simulate", "d.jsonl", "--json")[1])["pages"]["counts"]
     assert counts["invalid:missing_time"] == 1 and counts["invalid:empty_key"] == 1
     assert counts["seen"] == 400
+
+
+def test_a_wrong_unit_of_time_is_warned_of(folder):
+    write(folder / "milli.csv", [row | {"t": row["t"] // 1_000} for row in ROWS])
+    write(folder / "good.csv", ROWS)
+    for command in (["plan", "--tune", "--sample"], ["simulate"]):
+        code, _, err = typed(*command, "milli.csv")
+        assert code == 0 and "warning: milli.csv: field 't' is read as microseconds" in err
+        assert "set time.format = 'epoch_ms'" in err
+    assert "warning" not in typed("simulate", "good.csv")[2]
+
+
+def test_a_bound_of_one_that_is_given_is_not_called_missing(folder):
+    _, out, _ = typed("plan", "--set", 'pipeline.pages.mechanism={ kind = "histogram" }')
+    assert "what the bound keeps" in out and "not given" not in out

@@ -102,6 +102,7 @@ def test_quantiles_are_written_as_their_mechanism_in_both_forms(path: Path) -> N
 def test_a_view_is_a_pipeline_of_its_name_that_is_written(path: Path) -> None:
     told = typed(path, f"CREATE MATERIALIZED VIEW daily_orders AS {QUERY};", *CLIP)
     assert 'name = "daily-orders"' in told
+    assert f"next: `hush topics -c {path}`, then start the workers again" in told
     assert [p.name for p in load(path, environ={}).pipeline] == ["daily-orders"]
 
 

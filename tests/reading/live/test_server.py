@@ -113,9 +113,51 @@ def test_nothing_can_be_written(server: PageServer, method: str) -> None:
     assert ask(server, "/", method)[0].status == 501
 
 
-def test_head_has_no_body(server: PageServer) -> None:
-    answer, body = ask(server, "/", "HEAD")
-    assert (answer.status, body) == (200, b"")
+@pytest.mark.parametrize("path", ["/", "/events"])
+def test_head_has_no_body(server: PageServer, path: str) -> None:
+    """Neither the text of an answer, nor a stream that would hold its connection for good."""
+    with socket.create_connection(server.server_address[:2], 60) as client:
+        client.sendall(f"HEAD {path} HTTP/1.1\r\nConnection: close\r\n\r\n".encode())
+        found = b"".join(iter(lambda: client.recv(65536), b""))
+    assert found.startswith(b"HTTP/1.1 200") and found.endswith(b"\r\n\r\n")
+
+
+def test_no_other_site_is_let_in(server: PageServer) -> None:
+    """A script of another page gets no answer that its browser would let it read."""
+    for path in ("/", "/summary.json", "/view.json?name=phdstream", "/nothing"):
+        answer, _ = ask(server, path, Origin="https://attacker.example")
+        names = {name.lower() for name, _ in answer.getheaders()}
+        assert not [name for name in names if name.startswith("access-control-")]
+        assert answer.getheader("Cross-Origin-Resource-Policy") == "same-origin"
+
+
+PUBLIC = {
+    "name", "mechanism", "form", "unit", "measured", "local", "version", "health", "budget",
+    "windows",
+}  # fmt: skip
+SHOWN = {
+    "name", "version", "start", "end", "trigger", "triggers", "released", "final", "value",
+    "values", "confidence", "key_names", "number", "total", "hops", "cut", "form", "most", "trend",
+}  # fmt: skip
+FIGURES = {
+    "histogram-sums": {"rows", "matching", "page", "size", "ordered"},
+    "phdstream": {"axes", "hidden_axes", "rings", "cells"},
+}
+
+
+def test_what_leaves_is_listed_here_and_follows_from_releases_and_ledger(
+    server: PageServer,
+) -> None:
+    """A field that is added is looked at: does it follow from what was released?"""
+    summary = json.loads(ask(server, "/summary.json")[1])
+    assert set(summary) == {"now", "deployment", "link", "pipelines"}
+    for told in summary["pipelines"]:
+        assert set(told) == PUBLIC
+        assert set(told["health"]) == {"state", "words", "last", "due"}
+        window = {"start", "end", "final", "rows", "trigger", "triggers", "releases"}
+        assert all(set(one) == window for one in told["windows"])
+        seen = json.loads(ask(server, f"/view.json?name={told['name']}")[1])
+        assert set(seen) == SHOWN | FIGURES[told["name"]]
 
 
 def events(server: PageServer) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:

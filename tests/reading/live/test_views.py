@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hushstream.client.survey import octave_end
 from hushstream.errors import ParameterError
+from hushstream.reading.live import views
 from hushstream.reading.live.declared import Declared
 from hushstream.reading.live.history import History
 from hushstream.reading.live.views import SIDE, Wish, _rings, flattened, shown, view
@@ -258,3 +259,15 @@ def test_an_interval_that_is_cut_at_zero_reaches_as_far_as_it_does_upwards() -> 
     assert np.allclose(told[:, 2], 0) and np.allclose(told[:, 3], 2 + 3 * np.sqrt(2))
     whole = flattened(boxes, np.array([[1, 1.5, -2, 4]] * 2, float))[1] * SIDE * SIDE
     assert np.allclose(whole[:, 2], 2 - 3 * np.sqrt(2))
+
+
+def test_what_is_shown_at_once_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = seen_view("phdstream")
+    monkeypatch.setattr(views, "MOST_CELLS", 1)
+    body = seen_view("phdstream")
+    assert len(body["cells"]) == SIDE**2 and body["number"] == whole["number"]
+    values = [sum(cell[4] for cell in one["cells"]) for one in (whole, body)]
+    assert math.isclose(*values, abs_tol=1e-6)
+    every = seen_view("tops")["slots"]
+    monkeypatch.setattr(views, "MOST_SLOTS", 2)
+    assert seen_view("tops")["slots"] == every[-2:]

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from hushstream.errors import ConfigError, ParameterError
 from hushstream.mechanisms import registry
-from hushstream.mechanisms.entry import as_given, no_objection
+from hushstream.mechanisms.entry import as_given, many, no_objection
 from hushstream.mechanisms.registry import entries
 from hushstream.topics.config import pipeline as config_pipeline
 from hushstream.topics.config.canonical import canonical, config_hash
@@ -68,7 +68,7 @@ BUILT_IN = dict(entries())
 @pytest.fixture(autouse=True)
 def _mechanism(monkeypatch: pytest.MonkeyPatch) -> None:
     knobs = entries()["histogram"]._replace(name="knobs", parameters=Knobs, framed=as_given)
-    knobs = knobs._replace(objections=no_objection)
+    knobs = knobs._replace(objections=no_objection, triggers=many)
     for module in (config_pipeline, registry):
         monkeypatch.setattr(module, "entries", lambda: {**BUILT_IN, "knobs": knobs})
     monkeypatch.setattr(config_pipeline, "DEFAULT", "knobs")
@@ -126,6 +126,49 @@ def test_variables_reach_every_kind_of_value() -> None:
     assert config.pipeline[0].unit_name == "12"
     assert config.pipeline[0].mechanism.parameters.bound == 5
     assert config.pipeline[0].key == ("a", "b")
+
+
+HISTOGRAM = 'mechanism = { kind = "histogram" }'
+LONG = [
+    ('every = "1s"', "", "every: makes 86,400 .* at most 16,384: write every = .10s."),
+    ('every = "30s"', 'factorization = "honaker"', "every: .* at most 2,048: .*1m"),
+    ('every = "1m"', 'factorization = "final"', "every: .* at most 1,024: .*2m"),
+    ('every = "30s"', 'selection = "rounds"', "every: .* at most 2,048"),
+    ('cron = "* * * * *", count = 20_000', "", "count: 20,000 is more than the 16,384"),
+]
+
+
+@pytest.mark.parametrize(("triggers", "more", "said"), LONG)
+def test_more_triggers_than_a_mechanism_has_are_refused_at_their_line(
+    triggers: str, more: str, said: str
+) -> None:
+    mechanism = HISTOGRAM.replace(" }", f", {more} }}" if more else " }")
+    text = SMALL.replace('every = "6h"', triggers) + mechanism
+    with pytest.raises(ConfigError, match=rf"hush\.toml:12: .*triggers\.{said}"):
+        loads(text, environ={})
+    loads(SMALL.replace("6h", "1m") + HISTOGRAM, environ={})
+
+
+def test_hops_and_windows_by_arrival_and_of_the_calendar_end_too() -> None:
+    for window, every, said in (
+        ('length = "1d", hop = "1m"', "1m", "window.hop: makes 1,440 hops of 1d.*at most 1,024"),
+        ("horizon = 20_000", "6h", "window.horizon: makes 20,000 .*: write at most that"),
+        ('length = "2 days"', "10s", "triggers.every: makes more than 16,384 .* a longer one"),
+    ):
+        text = SMALL.replace('length = "1d"', window).replace('every = "6h"', f'every = "{every}"')
+        with pytest.raises(ConfigError, match=said):
+            loads(text + HISTOGRAM, environ={})
+
+
+def test_a_mark_of_the_encoding_is_passed_over_and_another_one_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "hush.toml"
+    file.write_text(f"\ufeff{SMALL}", "utf-8")
+    assert load(file, environ={}) == loads(SMALL, folder=tmp_path, environ={})
+    file.write_text(f"{SMALL}# für", "latin-1")
+    with pytest.raises(ConfigError, match=r"hush\.toml:14: is not in UTF-8"):
+        load(file, environ={})
+    with pytest.raises(ConfigError, match=r"cannot be read .Is a directory"):
+        load(tmp_path, environ={})
 
 
 @pytest.mark.parametrize(
