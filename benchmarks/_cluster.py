@@ -181,6 +181,11 @@ class Local:
                     raise AssertionError(f"worker {member} did not start:\n{self.tail(member)}")
                 time.sleep(0.1)
 
+    def starting(self) -> bool:
+        """Whether a worker has begun to start, and has not said since that it is ready."""
+        logs = (self.log(member).read_text(errors="replace") for member in self.workers)
+        return any("ready:" not in text.rpartition(" of deployment ")[2] for text in logs)
+
     def tail(self, member: str, lines: int = 30) -> str:
         """The end of a worker's log."""
         return "\n".join(self.log(member).read_text(errors="replace").splitlines()[-lines:])

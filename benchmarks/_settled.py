@@ -1,7 +1,7 @@
 """Waiting for what must still come after the last fault: triggers, then releases and views.
 
-It ends when nothing is missing, or when nothing of it has come for a while: a busy machine takes
-long, and only what stands still is stuck. What is missing then is named.
+It ends when nothing is missing, or when nothing of it has come for a while in which workers served:
+a busy machine takes long, and only what stands still is stuck. What is missing then is named.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from hushstream.agents.clock.genesis import read_ledger
 from hushstream.topics.records import Trigger
 
 TOLD = 15.0  # seconds between two lines on what is missing
+STARTS = 900.0  # seconds of a wait in which workers may start: each may have to compile its loops
 Report = Callable[[str], None]
 
 
@@ -24,6 +25,7 @@ def patiently(
     patience: float,
     *,
     look: Callable[[], Any] = lambda: None,
+    starting: Callable[[], bool] = lambda: False,
     report: Report = lambda said: None,
     what: str = "things",
     pause: float = 1.0,
@@ -33,13 +35,14 @@ def patiently(
     Args:
         missing: says what is; where it asks in vain, it counts as unchanged.
         look: called each time, to start again what has ended.
+        starting: whether workers are about to serve; that takes no patience, for `STARTS`.
         report: told how much is missing, now and then.
 
     Returns:
         What is still missing.
     """
     before, left = None, [what]
-    since = told = time.monotonic()
+    begun = since = told = time.monotonic()
     while True:
         look()
         try:
@@ -52,6 +55,8 @@ def patiently(
             if left != before:
                 since, before = time.monotonic(), left
         now = time.monotonic()
+        if now - begun < STARTS and starting():
+            since = now
         if now - since > patience:
             return left
         if now - told > TOLD:

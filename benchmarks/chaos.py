@@ -172,7 +172,9 @@ def finish(
     run: Local, monkey: Monkey, at: int, patience: float, report: Callable[[str], None]
 ) -> dict[str, Any]:
     """Wait for releases up to ``at``, end the workers; then replay, judge and counts compare."""
-    more: dict[str, Any] = {"patience": patience, "look": monkey.look, "report": report}
+    more: dict[str, Any] = {
+        "patience": patience, "look": monkey.look, "starting": run.starting, "report": report
+    }  # fmt: skip
     triggers, stuck = fired(run, at, **more)
     stuck += unreleased(run, triggers, **more)
     said = [line for name in run.workers for line in last_words(run, name)] if stuck else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +35,15 @@ def test_what_stands_still_is_given_up_and_named(monkeypatch):
     )
     assert left == {"b"}
     assert told[0] == "waiting for 2 manifests" and told[-1] == "waiting for 1 manifests"
+
+
+def test_workers_that_start_take_no_patience_for_a_while(monkeypatch):
+    steps = iter([True] * 20)
+    begun = time.monotonic()
+    _settled.patiently(lambda: "x", patience=0.05, starting=lambda: next(steps, False), **FAST)
+    assert time.monotonic() - begun > 20 * FAST["pause"]
+    monkeypatch.setattr(_settled, "STARTS", 0.0)
+    assert _settled.patiently(lambda: "x", patience=0.05, starting=lambda: True, **FAST) == "x"
 
 
 def test_a_broker_that_is_away_is_no_progress():
