@@ -7,14 +7,17 @@ D̂(e) - z·√v(e) > 0 above it (Woodruff 1952). The interval goes from the fir
 below to the last one that is not above, and is widened to whole bands, because nobody knows
 how records lie within one.
 
-D never decreases, its estimate does: for the interval the mean of its running maximum from the left
-and its running minimum from the right is taken, a monotone function no further from D than D̂ is
-anywhere. It is nearer, as neighbouring edges share noise in part only. How much nearer depends on
-the data; `NEARER` was chosen so that intervals at 95 % hold the quantile in 95 to 98 of 100 cases
-where values are spread smoothly, and in most cases more where they are discrete
-(`benchmarks/quantiles.py`). At the end of a wide gap between values, where D is near 0 at many
-edges, it is not enough: of values at five points, and q where one of them ends, intervals held the
-quantile in 76 of 100 cases.
+D never decreases, its estimate does: for the interval its isotonic regression is taken, the nearest
+function that never falls, which is no further from D than D̂ is anywhere. It is nearer, as
+neighbouring edges share noise in part only. How much nearer depends on the data; `NEARER` was
+chosen so that intervals at 95 % hold the quantile in 95 to 98 of 100 cases where values are spread
+smoothly, and in most cases more where they are discrete (`benchmarks/quantiles.py`).
+
+At the end of a wide gap between values D is near 0 at many edges. Regression takes their mean for
+most of them, which has little noise; the first and the last keep most of their own. Of values at
+two to five points, and q where one of them ends, intervals held the quantile in 87 to 94 of 100
+cases. (What lies halfway between running maximum and running minimum is decided by the extremes of
+all edges of the gap: 75 to 95.)
 """
 
 from __future__ import annotations
@@ -23,7 +26,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...compiled import writeable
 from ..columns import F64, I64
+
+INTERVALS = "quantile intervals 2"
+"""Which intervals are released. It is pinned: versions of it must not share an epoch."""
 
 NEARER = 0.82
 """Deviation of the monotone estimate of D, in those of D̂: measured, not proved."""
@@ -38,10 +45,12 @@ class Inverted(NamedTuple):
 
 
 def rising(pivot: F64) -> F64:
-    """(r, e) the monotone function half way between the least one above and the largest below."""
-    above = np.maximum.accumulate(pivot, axis=1)
-    below = np.minimum.accumulate(pivot[:, ::-1], axis=1)[:, ::-1]
-    return (above + below) / 2
+    """(r, e) the nearest functions that never fall."""
+    from .isotonic import pooled  # here: compiled loops take long to load
+
+    out = np.empty(pivot.shape)
+    pooled(writeable(pivot), out)
+    return out
 
 
 def invert(pivot: F64, rise: F64, spread: F64, edges: I64) -> Inverted:

@@ -68,7 +68,7 @@ from ..ranges import Draws
 from ..sums import held
 from ..truth import Truth, WindowRecords
 from .bands import Bands
-from .inversion import invert
+from .inversion import INTERVALS, invert
 from .report import plan_rows, rank_stddev
 from .tree import BandTree, levels_of
 from .truth import exact_answers
@@ -272,8 +272,8 @@ class Quantiles(Mechanism):
         return ",".join(map(str, (self.bands.grid, *self.bands.edges)))
 
     def digests(self) -> tuple[str, ...]:
-        """Digest of the factorisation, and the bands."""
-        return (self.counter.factor.digest(), self._edges)
+        """Digest of the factorisation, the bands, and the version of intervals."""
+        return (self.counter.factor.digest(), self._edges, INTERVALS)
 
     def plan(self) -> dict[str, Any]:
         """Bands, noise of ranks and counts by trigger, and the chances of keys to appear."""

@@ -191,10 +191,23 @@ def crossing(rise: list[float], edges: list[int]) -> int:
     return edges[after - 1] + round(-start / (end - start) * (edges[after] - edges[after - 1]))
 
 
+def level(values: list[float]) -> list[float]:
+    """The nearest function that never falls: slopes of the convex function below all sums."""
+    hull = [(0, 0.0)]
+    for n, height in enumerate(running(values), 1):
+        while len(hull) > 1:
+            (a, low), (b, high) = hull[-2:]
+            if (high - low) / (b - a) <= (height - high) / (n - b):
+                break
+            hull.pop()
+        hull.append((n, height))
+    return [(high - low) / (b - a) for (a, low), (b, high) in pairwise(hull) for _ in range(a, b)]
+
+
 def interval(pivot: list[float], half: list[float], edges: list[int]) -> tuple[int, int]:
     """Whole bands whose edges may lie on either side of the quantile."""
     size = range(len(pivot))
-    middle = [(max(pivot[: n + 1]) + min(pivot[n:])) / 2 for n in size]
+    middle = level(pivot)
     reached = [n for n in size if middle[n] + NEARER * half[n] >= 0]
     below = [n for n in size if middle[n] - NEARER * half[n] <= 0]
     first = min(reached) if reached else len(pivot)

@@ -100,6 +100,7 @@ def _left(real: Any) -> Any:
     ("where", "name", "wrong"),
     [
         (inversion, "NEARER", lambda real: 0.3),
+        (inversion, "rising", lambda real: np.positive),
         (quantile_settings, "least_counts", _lower),
         (bands.Bands, "place", _left),
         (mechanism, "STEPS", lambda real: 512),

@@ -127,12 +127,14 @@ def test_no_step_compiles_loops_over_rows_of_units_once_a_worker_is_warm(tmp_pat
 def test_loops_over_rows_of_keys_are_compiled_where_a_pipeline_packs_them(tmp_path):
     from hushstream.agents.state import sparse_scan
     from hushstream.agents.state.sparse_rows import pack, unpack
+    from hushstream.mechanisms.quantile import inversion, isotonic
 
     startup.warm(compile_config(loads(text_of("quantile"), environ={}), {"trips": 2}), tmp_path)
-    loops = [sparse_scan.sizes, sparse_scan.pack, sparse_scan.unpack]
+    loops = [sparse_scan.sizes, sparse_scan.pack, sparse_scan.unpack, isotonic.pooled]
     before = [len(loop.signatures) for loop in loops]  # type: ignore[attr-defined]
     assert all(before)
     unpack(pack(np.arange(6, dtype=np.int32)[::2], np.eye(3, dtype=np.int64)[:, ::-1]), 3)
+    inversion.rising(np.eye(4)[:, ::2])
     assert [len(loop.signatures) for loop in loops] == before  # type: ignore[attr-defined]
 
 
