@@ -7,12 +7,13 @@ a busy machine takes long, and only what stands still is stuck. What is missing 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from _cluster import Local
 from confluent_kafka import KafkaException
 from hushstream.agents.clock.genesis import read_ledger
+from hushstream.errors import OutageError
 from hushstream.topics.records import Trigger
 
 TOLD = 15.0  # seconds between two lines on what is missing
@@ -21,7 +22,7 @@ Report = Callable[[str], None]
 
 
 def patiently(
-    missing: Callable[[], Collection[Any]],
+    missing: Callable[[], list[str]],
     patience: float,
     *,
     look: Callable[[], Any] = lambda: None,
@@ -29,7 +30,7 @@ def patiently(
     report: Report = lambda said: None,
     what: str = "things",
     pause: float = 1.0,
-) -> Collection[Any]:
+) -> list[str]:
     """Wait until nothing is missing, or until that has not changed for ``patience`` seconds.
 
     Args:
@@ -41,13 +42,13 @@ def patiently(
     Returns:
         What is still missing.
     """
-    before, left = None, [what]
+    before, left = list[str](), [f"nothing is known of {what}"]
     begun = since = told = time.monotonic()
     while True:
         look()
         try:
             left = missing()
-        except KafkaException:  # a leader that has just changed
+        except (KafkaException, OutageError):  # a leader that has just changed, a slow broker
             pass
         else:
             if not left:
@@ -65,7 +66,7 @@ def patiently(
         time.sleep(pause)
 
 
-def behind(run: Local, at: int) -> Mapping[str, str]:
+def behind(run: Local, at: int) -> list[str]:
     """Pipelines whose triggers have not all been fired that were asked for up to a time.
 
     Those of the wall clock never end, and epochs that are refused have none, so neither counts.
@@ -74,33 +75,21 @@ def behind(run: Local, at: int) -> Mapping[str, str]:
     asked = {p.name for p in run.config().pipeline if p.schedule == "external"}
     asked -= {name for name, _ in read_ledger(run.cluster, run.deployment.name).refused}
     last = dict.fromkeys(asked, 0) | {t.pipeline: t.scheduled for t in run.triggers()}
-    return {
-        name: f"{name}: its last trigger is that of {last[name]}, asked for are those up to {at}"
+    return [
+        f"{name}: its last trigger is that of {last[name]}, asked for are those up to {at}"
         for name in sorted(asked) if last[name] <= at - gaps[name]
-    }  # fmt: skip
+    ]  # fmt: skip
 
 
-def fired(run: Local, at: int, quiet: float = 3.0, **more: Any) -> tuple[list[Trigger], list[str]]:
-    """All triggers, once those up to ``at`` are there and no more come; and what is missing."""
-    late: Any = patiently(lambda: behind(run, at), what="pipelines' triggers", **more)
-    number = -1
-    while (found := run.triggers()) and len(found) != number:
-        number = len(found)
-        time.sleep(quiet)
-    return found, [late[name] for name in late]
-
-
-def unreleased(run: Local, triggers: list[Trigger], **more: Any) -> list[str]:
+def unreleased(run: Local, triggers: Sequence[Trigger], **more: Any) -> list[str]:
     """What pipelines and views have not released of some triggers; usually nothing."""
     wanted = run.wanted(triggers)
 
-    def missing() -> Collection[Any]:
-        nonlocal wanted
-        wanted -= run.manifests({name for name, *_ in wanted})
-        return set(wanted)
+    def missing() -> list[str]:
+        wanted.difference_update(run.manifests({name for name, *_ in wanted}))
+        return [
+            f"{name}: window {start}, trigger {index} is not released by shard {shard}"
+            for name, start, index, shard in sorted(wanted)
+        ]
 
-    left = patiently(missing, what="manifests", **more)
-    return [
-        f"not released: {name}, window {start}, trigger {index}, shard {shard}"
-        for name, start, index, shard in sorted(left)
-    ]
+    return patiently(missing, what="manifests", **more)

@@ -40,7 +40,7 @@ from _judge import judge
 from _load import PARTITIONS, Load, Visits, toml
 from _loop import loop
 from _outage import buffered
-from _settled import fired, unreleased
+from _settled import behind, patiently, unreleased
 from _six import Six
 from _six import toml as six_toml
 from _trio import Trio
@@ -175,7 +175,8 @@ def finish(
     more: dict[str, Any] = {
         "patience": patience, "look": monkey.look, "starting": run.starting, "report": report
     }  # fmt: skip
-    triggers, stuck = fired(run, at, **more)
+    stuck = patiently(lambda: behind(run, at), what="pipelines' triggers", **more)
+    triggers = run.triggers()
     stuck += unreleased(run, triggers, **more)
     said = [line for name in run.workers for line in last_words(run, name)] if stuck else []
     for line in stuck:

@@ -7,6 +7,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -22,32 +24,34 @@ def test_what_still_moves_is_waited_for_however_long_it_takes():
     steps = iter([*range(12, 0, -1), 0])
     looks = itertools.count()
     left = _settled.patiently(
-        lambda: range(next(steps)), patience=0.1, look=lambda: next(looks), **FAST
+        lambda: ["x"] * next(steps), patience=0.1, look=lambda: next(looks), **FAST
     )
     assert not left and next(looks) == 13  # for longer than the patience, which starts anew
 
 
 def test_what_stands_still_is_given_up_and_named(monkeypatch):
     monkeypatch.setattr(_settled, "TOLD", 0.0)
-    steps, told = iter([{"a", "b"}]), []
+    steps, told = iter([["a", "b"]]), []
     left = _settled.patiently(
-        lambda: next(steps, {"b"}), patience=0.1, report=told.append, what="manifests", **FAST
+        lambda: next(steps, ["b"]), patience=0.1, report=told.append, what="manifests", **FAST
     )
-    assert left == {"b"}
+    assert left == ["b"]
     assert told[0] == "waiting for 2 manifests" and told[-1] == "waiting for 1 manifests"
 
 
 def test_workers_that_start_take_no_patience_for_a_while(monkeypatch):
     steps = iter([True] * 20)
     begun = time.monotonic()
-    _settled.patiently(lambda: "x", patience=0.05, starting=lambda: next(steps, False), **FAST)
+    _settled.patiently(lambda: ["x"], patience=0.05, starting=lambda: next(steps, False), **FAST)
     assert time.monotonic() - begun > 20 * FAST["pause"]
     monkeypatch.setattr(_settled, "STARTS", 0.0)
-    assert _settled.patiently(lambda: "x", patience=0.05, starting=lambda: True, **FAST) == "x"
+    assert _settled.patiently(lambda: ["x"], patience=0.05, starting=lambda: True, **FAST) == ["x"]
 
 
-def test_a_broker_that_is_away_is_no_progress():
-    def gone() -> set[str]:
-        raise _settled.KafkaException
+@pytest.mark.parametrize("error", [_settled.KafkaException, _settled.OutageError])
+def test_a_broker_that_is_away_is_no_progress(error: type[Exception]):
+    def gone() -> list[str]:
+        raise error
 
-    assert list(_settled.patiently(gone, patience=0.1, what="manifests", **FAST)) == ["manifests"]
+    left = _settled.patiently(gone, patience=0.1, what="manifests", **FAST)
+    assert left == ["nothing is known of manifests"]
