@@ -178,6 +178,8 @@ lookup = "pages.csv"
 take = "kind"
 otherwise = "none"
 """
+EIGHT_HOURS = 'length = "8h", origin = "2019-03-01T00:00:00Z"'
+BERLIN = 'origin = "2019-02-28T23:00:00Z"'
 TABLE = "page,kind\np1,front\np2,news\np3,news\np5,sport\n"
 VIEWS = """
 [[view]]
@@ -242,6 +244,8 @@ def toml(folder: Path) -> str:
         text = COMMON.replace("{input}", source).replace("{budget}", budget) + more
         if name in ("hops", "members"):
             text = text.replace('length = "8h"', 'length = "8h", hop = "2h"')
+        if name == "choices":  # of the calendar
+            text = text.replace(EIGHT_HOURS, 'length = "1 day", zone = "Europe/Berlin", ' + BERLIN)
         parts.append(text.replace("{name}", name).replace("{kind}", name))
     return "".join([*parts, VIEWS])
 
