@@ -1,7 +1,7 @@
 ----------------------------- MODULE Hushstream -----------------------------
-(* The protocol of one pipeline: ledger, clock log, two shards and their     *)
-(* changelogs, transactions and their epochs, local tables, nonces, a        *)
-(* cluster that is rewound. README.md maps each action to its function.      *)
+(* The protocol of one pipeline: ledger, clock log, two shards and what they *)
+(* commit, transactions and their epochs, local tables, nonces, a cluster    *)
+(* that is rewound. README.md maps each action to its function.              *)
 (*                                                                           *)
 (* One raw partition holds records of one privacy unit. The shard "bound"    *)
 (* takes them in log order, at most Bound an epoch, and writes them to the   *)
@@ -18,7 +18,7 @@ CONSTANTS
     Each,     \* triggers of an epoch
     Bound,    \* records of the unit that count in an epoch
     Crashes,  \* faults of each worker
-    Faults,   \* of "torn", "late", "rewind", "refuse", "old", "jump": what may happen
+    Faults,   \* of "torn", "late", "rewind", "refuse", "old", "jump", "trim", "close": what may happen
     Mistake   \* "" or what is done wrong
 
 Alike == Permutations(Workers)  \* no worker differs from another
@@ -26,30 +26,28 @@ Shards == {"bound", "sums"}
 None == [no |-> TRUE]
 
 VARIABLES
-    raw,      \* records in the raw log: the history of the cluster that each belongs to
+    raw,      \* records that a beat has passed: the history of the cluster that each belongs to
     ledger,   \* charges, in order: [epoch, salt]; the salt stands for the chain hash
     clock,    \* triggers, in order: [cut, charge]
-    cells,    \* what "bound" wrote: [v, open]
-    rel,      \* what "sums" wrote: [v, open]
-    log,      \* changelog of each shard: [v: state, tx, open]
+    log,      \* transactions of each shard: [out, st, open]. What "bound" puts out is the cells
+              \* log, what "sums" puts out the releases; the states are the shard's changelog
     late,     \* whether a request to commit in the newest epoch may still arrive, of each shard
-    owner,    \* worker that each shard is assigned to
-    mem,      \* of each worker and shard: None, or [live: its epoch is the newest, st, part, ...]
-    table,    \* likewise: None, or what the disk has: [st, tx, genesis]
+    mem,      \* of each worker and shard: None, or [live: its epoch is the newest, st, part, nonce]
+    table,    \* likewise, what its disk may have: [at: transactions, st, other: genesis]
     crashes,  \* faults that are left of each worker
     seen,     \* everything that was ever readable of releases, also of aborted attempts
     halted,   \* workers that refuse to go on
-    saved,    \* a copy of the cluster's logs, None, or that it was used
+    rewound,  \* whether the cluster was set back
     trimmed,  \* place in the cells log below which it was deleted
     clockup,  \* whether the clock has an owner
     jumped    \* whether a wall clock was set back
 
-vars == <<raw, ledger, clock, cells, rel, log, late, owner, mem, table, crashes, seen, halted,
-          saved, trimmed, clockup, jumped>>
-logs == <<raw, ledger, clock, cells, rel, log>>
-workers == <<owner, mem, table, crashes, halted>>
-rest == <<seen, saved, trimmed, clockup, jumped>>
-Age == IF "used" \in DOMAIN saved THEN 1 ELSE 0  \* of the cluster's history
+vars == <<raw, ledger, clock, log, late, mem, table, crashes, seen, halted, rewound, trimmed,
+          clockup, jumped>>
+logs == <<raw, ledger, clock, log>>
+rest == <<seen, rewound, trimmed, clockup, jumped>>
+Age == IF rewound THEN 1 ELSE 0  \* of the cluster's history
+Max(a, b) == IF a < b THEN b ELSE a
 
 ----------------------------------------------------------------------------
 (* What should come out: a function of raw log, clock log and ledger.         *)
@@ -61,14 +59,15 @@ Id(i) == <<raw[i], i>>  \* a record: another history has another one in its plac
 Accepted(n) ==  \* records of trigger n: in log order, as long as the epoch's bound lasts
     {Id(i) : i \in {j \in (Cut(n - 1) + 1)..Cut(n) : j <= Cut(First(n) - 1) + Bound}}
 
-Done(l) == {i \in 1..Len(l) : ~l[i].open}
-Stable(l) == {i \in Done(l) : \A j \in 1..i : ~l[j].open}  \* what readers of committed records see
-Released(n) == {i \in Done(rel) : rel[i].v.trigger = n}
-Last(S) == CHOOSE i \in S : \A j \in S : j <= i
-Aborted(l) == SelectSeq(l, LAMBDA one : ~one.open)
-Ended(l) == [i \in 1..Len(l) |-> [l[i] EXCEPT !.open = FALSE]]
-(* A changelog is compacted; without rewinds nobody asks for older markers.  *)
-Compacted(l) == IF "rewind" \in Faults \/ l = <<>> THEN l ELSE <<l[Len(l)]>>
+Hangs(l) == l # <<>> /\ l[Len(l)].open  \* a transaction has not ended: readers stop before it
+Done(l) == IF Hangs(l) THEN SubSeq(l, 1, Len(l) - 1) ELSE l
+Ended(l) == IF Hangs(l) THEN [l EXCEPT ![Len(l)].open = FALSE] ELSE l
+(* Nobody needs the states before the last but a cluster that may be rewound. *)
+Compacted(l) == [i \in 1..Len(l) |-> IF i < Len(l) THEN [l[i] EXCEPT !.st = None] ELSE l[i]]
+Finished(l) == IF "rewind" \in Faults /\ ~rewound THEN Ended(l) ELSE Compacted(Ended(l))
+Releases == {i \in 1..Len(Done(log["sums"])) : log["sums"][i].out # None}
+Rel(i) == log["sums"][i].out
+Released(n) == {i \in Releases : Rel(i).trigger = n}
 
 ----------------------------------------------------------------------------
 (* States of the shards, which their changelogs repeat, and their next step: *)
@@ -78,15 +77,19 @@ Start(s) == IF s = "bound"
     THEN [at |-> IF Mistake = "floor" THEN 0 ELSE Floor, trigger |-> 0, spent |-> 0]
     ELSE [at |-> 0, sum |-> {}, closed |-> 0, content |-> {}, nonce |-> 0, out |-> 0]
 
+NoTable == [at |-> 0, st |-> None, other |-> FALSE]
+
+StateIn(s, l) ==  \* the last one of a changelog
+    LET S == {i \in 1..Len(l) : l[i].st # None} IN
+    IF S = {} THEN Start(s) ELSE l[CHOOSE i \in S : \A j \in S : j <= i].st
+
 NextOfBound(st) ==
-    IF st.trigger >= Len(clock) THEN None
-    ELSE IF st.at < clock[st.trigger + 1].cut
-    THEN LET i == st.at + 1 IN
-         IF st.spent < Bound
-         THEN [st |-> [st EXCEPT !.at = i, !.spent = @ + 1], out |-> [rec |-> Id(i)]]
-         ELSE [st |-> [st EXCEPT !.at = i], out |-> None]
-    ELSE LET n == st.trigger + 1 IN
-         [st |-> [st EXCEPT !.trigger = n, !.spent = IF n % Each = 0 THEN 0 ELSE @],
+    LET n == st.trigger + 1 IN
+    IF st.at < (IF n > Len(clock) THEN Len(raw) ELSE clock[n].cut) /\ st.spent < Bound
+    THEN [st |-> [st EXCEPT !.at = @ + 1, !.spent = @ + 1], out |-> [rec |-> Id(st.at + 1)]]
+    ELSE IF n > Len(clock) THEN None
+    ELSE [st |-> [at |-> Max(st.at, clock[n].cut), trigger |-> n,
+                  spent |-> IF n % Each = 0 THEN 0 ELSE st.spent],
           out |-> [barrier |-> n]]
 
 NextOfSums(st, nonce) ==
@@ -95,46 +98,43 @@ NextOfSums(st, nonce) ==
     THEN [st |-> [st EXCEPT !.out = st.closed, !.content = {}],
           out |-> [trigger |-> st.closed, content |-> st.content, nonce |-> st.nonce,
                    charge |-> clock[st.closed].charge]]
-    ELSE LET ready == {i \in Stable(cells) : i > st.at} IN
-         IF ready = {} \/ st.at < trimmed THEN None
-         ELSE LET v == cells[st.at + 1].v IN
-              IF "rec" \in DOMAIN v
-              THEN [st |-> [st EXCEPT !.at = @ + 1, !.sum = @ \cup {v.rec}], out |-> None]
-              ELSE [st |-> [st EXCEPT !.at = @ + 1, !.closed = v.barrier, !.content = st.sum,
-                                      !.sum = {}, !.nonce = nonce],
-                    out |-> None]
+    ELSE IF st.at < trimmed \/ st.at >= Len(Done(log["bound"])) THEN None
+    ELSE LET v == log["bound"][st.at + 1].out
+             on == [st EXCEPT !.at = @ + 1] IN
+         [st |-> IF v = None THEN on
+                 ELSE IF "rec" \in DOMAIN v THEN [on EXCEPT !.sum = @ \cup {v.rec}]
+                 ELSE [on EXCEPT !.closed = v.barrier, !.content = st.sum, !.sum = {},
+                                 !.nonce = nonce],
+          out |-> None]
 
 NextOf(s, m) == IF s = "bound" THEN NextOfBound(m.st) ELSE NextOfSums(m.st, m.nonce)
 
-(* Random names are those that nothing has yet.                              *)
-Fresh(S) == CHOOSE n \in 1..(Cardinality(S) + 1) : n \notin S
-Copies == IF "logs" \in DOMAIN saved THEN {saved.logs[6]} ELSE {}
-TxNames(s) ==
-    UNION {{l[s][i].tx : i \in 1..Len(l[s])} : l \in {log} \cup Copies}
-    \cup {table[w][s].tx : w \in {v \in Workers : table[v][s] # None}}
-States == UNION {{l["sums"][i].v : i \in 1..Len(l["sums"])} : l \in {log} \cup Copies}
-    \cup {table[w]["sums"].st : w \in {v \in Workers : table[v]["sums"] # None}}
-Nonces == {r.nonce : r \in seen} \cup {st.nonce : st \in States}
-    \cup {mem[w]["sums"].nonce : w \in {v \in Workers : mem[v]["sums"] # None}}
+(* A nonce that is drawn at random is one that no noise of a later trigger   *)
+(* has. One history needs none: there the same for ever covers one content.  *)
+Met(st) == {one.nonce : one \in {r \in seen : r.trigger > st.closed}}
+Drawn(s, st) == IF s = "bound" \/ "rewind" \notin Faults \/ Mistake = "nonce" THEN 0
+                ELSE CHOOSE n \in 1..(Cardinality(Met(st)) + 1) : n \notin Met(st)
 
 ----------------------------------------------------------------------------
 Init ==
     /\ raw = [i \in 1..Floor |-> 0]
-    /\ ledger = <<>> /\ clock = <<>> /\ cells = <<>> /\ rel = <<>>
+    /\ ledger = <<>> /\ clock = <<>>
     /\ log = [s \in Shards |-> <<>>] /\ late = [s \in Shards |-> FALSE]
-    /\ owner \in [Shards -> Workers]
     /\ mem = [w \in Workers |-> [s \in Shards |-> None]]
     /\ table = [w \in Workers |-> [s \in Shards |->
          IF "old" \in Faults  \* left by a deployment of the same name
-         THEN [st |-> [Start(s) EXCEPT !.at = Floor + 1], tx |-> 0, genesis |-> 0] ELSE None]]
+         THEN [at |-> 1, st |-> [Start(s) EXCEPT !.at = Floor + 1], other |-> TRUE]
+         ELSE NoTable]]
     /\ crashes = [w \in Workers |-> Crashes]
-    /\ seen = {} /\ halted = {} /\ saved = None /\ trimmed = 0
+    /\ seen = {} /\ halted = {} /\ rewound = FALSE /\ trimmed = 0
     /\ clockup = TRUE /\ jumped = FALSE
 
-Produce ==
-    /\ Len(raw) < Floor + Raw /\ Len(clock) < Triggers
-    /\ raw' = Append(raw, Age)
-    /\ UNCHANGED <<ledger, clock, cells, rel, log, late, workers, rest>>
+(* Records may be used once the clock's owner has passed them.               *)
+Beat(more) ==
+    /\ clockup /\ Len(clock) < Triggers
+    /\ Len(raw) + more <= Floor + Raw
+    /\ raw' = raw \o [i \in 1..more |-> Age]
+    /\ UNCHANGED <<ledger, clock, log, late, mem, table, crashes, halted, rest>>
 
 (* One transaction of the clock's owner: the charge, unless the epoch has    *)
 (* one, and the trigger with its cut.                                        *)
@@ -142,174 +142,163 @@ Trigger ==
     /\ clockup /\ Len(clock) < Triggers
     /\ LET n == Len(clock) + 1
            paid == {i \in 1..Len(ledger) : ledger[i].epoch = EpochOf(n)}
-           charge == IF paid = {} THEN <<Age, n>> ELSE ledger[Last(paid)].salt
+           charge == IF paid = {} THEN <<Age, n>> ELSE ledger[CHOOSE i \in paid : TRUE].salt
        IN /\ clock' = Append(clock, [cut |-> Len(raw), charge |-> charge])
           /\ ledger' = IF paid = {} /\ Mistake # "unpaid"
                        THEN Append(ledger, [epoch |-> EpochOf(n), salt |-> charge]) ELSE ledger
-    /\ UNCHANGED <<raw, cells, rel, log, late, workers, rest>>
+    /\ UNCHANGED <<raw, log, late, mem, table, crashes, halted, rest>>
 
 ----------------------------------------------------------------------------
 (* Transactions. InitProducerId aborts what is open and begins a new epoch,  *)
 (* so that requests of the one before are refused.                           *)
 
-EndAll(s, End(_)) ==
-    /\ log' = [log EXCEPT ![s] = Compacted(End(@))]
-    /\ IF s = "bound" THEN cells' = End(cells) /\ UNCHANGED rel
-                      ELSE rel' = End(rel) /\ UNCHANGED cells
 Forget(w, s) == mem' = [mem EXCEPT ![w][s] = None]
-Spend(w, fault) ==
-    /\ fault \in Faults /\ crashes[w] > 0
-    /\ crashes' = [crashes EXCEPT ![w] = @ - 1]
+Spend(w) == crashes[w] > 0 /\ crashes' = [crashes EXCEPT ![w] = @ - 1]
 
-(* A table whose last transaction is not in the changelog is evidence of a   *)
-(* rewound cluster; one of another genesis is nothing.                       *)
-Mine(w, s) == table[w][s] # None /\ (table[w][s].genesis = 1 \/ Mistake = "genesis")
-Missing(w, s) == Mine(w, s) /\ \A i \in Done(log[s]) : log[s][i].tx # table[w][s].tx
+(* A table that knows more than the changelog is evidence of a rewound       *)
+(* cluster; one of another genesis is nothing.                               *)
+Ahead(w, s) == table[w][s].at > Len(Done(log[s])) /\ (~table[w][s].other \/ Mistake = "genesis")
 
+(* A worker opens a shard that nobody holds, or one whose owner was taken    *)
+(* for dead. That one's requests are refused from now on; it counts as       *)
+(* having noticed at once, unless that is the mistake.                       *)
 Open(w, s) ==
-    /\ w \notin halted /\ owner[s] = w /\ mem[w][s] = None
-    /\ EndAll(s, Aborted)
+    /\ w \notin halted /\ mem[w][s] = None
+    /\ LET others == {v \in Workers : mem[v][s] # None} IN
+       IF others = {} THEN UNCHANGED crashes ELSE \E v \in others : Spend(v)
+    /\ log' = [log EXCEPT ![s] = Done(@)]
     /\ late' = [late EXCEPT ![s] = FALSE]
-    /\ LET before == Aborted(log[s])
-           st == IF Missing(w, s) THEN table[w][s].st  \* where it is believed
-                 ELSE IF before = <<>> THEN Start(s) ELSE before[Len(before)].v
-           fenced == [v \in Workers |-> IF mem[v][s] = None THEN mem[v]
-                                        ELSE [mem[v] EXCEPT ![s].live = FALSE]]
-       IN IF Missing(w, s) /\ "rewind" \in Faults /\ Mistake # "table"
+    /\ LET believed == Ahead(w, s) /\ Mistake \in {"table", "genesis"}
+           st == IF believed THEN table[w][s].st ELSE StateIn(s, Done(log[s]))
+           fenced == [v \in Workers |-> [mem[v] EXCEPT ![s] =
+               IF @ = None \/ Mistake # "stale" THEN None ELSE [@ EXCEPT !.live = FALSE]]]
+       IN IF Ahead(w, s) /\ ~believed
           THEN halted' = halted \cup {w} /\ mem' = fenced
           ELSE /\ mem' = [fenced EXCEPT ![w][s] =
-                    [live |-> TRUE, st |-> st, part |-> 0, new |-> None, tx |-> 0,
-                     nonce |-> IF s = "sums" /\ Mistake # "nonce" THEN Fresh(Nonces) ELSE 0]]
+                    [live |-> TRUE, part |-> 0, nonce |-> Drawn(s, st), st |-> st]]
                /\ UNCHANGED halted
-    /\ UNCHANGED <<raw, ledger, clock, owner, table, crashes, rest>>
+    /\ UNCHANGED <<raw, ledger, clock, table, rest>>
 
-(* A shard that comes back to a worker that had it is opened anew: another   *)
-(* one may have gone on meanwhile.                                           *)
-Doubt(w, s) ==
-    /\ owner[s] = w /\ mem[w][s] # None /\ ~mem[w][s].live /\ Mistake # "stale"
+(* A rebalance takes a shard away, in the middle of whatever it does.        *)
+Close(w, s) ==
+    /\ "close" \in Faults /\ mem[w][s] # None /\ Forget(w, s)
+    /\ UNCHANGED <<logs, late, table, crashes, halted, rest>>
+
+(* A shard that has not noticed learns of it at its next request.            *)
+Refused(w, s) ==
+    /\ mem[w][s] # None /\ ~mem[w][s].live /\ NextOf(s, mem[w][s]) # None
     /\ Forget(w, s)
-    /\ UNCHANGED <<logs, late, owner, table, crashes, halted, rest>>
+    /\ UNCHANGED <<logs, late, table, crashes, halted, rest>>
+
+Holds(w, s, part) == mem[w][s] # None /\ mem[w][s].live /\ mem[w][s].part = part
 
 (* Part 1: compute the step from committed state, and write its outputs.     *)
 (* Part 2: the changed rows and the marker. They are apart only where the    *)
 (* transaction may be ended in between.                                      *)
 Begin(w, s) ==
-    LET m == mem[w][s]
-        next == NextOf(s, m)
-        name == IF "rewind" \in Faults THEN Fresh(TxNames(s)) ELSE 0
+    LET next == NextOf(s, mem[w][s])
+        apart == "late" \in Faults
         written(out) ==
-            LET item == [v |-> out, open |-> TRUE] IN
-            /\ cells' = IF s = "bound" /\ out # None THEN Append(cells, item) ELSE cells
-            /\ rel' = IF s = "sums" /\ out # None THEN Append(rel, item) ELSE rel
+            /\ log' = [log EXCEPT ![s] = Append(@,
+                 [out |-> out, st |-> IF apart THEN None ELSE next.st, open |-> TRUE])]
             /\ seen' = IF s = "sums" /\ out # None THEN seen \cup {out} ELSE seen
-            /\ log' = IF "late" \in Faults THEN log
-                      ELSE [log EXCEPT ![s] = Append(@, [v |-> next.st, tx |-> name,
-                                                         open |-> TRUE])]
-            /\ mem' = [mem EXCEPT ![w][s].part = IF "late" \in Faults THEN 1 ELSE 2,
-                                  ![w][s].new = next.st, ![w][s].tx = name]
+            /\ mem' = [mem EXCEPT ![w][s].part = IF apart THEN 1 ELSE 2]
     IN
-    /\ w \notin halted /\ m # None /\ m.part = 0
+    /\ Holds(w, s, 0) /\ next # None
     /\ ~(jumped /\ Mistake = "sleep" /\ s = "sums")
-    /\ next # None
-    /\ IF ~m.live
-       THEN Forget(w, s) /\ UNCHANGED <<cells, rel, seen, log, crashes>>
-       ELSE \/ written(next.out) /\ UNCHANGED crashes
-            \/ /\ next.out # None /\ Spend(w, "refuse")  \* the broker refuses the batch
-               /\ IF Mistake = "refusal" THEN written(None)
-                  ELSE Forget(w, s) /\ UNCHANGED <<cells, rel, seen, log>>
-    /\ UNCHANGED <<raw, ledger, clock, late, owner, table, halted, saved, trimmed, clockup, jumped>>
+    /\ \/ written(next.out) /\ UNCHANGED crashes
+       \/ /\ next.out # None /\ "refuse" \in Faults /\ Spend(w)  \* the broker refuses the batch
+          /\ IF Mistake = "refusal" THEN written(None) ELSE Forget(w, s) /\ UNCHANGED <<log, seen>>
+    /\ UNCHANGED <<raw, ledger, clock, late, table, halted, rewound, trimmed, clockup, jumped>>
 
 Write(w, s) ==
-    LET m == mem[w][s] IN
-    /\ w \notin halted /\ m # None /\ m.part = 1
-    /\ IF ~m.live THEN Forget(w, s) /\ UNCHANGED log
-       ELSE /\ log' = [log EXCEPT ![s] = Append(@, [v |-> m.new, tx |-> m.tx, open |-> TRUE])]
-            /\ mem' = [mem EXCEPT ![w][s].part = 2]
-    /\ UNCHANGED <<raw, ledger, clock, cells, rel, late, owner, table, crashes, halted, rest>>
+    LET st == NextOf(s, mem[w][s]).st IN
+    /\ Holds(w, s, 1)
+    /\ log' = [log EXCEPT ![s] = IF Hangs(@) THEN [@ EXCEPT ![Len(@)].st = st]
+                                 ELSE Append(@, [out |-> None, st |-> st, open |-> TRUE])]
+    /\ mem' = [mem EXCEPT ![w][s].part = 2]
+    /\ UNCHANGED <<raw, ledger, clock, late, table, crashes, halted, rest>>
 
 (* Part 3: the end, and the table after it. A request to commit may be       *)
 (* without an answer: it was done, or is still on its way. Then the producer *)
 (* is given up.                                                              *)
-Committed(w, s) ==
-    LET m == mem[w][s] IN
-    mem' = [mem EXCEPT ![w][s].part = IF "rewind" \in Faults THEN 3 ELSE 0,
-                       ![w][s].st = m.new, ![w][s].new = None]
 Commit(w, s) ==
-    LET m == mem[w][s] IN
-    /\ w \notin halted /\ m # None /\ m.part = 2
-    /\ IF ~m.live
-       THEN Forget(w, s) /\ UNCHANGED <<cells, rel, log, late, crashes>>
-       ELSE \/ EndAll(s, Ended) /\ Committed(w, s) /\ UNCHANGED <<late, crashes>>
-            \/ EndAll(s, Ended) /\ Forget(w, s) /\ Spend(w, "torn") /\ UNCHANGED late
-            \/ /\ Spend(w, "late") /\ ~late[s] /\ late' = [late EXCEPT ![s] = TRUE]
-               /\ IF Mistake = "epoch"  \* it is sent again, and the epoch goes on
-                  THEN EndAll(s, Ended) /\ Committed(w, s)
-                  ELSE Forget(w, s) /\ UNCHANGED <<cells, rel, log>>
-    /\ UNCHANGED <<raw, ledger, clock, owner, table, halted, rest>>
-
-Store(w, s) ==
-    LET m == mem[w][s] IN
-    /\ w \notin halted /\ m # None /\ m.part = 3
-    /\ table' = [table EXCEPT ![w][s] = [st |-> m.st, tx |-> m.tx, genesis |-> 1]]
-    /\ mem' = [mem EXCEPT ![w][s].part = 0]
-    /\ UNCHANGED <<logs, late, owner, crashes, halted, rest>>
+    LET st == NextOf(s, mem[w][s]).st
+        ended == log' = [log EXCEPT ![s] = Finished(@)]
+        goes == mem' = [mem EXCEPT ![w][s].part = 0, ![w][s].st = st]
+    IN
+    /\ Holds(w, s, 2)
+    /\ \/ ended /\ goes /\ UNCHANGED <<late, crashes>>
+       \/ "torn" \in Faults /\ Spend(w) /\ ended /\ Forget(w, s) /\ UNCHANGED late
+       \/ /\ "late" \in Faults /\ Spend(w) /\ late' = [late EXCEPT ![s] = TRUE]
+          /\ IF Mistake = "epoch"  \* it is sent again, and the epoch goes on
+             THEN ended /\ goes ELSE Forget(w, s) /\ UNCHANGED log
+    /\ table' = IF "rewind" \in Faults /\ ~rewound /\ mem'[w][s] # None
+                THEN [table EXCEPT ![w][s].at = Len(log'[s]),
+                                   ![w][s].st = IF Mistake = "table" THEN st ELSE None]
+                ELSE table
+    /\ UNCHANGED <<raw, ledger, clock, halted, rest>>
 
 (* The request arrives in its epoch, and ends what is open by now.           *)
 Arrive(s) ==
     /\ late[s] /\ late' = [late EXCEPT ![s] = FALSE]
-    /\ EndAll(s, Ended)
-    /\ UNCHANGED <<raw, ledger, clock, workers, rest>>
+    /\ log' = [log EXCEPT ![s] = Ended(@)]
+    /\ UNCHANGED <<raw, ledger, clock, mem, table, crashes, halted, rest>>
 
 ----------------------------------------------------------------------------
 (* Faults.                                                                   *)
 
 Crash(w) ==
-    /\ crashes[w] > 0 /\ crashes' = [crashes EXCEPT ![w] = @ - 1]
+    /\ Mistake = "clock" \/ \E s \in Shards : mem[w][s] # None
+    /\ Spend(w)
     /\ mem' = [mem EXCEPT ![w] = [s \in Shards |-> None]]
-    /\ owner' \in [Shards -> Workers]
     /\ clockup' = (clockup /\ Mistake # "clock")
-    /\ UNCHANGED <<logs, late, table, halted, seen, saved, trimmed, jumped>>
+    /\ UNCHANGED <<logs, late, table, halted, seen, rewound, trimmed, jumped>>
 
-(* A worker that was taken for dead does not know that a shard has moved.    *)
-Move(w, s) ==
-    /\ owner[s] = w /\ crashes[w] > 0 /\ crashes' = [crashes EXCEPT ![w] = @ - 1]
-    /\ \E v \in Workers \ {w} : owner' = [owner EXCEPT ![s] = v]
-    /\ UNCHANGED <<logs, late, mem, table, halted, rest>>
-
-Save ==
-    /\ "rewind" \in Faults /\ saved = None /\ saved' = [logs |-> logs]
-    /\ UNCHANGED <<logs, late, workers, seen, trimmed, clockup, jumped>>
-
-(* The cluster is set back to the copy. Workers start again, with their      *)
-(* tables, and perhaps with other shards; what was published stays so.       *)
+(* The cluster is set back to what it was at some moment: of each log a      *)
+(* beginning remains, and nothing that follows from what is gone. Workers    *)
+(* start again. Disks may know more, or be older, or be lost: a worker that  *)
+(* halts does less than others, so that all tables know more or none is      *)
+(* enough. What was published stays so; a charge that is gone never comes    *)
+(* again. Where no other is left, this is no more than a start.              *)
 Rewind ==
-    /\ "logs" \in DOMAIN saved
-    /\ raw' = saved.logs[1] /\ ledger' = saved.logs[2] /\ clock' = saved.logs[3]
-    /\ cells' = saved.logs[4] /\ rel' = saved.logs[5] /\ log' = saved.logs[6]
+    /\ "rewind" \in Faults /\ ~rewound /\ rewound' = TRUE
+    /\ \E n \in 1..Len(clock), b \in 0..Len(Done(log["bound"])), r \in 0..Len(Done(log["sums"])) :
+         LET kept == [s \in Shards |-> SubSeq(log[s], 1, IF s = "bound" THEN b ELSE r)]
+             ahead(w, s) == table[w][s].at > Len(kept[s])
+             first == StateIn("bound", kept["bound"])
+         IN
+         /\ ledger' = SelectSeq(ledger, LAMBDA c : \E i \in 1..n : clock[i].charge = c.salt)
+         /\ seen' = {one \in seen : \E i \in 1..Len(ledger') : ledger'[i].salt = one.charge}
+         /\ seen' # {}
+         /\ first.trigger <= n /\ StateIn("sums", kept["sums"]).at <= b
+         /\ \E i \in Max(first.at, Cut(n))..(IF n < Len(clock) THEN Cut(n + 1) ELSE Len(raw)) :
+              raw' = SubSeq(raw, 1, i)
+         /\ clock' = SubSeq(clock, 1, n)
+         /\ log' = [s \in Shards |-> Compacted(kept[s])]
+         /\ \E know \in BOOLEAN :
+              table' = [w \in Workers |-> [s \in Shards |->
+                  IF know /\ ahead(w, s) THEN [table[w][s] EXCEPT !.at = 99] ELSE NoTable]]
     /\ late' = [s \in Shards |-> FALSE]
     /\ mem' = [w \in Workers |-> [s \in Shards |-> None]]
-    /\ owner' \in [Shards -> Workers]
-    /\ saved' = [used |-> TRUE]
     /\ trimmed' = 0
-    /\ UNCHANGED <<table, crashes, halted, seen, clockup, jumped>>
+    /\ UNCHANGED <<crashes, halted, clockup, jumped>>
 
 Jump ==
     /\ "jump" \in Faults /\ ~jumped /\ jumped' = TRUE
-    /\ UNCHANGED <<logs, late, workers, seen, saved, trimmed, clockup>>
+    /\ UNCHANGED <<logs, late, mem, table, crashes, halted, seen, rewound, trimmed, clockup>>
 
 (* Records that "sums" has applied are deleted; its changelog has them.      *)
 Trim ==
-    LET done == Stable(log["sums"]) IN
-    /\ "trim" \in Faults /\ done # {}
-    /\ log["sums"][Last(done)].v.at > trimmed
-    /\ trimmed' = log["sums"][Last(done)].v.at
-    /\ UNCHANGED <<logs, late, workers, seen, saved, clockup, jumped>>
+    LET at == StateIn("sums", Done(log["sums"])).at IN
+    /\ "trim" \in Faults /\ at > trimmed /\ trimmed' = at
+    /\ UNCHANGED <<logs, late, mem, table, crashes, halted, seen, rewound, clockup, jumped>>
 
-Work(w, s) == Open(w, s) \/ Doubt(w, s) \/ Begin(w, s) \/ Write(w, s) \/ Commit(w, s) \/ Store(w, s)
+Work(w, s) == Open(w, s) \/ Refused(w, s) \/ Begin(w, s) \/ Write(w, s) \/ Commit(w, s)
 Next ==
-    \/ Produce \/ Trigger \/ Save \/ Rewind \/ Jump \/ Trim
+    \/ Beat(1) \/ Trigger \/ Rewind \/ Jump \/ Trim
     \/ \E s \in Shards : Arrive(s)
-    \/ \E w \in Workers : Crash(w) \/ \E s \in Shards : Work(w, s) \/ Move(w, s)
+    \/ \E w \in Workers : Crash(w) \/ \E s \in Shards : Work(w, s) \/ Close(w, s)
 
 Spec == Init /\ [][Next]_vars
 FairSpec == Spec /\ WF_vars(Trigger) /\ \A w \in Workers, s \in Shards : WF_vars(Work(w, s))
@@ -317,14 +306,13 @@ FairSpec == Spec /\ WF_vars(Trigger) /\ \A w \in Workers, s \in Shards : WF_vars
 ----------------------------------------------------------------------------
 (* What must hold.                                                           *)
 
-Paid == \A i \in Done(rel) : \E j \in 1..Len(ledger) :
-    ledger[j].salt = rel[i].v.charge /\ ledger[j].epoch = EpochOf(rel[i].v.trigger)
+Paid == \A i \in Releases : \E j \in 1..Len(ledger) :
+    ledger[j].salt = Rel(i).charge /\ ledger[j].epoch = EpochOf(Rel(i).trigger)
 Once == \A n \in 1..Triggers : Cardinality(Released(n)) <= 1
-Exact == \A n \in 1..Len(clock) : \A i \in Released(n) : rel[i].v.content = Accepted(n)
+Exact == \A i \in Releases : Rel(i).trigger <= Len(clock) /\ Rel(i).content = Accepted(Rel(i).trigger)
 OneNoise == \A a, b \in seen :
     (a.charge = b.charge /\ a.trigger = b.trigger /\ a.nonce = b.nonce) => a.content = b.content
 Bounded == \A e \in 1..EpochOf(Triggers) :
-    Cardinality(UNION {rel[i].v.content : i \in
-        {j \in Done(rel) : EpochOf(rel[j].v.trigger) = e}}) <= Bound
+    Cardinality(UNION {Rel(i).content : i \in {j \in Releases : EpochOf(Rel(j).trigger) = e}}) <= Bound
 AllReleased == <>(\A n \in 1..Triggers : Released(n) # {})
 =============================================================================

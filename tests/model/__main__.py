@@ -1,7 +1,7 @@
 """``make model``: check the model of the protocol; with --mistakes, refute each of them.
 
-Prints states and seconds of each case. The last line is JSON; the exit code is 1 if a property does
-not hold, or if a mistake breaks none.
+Prints states and seconds of processors of each case. The last line is JSON; the exit code is 1 if a
+property does not hold, if a mistake breaks none, or if a trace is refused.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import sys
 
 from rich.console import Console
 
-from .checker import CASES, MISTAKES, Case, Verdict, check
+from .checker import CASES, MISTAKES, Case, Verdict, check, check_whole
+from .traces import refused
 
 
 def main() -> int:
@@ -20,8 +21,14 @@ def main() -> int:
     parser.add_argument("--mistakes", action="store_true", help="mistakes, each to be refuted")
     parser.add_argument("--only", help="the case of this name")
     parser.add_argument("--trace", action="store_true", help="show how a property is broken")
-    parser.add_argument("--workers", type=int, default=2, help="threads of TLC")
+    parser.add_argument("--traces", type=int, metavar="N", help="schedules that it must accept")
+    parser.add_argument("--whole", action="store_true", help="all faults at once: goes on for days")
+    parser.add_argument("--workers", type=int, default=1, help="threads of TLC")
     given = parser.parse_args()
+    if given.whole:
+        return 0 if check_whole(given.workers) else 1
+    if given.traces:
+        return _traces(given.traces)
     names = [case.name for case in (*CASES, *MISTAKES)]
     if given.only is not None and given.only not in names:
         parser.error(f"--only must be one of: {', '.join(names)}")
@@ -40,6 +47,19 @@ def main() -> int:
     print(json.dumps({"cases": len(chosen), "right": right, "states": states,
                       "seconds": round(seconds, 1)}))  # fmt: skip
     return 0 if right == len(chosen) else 1
+
+
+def _traces(schedules: int) -> int:
+    done = 0
+
+    def told(number: int) -> None:
+        nonlocal done
+        done += number
+        print(f"{done} schedules", flush=True)
+
+    wrong, actions = refused(schedules, told)
+    print(json.dumps({"schedules": schedules, "actions": actions, "refused": wrong}))
+    return 1 if wrong else 0
 
 
 def _line(case: Case, found: Verdict) -> str:

@@ -1,4 +1,4 @@
-"""The model of the protocol holds, and each mistake breaks the property that it should."""
+"""The protocol's model holds, each mistake breaks its property, and workers do what it says."""
 
 from __future__ import annotations
 
@@ -6,17 +6,72 @@ import pytest
 
 from ..schedules.bugs import BUGS
 from .checker import CASES, MISTAKES, Case, check
+from .traces import Action, accepted, observed, refused
 
-QUICK = Case("quick", ("torn",), triggers=1, records=1)
+QUICK = Case("quick", ("torn",), records=1)
 FAST = {
     "release before its charge": (),
     "cancelled clock": pytest.mark.thorough,  # the gate finds it by a schedule, too
 }
+TRACE: list[Action] = [  # of a schedule: "b" takes over while "a" is about to release
+    ("open", "a", "sums", 0, 0, 0, 0),
+    ("open", "a", "bound", 0, 0, 0, 0),
+    ("state", "a", "sums", 0, 0, 0, 0),
+    ("beat", "", "", 4, 0, 0, 0),
+    ("rec", "a", "bound", 0, 0, 0, 0),
+    ("rec", "a", "bound", 0, 0, 0, 0),
+    ("rec", "a", "bound", 0, 0, 0, 0),
+    ("trigger", "", "", 4, 1, 1, 0),
+    ("barrier", "a", "bound", 1, 0, 0, 0),
+    ("take", "a", "sums", 0, 0, 0, 0),
+    ("take", "a", "sums", 0, 0, 0, 0),
+    ("take", "a", "sums", 0, 0, 0, 0),
+    ("close", "a", "sums", 1, 3, 0, 0),
+    ("tried", "a", "sums", 1, 0, 1, 1),
+    ("open", "b", "sums", 0, 0, 0, 0),
+    ("state", "b", "sums", 1, 0, 0, 0),
+    ("release", "b", "sums", 1, 0, 1, 1),
+    ("trigger", "", "", 4, 0, 1, 0),
+    ("barrier", "a", "bound", 2, 0, 0, 0),
+    ("close", "b", "sums", 2, 0, 0, 0),
+    ("release", "b", "sums", 2, 0, 1, 2),
+]
+
+
+def _changed(place: int, **numbers: int) -> list[Action]:
+    names = ("number", "count", "charge", "nonce")
+    old = TRACE[place]
+    new = tuple(numbers.get(name, value) for name, value in zip(names, old[3:], strict=True))
+    return [*TRACE[:place], (*old[:3], *new), *TRACE[place + 1 :]]  # type: ignore[list-item]
+
+
+def _swapped(place: int) -> list[Action]:
+    return [*TRACE[:place], TRACE[place + 1], TRACE[place], *TRACE[place + 2 :]]
+
+
+WRONG = {
+    "a release before it is closed": _swapped(19),
+    "a barrier before its trigger": _swapped(7),
+    "a release without a charge": _changed(7, count=0),
+    "a release of another charge": _changed(20, charge=2),
+    "a record too many": _changed(12, count=4),
+    "records beyond the bound": [*TRACE[:7], TRACE[6], *TRACE[7:]],
+    "a record that is left out": [*TRACE[:6], *TRACE[7:11], *TRACE[12:]],
+    "a second release": [*TRACE[:17], TRACE[16], *TRACE[17:]],
+    "a release by an owner that is fenced": [*TRACE[:16], ("release", "a", *TRACE[16][2:])],
+    "a state that was lost": _changed(15, number=0),
+    "another nonce for a content that was tried": _changed(16, nonce=3),
+    "an old nonce after an opening": _changed(20, nonce=1),
+}
 
 
 def test_a_small_model_holds() -> None:
-    found = check(QUICK)
+    found = check(QUICK, short=True)
     assert found.broken == "" and found.states > 1_000
+
+
+def test_a_trace_is_accepted_and_none_that_was_changed() -> None:
+    assert accepted([TRACE, *WRONG.values()]) == {0}
 
 
 @pytest.mark.parametrize(
@@ -24,7 +79,7 @@ def test_a_small_model_holds() -> None:
     [pytest.param(c, id=c.name, marks=FAST[c.name]) for c in MISTAKES if c.name in FAST],
 )
 def test_a_mistake_is_refuted_with_a_trace(case: Case) -> None:
-    found = check(case)
+    found = check(case, short=True)
     assert found.broken == case.broken
     assert "State 2" in found.told
 
@@ -37,3 +92,15 @@ def test_every_mistake_of_the_schedules_is_one_of_the_model() -> None:
 @pytest.mark.parametrize("case", [*CASES, *MISTAKES], ids=lambda c: c.name)
 def test_the_model_holds_and_each_mistake_breaks_it(case: Case) -> None:
     assert check(case).broken == case.broken
+
+
+@pytest.mark.thorough
+def test_the_model_accepts_what_workers_do() -> None:
+    wrong, actions = refused(100)
+    assert wrong == [] and actions > 3_000
+
+
+@pytest.mark.thorough
+def test_the_model_refuses_what_workers_do_by_mistake() -> None:
+    traces = observed(0, 20, "forgotten floor")
+    assert accepted(traces) < set(range(20))

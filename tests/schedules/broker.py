@@ -69,6 +69,7 @@ class Owner:
         self.epoch = 0
         self.ended = -1  # the epoch before, where the end of a transaction has begun this one
         self.transaction: Transaction | None = None
+        self.holder = ""  # name of the worker
 
 
 class Log:
@@ -301,8 +302,12 @@ class Broker:
 
     # -- transactions -----------------------------------------------------------------------------
 
-    def initialise(self, identity: str) -> int:
+    def initialise(self, identity: str, who: str = "") -> int:
         """Take a transactional id: what its earlier owner left open is aborted first.
+
+        Args:
+            identity: the transactional id.
+            who: asks for it.
 
         Raises:
             Again: that has not ended yet.
@@ -314,6 +319,7 @@ class Broker:
                 self._end(owner, owner.transaction, commit=False)
             raise Again
         owner.epoch += 1
+        owner.holder = who
         return owner.epoch
 
     def _fence(self, identity: str, epoch: int) -> Owner:

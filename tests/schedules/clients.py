@@ -24,6 +24,7 @@ from aiokafka.structs import TopicPartition
 
 from . import world
 from .broker import Answer, Broker, Held
+from .loop import HERE
 
 MOST = 200  # records of one answer
 ROOM = 40  # records of one batch
@@ -85,11 +86,12 @@ class SimProducer:
 
     async def start(self) -> None:
         """Connect, and fence whoever had the id."""
-        broker = self._broker
+        broker, here = self._broker, HERE.get()
         await connect(broker)
+        who = "" if here is None else here.name
 
         def work() -> int:
-            return broker.initialise(self._id)
+            return broker.initialise(self._id, who)
 
         if broker.tear(work):
             await asyncio.sleep(AGAIN)

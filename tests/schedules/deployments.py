@@ -49,7 +49,7 @@ time = {{ field = {time} }}
 [[pipeline]]
 name = "p"
 input = "events"
-window = {{ length = "10s", origin = "2019-03-07T23:06:40Z"{hop} }}
+window = {{ {window}, origin = "2019-03-07T23:06:40Z"{hop} }}
 triggers = {{ every = "5s" }}
 schedule = "{schedule}"
 budget = {{ {budget} }}
@@ -111,7 +111,8 @@ def _variant(
 ) -> dict[str, Any]:
     return {"cells": cells, "delay": delay, "step": step, "partitioner": partitioner,
             "mechanism": HISTOGRAM.format(keys=keys), "schedule": schedule,
-            "hop": "", "budget": "epsilon = 40.0, delta = 1e-3",
+            "hop": "", "window": 'length = "10s"', "begins": (),
+            "budget": "epsilon = 40.0, delta = 1e-3",
             "time": '"t", format = "epoch_us"'}  # fmt: skip
 
 
@@ -145,7 +146,11 @@ OTHERS = {
     "topl": _of_kind(SURVEY, budget="epsilon = 8.0", time='"slot", format = "epoch_s"'),
 }  # fmt: skip
 """Deployments of the other mechanisms, by kind."""
-VARIANTS = {str(n): one for n, one in enumerate(HISTOGRAMS)} | {"late": LATE} | OTHERS
+ALONE = _variant(1, "0s", 7, "murmur2", LISTED) | {"window": "horizon = 2", "begins": (1,)}
+ALONE["mechanism"] = ALONE["mechanism"].replace("budget = 4", 'bound = "records", budget = 3')
+"""One raw partition and one shard of each stage, which count records as they arrive."""
+VARIANTS = {str(n): one for n, one in enumerate(HISTOGRAMS)} | OTHERS
+VARIANTS |= {"late": LATE, "alone": ALONE}
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,13 +190,13 @@ def template(variant: str, trimmed: bool) -> Template:
     here.loop = VirtualLoop(Random(0))
     here.broker = broker = Broker(here.loop, Random(0))
     world.enter(here)
-    broker.create("events", RAW, {"cleanup.policy": "delete"})
-    begins = (3, 1) if trimmed else (0, 0)
+    begins = VARIANTS[variant]["begins"] or ((3, 1) if trimmed else (0, 0))
+    broker.create("events", len(begins), {"cleanup.policy": "delete"})
     for number, offset in enumerate(begins):
         for _ in range(offset):
             broker.append(("events", number), None, b"{}", None, ())
         broker.trim(("events", number), offset)
-    deployment = compile_config(config, {"events": RAW})
+    deployment = compile_config(config, {"events": len(begins)})
     Beginning(Cluster(config.kafka), deployment, -1, int(START * 1e6), SECRET).begin()
     kind = variant if variant in OTHERS else "histogram"
     return Template(

@@ -17,7 +17,7 @@ from hushstream.topics.records import TriggerRequest, encode
 from tests.judge.records import home
 
 from .broker import SERVER, START
-from .deployments import EVERY, HISTOGRAMS, OTHERS, OUTAGE, RAW, SESSION, Template, template
+from .deployments import EVERY, HISTOGRAMS, OTHERS, OUTAGE, SESSION, Template, template
 from .faults import LATE, REFUSAL, Faults
 from .group import Group
 from .loop import HERE, Stuck
@@ -70,13 +70,14 @@ class Schedule:
 
     Args:
         seed: decides everything.
+        kind: of deployment; empty: the seed decides that too.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, kind: str = "") -> None:
         self.outcome = Outcome(seed)
         self.world = world = World(seed)
         random = world.random
-        self.kind = kind_of(seed)
+        self.kind = kind or kind_of(seed)
         variant = str(random.randrange(len(HISTOGRAMS)))
         variant = variant if self.kind == "histogram" else self.kind
         self.template: Template = template(variant, trimmed=random.random() < 0.5)
@@ -187,7 +188,7 @@ class Schedule:
 
     def _addressed(self, user: str, value: bytes, number: int) -> tuple[int, bytes, bytes]:
         value = value if self.world.random.random() > 0.05 else b"bad %d" % number
-        return home((user,), "murmur2", RAW), user.encode(), value  # type: ignore[return-value]
+        return home((user,), "murmur2", len(self.template.begins)), user.encode(), value  # type: ignore[return-value]
 
     def _requests(self) -> None:
         """Ask for each trigger as it is due, sometimes twice, and take some of it back."""

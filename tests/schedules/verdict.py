@@ -21,7 +21,7 @@ from tests.judge.logs import Pipeline as Public
 from tests.judge.rules import Rules
 
 from .broker import Broker
-from .deployments import RAW, SECRET, Template
+from .deployments import SECRET, Template
 from .world import World
 
 RELEASES, DEAD = "hush.p.releases.v1", "hush.p.dlq"
@@ -82,7 +82,7 @@ def judge(world: World, template: Template, until: int) -> dict[str, list[str]]:
     raw = [
         [(r.offset, r.timestamp, r.value)
          for r in broker.logs["events", n].records[begin:] if r is not None]
-        for n, begin in zip(range(RAW), template.begins, strict=True)
+        for n, begin in enumerate(template.begins)
     ]  # fmt: skip
     found = list[str]()
     if template.kind == "histogram":
@@ -135,7 +135,7 @@ def _kind(text: str) -> str:
 def _dead(broker: Broker, clock: Any, raw: Any, public: Public) -> list[str]:
     """Every record that cannot be used stands among the dead letters once, if a beat passed it."""
     ends = [max((e["offsets"]["events"][n] for e in clock if "offsets" in e), default=0)
-            for n in range(RAW)]  # fmt: skip
+            for n in range(len(raw))]  # fmt: skip
     bad = Counter(
         value
         for n, records in enumerate(raw)
@@ -153,10 +153,11 @@ def _dead(broker: Broker, clock: Any, raw: Any, public: Public) -> list[str]:
 
 def _order(clock: list[dict[str, Any]]) -> list[str]:
     """Offsets and ordinals of the clock log only grow, one by one."""
-    found, last, ordinal = [], [0] * RAW, 0
+    found, ordinal = [], 0
+    last: list[int] = []
     for entry in clock:
         ends = entry.get("offsets", {}).get("events", last)
-        if any(a < b for a, b in zip(ends, last, strict=True)):
+        if any(a < b for a, b in zip(ends, last, strict=False)):
             found.append("the clock log covers less than before")
         last = ends
         if entry["type"] == "trigger":

@@ -1,0 +1,246 @@
+"""What the workers of a simulated schedule do, as actions of the model.
+
+A schedule here has what the model has: one raw partition with records of one unit, a shard that
+bounds and one that releases. The workers know nothing of this: transactions are read at the broker
+of the simulation when their end is decided, which is the moment at which they become true.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+from typing import Any
+
+from hushstream.agents.stages.aggregate.computation import Computation
+from hushstream.agents.state.layout import MARKER
+from hushstream.agents.worker.shard import Shard
+from hushstream.formats.events.decode import utc
+from hushstream.topics.frames import Barrier, CellsFrame, decode
+from hushstream.topics.records import decode_marker
+
+from ..schedules import bugs, patches
+from ..schedules.broker import START, Owner, Transaction
+from ..schedules.loop import HERE
+from ..schedules.schedule import Schedule, quiet
+from ..schedules.verdict import RELEASES
+
+Action = tuple[str, str, str, int, int, int, int]  # see `Traces.tla`
+Found = dict[str, list[tuple[int, Any]]]  # records of a transaction by topic: offset, record
+
+
+class Watch:
+    """Tells what a schedule does, until its cluster is rewound.
+
+    Attributes:
+        actions: in the order in which they became true.
+    """
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+        self._broker = broker = schedule.world.broker
+        self._names = names = schedule.template.names
+        self._ids = {
+            names.transactional_id("clock", "clock", 0): "clock",
+            names.transactional_id("ingest", "events", 0): "bound",
+            names.transactional_id("aggregate", names.cells("p"), 0): "sums",
+        }
+        (begin,) = schedule.template.begins
+        self.actions: list[Action] = []
+        self.counts: dict[tuple[str, int], int] = {}  # exact ones, by worker and trigger
+        self._items: list[tuple[int, str, int]] = []  # of the cells log: offset, what, number
+        self._applied = 0  # of them, by "sums"
+        self._passed = begin  # records of the model, by beats
+        self._charges: dict[str, int] = {}  # by hash: the trigger that came with it
+        self._nonces: dict[str, int] = {}
+        self._fired: dict[tuple[str, int], int] = {}  # ordinals, by window and index
+        self._windows = schedule.template.deployment.pipelines[0].windows
+        self._initialise, self._end = broker.initialise, broker._end
+        broker.initialise = self._opened  # type: ignore[method-assign]
+        broker._end = self._ended  # type: ignore[method-assign]
+
+    def tell(
+        self, what: str, worker: str = "", shard: str = "", number: int = 0, count: int = 0,
+        charge: int = 0, nonce: int = 0,
+    ) -> None:  # fmt: skip
+        """Note an action."""
+        if not self._schedule.faults.rewound:
+            self.actions.append((what, worker, shard, number, count, charge, nonce))
+
+    def _opened(self, identity: str, who: str = "") -> int:
+        epoch = self._initialise(identity, who)
+        if self._ids.get(identity, "clock") != "clock":
+            self.tell("open", who, self._ids[identity])
+        return epoch
+
+    def _ended(self, owner: Owner, transaction: Transaction, commit: bool) -> None:
+        name = next(name for name, one in self._broker.owners.items() if one is owner)
+        what, found = self._ids.get(name, ""), self._found(transaction)
+        if what == "clock" and commit:
+            self._fire(found)
+        elif what == "bound" and commit:
+            self._bound(owner.holder, found)
+        elif what == "sums" and commit:
+            self._sum(owner.holder, found)
+        elif what and what != "clock":
+            self._attempt(owner.holder, what, found)
+        self._end(owner, transaction, commit)
+
+    def _found(self, transaction: Transaction) -> Found:
+        found: Found = {}
+        for topic, number in transaction.places:
+            log = self._broker.logs[topic, number]
+            found[topic] = [
+                (offset, record)
+                for offset, (record, one) in enumerate(zip(log.records, log.owners, strict=True))
+                if one is transaction and record is not None
+            ]
+        return found
+
+    def _fire(self, found: Found) -> None:
+        ledger = [record.value for _, record in found.get(self._names.ledger, ())]
+        charges = [value for value in ledger if json.loads(value)["kind"] == "charge"]
+        for _, record in found.get(self._names.clock, ()):
+            told = json.loads(record.value)
+            if "offsets" not in told:
+                continue
+            good = self._good(told["offsets"]["events"][0])
+            if good > self._passed:
+                self._passed = good
+                self.tell("beat", number=good)
+            if told["type"] == "trigger":
+                start = utc(self._windows.opens(told["window"]))
+                self._fired[start, told["index"]] = told["ordinal"]
+                for value in charges:
+                    self._charges[hashlib.sha256(value).hexdigest()] = told["ordinal"]
+                paid = self._charges.get(told["charge"], 0)
+                self.tell("trigger", number=good, count=len(charges), charge=paid)
+
+    def _good(self, cut: int) -> int:
+        """Records of the model before an offset: that can be read, and those before the begin."""
+        (begin,) = self._schedule.template.begins
+        records = self._broker.logs["events", 0].records[begin:cut]
+        return begin + sum(r is not None and not r.value.startswith(b"bad") for r in records)
+
+    def _bound(self, worker: str, found: Found) -> None:
+        for offset, record in found.get(self._names.cells("p"), ()):
+            what, number = _item(record.value)
+            self._items.append((offset, what, number))
+            for _ in range(number if what == "rec" else 1):
+                self.tell(what, worker, "bound", number if what == "barrier" else 0)
+
+    def _sum(self, worker: str, found: Found) -> None:
+        rows = found.get(self._names.changelog("aggregate", "p"), ())
+        for marker in [decode_marker(r.value) for _, r in rows if r.key == MARKER]:
+            for offset, what, number in self._items:
+                if self._applied <= offset < marker.applied:
+                    self._take(worker, what, number)
+            self._applied = max(self._applied, marker.applied)
+        for body in _manifests(found):
+            self._release("release", worker, body)
+
+    def _take(self, worker: str, what: str, number: int) -> None:
+        if what == "rec":
+            for _ in range(number):
+                self.tell("take", worker, "sums")
+        else:
+            self.tell("close", worker, "sums", number, self.counts.get((worker, number), -1))
+
+    def _release(self, what: str, worker: str, body: dict[str, Any]) -> None:
+        nonce = self._nonces.setdefault(body["nonce"], len(self._nonces) + 1)
+        charge = self._charges.get(body["privacy"]["charge"], 0)
+        trigger = self._fired.get((body["window"]["start"], body["trigger"]), 0)
+        self.tell(what, worker, "sums", trigger, 0, charge, nonce)
+
+    def _attempt(self, worker: str, shard: str, found: Found) -> None:
+        """Tell what may have been read although it was taken back."""
+        bodies = _manifests(found)
+        if bodies:
+            self._release("tried", worker, bodies[0])
+        elif found.get(self._names.cells("p")) or found.get(RELEASES):
+            self.tell("attempt", worker, shard)
+
+
+def _item(value: bytes) -> tuple[str, int]:
+    """A record of the cells log: so many records, or the barrier of a trigger."""
+    frame = decode(value)
+    if isinstance(frame, Barrier):
+        return "barrier", frame.trigger.ordinal
+    assert isinstance(frame, CellsFrame)
+    return "rec", int(frame.part.sums[:, 0].sum())
+
+
+def _manifests(found: Found) -> list[dict[str, Any]]:
+    values = [record.value for _, record in found.get(RELEASES, ())]
+    return [json.loads(value) for value in values if b'"hush.manifest/' in value]
+
+
+class Alone(Schedule):
+    """A schedule whose records are those of one unit, and come to one partition."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed, "alone")
+        self.watch = Watch(self)
+
+    def _record(self, number: int, at: float) -> tuple[int, bytes, bytes]:
+        made = {"user": "u", "page": self.world.random.choice("abc"), "t": int((START + at) * 1e6)}
+        return self._addressed("u", json.dumps(made).encode(), number)
+
+
+_watching: list[Watch] = []
+
+
+def install() -> None:
+    """Watch what no transaction tells: exact contents, and states as they were restored."""
+    run, restored = Computation.run, Shard._restored
+
+    def counted(self: Any, reader: Any, trigger: Any, chosen: Any, *more: Any) -> Any:
+        here = HERE.get()
+        assert here is not None
+        count = int(chosen.part.sums[:, 0].sum())
+        _watching[-1].counts[here.name, trigger.ordinal] = count
+        return run(self, reader, trigger, chosen, *more)
+
+    async def told(self: Shard) -> None:
+        await restored(self)
+        here, marker = HERE.get(), self.marker
+        if "aggregate" in self._spec.changelog:
+            assert here is not None
+            closed = marker.upstream.get("p", [0])[0]
+            _watching[-1].tell("state", here.name, "sums", closed, marker.closed.get("p", 0))
+
+    Computation.run = counted  # type: ignore[method-assign]
+    Shard._restored = told  # type: ignore[method-assign]
+
+
+def actions(seed: int, good: bool = True) -> list[Action]:
+    """Run a seed, which must be ``good``, and tell what its workers did."""
+    schedule = Alone(seed)
+    _watching[:] = [schedule.watch]
+    outcome = schedule.run()
+    assert outcome.good or not good, vars(outcome)
+    return schedule.watch.actions
+
+
+def main() -> None:
+    """Print the actions of some seeds, a line for each; in a process of its own."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("seeds", type=int, nargs=2, help="the first one, and their number")
+    parser.add_argument("--bug", default="")
+    args = parser.parse_args()
+    patches.install()
+    install()
+    if args.bug:
+        bugs.BUGS[args.bug]()
+    quiet()
+    begin, number = args.seeds
+    for seed in range(begin, begin + number):
+        print(json.dumps(actions(seed, not args.bug)))
+    sys.stdout.flush()
+    os._exit(0)  # what is left of the processes would be wound up by the interpreter
+
+
+if __name__ == "__main__":
+    main()
