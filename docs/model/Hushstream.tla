@@ -173,7 +173,7 @@ Open(w, s) ==
            fenced == [v \in Workers |-> [mem[v] EXCEPT ![s] =
                IF @ = None \/ Mistake # "stale" THEN None ELSE [@ EXCEPT !.live = FALSE]]]
        IN IF Ahead(w, s) /\ ~believed
-          THEN halted' = halted \cup {w} /\ mem' = fenced
+          THEN halted' = halted \cup {w} /\ mem' = [fenced EXCEPT ![w] = [x \in Shards |-> None]]
           ELSE /\ mem' = [fenced EXCEPT ![w][s] =
                     [live |-> TRUE, part |-> 0, nonce |-> Drawn(s, st), st |-> st]]
                /\ UNCHANGED halted
