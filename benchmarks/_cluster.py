@@ -125,7 +125,7 @@ class Local:
         """Names of all topics."""
         config = self.config()
         ledger = admin.read_ledger(Cluster(config.kafka), config.deployment.name)
-        return Names(config.deployment.name, ledger.genesis["genesis"])
+        return ledger.names(config.deployment.name)
 
     # -- workers ------------------------------------------------------------------------------
 

@@ -15,7 +15,6 @@ from ..agents.kafka.set_aside import Letter, letters, reasons
 from ..agents.worker.lines.screen import Screen, say
 from ..errors import ConfigError
 from ..offline.again import Again, Unsent
-from ..topics.names import Names
 from .deployed import cluster_of
 from .options import Flags, config_options, declared, emit, json_option, read_config, readable
 
@@ -64,12 +63,13 @@ def dead_letters(
     if replay:
         if late:
             raise click.UsageError("--replay --late: what came late comes later still")
-        genesis = str(read_ledger(cluster, deployment.name).genesis["genesis"])
-        names = Names(deployment.name, genesis)
+        names = read_ledger(cluster, deployment.name).names(deployment.name)
         source = next(one for one in deployment.inputs if found in one.pipelines)
         _replay(Again(cluster, source, names, reason), yes, as_json)
         return
-    every = [one for one in letters(cluster, topic) if reason in (None, one.reason)]
+    every = [
+        one for one in letters(cluster, topic, whose=found.told) if reason in (None, one.reason)
+    ]
     if as_json:
         emit([
             {"reason": one.reason, "field": one.field, "records": one.records,

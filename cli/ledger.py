@@ -30,7 +30,6 @@ from ..reading.live.budget import purses
 from ..topics.config.load import Config
 from ..topics.config.model import Kafka
 from ..topics.config.secret import noise_key
-from ..topics.names import Names
 from .deployed import ledger_of
 from .nearest import Nearest
 from .options import Flags, config_options, emit, json_option, read_config, readable
@@ -181,7 +180,7 @@ def verify(flags: Flags, as_json: bool) -> None:
 
 def _against_clock(config: Config, read: Ledger) -> Ledger:
     """The ledger, once it is known to have paid for every trigger of the clock log."""
-    names = Names(config.deployment.name, read.genesis["genesis"])
+    names = read.names(config.deployment.name)
     horizons = {p.name: p.mechanism.horizon for p in compile_config(config).pipelines}
     cluster, kafka = Cluster(config.kafka, role="auditor"), config.kafka
     if config.engine.witness:

@@ -20,7 +20,6 @@ from ..agents.worker.lines.screen import Screen
 from ..reading.live.board import Board
 from ..reading.live.health import moment
 from ..reading.live.status import Aside, Status, Working, behind
-from ..topics.names import Names
 from .deployed import cluster_of
 from .options import Flags, config_options, emit, json_option, read_config, readable
 
@@ -45,7 +44,7 @@ def status(flags: Flags, as_json: bool, watch: bool, every: int) -> None:
     cluster = cluster_of(config, "worker")
     ledger = read_ledger(cluster, config.deployment.name)
     deployment = compile_config(config).only(ledger.pipelines)
-    names = Names(deployment.name, str(ledger.genesis["genesis"]))
+    names = ledger.names(deployment.name)
     board = Board(config.kafka, deployment.name, [p.name for p in deployment.pipelines], windows=1)
     board.start()
 

@@ -131,8 +131,8 @@ def _create(config: Config, as_json: bool, grow: bool) -> None:
     created = replace(beginning, deployment=deployment).begin()
     ledger = read_ledger(cluster, deployment.name)
     _announce(cluster, deployment, ledger)
-    genesis = ledger.genesis["genesis"]
-    names = Names(deployment.name, genesis)
+    names = ledger.names(deployment.name)
+    genesis = names.genesis
     changed, refused = cluster.resize(internal_topics(deployment, names))
     others = left_behind(cluster, deployment.name, genesis)
     if as_json:

@@ -16,7 +16,6 @@ from ..agents.deployment.compile import compile_config
 from ..agents.worker.lines.screen import say
 from ..errors import ConfigError, EngineError
 from ..topics.config.load import Config
-from ..topics.names import Names
 from ..topics.records import TriggerRequest, encode
 from .deployed import cluster_of
 from .options import Flags, config_options, declared, emit, json_option, moment, read_config
@@ -112,7 +111,7 @@ class Asked:
         self._request = request
         self._cluster = cluster_of(config, "administrator")
         ledger = read_ledger(self._cluster, config.deployment.name)
-        self._names = Names(config.deployment.name, ledger.genesis["genesis"])
+        self._names = ledger.names(config.deployment.name)
         requests = self._names.requests
         self._cluster.rights.demand({self._names.clock: ["READ"], requests: ["READ", "WRITE"]})
         chosen = set(request.pipelines or external)

@@ -107,7 +107,7 @@ class Again:
     def tried(self) -> tuple[int, set[Origin]]:
         """Find the first letter that was not tried before, and the records that were."""
         found = self.cluster.groups.committed(self.group, {self.topic: 1})
-        return tried(self.cluster, self.topic, found.get((self.topic, 0), 0))
+        return tried(self.cluster, self.topic, found.get((self.topic, 0), 0), self._first.told)
 
     def foreseen(self) -> Unsent:
         """Say what `send` would do, without doing it."""
@@ -172,7 +172,7 @@ class Again:
             return
         position, before = self.tried()
         used = self._used()
-        every = letters(self.cluster, self.topic, position)
+        every = letters(self.cluster, self.topic, position, whose=self._first.told)
         found = takewhile(lambda letter: letter.place < self.until, every)
         while chunk := list(islice(found, CHUNK)):
             copies, done = self._judged(chunk, used, before)
@@ -181,8 +181,8 @@ class Again:
     def _used(self) -> Callable[[Letter], bool]:
         """Tell whether a pipeline of the input has used a record."""
         known = [
-            {letter.origin for letter in letters(self.cluster, one.dlq_topic or "")}
-            for one in self.source.pipelines[1:]
+            {one.origin for one in letters(self.cluster, p.dlq_topic or "", whose=p.told)}
+            for p in self.source.pipelines[1:]
         ]
         return lambda letter: any(letter.origin not in dead for dead in known)
 

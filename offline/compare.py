@@ -18,7 +18,7 @@ import msgspec
 
 from ..agents.deployment.model import Pipeline
 from ..agents.kafka.logs import PartitionLog
-from ..agents.kafka.set_aside import marked
+from ..agents.kafka.set_aside import marked, pipeline_in
 from ..agents.stages.routing import route
 from ..agents.stages.step import Out
 from ..formats.events.decode import RawRecord, utc
@@ -266,6 +266,7 @@ def compare_dead_letters(
     outcome: ReplayOutcome,
     begins: Mapping[tuple[bytes, bytes], int] = MappingProxyType({}),
     sure: Mapping[tuple[bytes, bytes], int] = MappingProxyType({}),
+    whose: str = "",
 ) -> None:
     """Compare a topic of bad, late or far-future records, which may have been trimmed.
 
@@ -275,15 +276,17 @@ def compare_dead_letters(
         begins: first offset that was recomputed, by raw topic and partition.
         sure: first offset, by the same, that no worker has read before it knew the pipeline. Of
             records below, the first copy says from where on there must be one.
+        whose: pipeline that is compared, where others share the topic; empty: none does.
     """
     # They bear the time at which they were written, which no replay can know.
-    made = (of_out(o)._replace(timestamp=-1) for o in outs)
+    mine = (o for o in outs if not whose or pipeline_in(o.headers) == whose)
+    made = (of_out(o)._replace(timestamp=-1) for o in mine)
     # Attributes are read from their beginning, whatever is compared.
     expected = Counter(one for one in made if _origin(one)[1] >= begins.get(_origin(one)[0], 0))
     letters = [
         of_raw(0, record)._replace(timestamp=-1)
         for record in log.records
-        if marked(record.headers) < 0
+        if marked(record.headers) < 0 and (not whose or pipeline_in(record.headers) == whose)
     ]
     seen = Counter(one for one in letters if _origin(one)[1] >= begins.get(_origin(one)[0], 0))
     reached: dict[Any, int] = defaultdict(int)

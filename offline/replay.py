@@ -145,8 +145,8 @@ def recompute(
     published = published_nonces(plan.config.kafka, deployment, logs.releases)
     with _Streams(plan.config.kafka, plan.names, deployment, logs, outcome, checks) as streams:
         engine = OfflineEngine(
-            replace(reach.renumbered(deployment), views=()), plan.names, plan.secret, streams.raw,
-            streams.clock, streams.units, progress, streams.sent, trim=True,
+            replace(reach.renumbered(deployment), views=()), plan.names.apart, plan.secret,
+            streams.raw, streams.clock, streams.units, progress, streams.sent, trim=True,
             opening=published.opening,
             begun=reach.standing(),
             schemas=recorded_schemas(plan.config.kafka, plan.names, deployment), own=keys.own,
@@ -157,10 +157,11 @@ def recompute(
             engine.run()
         streams.finish()
     places = {(s.topic, s.partition): s.begin for s in logs.raw}
-    for topic, name in _compared(deployment, reach).items():
+    for topic, p in _compared(deployment, reach):
         begins = offsets_of(reach, places)
-        sure = named_offsets(logs.read.begun.get(name, {}))
-        compare_dead_letters(topic, engine.outs[topic], logs.dead[topic][0], outcome, begins, sure)
+        sure = named_offsets(logs.read.begun.get(p.name, {}))
+        log = logs.dead[topic][0]
+        compare_dead_letters(topic, engine.outs[topic], log, outcome, begins, sure, p.told)
     compare_views(plan.config.kafka, deployment, outcome)
     report("recomputing", max(total, used), max(total, used))
     return outcome
@@ -183,7 +184,7 @@ class _Streams:
         self._spans = [*logs.releases, *logs.latest]
         self._releases = releases
         self._checks = {
-            (s.topic, s.partition): Comparison(f"{s.topic}-{s.partition}", outcome)
+            names.home(s.topic, s.partition): Comparison(f"{s.topic}-{s.partition}", outcome)
             for s in logs.units
         }
         largest = deployment.largest
@@ -193,12 +194,13 @@ class _Streams:
         reach = reach_of(deployment, logs)
         self._made = {names.units(p.name): reach.units(p.name) for p in deployment.pipelines}
         self.clock = StreamLog(kafka, logs.clock, STEP, make=reach.clock)
-        self.units = {(s.topic, s.partition): self._of_units(kafka, s) for s in logs.units}
+        homes = {names.home(s.topic, s.partition): s for s in logs.units}
+        self.units = {place: self._of_units(kafka, place, s) for place, s in homes.items()}
 
-    def _of_units(self, kafka: Kafka, span: Span) -> StreamLog:
-        check = self._checks[span.topic, span.partition]
+    def _of_units(self, kafka: Kafka, place: tuple[str, int], span: Span) -> StreamLog:
+        check = self._checks[place]
         return StreamLog(
-            kafka, span, FRAMES, whole=False, make=self._made[span.topic],
+            kafka, span, FRAMES, whole=False, make=self._made[place[0]],
             seen=lambda one: check.found(one.value), wait=lambda: check.ahead > AHEAD,
         )  # fmt: skip
 
@@ -279,7 +281,8 @@ def read_logs(plan: WorkerSetup, deployment: Deployment, report: Report) -> Logs
     logs.dead = _set_aside(kafka, deployment, report)
     for p in deployment.pipelines:
         if not p.direct:
-            logs.units += spans(kafka, names.units(p.name), p.units_partitions)
+            topic, first = names.place(names.units(p.name))
+            logs.units += spans(kafka, topic, p.units_partitions, first)
     _read_clock(kafka, names.clock, logs, deployment)
     reach = reach_of(deployment, logs)
     logs.ledger = read_ledger(Cluster(kafka, role="auditor"), deployment.name)
@@ -294,9 +297,10 @@ def read_logs(plan: WorkerSetup, deployment: Deployment, report: Report) -> Logs
             end = logs.read.end(span.topic, span.partition)
             start = begin if reach.partial else span.begin
             logs.raw.append(span._replace(begin=start, end=end))
-    for p in deployment.pipelines:
-        for span in [s for s in logs.units if s.topic == names.units(p.name)]:
-            _check_whole(span, reach.units_begin(p.name, span.partition))
+    whose = {names.units(p.name): p.name for p in deployment.pipelines}
+    for span in logs.units:
+        topic, number = names.home(span.topic, span.partition)
+        _check_whole(span, reach.units_begin(whose[topic], number))
     return logs
 
 
@@ -311,7 +315,7 @@ def _set_aside(
         read += records
         report(f"reading {topic}", read, 0)
 
-    for topic in (t for p in deployment.pipelines for t in _dead_topics(p)):
+    for topic in dict.fromkeys(t for p in deployment.pipelines for t in _dead_topics(p)):
         logs[topic] = read_topic(kafka, topic, 1, True, advance)
     return logs
 
@@ -330,14 +334,14 @@ def reach_of(deployment: Deployment, logs: Logs) -> Reach:
     return logs.reach or Reach(deployment, 0, None, logs.read.triggers)
 
 
-def _compared(deployment: Deployment, reach: Reach) -> dict[str, str]:
+def _compared(deployment: Deployment, reach: Reach) -> list[tuple[str, Pipeline]]:
     """Topics of records set aside, each with its pipeline.
 
     What was late in windows that had begun before a snapshot cannot be told.
     """
     if reach.partial:
-        return {p.dlq_topic: p.name for p in deployment.pipelines if p.dlq_topic}
-    return {t: p.name for p in deployment.pipelines for t in _dead_topics(p)}
+        return [(p.dlq_topic, p) for p in deployment.pipelines if p.dlq_topic]
+    return [(t, p) for p in deployment.pipelines for t in _dead_topics(p)]
 
 
 def _dead_topics(pipeline: Pipeline) -> list[str]:

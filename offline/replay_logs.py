@@ -33,12 +33,14 @@ class Span(NamedTuple):
     end: int
 
 
-def spans(kafka: Kafka, topic: str, partitions: int) -> list[Span]:
-    """Ask for the current span of each partition of a topic; raises `EngineError`."""
+def spans(kafka: Kafka, topic: str, partitions: int, first: int = 0) -> list[Span]:
+    """Ask for the current spans of so many partitions of a topic, from the first one on.
+
+    Raises `EngineError`.
+    """
+    numbers = range(first, first + partitions)
     with closing(consumer(kafka, True)) as client:
-        return [
-            Span(topic, n, *watermarks(client, TopicPartition(topic, n))) for n in range(partitions)
-        ]
+        return [Span(topic, n, *watermarks(client, TopicPartition(topic, n))) for n in numbers]
 
 
 class StreamLog:

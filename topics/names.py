@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 OWNERS = "hush.owners.v1"
@@ -16,17 +18,30 @@ LOADS = "hush-load"
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9-]{0,62}"  # of a deployment or a pipeline
 _INTERNAL = re.compile(
-    rf"({_NAME})\.([0-9a-f]{{10}})\.(clock|requests|begins|{_NAME}\.(units|cells|selected)"
-    rf"|(ingest|bound|aggregate|view)\..+-changelog)"
+    rf"({_NAME})\.([0-9a-f]{{10}})\.(clock|requests|begins|{_NAME}\.(units|cells|selected|flow|keys)"
+    rf"|(ingest|bound|aggregate|view|flow)\..+-changelog)"
 )
 _LEDGER = re.compile(rf"({_NAME})\.ledger\.v[0-9]+")
 
 
+class Seat(NamedTuple):
+    """The partitions of a shared topic that are those of one topic of a pipeline."""
+
+    topic: str
+    first: int
+    partitions: int
+
+
 class Names(NamedTuple):
-    """Every name of one deployment."""
+    """Every name of one deployment.
+
+    Where pipelines share topics, the names of their own ones stay what the stages know; `place`
+    says where such a topic lies on the cluster.
+    """
 
     deployment: str  # public prefix of the ledger topic
     genesis: str  # random hexadecimal id made with the ledger; a wiped deployment gets another
+    seats: Mapping[str, Seat] = MappingProxyType({})  # by topic of a pipeline
 
     @property
     def ledger(self) -> str:
@@ -56,6 +71,36 @@ class Names(NamedTuple):
     def begins(self) -> str:
         """The first offsets of each raw topic for each pipeline, which are exact counts."""
         return f"{self.base}.begins"
+
+    @property
+    def apart(self) -> Names:
+        """The same names without shared topics, as logs in memory have them."""
+        return self._replace(seats=MappingProxyType({}))
+
+    def place(self, topic: str, partition: int = 0) -> tuple[str, int]:
+        """Find the topic and partition of the cluster that a partition of a topic is.
+
+        >>> seats = {"d.g.p.units": Seat("d.g.events.flow", 4, 2)}
+        >>> Names("d", "g", seats).place("d.g.p.units", 1), Names("d", "g").place("events", 1)
+        (('d.g.events.flow', 5), ('events', 1))
+        """
+        seat = self.seats.get(topic)
+        return (topic, partition) if seat is None else (seat.topic, seat.first + partition)
+
+    def home(self, topic: str, partition: int) -> tuple[str, int]:
+        """Find which partition of a pipeline's topic a partition of the cluster is."""
+        for own, seat in self.seats.items():
+            if seat.topic == topic and 0 <= partition - seat.first < seat.partitions:
+                return own, partition - seat.first
+        return topic, partition
+
+    def flow(self, source: str) -> str:
+        """Units and cells of all pipelines of an input, where they share topics."""
+        return f"{self.base}.{source}.flow"
+
+    def keys(self, source: str) -> str:
+        """Released keys of all pipelines of an input, where they share topics."""
+        return f"{self.base}.{source}.keys"
 
     def units(self, pipeline: str) -> str:
         """Events re-partitioned by privacy unit."""
@@ -139,11 +184,20 @@ def latest_topic(pipeline: str, releases: str | None = None) -> str:
     return f"{releases}.latest" if releases else f"hush.{pipeline}.latest.v1"
 
 
-def dead_letter_topic(pipeline: str) -> str:
-    """Records that a pipeline could not use."""
-    return f"hush.{pipeline}.dlq"
+def dead_letter_topic(whose: str) -> str:
+    """Records that a pipeline, or those of a `shared` input, could not use."""
+    return f"hush.{whose}.dlq"
 
 
-def late_topic(pipeline: str) -> str:
-    """Late and far-future records, if a pipeline keeps them."""
-    return f"hush.{pipeline}.late"
+def late_topic(whose: str) -> str:
+    """Late and far-future records, likewise, if they are kept."""
+    return f"hush.{whose}.late"
+
+
+def shared(deployment: str, source: str) -> str:
+    """Name an input where its pipelines share topics; no pipeline has such a name.
+
+    >>> dead_letter_topic(shared("shop", "orders"))
+    'hush.shop.orders.dlq'
+    """
+    return f"{deployment}.{source}"

@@ -17,11 +17,12 @@ from ...topics.signatures import SigningKey
 from ..deployment.forms import pins
 from ..deployment.growth import Growth
 from ..deployment.model import Deployment, Input, Pipeline
+from ..deployment.seats import declared_in_order, own, seated, taken
 from ..deployment.topic_specs import TopicSpec, internal_topics, layout, public_topics
 from ..kafka.access.owners import claim, verify_unclaimed
 from ..kafka.cluster import Cluster
 from .begins import Begins
-from .ledger import FORMAT, GROWN, SIGNED, Ledger, following, retirement
+from .ledger import FORMAT, GROWN, SHARED, SIGNED, Ledger, following, retirement
 from .ledger_record import Record
 from .pinned import growths, placement, verify_declared, verify_key, verify_signing
 
@@ -150,20 +151,31 @@ class Beginning:
         return ledger
 
     def _growing(self, ledger: Ledger) -> list[Growth]:
-        names = Names(self.deployment.name, ledger.genesis["genesis"])
+        names = ledger.names(self.deployment.name)
         return [] if self.grow is None else growths(self.deployment, ledger, names)
 
     def _create(self, specs: Iterable[TopicSpec]) -> list[str]:
         return self.cluster.create(specs, self.replication)
 
+    def _create_internal(self, names: Names) -> list[str]:
+        """Create internal topics that are missing, and partitions for new pipelines in shared ones.
+
+        Added partitions decide nothing: a pipeline is spread over those of its seat alone.
+        """
+        specs = internal_topics(self.deployment, names)
+        created = self._create(specs)
+        shared = taken(seated(self.deployment, names).seats.values())
+        self.cluster.extend({one.name: one.partitions for one in specs if one.name in shared})
+        return created
+
     def _again(self, ledger: Ledger) -> list[str]:
         """Create what is missing, declare what is new."""
-        deployment, names = self.deployment, Names(self.deployment.name, ledger.genesis["genesis"])
+        deployment, names = self.deployment, ledger.names(self.deployment.name)
         growing = self._growing(ledger)
         ends = any(retirement(p, ledger, self.now) is not None for p in deployment.pipelines)
         created = self._create(public_topics(deployment))
         claim(self.cluster, deployment)
-        created += self._create(internal_topics(deployment, names))
+        created += self._create_internal(names)
         if growing:
             self.cluster.extend({one.changelog: one.after for one in growing})
         declared = set(ledger.pipelines) >= {p.name for p in deployment.pipelines}
@@ -172,8 +184,10 @@ class Beginning:
 
         def missing() -> list[Line]:
             ledger = _read(self.cluster, names.ledger, self.signing)
-            grown = [] if self.grow is None else _grown(deployment, ledger, names, self.grow)
-            return self._declarations(ledger, names, grown)
+            now = ledger.names(deployment.name)
+            grown = [] if self.grow is None else _grown(deployment, ledger, now, self.grow)
+            self._create_internal(now)  # others may have declared pipelines meanwhile
+            return self._declarations(ledger, now, grown)
 
         # Under the clock's id, because its owner may be writing a charge at the same moment. It is
         # fenced, and reads the ledger again before it goes on.
@@ -206,6 +220,7 @@ class Beginning:
     ) -> list[Line]:
         """Genesis if there is none, this version's format, growths, and pipelines that are new."""
         cluster, deployment, lines = self.cluster, self.deployment, list[Line]()
+        names = seated(deployment, names)
 
         def declare(kind: str, body: dict[str, Any]) -> None:
             record = ledger.next(kind, self.now, body)
@@ -227,7 +242,7 @@ class Beginning:
                 retire(p)
         for source in deployment.inputs:
             offsets = cluster.offsets.begins(source.topic, source.partitions)
-            for p in sorted(source.pipelines, key=lambda p: len(p.lineage)):  # parents first
+            for p in declared_in_order(source):
                 if p.name in ledger.pipelines:
                     continue
                 begins = Begins(names.genesis, p.name, source.topic, offsets)
@@ -250,10 +265,10 @@ class Beginning:
             "topic_ids": self.cluster.ids([*inputs, names.clock, names.requests, names.begins]),
             "partitions": inputs,
         }
-        if self.signing is None:
-            return body
-        # The format stops versions that sign nothing.
-        return body | {"format": SIGNED, "public_key": self.signing.public}
+        # The format stops versions that sign nothing, or that know no shared topics.
+        if self.signing is not None:
+            body |= {"format": SIGNED, "public_key": self.signing.public}
+        return body | {"format": SHARED, "shared_topics": True} if self.deployment.shared else body
 
 
 def _declare_on_copy(deployment: Deployment, ledger: Ledger, now: int) -> None:
@@ -316,14 +331,17 @@ def _grown(deployment: Deployment, ledger: Ledger, names: Names, fired: Fired) -
 
 
 def _pipeline(cluster: Cluster, source: Input, p: Pipeline, names: Names) -> dict[str, Any]:
-    own = layout(source, p, names)
+    parts = layout(source, p, names)
+    seats = own(names, parts)
+    there = dict.fromkeys(names.place(topic)[0] for topic in parts)
     return {
         "pipeline": p.name,
         "config_hash": p.config_hash,
         "config": p.config,
         "placement": placement(source, p),
-        "topic_ids": cluster.ids(own),
-        "partitions": own,
+        "topic_ids": cluster.ids(there),
+        "partitions": parts,
+        **({"seats": seats} if seats else {}),
         **pins(p),
     }
 

@@ -19,9 +19,12 @@ from ...errors import EngineError, LedgerError
 from ...mechanisms.accounting.composition import Spent, charge_of
 from ...mechanisms.contract import Cost
 from ...topics.config.values import format_instant
+from ...topics.names import Names
 from ...topics.signatures import SigningKey, is_public_key
 from ..deployment.growth import extended, joined, keyed, refused
 from ..deployment.model import Pipeline
+from ..deployment.seats import read_seats
+from ..deployment.seats import refused as wrong_seats
 from .ledger_record import Record
 
 ZERO = "0" * 64
@@ -29,6 +32,7 @@ FORMAT = 2  # raise it when older versions would read state wrongly, or release 
 GROWN = 3  # the format of deployments with partitions that were added; the others keep theirs
 LOST = 4  # the format of those in which lost records were accepted
 SIGNED = 5  # the format of those whose releases and ledger are signed
+SHARED = 6  # the format of those whose pipelines share topics, signed or not
 # `Fraction` alone reads more: spaces, exponents, and numbers that take minutes to compute.
 _RATIONAL = re.compile(r"-?[0-9]{1,2000}(/[1-9][0-9]{0,1999})?")
 
@@ -143,6 +147,8 @@ class Ledger:
         elif record.kind == "pipeline":
             if body.get("follows") is not None:
                 self._follow(record)
+            if body.get("seats"):
+                self._seat(record)
             self.pipelines[body["pipeline"]] = body
         elif record.kind == "charge":
             place = body["pipeline"], body["epoch"]
@@ -180,7 +186,7 @@ class Ledger:
             number >= SIGNED and is_public_key(record.body["public_key"])
         ):
             raise LedgerError(f"ledger record {record.seq} names a public key that is none")
-        if number > (known := max(FORMAT, GROWN, LOST, SIGNED)):
+        if number > (known := max(FORMAT, GROWN, LOST, SIGNED, SHARED)):
             raise EngineError(
                 f"this deployment has reached format {number}, and this version of Hushstream "
                 f"knows formats up to {known}: go on with the one that raised it, or a later one"
@@ -223,6 +229,22 @@ class Ledger:
                 f"{self.format}, for other pipelines than read it, or for no epoch"
             )
         self.losses.append(record.body)
+
+    def _seat(self, record: Record) -> None:
+        before = self.names("").seats.values()
+        wrong = wrong_seats(record.body, before) if self.shared else "has seats in shared topics"
+        if wrong is not None:
+            raise LedgerError(f"ledger record {record.seq} {wrong}")
+
+    @property
+    def shared(self) -> bool:
+        """Whether pipelines of one input share topics: said by the genesis, once and for all."""
+        return self.format >= SHARED and self.genesis.get("shared_topics") is True
+
+    def names(self, deployment: str) -> Names:
+        """Names of a deployment's topics, and the seats of its declared pipelines."""
+        seats = {t: s for body in self.pipelines.values() for t, s in read_seats(body).items()}
+        return Names(deployment, str(self.genesis["genesis"]), seats)
 
     def readers(self, topic: str) -> list[str]:
         """List the declared pipelines that read a raw topic."""

@@ -15,11 +15,12 @@ from typing import Any
 from ...errors import EngineError, LedgerError
 from ...mechanisms.noise import fingerprint
 from ...topics.config.values import format_instant
-from ...topics.names import Names
+from ...topics.names import Names, Seat
 from ...topics.signatures import SigningKey
 from ..deployment.difference import Terms, proposal
 from ..deployment.growth import Growth, growth, keyed
 from ..deployment.model import Deployment, Input, Pipeline
+from ..deployment.seats import read_seats
 from ..deployment.topic_specs import layout
 from ..kafka.cluster import Cluster
 from .ledger import Ledger
@@ -84,7 +85,8 @@ def verify_declared(
     Raises:
         EngineError: something does not fit; the message says what to do.
     """
-    names = Names(deployment.name, ledger.genesis["genesis"])
+    names = ledger.names(deployment.name)
+    _verify_shared(deployment, ledger)
     known = [
         (source, p, ledger.pipelines[p.name])
         for source in deployment.inputs
@@ -103,7 +105,7 @@ def verify_declared(
         for one in growing:
             pinned |= {t: n for t, n in one.layout.items() if t in pinned}
         half = {one.changelog: one.before for one in growing}  # `hush topics` ended half-way
-        _verify_topics(cluster, pinned, half, p.name)
+        _verify_topics(cluster, pinned, half, p.name, read_seats(declared))
         _verify_ids(cluster, declared["topic_ids"], f"pipeline {p.name!r}")
         _verify_placement(declared, source, p)
         _verify_layout(layout(source, p, names), pinned, p.name)
@@ -240,10 +242,33 @@ def _verify_inputs(cluster: Cluster, deployment: Deployment, ledger: Ledger, nam
         raise EngineError(one.proposal())
 
 
+def _verify_shared(deployment: Deployment, ledger: Ledger) -> None:
+    """Check that pipelines share topics if, and only if, they did so from the genesis on."""
+    if deployment.shared != ledger.shared:
+        here, there = ("true", "without") if deployment.shared else ("false", "with")
+        raise EngineError(
+            f"deployment.shared_topics is {here} here, and this deployment began {there} shared "
+            "topics, in which its state lies: restore the setting, or begin a new deployment "
+            "(another deployment.name, and other names of pipelines), with charges of its own"
+        )
+
+
 def _verify_topics(
-    cluster: Cluster, pinned: Mapping[str, int], half: Mapping[str, int], pipeline: str
+    cluster: Cluster,
+    pinned: Mapping[str, int],
+    half: Mapping[str, int],
+    pipeline: str,
+    seats: Mapping[str, Seat],
 ) -> None:
-    existing = cluster.topics(pinned)
+    pinned = {topic: number for topic, number in pinned.items() if topic not in seats}
+    existing = cluster.topics([*pinned, *(seat.topic for seat in seats.values())])
+    for seat in seats.values():  # partitions beside a seat are others', or nobody's
+        if existing.get(seat.topic, seat.first + seat.partitions) < seat.first + seat.partitions:
+            raise EngineError(
+                f"pipeline {pipeline!r}: topic {seat.topic} has {existing[seat.topic]} partitions, "
+                "and the ledger gave it later ones: the topic was made anew; restore it, or begin "
+                "a new deployment (another deployment.name)"
+            )
     # Kafka lets anybody with the right add partitions at any time, and hashes of keys go by their
     # number: from then on a unit would be at home in two places.
     for topic, partitions in pinned.items():

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...errors import EngineError
-from ...topics.names import Names, genesis_of, ledger_topic
+from ...topics.names import genesis_of, ledger_topic
 from ..kafka.access.owners import owned
 from ..kafka.cluster import Cluster
 from .genesis import read_ledger
@@ -42,7 +42,7 @@ def remains(cluster: Cluster, deployment: str) -> Remains:
         RightError: this user may not read the ledger, or not describe the group.
     """
     ledger = read_ledger(cluster, deployment)
-    names = Names(deployment, str(ledger.genesis["genesis"]))
+    names = ledger.names(deployment)
     if workers := len(cluster.groups.members(names.group)):
         raise EngineError(
             f"deployment {deployment!r}: {workers} worker{'s' * (workers > 1)} in the group "

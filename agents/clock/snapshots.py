@@ -95,7 +95,7 @@ async def read_markers(kafka: Kafka, deployment: Deployment, names: Names) -> Sh
     """Read where all shards stand, on whatever worker they are."""
     wanted = changelogs(deployment, names)
     numbers = {topic: partitions for topic, (_, _, partitions) in wanted.items()}
-    return grouped(deployment, names, await last_markers(kafka, numbers))
+    return grouped(deployment, names, await last_markers(kafka, numbers, names.place))
 
 
 def passed(place: int, snapshot: Snapshot, deployment: Deployment, markers: ShardMarkers) -> bool:
@@ -282,7 +282,7 @@ class Snapshots:
         if first is None:
             return {}
         found = {
-            TP(names.units(name), number): place
+            TP(*names.place(names.units(name), number)): place
             for name, places in first.units.items()
             for number, place in enumerate(places)
         }

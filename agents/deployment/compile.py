@@ -22,7 +22,7 @@ from ...topics.config.expressions.conditions import every
 from ...topics.config.load import Config
 from ...topics.config.schedule import Schedule
 from ...topics.config.sessions import FIELDS
-from ...topics.names import dead_letter_topic, late_topic
+from ...topics.names import dead_letter_topic, late_topic, shared
 from .attributes import attributes_of, input_fields, split_key
 from .lifetime import with_caps
 from .lineage import lineage
@@ -111,6 +111,9 @@ def _pipeline(
         slot = (fields.inputs or {})["slot"]
         check_period(p.name, mechanism.survey, slot, input_fields(source), schedule)
     engine, release = config.engine, p.release
+    whose = (
+        shared(config.deployment.name, source.name) if (config.deployment.shared_topics) else p.name
+    )
     return Pipeline(
         name=p.name,
         number=number,
@@ -133,8 +136,8 @@ def _pipeline(
         cells_partitions=1 if mechanism.routing == "single" else engine.cells_partitions,
         units_partitions=engine.units_partitions,
         max_future_skew=engine.max_future_skew,
-        late_topic=late_topic(p.name) if source.late == "topic" else None,
-        dlq_topic=dead_letter_topic(p.name) if source.on_error == "dlq" else None,
+        late_topic=late_topic(whose) if source.late == "topic" else None,
+        dlq_topic=dead_letter_topic(whose) if source.on_error == "dlq" else None,
         dlq_payload=source.dlq_payload,
         fail_on_error=source.on_error == "fail",
         publish_delay=engine.publish_delay,
@@ -150,6 +153,7 @@ def _pipeline(
         encoding=release.encoding,
         sessions=_sessions(p, mechanism, columns),
         attributed=attributed,
+        shared=config.deployment.shared_topics,
     )
 
 

@@ -120,6 +120,12 @@ class Pipeline:
     lifetime: Lifetime | None = None  # what a unit may lose over many epochs; None: no cap
     sessions: Sessions | None = None  # None: records count
     attributed: Attributed | None = None  # columns of the key that ``fields`` lacks; None: none
+    shared: bool = False  # it has seats in topics that all pipelines of its input share
+
+    @property
+    def told(self) -> str:
+        """The name in records that it sets aside; empty: their topic is its own."""
+        return self.name if self.shared else ""
 
     @property
     def columns(self) -> tuple[NumericField, ...]:
@@ -253,6 +259,11 @@ class Deployment:
         """All pipelines, by number."""
         every = [p for i in self.inputs for p in i.pipelines]
         return tuple(sorted(every, key=lambda p: p.number))
+
+    @property
+    def shared(self) -> bool:
+        """Whether pipelines of one input share topics."""
+        return any(p.shared for p in self.pipelines)
 
     def each(self, change: Callable[[Pipeline], Pipeline]) -> Deployment:
         """Make the same deployment with each pipeline changed by a function."""

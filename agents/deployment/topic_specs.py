@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ...topics.names import OWNERS, Names, ledger_topic
 from .model import Deployment, Input, Pipeline
+from .seats import seated, taken
 
 FOREVER = {"retention.ms": "-1", "retention.bytes": "-1"}
 # Event times may be of any year: the broker must neither refuse nor delete by them.
@@ -29,6 +30,7 @@ SIZED = (*SEGMENTS, *COMPACTION)
 
 DEAD = "records that cannot be used, each with its reason"
 UNITS = "events, on their way to their units"
+FLOW = "events and bounded sums, on their way to units and keys: a seat for each pipeline"
 
 
 class TopicSpec(NamedTuple):
@@ -69,11 +71,12 @@ def public_topics(deployment: Deployment) -> list[TopicSpec]:
             specs.append(
                 TopicSpec(p.latest_topic, p.release_partitions, NEWEST, False, text, p.name)
             )
+        whose = "" if p.shared else p.name
         if p.dlq_topic:
-            specs.append(TopicSpec(p.dlq_topic, 1, ANY_TIME, True, DEAD, p.name))
+            specs.append(TopicSpec(p.dlq_topic, 1, ANY_TIME, True, DEAD, whose))
         if p.late_topic:
             text = "records that came too late for their window"
-            specs.append(TopicSpec(p.late_topic, 1, ANY_TIME, True, text, p.name))
+            specs.append(TopicSpec(p.late_topic, 1, ANY_TIME, True, text, whose))
     for v in deployment.views:
         text = f"a view of what {v.source.name} releases"
         specs.append(TopicSpec(v.release_topic, 1, PUBLIC, False, text, v.name))
@@ -84,7 +87,8 @@ def public_topics(deployment: Deployment) -> list[TopicSpec]:
 
 
 def internal_topics(deployment: Deployment, names: Names) -> list[TopicSpec]:
-    """List the topics of one genesis."""
+    """List the topics of one genesis; pipelines without a seat get the one that they would get."""
+    names = seated(deployment, names)
     specs = [
         TopicSpec(names.clock, 1, CLOCK, True, "beats and triggers, in the one order for all"),
         TopicSpec(names.requests, 1, TRIMMED, True, "triggers that `hush trigger` asks for"),
@@ -94,8 +98,10 @@ def internal_topics(deployment: Deployment, names: Names) -> list[TopicSpec]:
         log_name = names.changelog("ingest", source.name)
         text = "how far the input was read, and the watermark: a copy of a worker's table"
         specs.append(TopicSpec(log_name, source.partitions, COMPACTED, True, text))
-        for p in source.pipelines:
+        for p in source.pipelines if not deployment.shared else ():
             specs += _of_pipeline(p, names)
+        if deployment.shared:
+            specs += _of_input(source, names)
     sources = {v.source.release_topic: v.source for v in deployment.views}
     for topic in sources:
         first = next(p for p in deployment.pipelines if p.release_topic == topic)
@@ -126,6 +132,21 @@ def _of_pipeline(p: Pipeline, names: Names) -> list[TopicSpec]:
     return specs
 
 
+def _of_input(source: Input, names: Names) -> list[TopicSpec]:
+    """List the topics that the pipelines of an input share, with a seat for each of them."""
+    settings = {
+        names.flow(source.name): (TRIMMED, FLOW),
+        names.changelog("flow", source.name): (COMPACTED, "copies of tables, of bounds and sums"),
+        names.keys(source.name): (TRIMMED, "keys that became public, on their way back to units"),
+    }
+    numbers = taken(names.seats.values())
+    return [
+        TopicSpec(topic, numbers[topic], config, True, purpose)
+        for topic, (config, purpose) in settings.items()
+        if topic in numbers
+    ]
+
+
 def layout(source: Input, p: Pipeline, names: Names) -> dict[str, int]:
     """Collect the topics that a pipeline's state is spread over, with their partitions."""
     own = {s.name: s.partitions for s in _of_pipeline(p, names)}
@@ -153,6 +174,8 @@ def counted(specs: Iterable[TopicSpec]) -> list[str]:
         fewer.append('one with `on_error = "drop"`')
     if any(spec.purpose == UNITS for spec in every):
         fewer.append("two where the unit is the key of the input's records (`partitioner`)")
+    if len({spec.pipeline for spec in every if spec.pipeline and spec.config is TRIMMED}) > 1:
+        fewer.append("most of each further pipeline in a new deployment with `shared_topics`")
     if fewer:
         lines.append("Fewer: " + ", ".join(fewer) + ".")
     return lines

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import aiokafka
@@ -69,12 +69,17 @@ async def hanging_marker(kafka: Kafka, changelog: str, partition: int) -> Marker
 
 
 async def last_markers(
-    kafka: Kafka, changelogs: Mapping[str, int]
+    kafka: Kafka, changelogs: Mapping[str, int], place: Callable[[str, int], tuple[str, int]]
 ) -> dict[str, list[Marker | None]]:
-    """Last committed markers of all partitions of changelogs, given their numbers."""
+    """Last committed markers of all partitions of changelogs, given their numbers.
+
+    ``place`` tells where a partition lies on the cluster.
+    """
     async with reader(kafka) as client:
         return {
-            topic: [await _last(client, TopicPartition(topic, n)) for n in range(partitions)]
+            topic: [
+                await _last(client, TopicPartition(*place(topic, n))) for n in range(partitions)
+            ]
             for topic, partitions in changelogs.items()
         }
 

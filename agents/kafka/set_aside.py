@@ -11,7 +11,7 @@ from typing import NamedTuple
 from .cluster import Cluster
 
 _PREFIX = "__streams.errors."
-_TRIED = f"{_PREFIX}tried"
+_TRIED, _PIPELINE = f"{_PREFIX}tried", f"{_PREFIX}pipeline"
 Origin = tuple[str, int, int]  # topic, partition and offset of a record
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -29,6 +29,7 @@ class Letter(NamedTuple):
     value: bytes | None
     headers: Headers  # of the record
     place: int  # offset of the copy
+    whose: str = ""  # pipeline that set it aside; empty where each has a topic of its own
 
     @property
     def origin(self) -> Origin:
@@ -36,13 +37,16 @@ class Letter(NamedTuple):
         return self.topic, self.partition, self.offset
 
 
-def letters(cluster: Cluster, topic: str, start: int = 0, newest: int = 0) -> Iterator[Letter]:
+def letters(
+    cluster: Cluster, topic: str, start: int = 0, newest: int = 0, whose: str = ""
+) -> Iterator[Letter]:
     """Read the copies in a topic of records set aside, oldest first.
 
     Args:
         topic: one with a single partition, as all of them have; it may be missing.
         start: offset of the first copy.
         newest: read at most as many offsets before the end; 0: all.
+        whose: pipeline whose copies are wanted, where several share the topic; empty: it is alone.
 
     Raises:
         RightError: this user may not read the topic.
@@ -55,8 +59,13 @@ def letters(cluster: Cluster, topic: str, start: int = 0, newest: int = 0) -> It
     if first >= end:
         return
     for message in cluster.each(topic, 0, first):
-        if (found := _letter(message)) is not None:
+        if (found := _letter(message)) is not None and _of(found, whose):
             yield found
+
+
+def _of(letter: Letter, whose: str) -> bool:
+    """Whether a copy is a pipeline's; a producer's header counts for nothing where it is alone."""
+    return not whose or letter.whose == whose
 
 
 def _letter(message: object) -> Letter | None:
@@ -74,6 +83,7 @@ def _letter(message: object) -> Letter | None:
             message.key(), message.value(),  # type: ignore[attr-defined]
             tuple(one for one in headers if not one[0].startswith(_PREFIX)),
             message.offset(),  # type: ignore[attr-defined]
+            told.get("pipeline", ""),
         )  # fmt: skip
     except (KeyError, ValueError):
         return None
@@ -93,22 +103,28 @@ def marked(headers: Iterable[tuple[str, bytes | None]]) -> int:
     return -1 if f"{_PREFIX}topic" in told else int(told.get(_TRIED) or -1)
 
 
-def tried(cluster: Cluster, topic: str, least: int = 0) -> tuple[int, set[Origin]]:
+def tried(cluster: Cluster, topic: str, least: int = 0, whose: str = "") -> tuple[int, set[Origin]]:
     """Find how far the copies were tried again, and the records that were.
 
     A record may have two copies: a later deployment may have read it a second time.
 
     Args:
-        topic: as for `letters`.
+        topic, whose: as for `letters`.
         least: a position that is known otherwise.
     """
     position, copies = least, list[tuple[int, Origin]]()  # their values may be large
     for message in cluster.each(topic):
         if (found := _letter(message)) is not None:
-            copies.append((found.place, found.origin))
+            if _of(found, whose):
+                copies.append((found.place, found.origin))
         else:
             position = max(position, marked(message.headers() or ()))
     return position, {origin for place, origin in copies if place < position}
+
+
+def pipeline_in(headers: Iterable[tuple[str, bytes | None]]) -> str:
+    """Read which pipeline set a record aside, where several share the topic; else empty."""
+    return (dict(headers).get(_PIPELINE) or b"").decode(errors="replace")
 
 
 class Reasons(NamedTuple):

@@ -37,7 +37,11 @@ INGEST, BOUND, AGGREGATE, VIEW = "ingest", "bound", "aggregate", "view"
 
 @dataclass(frozen=True)
 class StageSpec:
-    """One stage of an input or of one of its pipelines; it has a shard for each partition."""
+    """One stage of an input or of one of its pipelines; it has a shard for each partition.
+
+    Topics and partitions are those of the cluster. A shard is known to its stage by its number,
+    which counts from ``first``.
+    """
 
     stage: str  # "ingest", "bound", "aggregate" or "view"
     source: Input
@@ -47,6 +51,12 @@ class StageSpec:
     upstreams: int  # number of shards that send barriers to each of its shards; 0 for ingest
     changelog: str
     views: tuple[ReleaseView, ...] = ()  # that a view stage computes
+    first: int = 0  # partition of ``topic``, and of the changelog; other ones are not its own
+
+    @property
+    def places(self) -> list[Place]:
+        """The partitions that it reads."""
+        return [(self.topic, self.first + number) for number in range(self.partitions)]
 
 
 class Topology:
@@ -59,15 +69,22 @@ class Topology:
     def __init__(self, deployment: Deployment, names: Names) -> None:
         self._names = names
         self.specs = tuple(_specs(deployment, names))
-        self._by_topic = {spec.topic: spec for spec in self.specs}
+        self._by_place = {place: spec for spec in self.specs for place in spec.places}
 
-    def of(self, topic: str) -> StageSpec:
-        """Look up the stage that reads ``topic``; `KeyError` if none does."""
-        return self._by_topic[topic]
+    def find(self, topic: str, partition: int) -> StageSpec | None:
+        """Look up the stage that reads a partition; None: no pipeline of this configuration has it.
+
+        A shared topic keeps the seats of pipelines that are no longer configured.
+        """
+        return self._by_place.get((topic, partition))
+
+    def of(self, topic: str, partition: int) -> StageSpec:
+        """Look up the stage that reads a partition; `KeyError` if none does."""
+        return self._by_place[topic, partition]
 
     def written(self, spec: StageSpec, partition: int) -> tuple[set[Place], set[Place]]:
         """The partitions that a shard writes: internal ones, and those that all may read."""
-        own, public = {spec.changelog: spec.partitions}, dict[str, int]()
+        own, public = dict[str, int](), dict[str, int]()
         if spec.stage == VIEW:
             return {(spec.changelog, partition)}, {(v.release_topic, 0) for v in spec.views}
         for p in [spec.pipeline] if spec.pipeline else spec.source.pipelines:
@@ -81,13 +98,17 @@ class Topology:
                 own[self._names.units(p.name)] = p.units_partitions
             if spec.stage == INGEST:
                 public |= {topic: 1 for topic in (p.dlq_topic, p.late_topic) if topic}
-        places = {(topic, n) for topic, number in own.items() for n in range(number)}
-        others = {(spec.changelog, n) for n in range(spec.partitions) if n != partition}
-        return places - others, {(topic, n) for topic, many in public.items() for n in range(many)}
+        place = self._names.place
+        places = {place(topic, n) for topic, number in own.items() for n in range(number)}
+        places.add((spec.changelog, partition))
+        return places, {(topic, n) for topic, many in public.items() for n in range(many)}
 
     def topics(self, stage: str) -> list[str]:
-        """List the topics that all stages of one kind read."""
-        return [spec.topic for spec in self.specs if spec.stage == stage]
+        """List the topics that stages of one kind read, and no kind before it."""
+        first: dict[str, str] = {}
+        for spec in self.specs:
+            first.setdefault(spec.topic, spec.stage)
+        return [topic for topic, kind in first.items() if kind == stage]
 
     def transactional_id(self, spec: StageSpec, partition: int) -> str:
         """Name the transactional id of a shard: its start fences every other owner."""
@@ -101,14 +122,21 @@ def _specs(deployment: Deployment, names: Names) -> Iterator[StageSpec]:
         for p in source.pipelines:
             upstreams = source.partitions
             if not p.direct:
-                topic, log = names.units(p.name), names.changelog(BOUND, p.name)
-                yield StageSpec(BOUND, source, p, topic, p.units_partitions, upstreams, log)
-                upstreams = p.units_partitions
-            topic, log = names.cells(p.name), names.changelog(AGGREGATE, p.name)
-            yield StageSpec(AGGREGATE, source, p, topic, p.cells_partitions, upstreams, log)
+                (topic, first), (log, _) = _read(names, names.units(p.name), BOUND, p)
+                many = p.units_partitions
+                yield StageSpec(BOUND, source, p, topic, many, upstreams, log, first=first)
+                upstreams = many
+            (topic, first), (log, _) = _read(names, names.cells(p.name), AGGREGATE, p)
+            many = p.cells_partitions
+            yield StageSpec(AGGREGATE, source, p, topic, many, upstreams, log, first=first)
             if views := _first_views(deployment, p):
                 topic, log = p.release_topic, names.changelog(VIEW, p.name)
                 yield StageSpec(VIEW, source, p, topic, 1, 1, log, views)
+
+
+def _read(names: Names, topic: str, stage: str, p: Pipeline) -> tuple[Place, Place]:
+    """The first partition that a stage reads, and that of its changelog: of one number."""
+    return names.place(topic), names.place(names.changelog(stage, p.name))
 
 
 def _first_views(deployment: Deployment, p: Pipeline) -> tuple[ReleaseView, ...]:
@@ -158,7 +186,11 @@ class StageFactory:
         self.feedback: Mapping[str, Feedback] = feedback_of(deployment)
 
     def make(self, spec: StageSpec, partition: int, begin: int = 0) -> Stage:
-        """Make the stage of one shard; ``begin`` is where the log that a view reads begins."""
+        """Make the stage of one shard, given the partition that it reads.
+
+        ``begin`` is where the log that a view reads begins.
+        """
+        partition -= spec.first
         if spec.pipeline is None:
             return self.ingest(spec, partition)
         if spec.stage == VIEW:

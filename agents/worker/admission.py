@@ -276,7 +276,7 @@ def _check_rights(
     kafka: Kafka, cluster: Cluster, deployment: Deployment, ledger: Ledger, role: Role
 ) -> None:
     """Ask the cluster for every right at once: one that is missing would stop a worker later."""
-    names = Names(deployment.name, ledger.genesis["genesis"])
+    names = ledger.names(deployment.name)
     specs = [*public_topics(deployment), *internal_topics(deployment, names)]
     every = [*(source.topic for source in deployment.inputs), *(spec.name for spec in specs)]
     cluster.rights.demand(wanted(rights(role, deployment, names), every))

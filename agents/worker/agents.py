@@ -30,9 +30,14 @@ def instance_of(member: str, specs: Iterable[StageSpec], clock: str) -> str | No
     rebalance. If its configuration had other topics by then, those would stay unread, without an
     error, until the next rebalance. So the name changes with the topics.
     """
-    read = sorted({clock, *(f"{spec.topic}/{spec.partitions}" for spec in specs)})
+    read = sorted({clock, *(_read(spec) for spec in specs)})
     mark = hashlib.sha256("\n".join(read).encode()).hexdigest()[:12]
     return f"{member}-{mark}" if member else None
+
+
+def _read(spec: StageSpec) -> str:
+    seat = f" from {spec.first}" if spec.first else ""
+    return f"{spec.topic}/{spec.partitions}{seat}"
 
 
 def make_app(

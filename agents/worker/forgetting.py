@@ -144,7 +144,7 @@ class Forgetting:
             self._names.changelog("aggregate", name): p.cells_partitions
             for name, p in self._pipelines.items()
         }
-        floors = self.floors(await last_markers(self._kafka, changelogs))
+        floors = self.floors(await last_markers(self._kafka, changelogs, self._names.place))
         topic, tail = self._names.ledger, self._tail
         async for records, position, _ in read_to_end(self._kafka, topic, 0, tail.place):
             for record in records:

@@ -78,11 +78,11 @@ class LogFollower:
         self.clock = clock
         self._fingerprints = fingerprints
         self._wake = wake
-        self._selected = {names.selected(name): one for name, one in feedback.items()}
+        self._selected = {self._place(name): one for name, one in feedback.items()}
         self._positions: dict[TopicPartition, int] = {}
         self._read = LastRead()
         # Where each window begins in its selected topic, so that the topic can be trimmed.
-        self._windows: dict[str, dict[int, int]] = {topic: {} for topic in self._selected}
+        self._windows: dict[TopicPartition, dict[int, int]] = {tp: {} for tp in self._selected}
         self._tasks = Tasks(on_failure)
         self._wall = wall or WallClock()
         self.progress = Progress("following the clock")
@@ -94,6 +94,9 @@ class LogFollower:
         self._further = asyncio.Event()  # a position has moved
         self._heard = time.monotonic()  # when the broker last said where the logs end
 
+    def _place(self, pipeline: str) -> TopicPartition:
+        return TopicPartition(*self._names.place(self._names.selected(pipeline)))
+
     async def open(self) -> None:
         """Read all logs to their ends, then follow them."""
         await self._through(self._catch_up)
@@ -104,11 +107,12 @@ class LogFollower:
 
     async def _catch_up(self) -> None:
         await self._read_clock()
-        for topic in self._selected:
-            tp = TopicPartition(topic, 0)
+        for tp in self._selected:
             start = self._positions.get(tp)  # where an earlier attempt got to
             before = self._read.number(tp)
-            async for records, position, _ in read_to_end(self._kafka, topic, 0, start):
+            async for records, position, _ in read_to_end(
+                self._kafka, tp.topic, tp.partition, start
+            ):
                 self._take(tp, records, position, before)
 
     async def _read_clock(self) -> None:
@@ -137,20 +141,20 @@ class LogFollower:
             self._take_entries(entries_of(records, 0))
         else:
             for record in records:
-                window = self._selected[tp.topic].apply(record.value)
-                self._windows[tp.topic].setdefault(window, record.offset)
+                window = self._selected[tp].apply(record.value)
+                self._windows[tp].setdefault(window, record.offset)
         self._reach(tp, position, records, before)
 
     def below(self, first: Mapping[str, int]) -> dict[TP, int]:
         """Find the places of selected topics below which all windows are before ``first``."""
         found = {}
         for pipeline, window in first.items():
-            topic = self._names.selected(pipeline)
-            if topic in self._windows:
-                known = {w: at for w, at in self._windows[topic].items() if w >= window}
-                self._windows[topic] = known
-                reached = self._positions.get(TopicPartition(topic, 0), 0)
-                found[TP(topic, 0)] = min(known.values(), default=reached)
+            tp = self._place(pipeline)
+            if tp in self._windows:
+                known = {w: at for w, at in self._windows[tp].items() if w >= window}
+                self._windows[tp] = known
+                reached = self._positions.get(tp, 0)
+                found[TP(*tp)] = min(known.values(), default=reached)
         return found
 
     def _take_entries(self, entries: list[Entry]) -> None:
@@ -337,19 +341,19 @@ class LogFollower:
 
     async def recall(self) -> None:
         """Read forgotten feedback again, for shards that come from another worker."""
-        for topic, known in self._selected.items():
+        for tp, known in self._selected.items():
             below = known.reopen()
             if below is not None:
-                again = self._recall(topic, below)
+                again = self._recall(tp, below)
                 await self._through(again)
 
-    def _recall(self, topic: str, below: int) -> Callable[[], Awaitable[None]]:
+    def _recall(self, tp: TopicPartition, below: int) -> Callable[[], Awaitable[None]]:
         async def read() -> None:
-            fresh = self._selected[topic].blank()
-            async for records, _, _ in read_to_end(self._kafka, topic, 0):
+            fresh = self._selected[tp].blank()
+            async for records, _, _ in read_to_end(self._kafka, tp.topic, tp.partition):
                 for record in records:
                     fresh.apply(record.value)
-            self._selected[topic].recall(fresh, below)
+            self._selected[tp].recall(fresh, below)
 
         return read
 

@@ -40,7 +40,7 @@ from ..stages.topology import Place
 from ..state.layout import MARKER
 from .local_state import LocalState, Shared
 from .tasks import Tasks
-from .transaction import names, transact
+from .transaction import Find, here, names, transact
 
 log = logging.getLogger("hushstream.shard")
 
@@ -78,6 +78,7 @@ class ShardSpec:
     step_bytes: int = 0  # of records offered to one step; 0: all that are held
     step_records: int = 0  # that one step takes at the most; 0: all that are held
     resume: int = 0  # offset before which nothing is left to use, since a loss was accepted
+    place: Find = here  # where the topics lie that its stage sends to
 
 
 class Shard:
@@ -322,10 +323,12 @@ class Shard:
     async def _transact(self, step: Step) -> None:
         """2. Transact: ONE transaction with records, changed rows, and last the marker."""
         with self._shared.metrics.step.labels(stage="commit").time():
-            producer, partition = self._producer, self.tp.partition
+            producer, spec = self._producer, self._spec
             step.marker = replace(step.marker, transaction=self._name_next(), aborted=self._aborted)
             async with within(self._shared.transaction_timeout_ms):
-                self._reached = await transact(producer, step, self._spec.changelog, partition)
+                self._reached = await transact(
+                    producer, step, spec.changelog, spec.tp.partition, spec.place
+                )
 
     async def _follow(self, step: Step) -> None:
         """3. Store: ONE write batch after the commit. 4. Acknowledge: it is applied from here on.

@@ -17,8 +17,18 @@ from ..kafka.record_columns import Content, RecordColumns
 from ..stages.step import Out, Step
 from ..state.layout import MARKER
 
+Find = Callable[[str, int], tuple[str, int]]
+"""Tells where a partition of a topic of a pipeline lies on the cluster: see `Names.place`."""
 
-async def transact(producer: Any, step: Step, changelog: str, partition: int) -> int:
+
+def here(topic: str, partition: int) -> tuple[str, int]:
+    """Leave a topic where it is, as those are that nobody shares."""
+    return topic, partition
+
+
+async def transact(
+    producer: Any, step: Step, changelog: str, partition: int, place: Find = here
+) -> int:
     """Commit a step; return the offset of the first record of the changelog's last batch.
 
     Raises:
@@ -28,7 +38,7 @@ async def transact(producer: Any, step: Step, changelog: str, partition: int) ->
     await producer.begin_transaction()
     sent = []
     for (topic, number), outs in _grouped(step.out).items():
-        sent += await send(producer, topic, number, [out[2:] for out in outs])
+        sent += await send(producer, *place(topic, number), [out[2:] for out in outs])
     # Last, so that a changelog that ends with a marker holds every row before it.
     rows = _unit_records(step).then(RecordColumns.of({**step.rows, MARKER: encode(step.marker)}))
     sent += await send(producer, changelog, partition, rows)

@@ -183,7 +183,7 @@ class Upkeep:
         """Markers of the shards of one stage, and of one pipeline where it is named."""
         found = []
         for shard in self._shards.values():
-            spec = self._topology.of(shard.tp.topic)
+            spec = self._topology.of(*shard.tp)
             mine = pipeline is None or (
                 spec.pipeline is not None and spec.pipeline.name == pipeline
             )
@@ -201,6 +201,6 @@ class Upkeep:
         await self._trimmer.round(done, self._follower.check)
 
     def _passing(self, tp: TP) -> bool:
-        """Whether a topic only carries records from one shard to the next."""
-        stage = self._topology.of(tp.topic).stage
+        """Whether a partition only carries records from one shard to the next."""
+        stage = self._topology.of(*tp).stage
         return stage not in (INGEST, VIEW) and not (stage == BOUND and self._keep_units)

@@ -198,7 +198,12 @@ class Worker:
         if away:
             await asyncio.to_thread(self._namesake.changed)
         await self._close_all_but(set() if away else assigned)
-        fresh = [tp for tp in assigned if tp not in self.shards and tp != self._clock.tp]
+        strange = {tp for tp in assigned - {self._clock.tp} if not self._topology.find(*tp)}
+        if strange:
+            log.warning("%d partitions of shared topics are of pipelines that are not in this "
+                        "worker's file, which leaves them alone", len(strange))  # fmt: skip
+        own = assigned - strange - {self._clock.tp}
+        fresh = [tp for tp in own if tp not in self.shards]
         if fresh:  # what comes from elsewhere may need feedback that was forgotten here
             await self._follower.recall()
         await asyncio.gather(*(self._open_shard(tp) for tp in fresh))
@@ -257,13 +262,13 @@ class Worker:
 
     async def _log_begin(self, tp: TP) -> int:
         """Find where a release topic begins, for views of what it still has; 0 for other stages."""
-        if self._topology.of(tp.topic).stage != VIEW:
+        if self._topology.of(*tp).stage != VIEW:
             return 0
         cluster = Cluster(self.setup.config.kafka)
         return (await asyncio.to_thread(cluster.offsets.begins, tp.topic, 1))[0]
 
     def _make_shard(self, tp: TP, begin: int) -> Shard:
-        stage = self._topology.of(tp.topic)
+        stage = self._topology.of(*tp)
         raw = stage.pipeline is None
         spec = ShardSpec(
             tp,
@@ -277,6 +282,7 @@ class Worker:
             step_bytes=self.setup.config.engine.step_bytes if raw else 0,
             step_records=self.setup.config.engine.step_records if raw else 0,
             resume=self.setup.resume_of(stage.source, tp.partition) if raw else 0,
+            place=self.setup.names.place,
         )
         return Shard(self._shared, spec, self._factory.make(stage, tp.partition, begin), self)
 
@@ -312,7 +318,7 @@ class Worker:
             EngineError: raw records from there on were deleted.
         """
         await self._follower.check({tp: marker.applied, self._clock.tp: marker.clock})
-        stage = self._topology.of(tp.topic)
+        stage = self._topology.of(*tp)
         if stage.pipeline is None:
             await check_kept(self.setup.config.kafka, tp, marker.applied)
             pipelines = [p.name for p in stage.source.pipelines]
@@ -321,7 +327,7 @@ class Worker:
     def _have_read(self) -> bool:
         """Whether each shard of a raw topic has used something of what the clock log covers."""
         reached = self._follower.clock.reached
-        raw = [tp for tp in list(self.shards) if self._topology.of(tp.topic).pipeline is None]
+        raw = [tp for tp in list(self.shards) if self._topology.of(*tp).pipeline is None]
         return all(self.shards[tp].moved or self.shards[tp].applied >= reached(*tp) for tp in raw)
 
     def _wake(self) -> None:

@@ -198,7 +198,7 @@ def _kept(cluster: Cluster, names: Names, p: Pipeline, window: int) -> dict[str,
     """Exact records per key that the contribution bound accepted, from the internal cells log."""
     kept: dict[str, int] = {}
     for partition in range(p.cells_partitions):
-        for message in cluster.read(names.cells(p.name), partition):
+        for message in cluster.read(*names.place(names.cells(p.name), partition)):
             frame = decode(message.value())
             if isinstance(frame, CellsFrame) and frame.window == window:
                 counts = frame.part.sums[:, 0].tolist()

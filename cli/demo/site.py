@@ -98,8 +98,7 @@ class Site:
             cluster, deployment, replication, now, secret, signing=signing_key(config)
         )
         self.topics += begins.begin()
-        genesis = read_ledger(cluster, deployment.name).genesis["genesis"]
-        return config, deployment, Names(deployment.name, genesis)
+        return config, deployment, read_ledger(cluster, deployment.name).names(deployment.name)
 
     def _claim(self, cluster: Cluster, specs: list[TopicSpec], prefix: str) -> None:
         """Refuse a cluster that has such topics: the demo deletes its own at the end."""

@@ -21,6 +21,9 @@ from ...agents.deployment import statement
 from ...agents.deployment.cautions import cautions
 from ...agents.deployment.compile import compile_config
 from ...agents.deployment.model import Pipeline, ReleaseView
+from ...agents.deployment.rights import UNKNOWN as GENESIS
+from ...agents.deployment.topic_specs import counted as counted_topics
+from ...agents.deployment.topic_specs import internal_topics, public_topics
 from ...agents.stages.view.records import in_words
 from ...agents.worker.lines.screen import Screen, say
 from ...formats.events.decode import utc
@@ -46,6 +49,7 @@ from ...reading.live.views import MOST_ROWS, Wish, view
 from ...reading.tables import table_of
 from ...topics.assembly import Assembly, Released
 from ...topics.config.load import Config
+from ...topics.names import Names
 from ...topics.private_files import private_file, private_folder
 from ...topics.releases import decode_public
 from ..options import Flags, config_options, emit, json_option, read_config, readable
@@ -132,6 +136,8 @@ def plan(flags: Flags, as_json: bool, before: str | None, **options: Any) -> Non
     if asked.sample is not None:
         stream_file(asked.sample)  # refuses, before anything is printed, what it cannot read
     bodies = {p.name: describe(p) for p in deployment.pipelines}
+    names = Names(deployment.name, GENESIS)
+    topics = [*public_topics(deployment), *internal_topics(deployment, names)]
     wanted = [p for p in deployment.pipelines if asked.pipeline in (None, p.name)]
     console = Screen()
     if not as_json:
@@ -143,13 +149,19 @@ def plan(flags: Flags, as_json: bool, before: str | None, **options: Any) -> Non
         _together(console, config.input, deployment.pipelines)
         for text in cautions(config, int(time.time() * 1e6)):
             console.print(f"warning: {text}", soft_wrap=True, markup=False)
+        needed = counted_topics(topics)[0]
+        console.print(f"needed: {needed} (`hush topics --print`)", soft_wrap=True, highlight=False)
     warn_of_times(config, deployment, asked)
     found = forecasts(config, deployment, asked, as_json)
     shown = () if as_json else found  # of records, where proposals assume how they are
     proposed = proposals(config, deployment, asked, as_json, shown)
     dry = purses(config, deployment, asked)
     if as_json:
-        told = {"pipelines": [_planned(body, proposed, found, dry) for body in bodies.values()]}
+        told: dict[str, Any] = {
+            "pipelines": [_planned(body, proposed, found, dry) for body in bodies.values()],
+            "topics": len(topics),
+            "partitions": sum(one.partitions for one in topics),
+        }
         views = [{"view": v.name, "source": v.source.name, "epsilon": 0} for v in deployment.views]
         emit(told | ({"views": views} if views else {}))
         return

@@ -134,11 +134,12 @@ def aside(cluster: Cluster, pipeline: Pipeline, read: Mapping[int, tuple[int, in
     found = Aside(seen=pipeline.dlq_topic is not None)
     try:
         if pipeline.dlq_topic is not None:
-            dead = list(letters(cluster, pipeline.dlq_topic, newest=MOST + 1))
+            dead = list(letters(cluster, pipeline.dlq_topic, 0, MOST + 1, pipeline.told))
             found.whole, found.dead = len(dead) <= MOST, reasons(dead)
             found.share = _share(dead, read)
         if pipeline.late_topic is not None:
-            found.late = sum(1 for _ in letters(cluster, pipeline.late_topic, newest=MOST))
+            late = letters(cluster, pipeline.late_topic, 0, MOST, pipeline.told)
+            found.late = sum(1 for _ in late)
     except RightError:
         found.seen = False
     return found

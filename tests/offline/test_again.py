@@ -19,6 +19,7 @@ from hushstream.agents.kafka import cluster
 from hushstream.agents.kafka.logs import PartitionLog
 from hushstream.agents.kafka.set_aside import letters, mark, marked, tried
 from hushstream.agents.stages.ingest.dead_letters import failure_headers
+from hushstream.agents.stages.step import Out
 from hushstream.deploy.broker import Broker
 from hushstream.errors import EngineError
 from hushstream.formats.events.decode import RawRecord
@@ -58,10 +59,11 @@ def lay(run: Local, records: list[RawRecord], pipelines: str = "pq", **options: 
     if options:
         producer.init_transactions(60)
         producer.begin_transaction()
-    for name in pipelines:
+    for p in (p for p in run.deployment.pipelines if p.name in pipelines):
         for one in records:
-            headers = list(failure_headers(("events", 0), one, "wrong_partition"))
-            producer.produce(DEAD[name], one.value, key=one.key, partition=0, headers=headers)
+            headers = list(failure_headers(("events", 0), one, "wrong_partition", p.told))
+            topic = p.dlq_topic or ""
+            producer.produce(topic, one.value, key=one.key, partition=0, headers=headers)
     assert producer.flush(60) == 0
     return producer
 
@@ -211,3 +213,37 @@ def test_no_header_of_a_producer_makes_a_mark_and_a_replay_passes_marks_over(run
     log = PartitionLog(0, [RawRecord(0, -1, None, None, tuple(mark(1)))])
     compare_dead_letters("t", [], log, outcome)
     assert not outcome.problems
+
+
+def test_pipelines_that_share_a_topic_have_dead_letters_of_their_own(
+    empty_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(again, "CHUNK", 3)
+    text = TWO.replace("[deployment]\n", "[deployment]\nshared_topics = true\n")
+    with local(tmp_path, empty_broker.bootstrap, text, {"events": 4}) as run:
+        lay(run, [record(n) for n in range(5)])
+        lay(run, [record(n, page="") for n in range(5, 9)], "p")
+        p, q = run.deployment.pipelines
+        topic = p.dlq_topic or ""
+        assert topic == q.dlq_topic and topic.endswith(".events.dlq")
+        found = {one: list(letters(run.cluster, topic, whose=one.told)) for one in (p, q)}
+        assert [len(each) for each in found.values()] == [9, 5]
+        assert tried(run.cluster, topic, 6, "q")[1] == {("events", 0, 0)}
+        assert sender(run).send() == Unsent(sent=5, used=4)
+        assert sent(run) == users(range(5))
+        lay(run, [record(11)], "q")  # p has used it
+        assert sender(run).send() == Unsent() and sent(run) == users(range(5))
+
+
+def test_a_replay_of_some_pipelines_passes_over_dead_letters_of_others() -> None:
+    one, outcome = record(3), ReplayOutcome()
+    mine, other = (
+        one._replace(headers=failure_headers(("events", 0), one, "malformed", name))
+        for name in ("p", "q")
+    )
+    outs = [Out("t", 0, mine.key, mine.value, None, mine.headers)]
+    log = PartitionLog(0, [mine, other])
+    compare_dead_letters("t", outs, log, outcome, whose=["p"])
+    assert outcome.compared == 1 and not outcome.problems
+    compare_dead_letters("t", outs, log, outcome)
+    assert outcome.differing == 1

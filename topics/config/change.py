@@ -27,6 +27,7 @@ class Change(NamedTuple):
 
 SETTINGS: dict[str, Change] = {
     "deployment.name": Change(HASH, "names the ledger: another name is another deployment"),
+    "deployment.shared_topics": Change(LEDGER, "decides in which topics all state lies"),
     "kafka.*": Change(FREE, "how to reach the cluster; topics are known by Kafka's own ids"),
     "registry.*": Change(FREE, "what a schema's id stands for is kept from its first use on"),
     "secret.noise_key_file": Change(

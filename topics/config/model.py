@@ -42,9 +42,12 @@ class DeploymentSettings:
 
     Attributes:
         name: prefix of the ledger topic, `<name>.ledger.v1`, and of internal topics.
+        shared_topics: whether pipelines of one input share internal topics and dead letters; fixed
+            at genesis.
     """
 
     name: Name = "hush"
+    shared_topics: bool = False
 
 
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]

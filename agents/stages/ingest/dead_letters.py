@@ -38,7 +38,7 @@ def dead_letters(
     for row, reason in sorted(bad.items()):
         step.counts[pipeline.name, f"invalid:{reason}"] += 1
         if pipeline.dlq_topic:
-            headers = failure_headers(place, records[row], reason)
+            headers = failure_headers(place, records[row], reason, pipeline.told)
             step.out.append(copy(pipeline, pipeline.dlq_topic, records[row], headers, key))
 
 
@@ -56,17 +56,20 @@ def late_records(
         pipeline: one with a ``late_topic``.
     """
     for record in records:
-        headers = failure_headers(place, record, outcome)
+        headers = failure_headers(place, record, outcome, pipeline.told)
         step.out.append(copy(pipeline, pipeline.late_topic or "", record, headers, key))
 
 
-def failure_headers(place: Place, record: RawRecord, reason: str) -> tuple[tuple[str, bytes], ...]:
+def failure_headers(
+    place: Place, record: RawRecord, reason: str, whose: str = ""
+) -> tuple[tuple[str, bytes], ...]:
     """Describe a failure in the six headers of KIP-1034 and three of our own.
 
     Args:
         record: the one that was refused; its offset and time are exact, so its copy belongs inside
             the trust boundary, whatever the payload policy.
         reason: one of a fixed list; never a part of the record.
+        whose: name of the pipeline, where several share a topic; empty: it is not told.
     """
     topic, partition = place
     prefix = "__streams.errors."
@@ -83,6 +86,8 @@ def failure_headers(place: Place, record: RawRecord, reason: str) -> tuple[tuple
     }
     if path := getattr(reason, "path", ""):
         fields["path"] = path
+    if whose:
+        fields["pipeline"] = whose
     if isinstance(record.value, Unread):
         fields["first_offset"] = str(record.value.first)
     return tuple((prefix + name, value.encode()) for name, value in fields.items())

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from hushstream.agents.clock.ledger import (
     FORMAT,
-    SIGNED,
+    SHARED,
     ZERO,
     Ledger,
     cost_of,
@@ -66,17 +66,17 @@ def test_a_format_rises_and_one_of_a_later_version_is_refused(monkeypatch: pytes
     begun = ledger.format
     values.append(ledger.next("format", 4, {"format": FORMAT}).encode())
     assert begun < FORMAT and Ledger.read(values).format == FORMAT
-    later = Ledger.read(values).next("format", 5, {"format": SIGNED + 1}).encode()
+    later = Ledger.read(values).next("format", 5, {"format": SHARED + 1}).encode()
     both = (
-        f"reached format {SIGNED + 1}, and this version of Hushstream knows formats up to {SIGNED}"
+        f"reached format {SHARED + 1}, and this version of Hushstream knows formats up to {SHARED}"
     )
     with pytest.raises(EngineError, match=both):
         Ledger.read([*values, later])
-    first = Ledger().next("genesis", 1, {"format": SIGNED + 1}).encode()
+    first = Ledger().next("genesis", 1, {"format": SHARED + 1}).encode()
     with pytest.raises(EngineError, match=both):
         Ledger.read([first])
-    monkeypatch.setattr("hushstream.agents.clock.ledger.FORMAT", SIGNED + 1)
-    assert Ledger.read([*values, later]).format == Ledger.read([first]).format == SIGNED + 1
+    monkeypatch.setattr("hushstream.agents.clock.ledger.FORMAT", SHARED + 1)
+    assert Ledger.read([*values, later]).format == Ledger.read([first]).format == SHARED + 1
 
 
 def test_a_worker_writes_no_format_that_its_ledger_does_not_name():

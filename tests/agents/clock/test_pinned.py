@@ -67,7 +67,7 @@ def holds(config: Config) -> dict[str, Any]:
     (source,) = made.streams
     p = source.pipelines[0]
     laid = {topic: number for topic, number in layout(source, p, NAMES).items() if number}
-    held = {change.HASH: p.config_hash, change.LEDGER: (placement(source, p), laid)}
+    held = {change.HASH: p.config_hash, change.LEDGER: (placement(source, p), laid, p.shared)}
     # Another file stands for another key here; what is held is the fingerprint.
     key = p.own_key or config.pipeline[0].noise_key_file
     return held | {change.END: p.until, change.KEY: key}

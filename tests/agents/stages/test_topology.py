@@ -403,14 +403,14 @@ def test_a_shard_writes_where_it_says_and_nowhere_else(partitioner, monkeypatch)
         log.append(event(len(log), user, page, time))
     engine(made, logs, clock(made, logs))
     for (topic, partition), places in seen.items():
-        spec = named.of(topic)
+        spec = named.of(topic, partition)
         own, public = named.written(spec, partition)
         assert places <= own | public
         assert [n for log, n in own if log == spec.changelog] == [partition]
     assert {topic for places in seen.values() for topic, _ in places} == {
         "hush.p.releases.v1", "hush.p.latest.v1", NAMES.selected("p"),
     } | ({NAMES.cells("p")} if partitioner == "none" else set())  # fmt: skip
-    own, public = named.written(named.of("events"), 1)
+    own, public = named.written(named.of("events", 1), 1)
     next_, log = NAMES.units if partitioner == "none" else NAMES.cells, NAMES.changelog
     assert own == {(next_("p"), 0), (next_("p"), 1), (log("ingest", "events"), 1)}
     assert public == {("hush.p.dlq", 0), ("hush.p.late", 0)}

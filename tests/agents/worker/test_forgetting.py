@@ -89,7 +89,9 @@ class World:
         for n in ordinals:
             self.say(trigger(p, n, [0], (n - 1) // 4))
 
-    async def _markers(self, kafka: Kafka, logs: dict[str, int]) -> dict[str, list[Marker | None]]:
+    async def _markers(
+        self, kafka: Kafka, logs: dict[str, int], place: object
+    ) -> dict[str, list[Marker | None]]:
         self.read += 1
         names = {NAMES.changelog("aggregate", name): name for name in self.closed}
         return {

@@ -61,7 +61,10 @@ def test_views_cost_nothing(folder):
     assert code == 0 and "view top: count; computed from what pages released" in out
     after = json.loads(typed("plan", "--json")[1])
     assert after.pop("views") == [{"view": "top", "source": "pages", "epsilon": 0}]
-    assert after == before
+    assert after == before | {
+        "topics": before["topics"] + 2,
+        "partitions": before["partitions"] + 2,
+    }
     assert release_topic(Flags("hush.toml"), "top").topic == "hush.top.releases.v1"
 
 

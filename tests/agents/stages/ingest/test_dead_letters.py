@@ -200,3 +200,12 @@ def test_headers_name_the_field_of_a_wrong_type_and_where_an_unread_batch_begins
     for policy in ("raw", "hash", "none"):
         out = copy(pipeline(policy), "dlq", unread, (), SECRET)
         assert (out.key, out.value, out.headers) == (None, None, ())
+
+
+def test_a_topic_that_pipelines_share_says_whose_each_copy_is_whatever_a_producer_wrote():
+    forged = RECORD._replace(headers=(("__streams.errors.pipeline", b"q"),))
+    for shared, told in ((False, b"q"), (True, b"p")):
+        done = step()
+        dead_letters(pipeline("raw", shared=shared), PLACE, [forged], {0: "null"}, done, SECRET)
+        (out,) = done.out
+        assert dict(out.headers)["__streams.errors.pipeline"] == told
