@@ -94,7 +94,7 @@ def test_five_pipelines_share_topics_through_kills_and_release_what_others_would
             run.trigger(ORIGIN + 6 * (round_ + 1) * HOUR)
             run.kill("ab"[round_ % 2])  # as the releases are made
             run.start("ab"[round_ % 2])
-        run.wait_released(run.wait_triggers(20))
+        run.wait_released(run.wait_triggers(4 * 4 + 1))
         agrees(run, 200)
         # A pipeline that has gone leaves its seat, and another one gets the next.
         head, *blocks = run.toml.read_text().split("\n[[pipeline]]")
@@ -105,7 +105,7 @@ def test_five_pipelines_share_topics_through_kills_and_release_what_others_would
         for round_ in (4, 5):
             publish(run, round_)
             run.trigger(ORIGIN + 6 * (round_ + 1) * HOUR)
-        found = run.wait_triggers(20 + 5 + 5 + 4)
+        found = run.wait_triggers(17 + 3 * 2 + 6)
         run.wait_released([one for one in found if one.pipeline != "fares"])
         assert "are of pipelines that are not in this" in run.log("c").read_text()
         agrees(run, 300)
