@@ -623,7 +623,7 @@ SHARING = ('name = "{name}"\n', 'name = "{name}"\nshared_topics = true\n')
 
 @pytest.fixture
 def sharing(broker: Broker, unique: Callable[[str], str], tmp_path: Path) -> Deployed:
-    deployed = Deployed(unique("s"), tmp_path, broker.bootstrap)
+    deployed = Deployed(unique("s"), tmp_path / "sharing", broker.bootstrap)
     text = (TOML.replace(*SHARING, 1) + SECOND).format(name=deployed.name)
     deployed.toml.write_text(text)
     deployed.begin()

@@ -69,7 +69,7 @@ def test_each_way_to_have_fewer_does_what_it_says_and_is_told_no_more(tmp_path):
         ("latest = false", 2, {"latest": "false"}),
         ('on_error = "drop"', 2, {"on_error": "drop"}),
         ("partitioner", 4, {"partitioner": "murmur2"}),
-        ("shared_topics", 7, {"shared": "true"}),
+        ("shared_topics", 8, {"shared": "true"}),
     ):
         every = specs(tmp_path, 2, **settings)
         assert way in advice and most - len(every) == saved

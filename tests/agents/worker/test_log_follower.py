@@ -127,7 +127,7 @@ def test_on_the_broker_a_trimmed_selected_topic_is_passed_and_a_trimmed_clock_lo
         run._task = run._tasks.start("following the clock", run._run())
         put(broker, selected, windows[5:])
         await reaches(lambda: run._positions[tp] == 6)
-        assert failures == [] and run._windows[selected][5] == 5
+        assert failures == [] and run._windows[TopicPartition(selected, 0)][5] == 5
         await run.close()
         put(broker, clock, [encode(Start("p", 0, 1, "mine"))])
         cut(broker, clock, 2)

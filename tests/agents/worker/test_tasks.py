@@ -239,6 +239,7 @@ def test_a_worker_that_the_group_took_for_dead_opens_what_it_kept_again():
         made._open_shard = open_shard
         made._follower = SimpleNamespace(recall=nothing)
         made._namesake = SimpleNamespace(changed=lambda: None)
+        made._topology = SimpleNamespace(find=lambda topic, partition: topic)
         await made._match({place})
         await made._match({place})  # a rebalance that we took part in
         assert (opened, closed) == ([place], [])
