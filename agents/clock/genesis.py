@@ -164,8 +164,9 @@ class Beginning:
         """
         specs = internal_topics(self.deployment, names)
         created = self._create(specs)
-        shared = taken(seated(self.deployment, names).seats.values())
-        self.cluster.extend({one.name: one.partitions for one in specs if one.name in shared})
+        if self.deployment.shared:
+            shared = taken(seated(self.deployment, names).seats.values())
+            self.cluster.extend({one.name: one.partitions for one in specs if one.name in shared})
         return created
 
     def _again(self, ledger: Ledger) -> list[str]:
@@ -186,7 +187,8 @@ class Beginning:
             ledger = _read(self.cluster, names.ledger, self.signing)
             now = ledger.names(deployment.name)
             grown = [] if self.grow is None else _grown(deployment, ledger, now, self.grow)
-            self._create_internal(now)  # others may have declared pipelines meanwhile
+            if deployment.shared:  # others may have declared pipelines meanwhile
+                self._create_internal(now)
             return self._declarations(ledger, now, grown)
 
         # Under the clock's id, because its owner may be writing a charge at the same moment. It is
