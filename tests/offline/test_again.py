@@ -243,7 +243,7 @@ def test_a_replay_of_some_pipelines_passes_over_dead_letters_of_others() -> None
     )
     outs = [Out("t", 0, mine.key, mine.value, None, mine.headers)]
     log = PartitionLog(0, [mine, other])
-    compare_dead_letters("t", outs, log, outcome, whose=["p"])
+    compare_dead_letters("t", outs, log, outcome, whose="p")
     assert outcome.compared == 1 and not outcome.problems
     compare_dead_letters("t", outs, log, outcome)
     assert outcome.differing == 1
