@@ -76,6 +76,8 @@ def aggregate_of(node: exp.Expr, alias: str | None, scope: Scope) -> Aggregated:
     if list(node.find_all(*AGGREGATES, exp.AggFunc)):
         instead = "compute it from released values: write one pipeline with the aggregates alone"
         raise refused(node, instead)
+    if isinstance(node, exp.Literal | exp.Boolean | exp.Null | exp.CurrentDate):
+        raise refused(node, "is the same in every row: add it where rows are read")
     near = (
         difflib.get_close_matches(call, [*_NAMES, *CALLS, *QUANTILE_CALLS], 1, 0.6) if call else []
     )

@@ -125,6 +125,10 @@ def _instead(node: exp.Expr) -> str | None:
         return f"names a window by its end: write FLOOR({shown(node.this)} TO {node.args['to']})"
     if node.find(exp.Window) is not None:
         return instead_of(node)
+    if isinstance(node, exp.Literal | exp.Boolean | exp.Null) and not node.is_string:
+        return "is the same for every record: leave it out, and add it where rows are read"
+    if node.find(exp.Interval) is not None and fields:
+        return f"windows begin at whole multiples: write TUMBLE({fields[0]}, INTERVAL '1' DAY)"
     if (of := _since_1970(node)) is not None:
         return f"stretches of time are windows: TUMBLE({of}, INTERVAL '5' MINUTE)"
     if isinstance(node, exp.LastDay) and fields:

@@ -175,6 +175,22 @@ def looked_up(node: exp.Expr, joins: Mapping[str, Join]) -> Derivation | None:
     return Derivation(own, joins[name].settings(take, otherwise), note)
 
 
+def check_alone(node: exp.Expr, joins: Mapping[str, Join]) -> None:
+    """Refuse (`QueryError`) a column of a key that is computed from those of joined tables."""
+    for one in node.find_all(exp.Column):
+        if (column := _column(one, list(joins))) is not None:
+            join = joins[column[0]]
+            made = (
+                f"write the result into {join.file}"
+                if isinstance(join, Joined)
+                else f"let {join.topic} state it"
+            )
+            raise refused(
+                node, f"is computed from {shown(one)}, which a key has as it is: GROUP BY "
+                f"{shown(one)}, and add up the released rows that belong together; or {made}",
+            )  # fmt: skip
+
+
 def check_elsewhere(parts: Iterator[exp.Expr], joins: Mapping[str, Join]) -> None:
     """Refuse (`QueryError`) columns of joined tables in what is no key."""
     for part in parts:

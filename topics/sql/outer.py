@@ -92,7 +92,7 @@ def _composed(item: exp.Expr) -> bool:
 
 
 def _of_one(select: exp.Select) -> AskedOfRows:
-    select = _with_means(select)
+    select = _with_means(_spelt_out(select))
     composed = [item for item in select.expressions if _composed(item)]
     limit, having = select.args.get("limit"), select.args.get("having")
     grouped = select.args.get("group") is not None
@@ -118,6 +118,23 @@ def _of_one(select: exp.Select) -> AskedOfRows:
     for name in _MOVED:
         inner.set(name, None)
     return AskedOfRows(inner, outer, every=not composed and not base.added)
+
+
+def _spelt_out(select: exp.Select) -> exp.Select:
+    """A query with aggregates in place of their aliases, where SELECT computes with these."""
+    named = {item.alias: item.this for item in select.expressions
+             if isinstance(item, exp.Alias) and list(item.find_all(*AGGREGATES))}  # fmt: skip
+    if not named:
+        return select
+    select = select.copy()
+    for item in select.expressions:
+        whole = item.unalias()
+        inner = whole.this if isinstance(whole, exp.Round) else whole
+        if isinstance(bare(inner), ARITHMETIC) and not list(whole.find_all(*AGGREGATES)):
+            for one in list(whole.find_all(exp.Column)):
+                if len(one.parts) == 1 and one.name in named:
+                    one.replace(exp.paren(named[one.name].copy()))
+    return select
 
 
 def _with_means(select: exp.Select) -> exp.Select:
@@ -248,6 +265,9 @@ def limit_of(select: exp.Select) -> int | None:
         return None
     given = clause.args.get("expression") or clause.args.get("count")
     number = number_of(bare(given)) if given is not None else None
+    options = clause.args.get("limit_options")
+    if clause.expressions or (options is not None and options.args.get("percent")):
+        raise QueryError("LIMIT takes the first rows of each window, so many of them: LIMIT 10")
     if number is None or number != int(number) or number < 1:
         raise QueryError("LIMIT needs a whole number of rows: LIMIT 10")
     return int(number)

@@ -25,7 +25,7 @@ from .columns import (
 from .derived import derived_of
 from .filters import conditions_of
 from .flat import flattened
-from .joined import check_elsewhere, joins_of, looked_up
+from .joined import check_alone, check_elsewhere, joins_of, looked_up
 from .kept import ROWS, after_release
 from .lifted import lifted
 from .outer import check_outer, name_of, split
@@ -162,6 +162,7 @@ def _source(
     if not found:
         names = [part for one in sources for part in (one.name, one.topic)]
         near = difflib.get_close_matches(last, names, 1, 0.6)
+        near = near or [one for one in names if one.lower() == last.lower()]
         hint = f"did you mean {near[0]}? " if near else ""
         raise QueryError(f"FROM {name}: there is no such input or topic; {hint}inputs: {known}")
     if (of := found[0].attributes_of) is not None:
@@ -370,7 +371,7 @@ class _Query:
         if self._counts(node):
             raise refused(node, "is an aggregate: group by the columns of the key alone")
         if found is None:
-            check_elsewhere(iter([node]), self._joins)
+            check_alone(node, self._joins)
         derived = found or derived_of(node, self._source, self._table)
         named = [alias for alias, one in self._aliases.items() if uncast(one) == node]
         name = named[0] if named else derived.name
@@ -386,6 +387,8 @@ class _Query:
         return any(one is not None for one in found)
 
     def _take(self, node: exp.Expr, name: str) -> None:
+        if self._grouped.get(node) == name:
+            return  # it is named twice
         if name in self._grouped.values():
             raise refused(node, f"a column of the key is named {name} already: name it with AS")
         self._grouped[node] = name
@@ -442,6 +445,7 @@ class _Query:
         if not self._windowed:
             return False
         if names_window(node, self._table) or path_of(node, self._table) in self._units:
+            self._check_window(node)
             return True
         if isinstance(node, exp.Dot):  # window(...).start, of Spark
             node = node.this
@@ -452,6 +456,14 @@ class _Query:
         if window is not None and window == self._window:
             return True
         return pause_of(node, self._source, self._table) is not None
+
+    def _check_window(self, node: exp.Expr) -> None:
+        """Refuse (`QueryError`) TUMBLE_START and the like of another window than the query's."""
+        kind = node.name.upper().partition("_")[0] if isinstance(node, exp.Anonymous) else ""
+        if kind in ("TUMBLE", "HOP") and node.expressions and self._window is not None:
+            whole = exp.Anonymous(this=kind, expressions=node.copy().expressions)
+            if window_of(whole, self._source, self._table) != self._window:
+                raise refused(node, "names another window than GROUP BY: write the same in both")
 
     def _aggregate(self, node: exp.Expr, alias: str | None) -> Aggregated:
         if isinstance(node, exp.Star):

@@ -84,6 +84,7 @@ CLAUSES = {
         ("distribute", "cluster"),
         "DISTRIBUTE BY and CLUSTER BY place no record here, Kafka's partitions do: leave them out",
     ),
+    "locks": "FOR UPDATE locks nothing here: leave it out",
     "hints": "hints on a table say nothing here: leave WITH (...) out",
 }
 """Clauses of a SELECT, and what to say of each."""

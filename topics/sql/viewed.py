@@ -11,7 +11,7 @@ from .aggregates import Aggregated
 from .columns import aliases, bare, number_of, path_of, uncast
 from .filters import conditions_of
 from .outer import ARITHMETIC, AskedOfRows, limit_of
-from .refusal import QueryError, over_of, refused
+from .refusal import QueryError, instead_of, over_of, refused
 
 _PARTS = ("_stddev", "_low", "_high")
 _OVER = (
@@ -235,6 +235,12 @@ class _View:
 
     def _conditions(self, given: exp.Expr) -> list[dict[str, Any]]:
         given = given.this if isinstance(given, exp.Where) else given
+        if (single := given.find(exp.Min, exp.Max, exp.AnyValue)) is not None:
+            raise refused(single, instead_of(single) or _SUMS)
+        for one in given.find_all(*ARITHMETIC):
+            raise refused(
+                one, "name it in SELECT, and compare the name: a / b AS r ... HAVING r > 3"
+            )
         whole = exp.Paren(this=given.copy())
         for one in list(whole.find_all(exp.Sum)):
             one.replace(one.this)

@@ -69,6 +69,7 @@ def test_a_column_of_the_same_name_needs_no_match():
         (f"SELECT zone, z.b, COUNT(*) {LEFT} GROUP BY zone", "add it to GROUP BY"),
         (f"SELECT z.b {LEFT} JOIN 'b.csv' z ON zone = z.id GROUP BY 1", "is named z already"),
         (f"SELECT COALESCE(z.b, fare) {LEFT} GROUP BY 1", "must be a text, a whole number"),
+        (f"SELECT UPPER(z.b) {LEFT} GROUP BY 1", "or write the result into z"),
     ],
 )
 def test_other_joins_are_refused_with_what_to_do(query, message):
@@ -124,6 +125,8 @@ def test_units_of_one_name_are_joined_by_it():
         ("SELECT u.a FROM trips CROSS JOIN users u GROUP BY 1", "one row of the table, or none"),
         ("SELECT u.a FROM b JOIN users u ON user = u.id GROUP BY 1", "JOIN of two inputs"),
         ("SELECT a, COUNT(*) FROM users GROUP BY a", "FROM trips JOIN users"),
+        ("SELECT CASE WHEN u.a = 'x' THEN 1 ELSE 0 END FROM trips JOIN users u ON user = u.id "
+         "GROUP BY 1", "GROUP BY u.a, and add up .*; or let crm.users state it"),
         ("SELECT page, SUM(CLIP(u.a, 0, 1)) FROM trips JOIN users u ON user = u.id GROUP BY page",
          "or compare it in WHERE"),
     ],

@@ -47,7 +47,7 @@ def test_a_unit_without_the_attribute_has_no_other_value():
         ("COUNT(*) FILTER (WHERE u.country = 'DE')", "", "or compare it in WHERE"),
         # read as a field of the record, which has none, every record would be 'abroad'
         ("CASE WHEN u.country = 'DE' THEN 'home' ELSE 'abroad' END AS c, COUNT(*)", "GROUP BY 1",
-         "or compare it in WHERE"),
+         "and add up the released rows"),
         ("country, COUNT(*)", "WHERE u.country = 'DE' GROUP BY country", "name that one with AS"),
     ],
 )  # fmt: skip
