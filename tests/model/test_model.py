@@ -102,5 +102,4 @@ def test_the_model_accepts_what_workers_do() -> None:
 
 @pytest.mark.thorough
 def test_the_model_refuses_what_workers_do_by_mistake() -> None:
-    traces = observed(0, 20, "forgotten floor")
-    assert accepted(traces) < set(range(20))
+    assert accepted(observed(0, 30, "committed refusal")) < set(range(30))
