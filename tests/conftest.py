@@ -51,7 +51,12 @@ LONGEST = ("test_chaos", "test_generations", "test_outage", "test_schedules", "t
            "test_package")  # fmt: skip
 MIXED = 0.75  # share of a run in which what waits for a broker begins
 BROKER_FIXTURES = {"broker", "empty_broker", "own_broker"}
-SHORT_SESSIONS = {"group.min.session.timeout.ms": "1000"}
+SHARED = {
+    "group.min.session.timeout.ms": "1000",
+    # No test kills it, so it need not be found dead soon: an idle one takes half as much of a core.
+    "broker.heartbeat.interval.ms": "3000",
+    "broker.session.timeout.ms": "12000",
+}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -154,7 +159,7 @@ def _ordered(items: Sequence[pytest.Item]) -> list[pytest.Item]:
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
     """A running broker, shared: use names of your own (`unique`), never stop or kill it."""
-    with Broker(quiet=True, overrides=SHORT_SESSIONS) as running:
+    with Broker(quiet=True, overrides=SHARED) as running:
         yield running
 
 

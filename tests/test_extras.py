@@ -61,6 +61,7 @@ def test_help_lists_every_command() -> None:
     assert all(name in done.stdout for name in COMMANDS)
 
 
+@pytest.mark.thorough
 def test_a_deployment_is_begun_and_checked(tmp_path: Path) -> None:
     assert _typed("init", str(tmp_path)).returncode == 0
     done = _typed("check", "--offline", "-c", str(tmp_path / "hush.toml"))

@@ -65,6 +65,7 @@ def test_help_loads_no_command_and_no_heavy_library():
     assert {m.split(".")[1] for m in ours} == {"agents", "cli", "errors"} and len(ours) < 14
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("set_before", "threads"), [(None, "1"), ("3", "3")])
 def test_a_worker_computes_products_on_one_thread_unless_it_is_told_otherwise(set_before, threads):
     environ = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"}

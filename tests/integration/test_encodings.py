@@ -306,6 +306,7 @@ def registered(settings: RegistrySettings, case: str, encoding: str, more: str =
     return made.pipelines[0]
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("encoding", WRITTEN)
 def test_another_schema_under_the_subject_is_refused(
     registry: SchemaRegistry, encoding: str

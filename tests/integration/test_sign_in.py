@@ -157,6 +157,7 @@ def test_workers_serve_signed_in_by_token_and_by_certificate(entrance: Entrance)
             child.wait(150)
 
 
+@pytest.mark.thorough
 def test_whoever_is_not_let_in_is_told_why_in_one_line(entrance: Entrance) -> None:
     cases = {
         entrance.table("plain", password="wrong"): ("'plain'", "Invalid username or password"),

@@ -425,6 +425,7 @@ def test_numbers_that_name_things_and_coordinates_have_no_bands(tmp_path: Path) 
         assert any("in bands" in one for one in words) == (named == ["size", "age"]), named
 
 
+@pytest.mark.thorough
 def test_a_list_of_keys_is_as_long_as_it_is_and_sums_are_called_sums(tmp_path: Path) -> None:
     listed = "\n".join([
         INPUT.replace('["page", "age"]', '["page"]').split("mechanism =")[0],

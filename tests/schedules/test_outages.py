@@ -25,7 +25,7 @@ def run(case: str, seed: int) -> Any:
     return json.loads(done.stdout)
 
 
-@pytest.mark.spread(4)
+@pytest.mark.spread(12)
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("case", CASES)
 def test_what_was_in_time_is_not_late_after_an_outage(case: str, seed: int) -> None:

@@ -116,6 +116,7 @@ def test_a_sample_gives_settings_that_can_be_pasted_and_are_better(folder: Path)
     assert again["proposed"]["share"] <= again["configured"]["share"]
 
 
+@pytest.mark.thorough
 def test_a_person_sees_the_warning_the_table_and_the_line(folder: Path) -> None:
     code, out, err = typed("plan", "--pipeline", "pages", "--tune", "--sample", "sample.csv")
     assert code == 0

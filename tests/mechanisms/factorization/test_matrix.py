@@ -267,6 +267,7 @@ def test_parameters_are_checked() -> None:
         build("tree", 3).rows(np.array([4]))
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_the_longest_matrix_stays_within_the_limbs_of_exact_products() -> None:
     f = build("final", LONGEST["final"])

@@ -77,6 +77,7 @@ def test_long_windows_have_less_noise_than_with_equal_columns(
     assert found.max() == pytest.approx(largest, abs=0.0015) and found.max() < before.max()
 
 
+@pytest.mark.thorough
 def test_the_longest_window_needs_little_memory_and_few_ties() -> None:
     f = build("normalized", LONGEST["normalized"])
     parts = [one for one in vars(f.matrices).values() if isinstance(one, np.ndarray)]

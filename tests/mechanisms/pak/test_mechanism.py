@@ -149,6 +149,7 @@ def test_the_default_counter_has_the_least_error() -> None:
     assert not isinstance(build(replace(SMALL, counter="tree"), strong).counter, HierarchyPrefix)
 
 
+@pytest.mark.thorough
 def test_the_optimiser_finds_what_gains() -> None:
     """Much data and a small tail: a threshold; little data or a tail that fills B: B itself."""
     problem = ThresholdProblem(25_000_000, 1440, Fraction(1), Fraction(1, 2**20), Fraction(20))

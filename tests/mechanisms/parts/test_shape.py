@@ -152,6 +152,7 @@ def ratios(slots: int, tried: list[tuple[int, int, int]]) -> list[float]:
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.spread(4)
 @pytest.mark.parametrize("slots", [100, 1000, 40_000, 4000])
 def test_the_rule_is_within_a_seventh_of_the_best_of_all_trees(slots: int) -> None:

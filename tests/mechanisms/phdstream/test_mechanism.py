@@ -263,6 +263,7 @@ def test_triggers_beyond_the_horizon_are_refused() -> None:
 # Noise
 
 
+@pytest.mark.thorough
 @pytest.mark.spread(4)
 @pytest.mark.parametrize("counter", ["simple", "block", "tree", "matrix"])
 def test_error_is_the_noise_of_a_leaf_that_always_counted(counter: str) -> None:

@@ -118,6 +118,7 @@ def test_a_window_of_one_trigger_is_a_map() -> None:
     assert error < blind / 20
 
 
+@pytest.mark.thorough
 @pytest.mark.spread(3)
 @pytest.mark.parametrize("counter", ["simple", "block", "tree"])
 def test_stated_errors_hold_from_the_opening_on(counter: str) -> None:

@@ -140,6 +140,7 @@ def matrix_noise(horizon: int = 6, bound: int = 2, epsilon: int = 2) -> MatrixNo
     return MatrixNoise.calibrated(SHAPE, setting, bound, "auto")
 
 
+@pytest.mark.thorough
 def test_gaussian_noise_of_each_level_has_its_scale() -> None:
     counter = matrix_noise()
     draws = np.stack([counter.draw(keyed(window), 4) for window in range(600)])

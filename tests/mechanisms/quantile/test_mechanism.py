@@ -140,6 +140,7 @@ def batch(records: list[tuple[int, int, int]], made: Quantiles = MADE) -> Batch:
     return Batch(KEYS, key.astype(np.intp), unit, value[:, None], sign.astype(np.int8), status)
 
 
+@pytest.mark.thorough
 def test_no_stream_of_three_records_costs_more_than_is_declared() -> None:
     """All streams of one unit: two triggers, two keys, three values, both signs, each in order."""
     made = build(QuantileParameters(0, 140, (0.5,), 16, budget=5), SETTING)

@@ -281,6 +281,7 @@ def test_the_forecast_error_is_reached_by_the_worst_case() -> None:
     assert 0.8 * forecast < np.std(misses) < 1.2 * forecast
 
 
+@pytest.mark.thorough
 def test_variance_covers_the_error_of_mean_and_sum() -> None:
     survey = Survey(Fraction(1), Fraction(100), "s", buckets=64, levels=64)
     value = np.random.default_rng(2).gamma(3, 4, 4000)

@@ -200,6 +200,7 @@ def test_cost_counts_records_wherever_they_lie() -> None:
     assert Cost() != cost
 
 
+@pytest.mark.thorough
 def test_a_watch_counts_what_the_threshold_cuts() -> None:
     """Exact without noise, at every trigger after the warm-up; with a share of ε of its own."""
     mechanism = fixed(build(replace(SMALL, watch=0.2), SETTING), 10)

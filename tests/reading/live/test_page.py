@@ -185,6 +185,7 @@ def test_filter_paging_values_windows_and_releases(shown: Shown) -> None:
     browser.until(f"{what}.startsWith('Release 7 of 12')")
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_texts_and_pictures_stand_out_in_both_schemes(shown: Shown, scheme: str) -> None:
     browser = shown.fresh(scheme=scheme)
@@ -226,6 +227,7 @@ def test_a_narrow_screen_needs_no_horizontal_scrolling(shown: Shown, width: int)
     assert wide == []
 
 
+@pytest.mark.thorough
 def test_the_keyboard_reaches_and_moves_everything(shown: Shown) -> None:
     browser = shown.fresh()
     browser.press("Tab")
@@ -317,6 +319,7 @@ def test_a_key_is_text_and_never_markup(shown: Shown) -> None:
         server.server_close()
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("width", [360, 1100])
 def test_a_shared_budget_and_a_cap_are_told_as_promised(width: int) -> None:
     made = sharing('per_unit = { epsilon = 8, delta = 1e-4, period = "30d" }\n')
@@ -406,6 +409,7 @@ def test_the_page_says_that_its_server_is_gone_and_comes_back() -> None:
         server.server_close()
 
 
+@pytest.mark.thorough
 def test_the_pictures_of_the_documentation_are_small() -> None:
     folder = Path(__file__).parents[3] / "docs" / "images"
     sizes = {path.name: path.stat().st_size for path in folder.glob("live-*.png")}

@@ -116,6 +116,7 @@ def test_times_are_those_of_records_whatever_the_markers_of_transactions_say(
         assert len(seen.values) == 6
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_restart_of_the_broker_loses_nothing(own_broker: Broker) -> None:
     create(own_broker.bootstrap, "tailed")

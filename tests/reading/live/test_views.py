@@ -148,6 +148,7 @@ def many(number: int, null: int = 0) -> tuple[Declared, History]:
     return seen(compiled("histogram-plain")), history
 
 
+@pytest.mark.thorough
 def test_many_keys_are_paged_and_filtered() -> None:
     pipeline, history = many(100_000)
     body = view(pipeline, history, Wish())
