@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 from statistics import NormalDist
+from typing import NamedTuple
 from unittest.mock import patch
 
 import _intervals_topl as local
@@ -153,8 +154,17 @@ def exact(domain: Domain, live: Stream, codes: np.ndarray) -> np.ndarray:
     return before[ends[1]] - before[ends[0]]
 
 
-def snapshots(domain: Domain, stream: Stream, name: str) -> Iterator[tuple[float, float, int]]:
-    """Share of leaves that are covered, mean width of their intervals, and their number."""
+class Snapshot(NamedTuple):
+    """Intervals of one trigger's leaves."""
+
+    leaves: float  # share that is covered
+    width: float  # mean
+    number: int  # of leaves
+    records: float  # share of the live records that lie in covered leaves
+
+
+def snapshots(domain: Domain, stream: Stream, name: str) -> Iterator[Snapshot]:
+    """Every fourth trigger's intervals."""
     mechanism = made(domain, stream)
     store, noise = Store(mechanism), keyed(name)
     for t in range(1, TICKS + 1):
@@ -166,11 +176,9 @@ def snapshots(domain: Domain, stream: Stream, name: str) -> Iterator[tuple[float
             value = release.value[:, 0] / tree.GRID
             reach = REACH * np.sqrt(release.variance[:, 0]) / tree.GRID
             low, high = np.maximum(value - reach, 0), np.maximum(value + reach, 0)
-            yield (
-                float(((low <= truth) & (truth <= high)).mean()),
-                float((high - low).mean()),
-                len(codes),
-            )
+            held = (low <= truth) & (truth <= high)
+            inside = float(truth[held].sum() / max(truth.sum(), 1))
+            yield Snapshot(float(held.mean()), float((high - low).mean()), len(codes), inside)
 
 
 def measure(name: str, domain: Domain) -> Shown:

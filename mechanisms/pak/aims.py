@@ -8,7 +8,7 @@ from typing import Any
 
 from ..planner import Question
 from ..slots.aim import aim
-from .settings import PakParameters, build
+from .settings import PakParameters, build, kind_of
 
 _RANKS = (4, 8, 16, 32)  # over ε: a noisy rank is off by about 3/ε
 _LARGEST = 16.0  # a factor that stretches the sample's law that far says nothing
@@ -27,7 +27,7 @@ def aimed(question: Question, known: PakParameters) -> Iterator[Any]:
     Raises:
         ParameterError: the settings contradict each other or the setting.
     """
-    if known.threshold != "noisy-max":
+    if kind_of(known) not in ("exceedance", "noisy-max"):
         return
     made = build(known, question.setting)
     slots = made.slots
@@ -43,6 +43,6 @@ def aimed(question: Question, known: PakParameters) -> Iterator[Any]:
         if found.threshold > quantile * _LARGEST:
             continue
         yield replace(
-            known, safety=1.0, tail=float(f"{(rank - 0.5) / records:.4g}"),
+            known, threshold="noisy-max", safety=1.0, tail=float(f"{(rank - 0.5) / records:.4g}"),
             factor=round(found.threshold / quantile, 3),
         )  # fmt: skip

@@ -10,10 +10,10 @@ the prefix sums: post-processing, see `views`.
 in one slot, fixed by its own time and micro-batch, so it pays either in the warm-up, ε1 for the
 threshold and ε2 for the sum with ε1 + ε2 = ε, or ε to the counter, of which ``watch`` takes a share
 for the number of records above τ that each trigger then releases with DLap(1/share), and
-``relearn`` another one for the threshold of the next stretch, see `slots.relearning`. With the rank
-rule and a tree or hierarchy the whole is ε-DP; the smooth rule and the matrix counter add δ. A
-unit's k records may lie in both parts: `settings` checks every division of them before it accepts a
-configuration.
+``relearn`` another one for the threshold of the next stretch, see `slots.relearning`. With either
+noisy maximum and a tree or hierarchy the whole is ε-DP; the smooth rule and the matrix counter add
+δ. A unit's k records may lie in both parts: `settings` checks every division of them before it
+accepts a configuration.
 
 *No draw covers two contents.* Threshold and warm-up sum are drawn once, at the warm-up's trigger,
 when its slots are closed; for the others see `pak.counter`.
@@ -35,7 +35,7 @@ from ..parts.clip_threshold import noisy_max, rank_scores
 from ..parts.hierarchy import laplace_variance
 from ..parts.smooth_quantile import SmoothQuantile
 from ..ranges import Draws, laplace
-from ..slots.relearning import Learnt, Relearning
+from ..slots.relearning import Chooser, Learnt, Relearning
 from ..slots.slots import Entries, with_state
 from ..slots.stream import SlotStream
 from ..sums import LARGEST, hold, total
@@ -89,7 +89,7 @@ class Pak(SlotStream):
         running: further columns.
     """
 
-    chooser: SmoothQuantile | RankQuantile | None
+    chooser: SmoothQuantile | Chooser | None
     counter: PrefixCounter
     sum_epsilon: Fraction | None
     loss: Cost
@@ -233,8 +233,8 @@ class Pak(SlotStream):
         if self.sum_epsilon is not None:
             steps = self.counter.steps
             made.append(laplace("value", self.slots.top / self.sum_epsilon, steps))
-        if isinstance(self.chooser, RankQuantile):
-            made.append(laplace("value", 2 / self.chooser.epsilon))
+        if self.chooser and not isinstance(self.chooser, SmoothQuantile):
+            made.append(laplace("value", self.chooser.scale))
         return (*made, *self._further_draws(self.watch, self.relearning))
 
     def error(self, t: int) -> F64:

@@ -180,6 +180,16 @@ def predicted(
         return float(normal.decimal(problem.scale) * sum(errors) / len(errors))
 
 
+def error_of(problem: ThresholdProblem, records: int, share: Fraction, tau: Decimal) -> float:
+    """The same with a threshold, in units of s; ``share`` of ε is the warm-up's sum's."""
+    with localcontext(normal.precision(_DIGITS)):
+        rest = problem.records - records
+        clipped = Decimal(problem.records if problem.published else rest)
+        square = _square(problem, rest, share) * tau * tau
+        bias = clipped * _SHAPES[0].excess(tau)
+        return float(normal.decimal(problem.scale) * (square + bias * bias).sqrt())
+
+
 def fixed(problem: ThresholdProblem) -> float:
     """The same with B itself, the warm-up's sum having all of ε."""
     with localcontext(normal.precision(_DIGITS)):

@@ -41,7 +41,7 @@ class PakPlanner(SlotPlanner):
                 "top": found.top * grid,
             },
             "largest_value": top,
-            "rank": choice.rank if found.clip else None,
+            "rank": choice.rank if choice and found.clip else None,
             "break_even": found.break_even * grid if found.clip else None,
             "clip": found.clip,
             "notes": [_sentence(found, grid, top), *_warmup(question, found)],
@@ -70,7 +70,7 @@ def _sentence(found: PakProposal, grid: float, top: float) -> str:
             f"the largest value B = {top:g} is better than any learnt threshold here: take "
             'threshold = "top"'
         )
-    share, even = float(found.choice.tail), found.break_even * grid
+    share, even = float(found.tail), found.break_even * grid
     if even >= top:
         return f"a learnt threshold is better than B = {top:g} whatever it turns out to be"
     return (

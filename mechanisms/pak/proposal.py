@@ -5,16 +5,30 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
+
+import numpy as np
 
 from ...errors import ParameterError
 from ..contract import Setting
 from ..slots.settings import slots_of
 from ..slots.slots import Slots
-from .optimise import Choice, ThresholdProblem, fixed, optimise, predicted
-from .settings import PakParameters, choice_of, counter_of, problem_of, sampling_of
+from .optimise import Choice, ThresholdProblem, error_of, fixed, optimise, predicted
+from .settings import (
+    PakParameters,
+    choice_of,
+    counter_of,
+    kind_of,
+    penalty_of,
+    problem_of,
+    sampling_of,
+    split_of,
+    steps_of,
+)
 
+_TAIL = Fraction(1, 100)
 _LONGEST = 3  # a warm-up takes at most this part of a window: nothing is released before its end
 
 
@@ -24,8 +38,7 @@ class PakProposal(NamedTuple):
     records: int  # n, of a window, as stated or configured
     scale: Fraction  # s, the guessed scale of the tail, in grid steps
     parameters: PakParameters  # proposed
-    # the optimiser's numbers behind them; with ``threshold = "top"`` they were rejected
-    choice: Choice
+    choice: Choice | None  # the optimiser's numbers behind them, where a rank is proposed
     error: float  # with the proposed parameters
     configured: float | None  # with the given ones; None where no threshold can come of them
     top: float  # with B itself
@@ -37,8 +50,13 @@ class PakProposal(NamedTuple):
 
         Thresholds, and errors with them, grow in proportion to it.
         """
-        quantile = -math.log(self.choice.tail) * float(self.scale)
+        quantile = -math.log(self.tail) * float(self.scale)
         return min(quantile * self.top / self.error, float(self.largest))
+
+    @property
+    def tail(self) -> Fraction:
+        """p of `break_even`."""
+        return self.choice.tail if self.choice else _TAIL
 
     @property
     def clip(self) -> bool:
@@ -91,22 +109,50 @@ def _problem(parameters: PakParameters, setting: Setting) -> ThresholdProblem:
 
 def _best(
     parameters: PakParameters, setting: Setting, slots: Slots
+) -> tuple[float, PakParameters, Choice | None]:
+    """The best warm-up. Ranks are proposed only where they are configured.
+
+    The smooth threshold never had less error than the two others.
+    """
+    kind = parameters.threshold if parameters.threshold == "exceedance" else "auto"
+    one = replace(parameters, threshold=kind, tail=0.0, safety=0.0, factor=0.0)
+    tried = [_balanced(replace(one, warmup=t), setting) for t in _warmups(one, slots)]
+    error, best = min(tried, key=lambda found: found[0])
+    if kind_of(parameters) != "noisy-max":
+        return error, best, None
+    ranked, found, choice = _ranked(replace(parameters, threshold="noisy-max"), setting, slots)
+    return (ranked, found, choice) if ranked < error else (error, best, None)
+
+
+def _balanced(one: PakParameters, setting: Setting) -> tuple[float, PakParameters]:
+    """Error to expect where records above the threshold are weighed against its noise."""
+    problem, slots = _problem(one, setting), slots_of(one, setting)
+    counter = counter_of(one, setting, slots, setting.delta - sampling_of(one, setting, slots))
+    split, seen = split_of(one, None), slots.warmup_slots
+    late = steps_of(one, slots)
+    penalty = penalty_of(slots, late, seen, counter, split, setting.epsilon / slots.bound)
+    theta = np.array(slots.thresholds) / float(problem.scale)
+    records = one.expected * seen
+    above = records * np.exp(-theta) - records * math.exp(-theta[-1])
+    tau = theta[int(np.argmin(above + np.array(penalty)))]
+    spread = error_of(problem, records, Fraction(1) - split, Decimal(tau))
+    return spread, one
+
+
+def _ranked(
+    one: PakParameters, setting: Setting, slots: Slots
 ) -> tuple[float, PakParameters, Choice]:
-    """The best kind of threshold, with its warm-up."""
-    tried = []
-    for kind in sorted({"noisy-max", parameters.threshold} - {"top"}):
-        one = replace(parameters, threshold=kind)
-        each = one.expected * slots.per_trigger
-        first = optimise(_problem(one, setting), [each * t for t in _warmups(one, slots)])
-        one = replace(one, warmup=first.records // each)
-        # Anew, with the counter of the stream that this warm-up leaves.
-        problem = _problem(one, setting)
-        choice = optimise(problem, [first.records])
-        error = predicted(
-            problem, choice.records, choice.tail, choice.safety, choice.factor, choice.split
-        )
-        tried.append((float("inf") if error is None else error, _with(one, choice), choice))
-    return min(tried, key=lambda found: found[0])
+    """The optimiser's ranks and factors."""
+    each = one.expected * slots.per_trigger
+    first = optimise(_problem(one, setting), [each * t for t in _warmups(one, slots)])
+    one = replace(one, warmup=first.records // each)
+    # Anew, with the counter of the stream that this warm-up leaves.
+    problem = _problem(one, setting)
+    choice = optimise(problem, [first.records])
+    error = predicted(
+        problem, choice.records, choice.tail, choice.safety, choice.factor, choice.split
+    )
+    return float("inf") if error is None else error, _with(one, choice), choice
 
 
 def _warmups(parameters: PakParameters, slots: Slots) -> Iterator[int]:
@@ -129,8 +175,11 @@ def _with(parameters: PakParameters, choice: Choice) -> PakParameters:
 def _configured(
     parameters: PakParameters, setting: Setting, slots: Slots, problem: ThresholdProblem
 ) -> float | None:
-    if parameters.threshold == "top":
+    kind = kind_of(parameters)
+    if kind == "top":
         return fixed(problem)
+    if kind == "exceedance":
+        return _balanced(parameters, setting)[0]
     share = setting.delta - sampling_of(parameters, setting, slots)
     own = choice_of(parameters, setting, slots, counter_of(parameters, setting, slots, share))
     numbers = [

@@ -12,9 +12,10 @@ from .. import accounting, factorization
 from ..accounting.calibration import inexact_draws
 from ..contract import Cost, Setting
 from ..factorization.prefix_noise import chosen
+from ..parts.clip_threshold import scale_free_penalty
 from ..parts.hierarchy import Chunks, choose_height
 from ..parts.smooth_quantile import SmoothQuantile
-from ..slots.relearning import Relearning
+from ..slots.relearning import Chooser, Exceedance, Relearning
 from ..slots.settings import (
     SlotParameters,
     check_delta,
@@ -35,6 +36,7 @@ _TALLEST = 5
 _TAIL = 24
 _SAMPLES = 64
 _SPARE = Fraction(1, 1 << 20)
+_SPLIT = Fraction(7, 10)
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,9 @@ class PakParameters(SlotParameters):
     """Settings of ``mechanism = "pak"``, besides those of `SlotParameters`.
 
     Attributes:
-        threshold: "noisy-max" (pure, discrete), "smooth" (the paper's, costs δ), or "top" for B.
+        threshold: "exceedance" (records that are cut against noise), "noisy-max" (a raised rank),
+            "smooth" (the paper's, costs δ), or "top" for B. "auto" is "noisy-max" where tail,
+            safety or factor are given, else "exceedance".
         counter: "tree", "hierarchy", "matrix"; "auto" takes the one of least mean error.
         publish_warmup: release the warm-up's sum.
         tail, safety: the rank is ⌊safety·tail·m⌋ + 1 from the top, m = expected warm-up records.
@@ -53,12 +57,13 @@ class PakParameters(SlotParameters):
         sliding: slots of a sliding sum and a moving average to be released as well; 0 for none.
         decay: share of a slot's sum that is left a slot later, for a decayed sum; 0 for none.
 
-    tail, safety, factor and split are chosen by `optimise` where they are 0.
+    tail, safety, factor and split are chosen by `optimise` where they are 0; the rule "exceedance"
+    has no use for the first three, and takes seven tenths for split.
     """
 
     later: ClassVar[tuple[str, ...]] = ("sliding", "decay")
 
-    threshold: str = "noisy-max"
+    threshold: str = "auto"
     counter: str = "auto"
     publish_warmup: bool = True
     tail: float = 0.0
@@ -71,25 +76,45 @@ class PakParameters(SlotParameters):
     decay: float = 0.0
 
 
+def kind_of(parameters: PakParameters) -> str:
+    """How the threshold is chosen.
+
+    Raises:
+        ParameterError: there is no such rule, or it has no use for a setting that is given.
+    """
+    named = ("auto", "exceedance", "noisy-max", "smooth", "top")
+    kind = one_of("threshold", parameters.threshold, named)
+    ranks = parameters.tail or parameters.safety or parameters.factor
+    if kind == "auto":
+        return "noisy-max" if ranks else "exceedance"
+    if kind == "exceedance" and ranks:
+        rule = 'has no rank and no factor: leave tail, safety and factor out, or take "noisy-max"'
+        raise ParameterError("threshold", kind, rule)
+    return kind
+
+
 def build(parameters: PakParameters, setting: Setting) -> Pak:
     """The mechanism for a configuration.
 
     Raises:
         ParameterError: settings clash or are out of range.
     """
-    slots = slots_of(parameters, setting)
-    one_of("threshold", parameters.threshold, ("noisy-max", "smooth", "top"))
+    slots, kind = slots_of(parameters, setting), kind_of(parameters)
     sampling = sampling_of(parameters, setting, slots)
     check_delta(setting, sampling)
     counter = counter_of(parameters, setting, slots, setting.delta - sampling)
     check_sums(slots, counter.steps, parameters.expected)
-    choice = choice_of(parameters, setting, slots, counter)
+    choice = None if kind == "exceedance" else choice_of(parameters, setting, slots, counter)
     epsilon = setting.epsilon / slots.bound
-    split = _share("split", parameters.split) or choice.split
-    if not parameters.publish_warmup or parameters.threshold == "top":
-        split = Fraction(int(parameters.threshold != "top"))
-    records = parameters.expected * slots.warmup_slots
-    chooser = _chooser(parameters, setting, slots, epsilon * split, choice, records)
+    split = split_of(parameters, choice)
+    chooser: SmoothQuantile | Chooser | None
+    if choice is None:
+        late = steps_of(parameters, slots)
+        penalty = penalty_of(slots, late, slots.warmup_slots, counter, split, epsilon)
+        chooser = Exceedance(epsilon * split, penalty)
+    else:
+        records = parameters.expected * slots.warmup_slots
+        chooser = _chooser(parameters, setting, slots, epsilon * split, choice, records)
     rest = epsilon * (1 - split) if parameters.publish_warmup else None
     gaussian = isinstance(counter, MatrixPrefix)
     spent = gaussian or isinstance(chooser, SmoothQuantile)
@@ -100,6 +125,30 @@ def build(parameters: PakParameters, setting: Setting) -> Pak:
     relearning = _relearning(parameters, setting, slots, counter, epsilon * anew) if anew else None
     running = Running(parameters.sliding, Fraction(parameters.decay).limit_denominator(10_000))
     return Pak(slots, chooser, counter, rest, loss, watch or None, relearning, running)
+
+
+def split_of(parameters: PakParameters, choice: Choice | None) -> Fraction:
+    """The threshold's share of the warm-up's ε."""
+    if not parameters.publish_warmup or parameters.threshold == "top":
+        return Fraction(int(parameters.threshold != "top"))
+    return _share("split", parameters.split) or (choice.split if choice else _SPLIT)
+
+
+def penalty_of(
+    slots: Slots, late: int, seen: int, counter: PrefixCounter, split: Fraction, epsilon: Fraction
+) -> tuple[int, ...]:
+    """The noise that each threshold brings, in records of ``seen`` slots.
+
+    Args:
+        late: slots that the counter covers.
+        split: what the threshold takes of the warm-up's ε; the warm-up's sum has the rest.
+        epsilon: of one record.
+    """
+    variance = Fraction(mean_error(counter, late)).limit_denominator(1 << 20) ** 2
+    if split < 1:
+        variance += 2 / ((1 - split) * epsilon) ** 2
+    found = scale_free_penalty(slots.thresholds, seen, late, variance / 2, root=2)
+    return tuple(found.tolist())
 
 
 def sampling_of(parameters: PakParameters, setting: Setting, slots: Slots) -> Fraction:
@@ -127,10 +176,15 @@ def _relearning(
     Raises:
         ParameterError: the threshold is not one by noisy maximum.
     """
-    if parameters.threshold != "noisy-max":
-        rule = f'needs threshold = "noisy-max", not "{parameters.threshold}"'
+    kind, late = kind_of(parameters), steps_of(parameters, slots)
+    if kind == "exceedance":
+        penalty = penalty_of(slots, late, late, counter, Fraction(1), epsilon)
+        chosen = Exceedance(epsilon, penalty)
+        return Relearning(chosen, parameters.relearn, slots.warmup, slots.horizon)
+    if kind != "noisy-max":
+        rule = f'needs threshold = "exceedance" or "noisy-max", not "{parameters.threshold}"'
         raise ParameterError("relearn", parameters.relearn, rule)
-    records = parameters.expected * steps_of(parameters, slots)
+    records = parameters.expected * late
     problem = replace(
         problem_of(parameters, setting, slots, counter),
         epsilon=epsilon, published=False, records=2 * records,
@@ -181,7 +235,7 @@ def _chooser(
     safety = _share("safety", parameters.safety) or choice.safety
     factor = Fraction(parameters.factor).limit_denominator(1000) or choice.factor
     rank = int(safety * tail * records) + 1
-    if parameters.threshold == "noisy-max":
+    if kind_of(parameters) == "noisy-max":
         return RankQuantile(epsilon, rank, factor, slots.thresholds)
     delta = _smooth_delta(setting, slots.bound)
     return SmoothQuantile(epsilon, delta, rank, slots.thresholds, factor, _beta(parameters))

@@ -88,7 +88,7 @@ def noise_penalty(
 
 
 def scale_free_penalty(
-    thresholds: tuple[int, ...], slots: int, rest: int, variance: Fraction
+    thresholds: tuple[int, ...], slots: int, rest: int, variance: Fraction, root: int = 4
 ) -> I64:
     """(c,) the public part of `exceedance_scores` where nothing is known of the tail's scale.
 
@@ -99,21 +99,25 @@ def scale_free_penalty(
     above θ on average. A penalty that is linear in θ asks for c instead, and fails where B is a
     bad guess of it. This one rises with the fourth root, ``36·K·(θ/B)^¼``: the records that a
     doubling of θ must save are about 2K to 9K, the more the nearer θ is to B. 36 was tuned on
-    streams that no documented figure uses.
+    streams that no documented figure uses; so was the square root for running totals, whose bias
+    is n/√3·E(θ)/m0, as of ranges with twice the variance.
 
     Args:
         thresholds: candidates on the integer grid.
         slots: m0, the public number of warm-up slots.
         rest: n, the public number of slots after them.
         variance: V, the mean noise variance of a range for θ = 1.
+        root: 4, or 2 for the square root.
 
     Raises:
         ParameterError: an argument is not positive.
     """
     positive("variance", variance)
     each = Fraction(at_least("slots", slots, 1), at_least("rest", rest, 1))
-    fourth = _WEIGHT**4 * (6 * variance) ** 2 * each**4 / thresholds[-1]
-    roots = [math.isqrt(math.isqrt(math.floor(fourth * theta))) for theta in thresholds]
+    power = (_WEIGHT**2 * 6 * variance * each**2) ** (root // 2) / thresholds[-1]
+    roots = [math.isqrt(math.floor(power * theta)) for theta in thresholds]
+    if root == 4:
+        roots = [math.isqrt(one) for one in roots]
     return np.array(roots, np.int64)
 
 

@@ -120,9 +120,8 @@ class Choice(NamedTuple):
 
 def unraised(mechanism: Pak | Tops) -> Pak | Tops:
     """The mechanism without the factor that hides which candidate won."""
-    if isinstance(mechanism, Tops):
+    if isinstance(mechanism, Tops) or not isinstance(mechanism.chooser, RankQuantile):
         return mechanism
-    assert isinstance(mechanism.chooser, RankQuantile)
     plain = replace(mechanism, chooser=replace(mechanism.chooser, factor=Fraction(1)))
     if plain.relearning is None:
         return plain

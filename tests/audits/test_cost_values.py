@@ -38,6 +38,7 @@ PAK: dict[str, dict[str, Any]] = {
         "expected": 10,
     },
     "matrix": {"counter": "matrix", "bound": 2},
+    "matrix, ranks": {"counter": "matrix", "bound": 2, "threshold": "noisy-max"},
     "matrix, watched": {"counter": "matrix", "bound": 2, "watch": 0.25},
     "no threshold": {"threshold": "top", "counter": "tree"},
     "learnt anew": {

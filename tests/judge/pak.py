@@ -33,21 +33,36 @@ class PakRules(SlotRules):
         draws = len(self.thetas) * (1 + bool(self.stretch))
         draws += 2 * self.slots.bit_length() + 2 * self.slots
         sampling = (1 + 3 ** math.ceil(self.epsilon)) * self.budget * draws * Fraction(1, 2**110)
+        self.keep = Fraction(p["decay"]).limit_denominator(10_000)
         self.late, rest = late, self.each - self.watch - self.anew
         self.counter = self._counter(p["counter"], late, rest, self.delta - sampling)
-        choice = optimum(self._problem(late), p["expected"] * self.early)
-        part = _share(p["split"]) or choice.split
-        self.sums = p["publish_warmup"]
-        if not self.sums or p["threshold"] == "top":
-            part = Fraction(p["threshold"] != "top")
+        self.sums, self.kind = p["publish_warmup"], p["threshold"]
+        if self.kind == "auto":
+            ranks = p["tail"] or p["safety"] or p["factor"]
+            self.kind = "noisy-max" if ranks else "exceedance"
+        choice, part = None, _share(p["split"]) or Fraction(7, 10)
+        if self.kind != "exceedance":
+            choice = optimum(self._problem(late), p["expected"] * self.early)
+            part = _share(p["split"]) or choice.split
+        if not self.sums or self.kind == "top":
+            part = Fraction(self.kind != "top")
         self.first, self.rest = self.each * part, self.each * (1 - part)
+        if choice is None:
+            self.penalty = self._penalty(self.early, 2 / self.rest**2 if part < 1 else Fraction(0))
+            self.again = self._penalty(late, Fraction(0))
+            return
         self.rank, self.factor = self._ranked(choice, p["expected"] * self.early)
         if self.stretch:
             records = p["expected"] * late
             problem = self._problem(late)._replace(
                 epsilon=self.anew, published=False, records=2 * records)  # fmt: skip
             self.later = self._ranked(optimum(problem, records), records)
-        self.keep = Fraction(p["decay"]).limit_denominator(10_000)
+
+    def _penalty(self, seen: int, more: Fraction) -> list[int]:
+        """36·√(3V)·m/n·√(θ/B), V the mean variance of a total and ``more`` for a threshold of 1."""
+        noise = Fraction(self.counter.mean()).limit_denominator(1 << 20) ** 2 + more
+        square = 36**2 * 3 * noise * Fraction(seen, self.late) ** 2 / self.top
+        return [math.isqrt(math.floor(square * theta)) for theta in self.thetas]
 
     def _problem(self, late: int) -> Problem:
         p = self.parameters
@@ -139,9 +154,11 @@ class PakJudge(SlotJudge):
 
     def chosen(self, trigger: Clock, now: Now) -> int:
         """The first threshold."""
-        rules, kind = self.rules, self.rules.parameters["threshold"]
+        rules, kind = self.rules, self.rules.kind
         if kind == "top":
             return rules.top
+        if kind == "exceedance":
+            return self.balanced(trigger, now, rules.penalty, rules.first, "threshold")
         if kind == "noisy-max":
             return self.ranked(trigger, now, rules.rank, rules.factor, rules.first, "threshold")
         values = sorted(
@@ -155,6 +172,14 @@ class PakJudge(SlotJudge):
             values, rules.thetas, rules.rank, rules.factor,
             (rules.first, rules.small, rules.beta), drawn,
         )  # fmt: skip
+
+    def balanced(
+        self, trigger: Clock, now: Now, penalty: list[int], epsilon: Fraction, purpose: str
+    ) -> int:
+        """The threshold that cuts few records and brings little noise."""
+        thetas = self.rules.thetas
+        scores = [-n - more for n, more in zip(above(now, thetas), penalty, strict=True)]
+        return thetas[self.loudest(trigger, scores, epsilon, purpose)]
 
     def ranked(
         self, trigger: Clock, now: Now, rank: int, factor: Fraction, epsilon: Fraction, purpose: str
@@ -194,8 +219,12 @@ class PakJudge(SlotJudge):
         if rules.stretch:
             course = course._replace(seen=(*course.seen, *now))
             if (t - rules.warmup) % rules.stretch == 0 and t < rules.horizon:
-                given = *rules.later, rules.anew, f"threshold.{number + 1}"
-                new = self.ranked(trigger, course.seen, *given)
+                purpose = f"threshold.{number + 1}"
+                if rules.kind == "exceedance":
+                    given = rules.again, rules.anew, purpose
+                    new = self.balanced(trigger, course.seen, *given)
+                else:
+                    new = self.ranked(trigger, course.seen, *rules.later, rules.anew, purpose)
                 thetas, base = (*course.thetas, new), course.prefixes[-1]
                 course = course._replace(thetas=thetas, base=base, exact=0, seen=())
                 public["threshold"] = [new]

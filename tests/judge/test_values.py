@@ -13,7 +13,7 @@ from hushstream.mechanisms.columns import empty_units
 from hushstream.mechanisms.pak import counter
 from hushstream.mechanisms.pak import mechanism as pak
 from hushstream.mechanisms.parts import hierarchy
-from hushstream.mechanisms.slots import slots
+from hushstream.mechanisms.slots import relearning, slots
 from hushstream.mechanisms.slots.stream import SlotStream
 from hushstream.mechanisms.tops import blocks
 from hushstream.mechanisms.tops import mechanism as tops
@@ -52,10 +52,11 @@ PAK = {
     "default": ", expected = 5",
     "some": ", slots_per_trigger = 2, bound = 3, expected = 5, watch = 0.1, warmup = 2",
     "tree": ', counter = "tree", sliding = 4, decay = 0.75, expected = 5, split = 0.4',
+    "ranks": ', threshold = "noisy-max", expected = 5',
     "wide": ', counter = "hierarchy", sliding = 3, decay = 0.5, slots_per_trigger = 2',
     "matrix": ', counter = "matrix", sliding = 2, decay = 0.9, slots_per_trigger = 2, bound = 2',
     "anew": ', relearn = 2, counter = "hierarchy", sliding = 3, decay = 0.75, expected = 20',
-    "anew-tree": ', relearn = 3, counter = "tree", slots_per_trigger = 2, expected = 20',
+    "anew-tree": ', relearn = 3, threshold = "noisy-max", counter = "tree", expected = 20',
     "anew-matrix": ', relearn = 3, counter = "matrix", slots_per_trigger = 2, expected = 20',
     "smooth": ', threshold = "smooth", expected = 60, warmup = 4, split = 0.3, beta = 0.2',
     "top": ', threshold = "top", counter = "tree"',
@@ -111,6 +112,7 @@ MISTAKES = {
         (slots.Slots, "clipped", lambda real: lambda self, entries, theta: entries.sum),
         (counter.TreePrefix, "scale", lambda real: lambda self, theta: real(self, theta) / 2),
         (counter.TreePrefix, "noise", lambda real: lambda *given: [0] * len(given[3])),
+        (relearning, "noisy_max", _off),
         (pak, "noisy_max", _off),
         (pak.RankQuantile, "scale", property(lambda self: 1 / self.epsilon)),
         (SlotStream, "_watched", lambda real: lambda *given: {"clipped": np.zeros(1, np.int64)}),
@@ -127,6 +129,7 @@ def test_a_product_that_errs_is_found_out(
     kind: str, where: Any, name: str, wrong: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     more = ', counter = "tree"' * (kind == "pak")
+    more += ', threshold = "noisy-max"' * (where in (pak, pak.RankQuantile))
     given = text(kind, f", slots_per_trigger = 2, expected = 6, bound = 3, watch = 0.1{more}")
     made = wrong if isinstance(wrong, property) else wrong(getattr(where, name))
     monkeypatch.setattr(where, name, made)

@@ -190,7 +190,7 @@ def test_histograms_that_build_can_release(data: Any, setting: Setting) -> None:
 @given(st.data(), settings_of("one"))
 def test_pak_that_builds_can_release(data: Any, setting: Setting) -> None:
     counter = data.draw(st.sampled_from(["auto", "tree", "hierarchy", "matrix"]))
-    threshold = data.draw(st.sampled_from(["noisy-max", "smooth", "top"]))
+    threshold = data.draw(st.sampled_from(["auto", "noisy-max", "smooth", "top"]))
     bound = data.draw(st.sampled_from([1, 3, 1000]))
     expected = data.draw(st.sampled_from([1, 100, 10**12]))
     prove(

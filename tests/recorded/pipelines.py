@@ -130,6 +130,7 @@ SETTINGS: dict[str, str] = {
     "privhp-gauss": SPATIAL.format(
         kind="privhp", depth=8, split="binary", more="", settings='k = 16\nnoise = "gauss"'),
     "pak": VALUES.format(kind="pak", settings=""),
+    "pak-ranks": VALUES.format(kind="pak", settings='threshold = "noisy-max"'),
     "pak-matrix": VALUES.format(kind="pak", settings='counter = "matrix"'),
     "pak-anew": VALUES.format(
         kind="pak", settings='relearn = 1\ncounter = "hierarchy"\nsliding = 3\ndecay = 0.75'

@@ -14,6 +14,7 @@ from hushstream.mechanisms.pak.running import FINE, Running
 from hushstream.mechanisms.pak.settings import PakParameters
 from hushstream.mechanisms.parts.smooth_quantile import SmoothQuantile
 from hushstream.mechanisms.registry import find
+from hushstream.mechanisms.slots.relearning import Exceedance
 from hushstream.mechanisms.slots.slots import Slots
 
 from ...oracles.smooth_quantile import exact_bound, sorted_runs
@@ -45,8 +46,11 @@ def threshold_exactly(mechanism: Pak, trace: Trace) -> int:
     if chooser is None:
         return slots.top
     positive = rounded_up(slots, trace)
+    above = [sum(v > theta for v in positive) for theta in slots.thresholds]
+    if isinstance(chooser, Exceedance):
+        scores = [-n - more for n, more in zip(above, chooser.penalty, strict=True)]
+        return slots.thresholds[scores.index(max(scores))]
     if isinstance(chooser, RankQuantile):
-        above = [sum(v > theta for v in positive) for theta in slots.thresholds]
         found = min(range(len(above)), key=lambda i: abs(above[i] - chooser.rank + 1))
         target = chooser.factor * slots.thresholds[found]
     else:
@@ -120,12 +124,12 @@ def case(name: str, parameters: PakParameters) -> Case:
 CASES = [
     case("pak-auto", BASE),
     case("pak-tree", replace(BASE, counter="tree", publish_warmup=False)),
-    case("pak-watched", replace(BASE, watch=0.1)),
+    case("pak-watched", replace(BASE, watch=0.1, factor=0.0)),
     case("pak-hierarchy", replace(BASE, counter="hierarchy", tail=0.1)),
     case("pak-learnt-anew", replace(BASE, relearn=4, counter="tree", tail=0.1)),
     case(
         "pak-views",
-        replace(BASE, relearn=2, counter="hierarchy", tail=0.1, sliding=5, decay=0.75),
+        replace(BASE, relearn=2, counter="hierarchy", factor=0.0, sliding=5, decay=0.75),
     ),
     case("pak-smooth", replace(BASE, threshold="smooth", counter="matrix", resolution=4, tail=0.2)),
     case("pak-top", replace(BASE, threshold="top", counter="matrix", bound=1)),

@@ -9,6 +9,7 @@ import itertools
 import math
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,8 +21,9 @@ from hushstream.mechanisms.noise import STEADY, KeyedNoise, zero
 from hushstream.mechanisms.pak.counter import HierarchyPrefix, MatrixPrefix, TreePrefix
 from hushstream.mechanisms.pak.mechanism import Pak, RankQuantile
 from hushstream.mechanisms.pak.optimise import ThresholdProblem, optimise
-from hushstream.mechanisms.pak.settings import PakParameters, build, mean_error
+from hushstream.mechanisms.pak.settings import PakParameters, build, kind_of, mean_error
 from hushstream.mechanisms.parts.smooth_quantile import SmoothQuantile
+from hushstream.mechanisms.slots.relearning import Exceedance
 from hushstream.mechanisms.tables import RowTable
 
 SETTING = Setting(Fraction(1), Fraction(1, 10**6), 20, columns=(("x", 0, 50),))
@@ -109,6 +111,44 @@ def test_shares_of_epsilon() -> None:
         assert isinstance(kept.chooser, RankQuantile)
         assert kept.sum_epsilon is None and kept.chooser.epsilon * bound == 1
         assert made.cost().epsilon == 1 and made.cost().delta < Fraction(1, 2**80)
+
+
+@pytest.mark.parametrize("values", [np.full(400, 37), np.zeros(400, int)])
+def test_values_that_are_alike_are_cut_at_once(values: np.ndarray) -> None:
+    """All thresholds above them cut nothing; a rank takes any of these."""
+    made = build(PakParameters(warmup=4, expected=50), replace(SETTING, epsilon=Fraction(4)))
+    assert isinstance(made.chooser, Exceedance)
+    thresholds = made.slots.thresholds
+    counts = np.bincount(np.searchsorted(thresholds, values), minlength=len(thresholds))
+    found = [thresholds[made.chooser.choose(counts, keyed(str(i)), 1)] for i in range(20)]
+    assert max(found) <= 1.2 * max(int(values.max()), 1) and min(found) >= values.max()
+
+
+def test_the_penalty_is_the_noise_of_a_total_in_records() -> None:
+    """36·√(3V)·m/n·√(θ/B), with the noise of the warm-up's sum."""
+    made = build(PakParameters(warmup=4, expected=50, counter="tree", split=0.5), SETTING)
+    assert isinstance(made.chooser, Exceedance) and made.sum_epsilon is not None
+    late = made.slots.slots - made.slots.warmup_slots
+    steps = np.unique(np.ceil(np.arange(1, 65) * late / 64)).astype(int).tolist()
+    noise = np.mean([made.counter.variance(1, 0, step) for step in steps])
+    noise += 2 / float(made.sum_epsilon) ** 2
+    for theta, penalty in zip(made.slots.thresholds, made.chooser.penalty, strict=True):
+        ideal = 36 * (3 * noise * theta / made.slots.top) ** 0.5 * made.slots.warmup_slots / late
+        assert ideal - 1.01 < penalty <= ideal + 0.01
+
+
+@pytest.mark.parametrize(("given", "kind"), [
+    ({}, "exceedance"), ({"tail": 0.1}, "noisy-max"), ({"factor": 2.0}, "noisy-max"),
+    ({"threshold": "smooth", "tail": 0.1}, "smooth"), ({"threshold": "top"}, "top"),
+])  # fmt: skip
+def test_a_rank_or_a_factor_asks_for_ranks(given: dict[str, Any], kind: str) -> None:
+    parameters = PakParameters(warmup=4, expected=50, **given)
+    assert kind_of(parameters) == kind
+    rules = {"exceedance": Exceedance, "noisy-max": RankQuantile, "smooth": SmoothQuantile}
+    assert isinstance(build(parameters, SETTING).chooser, rules.get(kind, type(None)))
+    if kind == "noisy-max":
+        with pytest.raises(ParameterError, match="exceedance"):
+            kind_of(PakParameters(threshold="exceedance", **given))
 
 
 @pytest.mark.parametrize("bound", [1, 2, 5])

@@ -124,8 +124,8 @@ def defaults(stream: Stream, epsilon: Fraction) -> Any:
     return build(TopsParameters(warmup=len(stream.values) // WARMUP), setting)
 
 
-def row_of(stream: Stream, epsilon: Fraction, runs: int) -> Row:
-    """Mean squared errors of one stream and ε."""
+def row_of(stream: Stream, epsilon: Fraction, runs: int, oracle: bool = True) -> Row:
+    """Mean squared errors of one stream and ε; with ``oracle`` the best that is possible too."""
     ranges, warm = Ranges.of(stream), stream.values[: len(stream.values) // WARMUP]
     made = defaults(stream, epsilon)
     thresholds = made.slots.thresholds
@@ -148,7 +148,7 @@ def row_of(stream: Stream, epsilon: Fraction, runs: int) -> Row:
         row[name] = float(np.mean([known[theta] for theta in thetas]))
         row[f"{name}_threshold"] = float(np.median(thetas))
         row[f"{name}_shape"] = [method.shape.fanout, method.shape.levels, method.shape.width]
-    return row | best(stream, ranges, epsilon)
+    return row | (best(stream, ranges, epsilon) if oracle else {})
 
 
 def best(stream: Stream, ranges: Ranges, epsilon: Fraction) -> Row:
@@ -174,12 +174,12 @@ def best(stream: Stream, ranges: Ranges, epsilon: Fraction) -> Row:
     return {"best": least, "best_threshold": theta, "best_shape": best_shape}
 
 
-def measure(half: str, quick: bool, tick: Any) -> list[Row]:
+def measure(half: str, quick: bool, tick: Any, oracle: bool = True) -> list[Row]:
     """Rows of a half; ``tick`` is called with each."""
     rows = []
     for stream in streams(half):
         for epsilon in EPSILONS[::2] if quick else EPSILONS:
-            rows.append(row_of(stream, epsilon, 5 if quick else 20))
+            rows.append(row_of(stream, epsilon, 5 if quick else 20, oracle))
             tick(rows[-1])
     return rows
 
@@ -187,15 +187,17 @@ def measure(half: str, quick: bool, tick: Any) -> list[Row]:
 def totals(rows: list[Row]) -> Row:
     """Ratios of mean squared errors; each set counts once for each ε."""
     authors_ratio = np.array([row["tops"] / row["authors"] for row in rows])
-    best = np.array([row["tops"] / row["best"] for row in rows])
+    best = np.array([row["tops"] / row["best"] for row in rows if "best" in row])
     names = [row["stream"] for row in rows]
     each = [float(np.median(authors_ratio[np.array(names) == name])) for name in set(names)]
-    return {
+    found = {
         "tops_over_authors_median": float(np.median(authors_ratio)),
         "tops_over_authors_worst": float(authors_ratio.max()),
         "tops_over_authors_worst_set": max(each),
-        "tops_over_best": float(np.median(best)),
-        "tops_over_best_worst": float(best.max()),
         "cells_worse_than_authors": int((authors_ratio > 1).sum()),
         "cells": len(rows),
     }
+    if len(best):
+        found["tops_over_best"] = float(np.median(best))
+        found["tops_over_best_worst"] = float(best.max())
+    return found

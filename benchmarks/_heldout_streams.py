@@ -1,7 +1,8 @@
-"""Streams of values in two halves: those that defaults were tuned on, and those kept for figures.
+"""Streams of values in groups: those that defaults are tuned on, and those kept for figures.
 
-Each kind of stream is in both halves, with other fields, laws, parameters and seeds: real records
+Each kind of stream is in every group, with other fields, laws, parameters and seeds: real records
 (taxi trips, flights, postal codes), steady laws, bursts, sparse users, drift and level shifts.
+"unseen" is for one look after every constant is fixed; figures were made of "held" before.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ DAY = 1440
 
 
 def streams(half: str) -> list[Stream]:
-    """The streams of a half, "tuned" or "held"."""
-    made = [*_real(half), *(_tuned() if half == "tuned" else _held())]
+    """The streams of a group: "tuned", "held" or "unseen"."""
+    laws = {"tuned": _tuned, "held": _held, "unseen": _unseen}[half]
+    made = [*(_more() if half == "unseen" else _real(half)), *laws()]
     return [_stream(name, values, top) for name, values, top in made]
 
 
@@ -50,6 +52,21 @@ def _real(half: str) -> Iterator[tuple[str, F64, int]]:
     yield "delays by the hour", flights["delay"][late], 2000
     yield "distances by the hour", flights["distance"][late], 10_000
     yield "steps between post offices", _steps(codes), 16_470
+
+
+def _more() -> Iterator[tuple[str, F64, int]]:
+    """Columns of the same tables that the other groups do not use."""
+    trips, flights, codes = _trips(), _flights(), _codes()
+    yield "extras of taxi trips", trips["extras"] * 100, 3000
+    yield "seconds between pickups", trips["gap"], 36_000
+    order = np.random.default_rng(8).permutation(len(flights["delay"]))[: 2 * LONG]
+    far, late = flights["distance"][order], flights["delay"][order]
+    yield "minutes early", np.maximum(-late, 0), 100
+    yield "miles by hours late", far * np.maximum(late, 0) / 600, 100_000
+    yield "minutes of the day", flights["time"][order] * 60, 1440
+    _, offices = np.unique(codes["zip_code"] // 10, return_counts=True)
+    yield "post offices of ten codes", offices, 50
+    yield "steps to the north", np.abs(np.diff(codes["latitude"])) * 1110, 20_000
 
 
 def _tuned() -> Iterator[tuple[str, F64, int]]:
@@ -91,6 +108,33 @@ def _held() -> Iterator[tuple[str, F64, int]]:
     yield "step to 1/20", g.exponential(150, LONG) * _step(0.4, 0.05), 2500
 
 
+def _unseen() -> Iterator[tuple[str, F64, int]]:
+    g = np.random.default_rng(3)
+    yield "half a bell", np.abs(g.normal(0, 70, LONG)), 1000
+    yield "lognormal 1.2", g.lognormal(2.5, 1.2, LONG), 8000
+    yield "Pareto 1.3", 10 * (g.pareto(1.3, LONG) + 1), 50_000
+    yield "near the top", 400 * g.beta(8, 2, LONG), 400
+    yield "nine tenths of the range", g.uniform(0, 900, LONG), 1000
+    yield "about one value", g.normal(60, 6, LONG), 3000
+    yield "one value in 50", np.where(g.random(LONG) < 0.02, g.lognormal(4, 0.7, LONG), 0), 6000
+    yield "rare and large", np.where(g.random(LONG) < 0.01, g.gamma(3, 500, LONG), 8), 20_000
+    hump = np.where(g.random(LONG) < 0.5, g.gamma(9, 5, LONG), g.normal(300, 30, LONG))
+    yield "two humps", hump, 900
+    yield "days and weeks", g.gamma(2, 25, LONG) * _days(0.6) * _days(0.3, 7 * DAY), 2000
+    yield "a level that wanders", g.exponential(30, LONG) * np.exp(_wandering(g)), 4000
+    yield "drift to 3", g.exponential(25, LONG) * np.geomspace(1, 3, LONG), 3000
+    yield "step to 4", g.exponential(30, LONG) * _step(0.6, 4), 5000
+    yield "step to 1/8", g.gamma(2, 60, LONG) * _step(0.5, 0.125), 3000
+
+
+def _wandering(g: np.random.Generator) -> F64:
+    """A level that comes back to 0, within about ±0.6, over some hundred records."""
+    made, steps = np.zeros(LONG), g.normal(0, 0.04, LONG)
+    for i in range(1, LONG):
+        made[i] = 0.996 * made[i - 1] + steps[i]
+    return made
+
+
 def _bursts(g: np.random.Generator, calm: float, loud: float, length: int, share: float) -> F64:
     on = np.repeat(g.random(LONG // length) < share, length)
     made: F64 = np.where(on, g.exponential(loud, LONG), g.exponential(calm, LONG))
@@ -116,12 +160,15 @@ def _trips() -> dict[str, F64]:
     begin, end = (
         np.array([row[n] for row in rows], "datetime64[s]") for n in ("pickup", "dropoff")
     )
+    total = np.array([float(row["total"]) for row in rows])
+    made["extras"] = total - made["fare"] - made["tip"] - made["tolls"]
+    made["gap"] = np.diff(begin).astype(np.float64)
     return made | {"minutes": (end - begin).astype(np.float64) / 60}
 
 
 def _flights() -> dict[str, F64]:
     table = pa.ipc.open_file(DATA / "flights-200k.arrow").read_all()
-    return {n: table[n].to_numpy().astype(np.float64) for n in ("delay", "distance")}
+    return {n: table[n].to_numpy().astype(np.float64) for n in ("delay", "distance", "time")}
 
 
 def _codes() -> dict[str, F64]:
