@@ -18,7 +18,7 @@ from .recorder import Label, Recorder, View, seen
 UNIT = 10**6
 CHOICE = "threshold"
 COUNTS = 1 << 14
-REACH = 128  # no two scores are further apart here
+REACH = 512  # no two scores are further apart here
 
 
 class Value(NamedTuple):
