@@ -77,7 +77,7 @@ class PakParameters(SlotParameters):
 
 
 def kind_of(parameters: PakParameters) -> str:
-    """How the threshold is chosen.
+    """The rule that chooses the threshold.
 
     Raises:
         ParameterError: there is no such rule, or it has no use for a setting that is given.
