@@ -7,8 +7,10 @@ import gc
 import importlib
 import logging
 import os
+import shutil
 import signal
 import sys
+import textwrap
 import traceback
 from collections.abc import Iterator
 
@@ -158,19 +160,37 @@ def _failed(error: BaseException) -> int:
     if (code := _told_to_end(error)) is not None:
         return code
     if isinstance(error, click.ClickException):
-        error.message = visible_lines(error.message)
+        error.message = fitting(visible_lines(error.message), "Error: ")
         error.show()
         return 2
     if isinstance(error, HushError):
-        click.echo(f"hush: {visible_lines(str(error))}", err=True)
+        click.echo(f"hush: {fitting(visible_lines(str(error)), 'hush: ')}", err=True)
         return exit_code(error)
     if (said := _of_broker(error)) is not None:
-        click.echo(f"hush: {visible_lines(said)}", err=True)
+        click.echo(f"hush: {fitting(visible_lines(said), 'hush: ')}", err=True)
         return 4
     if redaction.quoting():
         click.echo(visible_lines("".join(traceback.format_exception(error))), err=True, nl=False)
-    click.echo(f"hush: {visible_lines(redaction.told(error))}", err=True)
+    click.echo(f"hush: {fitting(visible_lines(redaction.told(error)), 'hush: ')}", err=True)
     return 1
+
+
+def fitting(text: str, head: str) -> str:
+    """Divide lines between words where a terminal would divide them anywhere.
+
+    Args:
+        text: what is shown on the standard error; in a file it stays as it is.
+        head: what stands before its first line.
+    """
+    if not sys.stderr.isatty():
+        return text
+    width, lines = shutil.get_terminal_size().columns, []
+    for place, line in enumerate(text.split("\n")):
+        lead = " " * len(head) if not place else ""
+        found = textwrap.wrap(line, width, initial_indent=lead, subsequent_indent="  ",
+                              break_long_words=False, break_on_hyphens=False)  # fmt: skip
+        lines.append("\n".join(found)[len(lead) :])
+    return "\n".join(lines)
 
 
 def _of_broker(error: BaseException) -> str | None:

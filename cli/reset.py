@@ -22,13 +22,15 @@ from .options import Flags, config_options, emit, json_option, read_config
 def reset(flags: Flags, as_json: bool, name: str | None, dry_run: bool) -> None:
     """Delete all topics of a deployment but the raw ones: releases, state and ledger.
 
-    No worker may run. Where something was charged, its name must be given: with the ledger the
-    charges are forgotten, and what is released later from the same records costs their persons
-    again. Tables on the disks of workers stay; a new deployment does not read them.
+    No worker may run; one that has just ended is waited for. Where something was charged, its name
+    must be given: with the ledger the charges are forgotten, and what is released later from the
+    same records costs their persons again. Tables on the disks of workers stay; a new deployment
+    does not read them.
     """
     config = read_config(flags)
     cluster = cluster_of(config, "administrator")
-    found = remains(cluster, config.deployment.name)
+    patience = 0.0 if dry_run else config.engine.session_timeout / 1e6
+    found = remains(cluster, config.deployment.name, patience, lambda text: say(text, err=True))
     if not as_json:
         _told(found)
     if dry_run:

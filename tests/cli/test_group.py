@@ -176,6 +176,17 @@ def test_exit_codes(monkeypatch, error, code):
     assert found == code and out == "" and err == f"hush: {error}\n"
 
 
+def test_a_terminal_shows_errors_in_whole_words(monkeypatch):
+    text = "pipeline[0].budget.epsilon: " + "word " * 30 + "end\nand a second line"
+    monkeypatch.setenv("COLUMNS", "40")
+    assert cli.fitting(text, "hush: ") == text  # no terminal
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    lines = f"hush: {cli.fitting(text, 'hush: ')}".split("\n")
+    assert max(map(len, lines)) <= 40 and lines[-1] == "and a second line"
+    assert " ".join(" ".join(lines).split()) == " ".join(f"hush: {text}".split())
+    assert all(line.startswith("  ") for line in lines[1:-1])
+
+
 @pytest.mark.parametrize(
     "error,code", [(KeyboardInterrupt(), 130), (click.Abort(), 130), (BrokenPipeError(), 0)]
 )

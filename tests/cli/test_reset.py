@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from hushstream.agents.clock import reset
 from hushstream.agents.clock.reset import remains
 from hushstream.agents.deployment.topic_specs import TopicSpec
+from hushstream.cli import reset as command
 from hushstream.deploy.broker import Broker
-from hushstream.topics.names import OWNERS
+from hushstream.errors import EngineError
+from hushstream.topics.names import OWNERS, ledger_topic
 
 from ..integration.local import Local, local
 from ..integration.test_outage import DAY, ORIGIN, TOML, publish
 from ..servers.connect import wait_for
-from .bench import typed
-
-pytestmark = pytest.mark.broker
+from .bench import CONFIG, typed
 
 
 def _place(run: Local) -> list[str]:
@@ -32,6 +34,59 @@ def _reset(run: Local, *words: str) -> tuple[int, str, str]:
 
 def _topics(run: Local) -> set[str]:
     return {name for name in run.cluster.topics() if not name.startswith("__")}
+
+
+class Groups:
+    """A group that empties: numbers of members at one look after the other."""
+
+    def __init__(self, *looks: int) -> None:
+        self.looks = list(looks)
+
+    def members(self, group: str) -> list[str]:
+        return ["w"] * (self.looks.pop(0) if len(self.looks) > 1 else self.looks[0])
+
+
+def _fake(monkeypatch: pytest.MonkeyPatch, *looks: int) -> SimpleNamespace:
+    """A cluster with a deployment `d` that has charged two epochs; nothing of it is asked twice."""
+    ledger = SimpleNamespace(genesis={"genesis": "0f" * 5}, charges=[1, 2])
+    names = ("events", f"d.{'0f' * 5}.clock", f"d.{'0f' * 5}.x.units", f"d.{'1f' * 5}.clock")
+    monkeypatch.setattr(reset, "read_ledger", lambda cluster, name: ledger)
+    monkeypatch.setattr(reset, "owned", lambda cluster, name: [ledger_topic(name), "hush.p.dlq"])
+    monkeypatch.setattr(reset, "LOOK_SECONDS", 0.01)
+    deleted: list[str] = []
+    return SimpleNamespace(
+        groups=Groups(*looks), topics=lambda: names, delete=deleted.extend, deleted=deleted
+    )
+
+
+def test_the_ledger_goes_last_and_nothing_of_another_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = _fake(monkeypatch, 0)
+    found = remains(cluster, "d")
+    mine = f"d.{'0f' * 5}"
+    assert found.topics == ["hush.p.dlq", f"{mine}.clock", f"{mine}.x.units", ledger_topic("d")]
+    assert found.charged == 2
+
+
+def test_a_worker_that_has_ended_is_waited_for_and_one_that_runs_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[str] = []
+    found = remains(_fake(monkeypatch, 2, 1, 0), "d", 60.0, told.append)
+    assert found.charged == 2
+    assert len(told) == 1 and "2 workers in the group" in told[0] and "60 s: waiting" in told[0]
+    for patience, said in ((0.0, "0 s"), (0.05, "0.05 s, now over")):
+        with pytest.raises(EngineError, match=f"1 worker in the group .*: end them first.*{said}"):
+            remains(_fake(monkeypatch, 1), "d", patience)
+
+
+def test_charges_are_forgotten_by_name_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = _fake(monkeypatch, 0)
+    monkeypatch.setattr(command, "cluster_of", lambda config, role: cluster)
+    (folder / "hush.toml").write_text(f'{CONFIG}[deployment]\nname = "d"\n')
+    for words in ((), ("--name", "e"), ("--name", ""), ("--dry-run",)):
+        code, _, err = typed("reset", *words)
+        assert code == (0 if words == ("--dry-run",) else 2) and not cluster.deleted, err
+    assert typed("reset", "--name", "d")[0] == 0 and cluster.deleted[-1] == ledger_topic("d")
 
 
 def test_a_deployment_is_deleted_and_begins_anew(empty_broker: Broker, tmp_path: Path) -> None:

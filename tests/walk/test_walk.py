@@ -160,6 +160,9 @@ def test_an_unseen_file_walks_to_a_map_and_a_page(
     file, keys, places = walk.file, f"{name}-keys", f"{name}-map"
     walk.asks()
     assert keys in walk.types("plan")
+    told = walk.types("plan", "--sample", "data.csv", "--pipeline", keys)
+    assert "3 ways to go" in told and "about 6 of 6 keys in a window" in told
+    assert f"assumed the stream is like data.csv: {file.records:,} records" in told
     told = walk.types("produce", "data.csv", f"{name}-raw")
     assert f"{file.records:,} records written, topic created" in told
     walk.types("topics")

@@ -108,6 +108,10 @@ def test_times_are_those_of_records_whatever_the_markers_of_transactions_say(
         for partition in range(2):
             producer.produce(topic, value, partition=partition, timestamp=hour * HOUR)
         producer.commit_transaction()
+    producer.begin_transaction()  # what is taken back was not released
+    producer.produce(topic, b"aborted", partition=0, timestamp=8 * HOUR)
+    producer.flush()
+    producer.abort_transaction()
     with tailed(broker.bootstrap, topic, 3 * HOUR * 1000) as (tail, seen):
         until(tail.caught_up.is_set)
         assert sorted(v or b"" for v in seen.values) == [b"kept"] * 2 + [b"new"] * 2

@@ -7,11 +7,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
+from confluent_kafka import TopicPartition
+from hushstream.errors import EngineError
+from hushstream.reading.client import ReleaseTopic
+from hushstream.reading.sinks import feed
 from hushstream.reading.sinks.feed import DoneRelease, SinkPosition, SinkProgress
+from hushstream.topics.config.model import Kafka
 from hushstream.topics.releases import Manifest, Privacy, Row, WindowSpan
 from hypothesis import given
 from hypothesis import strategies as st
@@ -101,3 +107,41 @@ def test_a_release_that_is_done_is_named_while_its_records_may_come_again() -> N
     assert again.position() == SinkPosition("t", {"0": 4})
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(b'{"topic_id": 1}', type=SinkPosition)
+
+
+class _Cluster:
+    """A cluster with a topic of one partition, which was created anew."""
+
+    def __init__(self, kafka: Kafka, role: str, options: Any) -> None:
+        pass
+
+    def wait(self) -> None:
+        pass
+
+    def partitions(self, topic: str, right: str) -> int:
+        return 1
+
+    def ids(self, topics: list[str]) -> dict[str, str]:
+        return dict.fromkeys(topics, "new")
+
+
+def test_a_reader_goes_on_where_its_table_ends_or_not_at_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither another topic of the name nor a trimmed one may look like the one of the table."""
+    asked: list[tuple[bool, str, int]] = []
+
+    def consumer(kafka: Kafka, committed: bool, more: dict[str, Any]) -> Any:
+        def assign(places: list[TopicPartition]) -> None:
+            asked.append((committed, more["auto.offset.reset"], places[0].offset))
+
+        return SimpleNamespace(assign=assign)
+
+    monkeypatch.setattr(feed, "Cluster", _Cluster)
+    monkeypatch.setattr(feed, "consumer", consumer)
+    source = ReleaseTopic(Kafka(bootstrap="127.0.0.1:1"), "hush.p.releases.v1", "p")
+    with pytest.raises(EngineError, match=r"an earlier topic .*: name another --table"):
+        feed.Feed(source, SinkPosition("old", {"0": 3}))
+    feed.Feed(source, SinkPosition("new", {"0": 3}))
+    feed.Feed(source, None)
+    assert asked == [(True, "error", 3), (True, "earliest", 0)]

@@ -15,6 +15,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 from hushstream.errors import ConfigError, EngineError
+from hushstream.reading.sinks import sql
 from hushstream.reading.sinks.feed import SinkBatch
 from hushstream.reading.sinks.form import SinkForm
 from hushstream.reading.sinks.target import SinkTarget, target_of
@@ -148,6 +149,29 @@ def _without_rows(place: Place, form_: SinkForm, kind: str) -> None:
         assert place.read(form_.table, "_newest").num_rows == 0
 
 
+@pytest.mark.parametrize("kind", [one for one in KINDS if one in ("duckdb", KINDS[-1])])
+def test_what_fails_half_way_leaves_nothing(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with _place(kind, tmp_path, monkeypatch) as place:
+        form_, batch = form("histogram"), batches("histogram")[0]
+        target, write = place.target(), sql._upserted
+        target.open(form_)
+
+        def broken(session: Any, table: str, rows: Any, identity: Any) -> None:
+            write(session, table, rows, identity)
+            if table.endswith("_releases"):
+                raise EngineError("away")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(sql, "_upserted", broken)
+            with pytest.raises(EngineError, match="away"):
+                target.write(form_, batch)
+        assert place.target().open(form_) is None and place.read(form_.table).num_rows == 0
+        target.write(form_, batch)
+        assert place.target().open(form_) == batch.position
+
+
 @pytest.mark.spread(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_table_of_another_kind_is_refused(
@@ -195,3 +219,4 @@ def test_a_database_that_is_away_is_told_without_its_password() -> None:
     with pytest.raises(EngineError) as told:
         target_of("postgresql://hush:secret@127.0.0.1:1/d").open(form("histogram"))
     assert "127.0.0.1/d" in str(told.value) and "secret" not in str(told.value)
+    assert "check address, user and password" in str(told.value)
