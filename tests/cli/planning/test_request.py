@@ -226,6 +226,12 @@ def test_without_records_it_is_told_that_none_were_read_and_what_is_assumed(fold
     assert "No record was read" not in " ".join(shaped.split())
 
 
+def test_a_pipeline_that_is_named_is_planned_alone(folder: Path) -> None:
+    out = typed("plan", "--pipeline", "pages")[1]
+    assert "pages: histogram" in out and "fares: pak" not in out
+    assert "fares: pak" in typed("plan")[1]
+
+
 def test_a_sample_that_is_not_there_is_refused_before_anything_is_printed(folder: Path) -> None:
     assert typed("plan", "--sample", "absent.csv")[:2] == (2, "")
 

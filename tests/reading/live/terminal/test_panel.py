@@ -11,6 +11,7 @@ from hushstream.reading.live.history import History
 from hushstream.reading.live.terminal.panel import panel
 from hushstream.reading.live.terminal.words import estimate
 from hushstream.reading.live.views import Wish, view
+from hushstream.topics.cut_share import CutShare, in_words
 from rich.cells import cell_len
 
 from ..test_budget import sharing
@@ -26,12 +27,14 @@ def drawn(
     lines: int = 40,
     empty: bool = False,
     times: int = 1,
+    more: dict[str, Any] | None = None,
     **asked: Any,
 ) -> tuple[list[str], dict[str, Any]]:
     pipeline, history = known(case)
     seen = view(pipeline, History() if empty else history, Wish(size=200, **asked))
     if times > 1:
         seen |= {"rows": seen["rows"] * times, "number": seen["number"] * times}
+    seen |= more or {}
     last = None if empty else (history.last or 0) * 1000
     told = {
         "name": pipeline.name, "mechanism": pipeline.mechanism, "unit": pipeline.unit,
@@ -77,6 +80,18 @@ def test_a_curve_and_a_map_say_their_sum_and_last_value() -> None:
     assert f"{seen['number']} cells, {estimate(seen['total']['estimate'])[0]}" in " ".join(text)
     text, seen = drawn("topl")
     assert "mean of minutes:" in " ".join(text) and "Estimated distribution" in " ".join(text)
+
+
+def test_the_share_that_the_bound_cut_stands_beside_the_intervals() -> None:
+    cut = CutShare(0.25, 0.2, 0.3)
+    text, _ = drawn("histogram-sums", more={"cut": cut._asdict()})
+    assert f"of the noise alone; {in_words(cut)}" in " ".join(text)
+
+
+def test_a_window_that_is_over_expects_no_key() -> None:
+    for final, said in ((True, "No key was released in this window"), (False, "this window yet")):
+        text, _ = drawn("histogram-sums", more={"rows": [], "final": final})
+        assert said in " ".join(text) and ("yet" in " ".join(text[4:-3])) is not final
 
 
 def test_before_the_first_release_it_says_when_that_is_due() -> None:
