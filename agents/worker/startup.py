@@ -29,7 +29,6 @@ from ...mechanisms.keys import Keys
 from ...mechanisms.pairs import split
 from ...mechanisms.parts.bounding import Bound
 from ...mechanisms.parts.lifetime import Cap
-from ...mechanisms.quantile.inversion import rising
 from ...topics.config.load import Config
 from ...topics.private_files import private_file, private_folder, unseen
 from ..deployment.model import Deployment
@@ -312,7 +311,9 @@ def _load(deployment: Deployment) -> None:
     _warm_units(deployment.pipelines[0].mechanism)
     if any(p.mechanism.sparse for p in deployment.pipelines):
         unpack(pack(np.zeros(1, np.int32), np.ones((1, 1), np.int64)), 1)
-        rising(np.zeros((1, 1)))
+        from ...mechanisms.parts.isotonic import pooled  # here: compiled loops take long to load
+
+        pooled(np.zeros((1, 1)), np.empty((1, 1)))
     if any(p.sessions is not None for p in deployment.pipelines):
         one, none = Keys.of([b"k"]), np.zeros(1, np.intp)
         rows, _ = take(Keys.of([b""]), none, one, none, np.zeros(1, np.int64), 1)

@@ -150,7 +150,7 @@ def plan(flags: Flags, as_json: bool, before: str | None, **options: Any) -> Non
         for text in cautions(config, int(time.time() * 1e6)):
             console.print(f"warning: {text}", soft_wrap=True, markup=False)
         needed = counted_topics(topics)[0]
-        console.print(f"needed: {needed} (`hush topics --print`)", soft_wrap=True, highlight=False)
+        console.print(f"needed: {needed} (`hush topics --print`)", highlight=False)
     warn_of_times(config, deployment, asked)
     found = forecasts(config, deployment, asked, as_json)
     shown = () if as_json else found  # of records, where proposals assume how they are

@@ -46,7 +46,7 @@ class Inverted(NamedTuple):
 
 def rising(pivot: F64) -> F64:
     """(r, e) the nearest functions that never fall."""
-    from .isotonic import pooled  # here: compiled loops take long to load
+    from ..parts.isotonic import pooled  # here: compiled loops take long to load
 
     out = np.empty(pivot.shape)
     pooled(writeable(pivot), out)

@@ -186,7 +186,7 @@ def test_streams_of_values_keep_their_promise(
 
 
 BREAKS: list[tuple[str, dict[str, Any], Any, str, str]] = [
-    ("pak", {"counter": "tree"}, TreePrefix, "theta * tree", "tree"),
+    ("pak", {"counter": "tree", "threshold": "noisy-max"}, TreePrefix, "theta * tree", "tree"),
     ("tops", {"fanout": 2, "height": 2, "skip": 0}, Chunks, "theta * self", "self"),
     (
         "tops",

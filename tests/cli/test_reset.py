@@ -16,7 +16,7 @@ from hushstream.agents.deployment.topic_specs import TopicSpec
 from hushstream.cli import reset as command
 from hushstream.deploy.broker import Broker
 from hushstream.errors import EngineError
-from hushstream.topics.names import OWNERS, ledger_topic
+from hushstream.topics.names import OWNERS, Names, ledger_topic
 
 from ..integration.local import Local, local
 from ..integration.test_outage import DAY, ORIGIN, TOML, publish
@@ -48,7 +48,7 @@ class Groups:
 
 def _fake(monkeypatch: pytest.MonkeyPatch, *looks: int) -> SimpleNamespace:
     """A cluster with a deployment `d` that has charged two epochs; nothing of it is asked twice."""
-    ledger = SimpleNamespace(genesis={"genesis": "0f" * 5}, charges=[1, 2])
+    ledger = SimpleNamespace(names=lambda name: Names(name, "0f" * 5), charges=[1, 2])
     names = ("events", f"d.{'0f' * 5}.clock", f"d.{'0f' * 5}.x.units", f"d.{'1f' * 5}.clock")
     monkeypatch.setattr(reset, "read_ledger", lambda cluster, name: ledger)
     monkeypatch.setattr(reset, "owned", lambda cluster, name: [ledger_topic(name), "hush.p.dlq"])
@@ -115,7 +115,8 @@ def test_a_deployment_is_deleted_and_begins_anew(empty_broker: Broker, tmp_path:
         body = json.loads(out)
         assert body["charges"] == 1 and body["deleted"][-1].endswith(".ledger.v1")
         assert set(body["deleted"]) == there - {"events", OWNERS}
-        assert _topics(run) == {"events", OWNERS, other}
+        left = {"events", OWNERS, other}
+        wait_for(lambda: _topics(run) == left, "the end of topics", lambda: str(_topics(run)))
         code, _, err = _reset(run)
         assert code == 3 and "ledger" in err
         code, out, err = typed("topics", *_place(run))
@@ -124,4 +125,5 @@ def test_a_deployment_is_deleted_and_begins_anew(empty_broker: Broker, tmp_path:
         run.cluster.delete(found.topics[:3])  # as if an earlier one had been killed
         code, out, err = _reset(run, "--json")  # nothing was charged: no name
         assert code == 0 and json.loads(out)["charges"] == 0, err
-        assert _topics(run) == {"events", OWNERS, other}
+        left = {"events", OWNERS, other}
+        wait_for(lambda: _topics(run) == left, "the end of topics", lambda: str(_topics(run)))

@@ -205,7 +205,9 @@ def test_a_worker_survives_what_a_broker_accepts(
     config = load(tmp_path / "hush.toml", flags=flags)
     cluster = admin.Cluster(config.kafka)
     cluster.wait()
-    new = NewTopic(name, 3, 1, config={"message.timestamp.after.max.ms": str((1 << 63) - 1)})
+    # Records of 1970 are beyond any retention by time.
+    kept = {"message.timestamp.after.max.ms": str((1 << 63) - 1), "retention.ms": "-1"}
+    new = NewTopic(name, 3, 1, config=kept)
     for future in cluster._admin.create_topics([new]).values():
         future.result()
     key = secrets.token_bytes(32)

@@ -127,7 +127,8 @@ def test_no_step_compiles_loops_over_rows_of_units_once_a_worker_is_warm(tmp_pat
 def test_loops_over_rows_of_keys_are_compiled_where_a_pipeline_packs_them(tmp_path):
     from hushstream.agents.state import sparse_scan
     from hushstream.agents.state.sparse_rows import pack, unpack
-    from hushstream.mechanisms.quantile import inversion, isotonic
+    from hushstream.mechanisms.parts import isotonic
+    from hushstream.mechanisms.quantile import inversion
 
     startup.warm(compile_config(loads(text_of("quantile"), environ={}), {"trips": 2}), tmp_path)
     loops = [sparse_scan.sizes, sparse_scan.pack, sparse_scan.unpack, isotonic.pooled]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from hushstream.mechanisms.columns import F64
-from hushstream.mechanisms.quantile.isotonic import pooled
+from hushstream.mechanisms.parts.isotonic import pooled
 from hypothesis import given
 from hypothesis import strategies as st
 
