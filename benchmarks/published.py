@@ -202,7 +202,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--scale", type=float, default=1.0, help="part of the workload")
     parser.add_argument("--partitions", type=int, default=engine.PARTITIONS)
-    parser.add_argument("--unit-cache-mb", type=int, default=256, help="as of a worker")
+    parser.add_argument("--unit-cache-mb", type=int, default=512, help="as of a worker")
     parser.add_argument("--quick", action="store_true", help="a hundredth of the workload")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()

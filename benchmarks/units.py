@@ -3,15 +3,21 @@
     python benchmarks/units.py [--quick] [--json] [--users N] [--rounds N]
 
 One table holds the rows of few users, another those of fifty times as many, each user with three
-keys; a third is as large, but may keep nothing in memory beyond what went to disk last. Each step
+keys; a third is as large, but may keep nothing in memory beyond what waits for the disk. Each step
 reads the rows of 20,000 events of uniform users, which is the worst case for any cache, and writes
 them changed. The tables take turns, a few steps each, so that load on the machine meets all of
 them; time is that of this process on the processor, the library's own threads among it.
 
+- ``event_few``, ``event_many``: microseconds of CPU of a whole event (`_event.py`) with the users
+  of one of four shards of 200,000 users, and of 10 million, by default settings: all that a worker
+  computes, the bulk writes that these events cause among it, without the broker's client.
+- ``many_over_few``: the second over the first. The client is the same for both: with it the ratio
+  is smaller.
+- ``restart_rows``: rows of a changelog that a restart reads again, at most, for each table.
 - ``few``, ``many``, ``many_on_disk``: microseconds of CPU per event, the median of the rounds.
 - ``added``: ``many`` less ``few``: what a user base of that size adds to an event.
-- ``first_few``, ``first_many``: microseconds of CPU to learn that a user has no row yet; and
-  ``first_on_disk``: the same without the filter in memory, so that the disk is asked.
+- ``first_few``, ``first_many``, ``first_on_disk``: microseconds of CPU to learn that a user has no
+  row yet.
 - ``gain``: ``many_on_disk`` over ``many``.
 - ``memory_bytes``: bytes of memory for each user's row that is kept.
 - ``exact``: the rows read were those written last.
@@ -28,18 +34,24 @@ import time
 from pathlib import Path
 
 import numpy as np
+from _event import Whole
 from hushstream.agents.stages.bound.codec import distinct
 from hushstream.agents.state.columns import RowColumns
-from hushstream.agents.state.known_units import UnitRoom
 from hushstream.agents.state.layout import sortable, units_of
 from hushstream.agents.state.rocks import RocksStore
+from hushstream.agents.state.unit_room import UnitRoom
+from hushstream.agents.state.unit_table import REPLAYED
+from hushstream.agents.worker.worker import HELD
 from hushstream.mechanisms.keys import Keys
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 from rocksdict import Cache
 
-STEP, HOLD, WIDTH = 20_000, 60_000, 2 + 3 * 5  # events, rows that wait, bytes of a row
+STEP, HOLD, WIDTH = 20_000, HELD, 2 + 3 * 5  # events, rows that wait, bytes of a row
+EVENTS = 4_000_000  # whole ones: of many users, about as many as cause one bulk write
+TURN = 400_000  # of them
+PAGES = 100_000
 FEW, MANY = 50_000, 2_500_000  # users of one of four shards: of 200,000 and of 10 million
 console = Console(stderr=True)
 
@@ -86,12 +98,12 @@ class Subject:
         found = read.packed().reshape(-1, WIDTH)[:, :4].copy().view(np.uint32).reshape(-1)
         self.exact &= bool((found == stamps[known]).all())
 
-    def first(self, ask: bool = False) -> float:
-        """Microseconds of CPU for a user without a row; ``ask`` the disk in any case."""
+    def first(self) -> float:
+        """Microseconds of CPU for a user without a row."""
         digests = self._random.integers(0, 256, (STEP, 16), np.uint8)
         keys, _ = distinct(digests, units_of(0) + sortable(0))
         begun = time.process_time()
-        read = self.table._read(sorted(keys.tolist())) if ask else self.table.get_columns(keys)
+        read = self.table.get_columns(keys)
         spent = time.process_time() - begun
         self.exact &= not any(read)
         return 1e6 * spent / STEP
@@ -100,6 +112,32 @@ class Subject:
         """A turn of this table."""
         spent = sum(self.step(self._random.integers(0, self.users, STEP)) for _ in range(steps))
         self.costs.append(1e6 * spent / (steps * STEP))
+
+
+def whole(many: int, events: int, folder: Path) -> dict[str, float | bool]:
+    """Figures of whole events.
+
+    Args:
+        many: users of a shard of many.
+        events: that are timed.
+        folder: for the tables.
+    """
+    costs, exact = list[float](), True
+    for users in (FEW, many):
+        with console.status(f"events of {users:,} users"):
+            subject = Whole(folder / f"event-{users}", users, PAGES)
+            subject.fill()
+            turns = [subject.round(TURN) for _ in range(events // TURN)]
+            costs.append(sum(turns) / len(turns))
+            exact &= subject.seen == users + TURN * len(turns)
+            subject.close()
+    return {
+        "event_few": round(costs[0], 2),
+        "event_many": round(costs[1], 2),
+        "many_over_few": round(costs[1] / costs[0], 2),
+        "restart_rows": REPLAYED * HOLD,
+        "exact": exact,
+    }
 
 
 def measure(many: int, rounds: int, folder: Path) -> dict[str, float | bool]:
@@ -122,7 +160,7 @@ def measure(many: int, rounds: int, folder: Path) -> dict[str, float | bool]:
     few_cost, many_cost, disk_cost = (
         statistics.median(subject.costs) for subject in (few, all_known, on_disk)
     )
-    firsts = [(few.first(), all_known.first(), all_known.first(ask=True)) for _ in range(rounds)]
+    firsts = [(few.first(), all_known.first(), on_disk.first()) for _ in range(rounds)]
     first = [statistics.median(column) for column in zip(*firsts, strict=True)]
     made: dict[str, float | bool] = {
         "first_few": round(first[0], 2),
@@ -144,7 +182,11 @@ def measure(many: int, rounds: int, folder: Path) -> dict[str, float | bool]:
 def main() -> None:
     """Run all and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a fifth of the users, two rounds")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="a fifth of the users, two rounds; whole events as ever",
+    )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--users", type=int, help="of the large tables")
     parser.add_argument("--rounds", type=int)
@@ -152,7 +194,9 @@ def main() -> None:
     many = args.users or (MANY // 5 if args.quick else MANY)
     rounds = args.rounds or (2 if args.quick else 7)
     with tempfile.TemporaryDirectory(prefix="hush-units-") as folder:
+        made = whole(args.users or MANY, EVENTS, Path(folder))
         found = measure(many, rounds, Path(folder))
+    found = {**made, **found, "exact": made["exact"] and found["exact"]}
     table = Table("", "µs of CPU, bytes, or ratio", title=f"{many:,} users, {rounds} rounds")
     for name, value in found.items():
         table.add_row(name, str(value))

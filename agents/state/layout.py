@@ -27,6 +27,10 @@ STORY      view       view, window, key                            values to loo
 TOLD       view       view                                         its last release
 MARKER     all        (none)                                       what has been applied
 POSITION   all        (none)                                       next changelog offset: local
+SEEN       all        (none)                                       the newest POSITION and MARKER
+                                                                   that were not saved: local
+INDEX      all        all of a UNIT key but the digest             its blocks (`unit_epoch`): local
+BLOCK      all        number                                       UNIT rows (`packed_rows`): local
 =========  =========  ===========================================  ==========================
 
 Open sessions of a unit (`stages.bound.open_sessions`) are a UNIT row as well, under its pipeline's
@@ -48,7 +52,10 @@ from numpy.typing import DTypeLike, NDArray
 UNIT, TOTAL, RUN, ROW, DUE, STATUS, PAIR = b"u", b"t", b"f", b"r", b"d", b"s", b"p"
 OPEN, HELD, MANIFEST, NONCE, SHOWN, SCHEMA = b"o", b"h", b"m", b"n", b"l", b"x"
 CHAIN, STORY, TOLD, ATTRIBUTED = b"c", b"v", b"w", b"a"
-MARKER, POSITION = b"\x00marker", b"\x00position"
+MARKER, POSITION = b"\x00marker", b"\x00place"
+PLAIN_POSITION = b"\x00position"  # of tables that held each unit's row by itself
+SEEN = b"\x00seen"
+INDEX, BLOCK = b"\x00units", b"b"
 
 _HEAD = 1 + 8  # tag and window before a key
 _SESSIONS = 1 << 15  # no deployment has as many pipelines
@@ -112,6 +119,11 @@ def attributes_of(kept: bytes) -> bytes:
 def of_unit(key: bytes) -> bool:
     """Whether a key names the row of a unit."""
     return len(key) == UNIT_WIDTH and key[:1] == UNIT
+
+
+def block_row(number: int) -> bytes:
+    """Name a block of rows of units."""
+    return BLOCK + number.to_bytes(8, "big")
 
 
 def totals_of(pipeline: int) -> bytes:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import heapq
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from rocksdict import (
     AccessType,
     BlockBasedOptions,
@@ -25,48 +24,42 @@ from rocksdict import (
     WriteOptions,
 )
 
-from ...errors import DamagedError, EngineError, HushError
+from ...errors import DamagedError
 from ...mechanisms.keys import Keys
-from .columns import NO_ROWS, Found, RowColumns, column_of, pick, put_in
-from .known_units import KnownUnits, UnitRoom
-from .layout import DIGEST, POSITION, UNIT_WIDTH, after, of_unit
-from .row_table import HeldTable
-from .unit_filter import UnitFilter
+from .block_files import BlockFiles
+from .columns import NO_ROWS, RowColumns
+from .layout import INDEX, POSITION, UNIT, UNIT_WIDTH, of_unit
+from .rocks_errors import explained
+from .store import Changes
+from .unit_room import UnitRoom
+from .unit_table import SavedUnits
 
 READ = 1_000  # keys of one lookup: each pins the block that it lies in
-HELD_BYTES = 16 << 20  # of values of units in memory, above which they go to disk
+CLOSED_ROWS = 1_000_000  # of units, up to which a table is saved when it is closed soon
 _ASK: Any = object()  # not in memory
-IN_USE = ("lock hold by current process", "While lock file")
-REASONS = (
-    "No space left on device",
-    "File too large",
-    "Disk quota exceeded",
-    "Read-only file system",
-    "Permission denied",
-    "Too many open files",
-)
-DAMAGED = ("Corruption", "No such file or directory", "Input/output error")
+_PREFIX = UNIT_WIDTH - 16
 
 
 class RocksStore:
     """State in a RocksDB folder; one writer per folder.
 
-    With ``hold``, written rows stay in memory until there are that many, and a row that changes
-    again meanwhile is written once. They go to disk in one batch, with the marker and the position
-    that came with the last of them: what is on disk is always the state of some earlier step,
-    and a restart reads the changelog from there. What went to disk last is still read from memory;
-    of rows of units, as many as there is room for.
+    With ``hold``, written rows stay in memory for a while, and a row that changes again meanwhile
+    is written once. They go to disk together, with the marker and the position that came with the
+    last of them: what is on disk is always the state of some earlier step, and a restart reads the
+    changelog from there. What went to disk last is still read from memory.
 
-    Rows of units are held in columns, all others in dictionaries.
+    Rows of units are in blocks (`unit_table`), all others by themselves.
 
     Args:
         path: the folder; made if it does not exist.
         cache: block cache, shared by all tables of a process.
-        hold: rows kept in memory; 0: each write goes to disk at once.
-        room: memory for rows of units that are on disk; None keeps those that went there last.
+        hold: rows that are no units' and kept in memory; see `unit_table` for those of units. 0:
+            each write goes to disk at once.
+        room: memory for rows of units; None: they are read from disk.
 
     Raises:
         EngineError: another process has the folder open, or it cannot be opened.
+        DamagedError: it is damaged.
     """
 
     def __init__(
@@ -79,88 +72,79 @@ class RocksStore:
     ) -> None:
         self.path = path
         self._hold = hold
-        self._held: dict[bytes, bytes | None] = {}  # not on disk yet
-        self._recent: dict[bytes, bytes | None] = {}  # those, and what went to disk last
-        self._units = HeldTable(UNIT_WIDTH)  # not on disk yet
+        self._held: Changes = {}  # not on disk yet
+        self._recent: Changes = {}  # those, and what went to disk last
         self._room = room or UnitRoom(0)
-        self._known = KnownUnits(self._room)  # on disk
-        # Where no rows are held, single ones may be those of units: nothing is known of the disk.
-        self._filter = UnitFilter(self._none_of if hold else lambda prefix: False)
         path.mkdir(parents=True, exist_ok=True)
-        with _explained(path, "opened"):
-            self._db = Rdict(str(path), _options(cache, write_buffer_bytes))
+        options = partial(_options, cache, write_buffer_bytes)
+        with explained(path, "opened"):
+            self._db = Rdict(str(path), options())
         self._quick = WriteOptions()
         self._quick.disable_wal = False
         self._open = True
+        self._files = BlockFiles(path, self._db, partial(_options, None, write_buffer_bytes))
+        self._units = SavedUnits(self._files, self._room, hold)
+        try:
+            self._files.free = self._units.begin(self._index())
+        except BaseException:
+            self._db.close()  # else its folder stays locked
+            raise
         if hold:
             self._room.enter()
 
+    def _index(self) -> Iterator[tuple[bytes, bytes]]:
+        """Rows of the index, each read by name: a scan that ends too early would not show it."""
+        position, names = self._read([POSITION, INDEX])
+        if names is None and position is not None:
+            raise DamagedError(f"the table in {self.path} lacks its index: it is damaged")
+        names = names or b""
+        keys = [INDEX + names[at : at + _PREFIX] for at in range(0, len(names), _PREFIX)]
+        for key, row in zip(keys, self._read(keys), strict=True):
+            yield key, row or b""  # which is found damaged
+
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Read the rows of ``keys``, in their order; None where a row is missing."""
-        if not self._hold:
-            return self._read(keys)
         recent = self._recent.get
         found: list[Any] = [recent(key, _ASK) for key in keys]
         asked = [place for place, row in enumerate(found) if row is _ASK]
-        places = [p for p in asked if not of_unit(keys[p])]
-        for place, row in zip(places, self._read([keys[p] for p in places]), strict=True):
+        others = [p for p in asked if not of_unit(keys[p])]
+        for place, row in zip(others, self._read([keys[p] for p in others]), strict=True):
             found[place] = row
-        if len(places) == len(asked):
-            return found
-        places = [place for place in asked if found[place] is _ASK]
-        units = self.get_columns(Keys.of(keys[p] for p in places))
-        for place, value in zip(places, units.tolist(), strict=True):
-            found[place] = value or None
+        if len(others) < len(asked):
+            places = [place for place in asked if found[place] is _ASK]
+            units = self._units.get(Keys.of(keys[p] for p in places))
+            for place, value in zip(places, units.tolist(), strict=True):
+                found[place] = value or None
         return found
 
     def get_columns(self, keys: Keys) -> Keys:
         """Read the rows of units, in the order of their keys; an empty one stands for none."""
-        values, known = self._units.look(keys)
-        for further in (self._known.look, self._on_disk):
-            rows = np.flatnonzero(~known)
-            if len(rows) == 0:
-                break
-            found = further(pick(keys, rows))
-            values, known[rows] = put_in(values, rows, found.values), found.known
-        return values
-
-    def _on_disk(self, keys: Keys) -> Found:
-        """Read them in the order in which they lie there: many of a block, and each block once."""
-        order = _order(keys)
-        order = order[self._filter.possible(keys)[order]]
-        found: list[bytes | None] = [None] * len(keys)
-        rows = self._read(Keys.fixed(_matrix(keys)[order]).tolist())
-        for place, row in zip(order.tolist(), rows, strict=True):
-            found[place] = row
-        return Found(column_of(found), np.ones(len(keys), np.bool_))
-
-    def _none_of(self, prefix: bytes) -> bool:
-        """Whether no key on disk begins with a prefix; where a scan is not to be trusted, False.
-
-        That a scan shows nothing proves nothing unless it shows what is there: every table that a
-        shard has written to has its position, which is read by name, and must be seen by a scan.
-        """
-        known = self._read([POSITION]) != [None]
-        seen = next(self._rows(POSITION, after(POSITION)), None) is not None
-        return known == seen and next(self._rows(prefix, after(prefix)), None) is None
+        return self._units.get(keys)
 
     def _read(self, keys: Sequence[bytes]) -> list[bytes | None]:
         found: list[bytes | None] = []
-        with _explained(self.path, "read"):
+        with explained(self.path, "read"):
             for begun in range(0, len(keys), READ):
                 found += self._db.get(list(keys[begun : begun + READ]))
         return found
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield rows with start ≤ key < end, in key order; held rows go to disk before."""
-        self.flush()
-        yield from self._rows(start, end)
+        """Yield rows with start ≤ key < end, in key order."""
+        held = {key: row for key, row in self._held.items() if start <= key < end}
+        rows = self._rows(start, end)
+        if held:
+            kept = ((key, row) for key, row in rows if key not in held)
+            fresh = [(key, row) for key in sorted(held) if (row := held[key]) is not None]
+            rows = heapq.merge(kept, fresh)
+        if start < UNIT + b"\xff" and end > UNIT:
+            rows = heapq.merge(rows, self._units.scan(start, end))
+        yield from rows
 
     def _rows(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         options = ReadOptions()
         options.set_iterate_upper_bound(end)
         last = start
-        with _explained(self.path, "read"):
+        with explained(self.path, "read"):
             for last, value in self._db.items(from_key=start, read_opt=options):
                 yield last, value
             self._check_end(last, options)
@@ -185,9 +169,6 @@ class RocksStore:
 
     def write(self, changes: Mapping[bytes, bytes | None], units: RowColumns = NO_ROWS) -> None:
         """Apply a batch of changes atomically, ``units`` first; None deletes a row."""
-        if not self._hold:
-            self._put(changes, units)
-            return
         # Each row is held in one of the two places only, or an old value could hide a newer one.
         named = [key for key in changes if of_unit(key)]
         single = {key: changes[key] for key in named}
@@ -197,37 +178,52 @@ class RocksStore:
         others = {k: v for k, v in changes.items() if k not in single} if single else changes
         self._held.update(others)
         self._recent.update(others)
-        held = len(self._held) + len(self._units)
-        if held > self._hold or self._units.size > HELD_BYTES:
+        if len(self._held) > self._hold or self._units.full:
+            self.flush()
+
+    def note(self, key: bytes, row: bytes | None) -> None:
+        """Write a row at once, whatever is held; it must be none that `write` is given."""
+        self._put({key: row})
+
+    def settle(self) -> None:
+        """Hand the held rows to RocksDB if that is worth rewriting the blocks of units."""
+        if not self._units.changed or self._units.due:
             self.flush()
 
     def flush(self) -> None:
         """Hand the held rows to RocksDB."""
-        if self._held or len(self._units):
-            units = self._units.rows()
-            self._put(self._held, units)
-            self._recent, self._held = self._held, {}
-            self._known.put(units, self._filter.memory)
-            self._units.clear()
+        if not self._held and not self._units.changed:
+            return
+        changes, saved = Changes(self._held), None
+        if self._units.changed:
+            with self._files.writing():
+                saved = self._units.save()
+            changes |= {**saved.changes, **self._files.dropped(saved.gone)}
+        if saved is not None or POSITION in changes:
+            changes[INDEX] = b"".join(self._units.epochs if saved is None else saved.epochs)
+        self._put(changes)
+        self._recent, self._held = (self._held, {}) if self._hold else ({}, {})
+        if saved is not None:
+            self._files.count()
+            self._units.commit(saved)
+            if saved.gone:
+                self._files.reclaim(saved.gone)
 
-    def _put(self, changes: Mapping[bytes, bytes | None], units: RowColumns) -> None:
-        self._filter.add(units.keys, self._room.share // 2)  # before the disk has them
+    def _put(self, changes: Changes) -> None:
         batch = WriteBatch(raw_mode=True)
         put, delete = batch.put, batch.delete
-        keys, values = units.keys.tolist(), units.values.tolist()
-        in_order = ((keys[n], values[n] or None) for n in _order(units.keys).tolist())
-        for key, value in chain(in_order, changes.items()):
+        for key, value in changes.items():
             if value is None:
                 delete(key)
             else:
                 put(key, value)
-        with _explained(self.path, "written"):
+        with explained(self.path, "written"):
             self._db.write(batch, write_opt=self._quick)
 
     @property
     def known_bytes(self) -> int:
-        """Bytes of memory in use, about, for rows of units that are on disk."""
-        return self._known.memory + self._filter.memory
+        """Bytes of memory in use, about, for rows of units."""
+        return self._units.memory
 
     def size(self) -> int:
         """Measure the bytes on disk; held rows are not among them."""
@@ -238,19 +234,25 @@ class RocksStore:
         self.flush()
         options = CompactOptions()
         options.set_bottommost_level_compaction(BottommostLevelCompaction.force())
-        with _explained(self.path, "written"):
+        with explained(self.path, "written"):
             self._db.flush()
             self._db.compact_range(None, None, options)
 
-    def close(self) -> None:
-        """Write the held rows, and release the folder."""
+    def close(self, soon: bool = False) -> None:
+        """Write the held rows, and release the folder.
+
+        Args:
+            soon: there is not long to stop: a large table stays as it was saved last, as after a
+                kill.
+        """
         try:
-            self.flush()
+            if not soon or self._units.rows <= CLOSED_ROWS:
+                self.flush()
         except BaseException:
             self.abandon()  # what its end says after that would hide the reason
             raise
         self._leave()
-        with _explained(self.path, "closed"):  # it may still write
+        with explained(self.path, "closed"):  # it may still write
             self._db.close()
 
     def abandon(self) -> None:
@@ -265,42 +267,6 @@ class RocksStore:
         if self._hold and self._open:
             self._room.leave()
         self._open = False
-
-
-def _order(keys: Keys) -> NDArray[np.intp]:
-    """The order of keys of units on disk, where they are of one epoch; else almost."""
-    heads = _matrix(keys)[:, -DIGEST : 8 - DIGEST]
-    return np.argsort(np.ascontiguousarray(heads).view(">u8").reshape(-1))
-
-
-def _matrix(keys: Keys) -> NDArray[np.uint8]:
-    return keys.packed().reshape(len(keys), UNIT_WIDTH)
-
-
-@contextlib.contextmanager
-def _explained(path: Path, what: str) -> Iterator[None]:
-    """Tell errors of the library without its text, which may quote what is in the table."""
-    try:
-        yield
-    except (HushError, GeneratorExit):
-        raise
-    except Exception as error:
-        raise _error(path, what, str(error)) from None
-
-
-def _error(path: Path, what: str, text: str) -> EngineError:
-    if any(word in text for word in IN_USE):
-        return EngineError(
-            f"the state folder {path} is in use by another process: "
-            "give each worker a data_dir of its own, never a shared volume"
-        )
-    reason = next((reason for reason in REASONS if reason in text), None)
-    if reason is None and any(word in text for word in DAMAGED):
-        return DamagedError(f"the table in {path} cannot be {what}: it is damaged")
-    return EngineError(
-        f"the table in {path} cannot be {what}: {reason or 'RocksDB refuses'}; mend that and "
-        "restart the worker: what was committed is in the changelog"
-    )
 
 
 def _options(cache: Cache | None, write_buffer_bytes: int) -> Options:

@@ -60,6 +60,13 @@ class HeldTable:
         self._loops.look(self._slots, self._arena, self._words(keys), *_space(n), begins, ends)
         return Found(self._values(begins, ends), begins >= 0)
 
+    def known(self, keys: Keys) -> NDArray[np.bool_]:
+        """(n,) whether it knows each key."""
+        n = len(keys)
+        begins, ends = np.empty(n, np.int64), np.empty(n + 1, np.int64)
+        self._loops.look(self._slots, self._arena, self._words(keys), *_space(n), begins, ends)
+        return begins >= 0
+
     def rows(self) -> RowColumns:
         """All that it knows, each key once."""
         n = self._count

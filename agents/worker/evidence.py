@@ -33,9 +33,10 @@ from ..kafka.clients import read_span
 from ..kafka.cluster import Cluster
 from ..kafka.logs import PATIENCE_SECONDS, check, consumer, watermarks
 from ..kafka.markers import Sought, tells_aborted
-from ..state.layout import MARKER, POSITION
+from ..state.layout import MARKER, PLAIN_POSITION, POSITION, SEEN
 from ..state.rocks import read_rows
 
+TOLD = POSITION, PLAIN_POSITION, MARKER, SEEN  # rows that tell the progress of a table
 STALE_SECONDS = 20 * 3600  # below delete.retention.ms of the changelogs (24 h)
 NEAR = 64  # records below a table's position in which its marker is looked for at a start
 CONFIRM_SECONDS = 5.0  # a new leader may answer with an older end for a moment
@@ -43,24 +44,49 @@ CONFIRM_SECONDS = 5.0  # a new leader may answer with an older end for a moment
 
 @dataclass(frozen=True)
 class Known:
-    """The progress of a table, as the table itself records it."""
+    """The progress of a table, as the table itself records it.
 
-    position: int  # changelog offset before which everything is in it
-    fresh: bool  # whether the changelog still has all deletions since then
+    Attributes:
+        position: changelog offset before which everything was in it, on disk or in memory.
+        marker: the last one then.
+        start: offset before which everything is on disk; None: all must be restored, since the
+            changelog may lack deletions from there on, or rows lie as in an earlier version.
+    """
+
+    position: int
     marker: Marker
+    start: int | None
 
 
-def known_of(position: bytes | None, marker: bytes | None) -> Known | None:
-    """Read a table's progress from two of its rows; None if one of them is missing.
+def known_of(
+    position: bytes | None, plain: bytes | None, marker: bytes | None, seen: bytes | None
+) -> Known | None:
+    """Read a table's progress from its rows (`TOLD`); None if they tell of none.
 
     Args:
         position: JSON with a changelog offset and the time when it was written, seconds.
+        plain: the same of a table whose rows lie as they did before; it is evidence, and is
+            restored from nothing.
+        seen: what was newer than the rest when it was written (`seen_row`).
     """
-    if position is None or marker is None:
+    told, start = list[tuple[int, float, bytes]](), None
+    if marker is not None and (said := json.loads(plain or position or b"null")) is not None:
+        told.append((int(said["offset"]), said["time"], marker))
+        if plain is None and 0 <= time.time() - said["time"] < STALE_SECONDS:
+            start = int(said["offset"])
+    if seen is not None:
+        where, _, last = seen.partition(b"\n")
+        said = json.loads(where)
+        told.append((int(said["offset"]), said["time"], last))
+    if not told:
         return None
-    said = json.loads(position)
-    fresh = 0 <= time.time() - said["time"] < STALE_SECONDS
-    return Known(int(said["offset"]), fresh, decode_marker(marker))
+    reached, _, last = max(told)  # a restore may end where the next step begins
+    return Known(reached, decode_marker(last), start)
+
+
+def seen_row(position: bytes | None, marker: bytes | None) -> bytes | None:
+    """Join the two rows that tell a table's progress; None if one of them is missing."""
+    return None if position is None or marker is None else position + b"\n" + marker
 
 
 def check_forward(name: str, before: Marker, after: Marker | None) -> None:
@@ -180,10 +206,10 @@ def check_near(
 def known_in(folder: Path) -> Known | None:
     """Read the progress of a table from its folder; None where nothing can be read."""
     try:
-        position, marker = read_rows(folder, [POSITION, MARKER])
+        rows = read_rows(folder, TOLD)
     except Exception:  # damaged, or another process is changing it; its shard looks again
         return None
-    return known_of(position, marker)
+    return known_of(*rows)
 
 
 def _ahead(cluster: Cluster, names: Names, known: dict[Path, Known]) -> str:

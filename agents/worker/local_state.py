@@ -21,12 +21,12 @@ from ..kafka.backlog import Flight, Room
 from ..kafka.clients import check_reached, read_to_end
 from ..kafka.markers import hanging_marker, seek_marker
 from ..state.columns import NO_ROWS, RowColumns
-from ..state.known_units import UnitRoom
-from ..state.layout import MARKER, POSITION
+from ..state.layout import MARKER, POSITION, SEEN
 from ..state.restored import restored
 from ..state.rocks import RocksStore, discard, set_aside
 from ..state.store import Changes
-from .evidence import Known, check_forward, check_same, known_in, known_of
+from ..state.unit_room import UnitRoom
+from .evidence import TOLD, Known, check_forward, check_same, known_in, known_of, seen_row
 from .health.losses import LossWatch
 from .metrics import OperatorMetrics
 
@@ -106,6 +106,7 @@ class LocalState:
         self._store: RocksStore | None = None
         self._ready = False
         self._damages = 0
+        self._unseen = 0  # rows since the disk was told how far the table has come
 
     @property
     def name(self) -> str:
@@ -140,8 +141,8 @@ class LocalState:
         # since, and a unit's deleted row would come back to life. So it is restored from nothing.
         # Nor is one used whose last transaction the changelog no longer has: nothing tells then
         # that it comes from this history.
-        start = known.position if known is not None and known.fresh and same else None
-        if start is None and store.get_many([MARKER]) != [None]:
+        start = known.start if known is not None and same else None
+        if start is None and any(store.get_many(TOLD)):
             store = self._anew()
         try:
             await self._read(store, start)
@@ -180,18 +181,40 @@ class LocalState:
     def write(self, changes: Changes, reached: int, units: RowColumns = NO_ROWS) -> None:
         """Write the rows of a committed step, up to ``reached`` in the changelog, in one batch."""
         self.table.write({**changes, POSITION: _position(reached)}, units)
+        self._unseen += len(changes) + len(units.keys)
+        if self._unseen > self._hold:
+            self._see()
+
+    def _see(self) -> None:
+        """Have the disk tell how far the table has come, which may hold rows in memory for long.
+
+        It is evidence of commits that were answered, and of a cluster that was rewound.
+        """
+        self._unseen = 0
+        if self._hold:  # else all rows are on disk
+            self.table.note(SEEN, seen_row(*self.table.get_many([POSITION, MARKER])))
 
     def size(self) -> int:
-        """Measure the bytes on disk, with everything that was held in memory; 0 unless open."""
+        """Measure the bytes on disk, with what was held in memory if it was much; 0 unless open."""
         if self._store is None or not self._ready:
             return 0
-        self._store.flush()
+        self._store.settle()
         return self._store.size()
 
-    def close(self) -> None:
-        """Close the table and its folder, even if opening was cancelled."""
+    def close(self, soon: bool = False) -> None:
+        """Close the table and its folder, even if opening was cancelled.
+
+        Args:
+            soon: leave a large table on disk as it is, which the next start brings up to date.
+        """
         if self._store is not None:
-            self._store.close()
+            try:
+                if self._ready:
+                    self._see()
+            except BaseException:
+                self._store.abandon()
+                raise
+            self._store.close(soon)
         self._store, self._ready = None, False
 
     def set_aside(self, error: DamagedError) -> None:
@@ -234,7 +257,7 @@ class LocalState:
 
     def _known(self, store: RocksStore) -> Known | None:
         """The progress of the table; None if it is empty or belongs to another genesis."""
-        known = known_of(*store.get_many([POSITION, MARKER]))
+        known = known_of(*store.get_many(TOLD))
         return known if known is not None and known.marker.genesis == self._shared.genesis else None
 
 

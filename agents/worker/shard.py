@@ -407,15 +407,15 @@ class Shard:
             if not self._task.done():
                 self._task.cancel()
                 await asyncio.wait([self._task], timeout=patience)
-        await self._let_go()
+        await self._let_go(soon=True)
         partition = str(self.tp.partition)
         self._shared.metrics.forget(self._name, self._state.name, partition, self._watched)
 
-    async def _let_go(self) -> None:
+    async def _let_go(self, soon: bool = False) -> None:
         if self._producer is not None:
             await stop_quietly(self._producer)
             self._producer = None
-        await self._in_thread(self._state.close)
+        await self._in_thread(partial(self._state.close, soon))
 
 
 def _consume_exception(task: asyncio.Future[None]) -> None:

@@ -17,6 +17,7 @@ from http.server import HTTPServer
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ... import compiled
 from ...compiled import marked, unmark
@@ -38,7 +39,8 @@ from ..stages.bound.open_sessions import close, take
 from ..stages.bound.purses import PurseCodec
 from ..stages.ingest.unit_digests import UnitDigests
 from ..state.columns import RowColumns, pick, put_in
-from ..state.layout import UNIT_WIDTH, sortable, units_of
+from ..state.layout import DIGEST, UNIT_WIDTH, sortable, units_of
+from ..state.packed_rows import Digests, NewRows, PackedRows, read_blocks
 from ..state.row_table import HeldTable
 from ..state.sparse_rows import pack, unpack
 from .admission import owing, prepare
@@ -337,6 +339,18 @@ def _warm_units(mechanism: Mechanism) -> None:
     found = table.look(keys).values
     put_in(found, np.arange(1), pick(found, np.arange(1)))
     table.rows()
+    _warm_blocks(keys.packed().reshape(-1, UNIT_WIDTH)[:, -DIGEST:], rows)
+
+
+def _warm_blocks(digests: NDArray[np.uint8], rows: Keys) -> None:
+    """Compile the loops over sorted rows of units, and over blocks of them."""
+    asked = Digests.of(digests)
+    packed = PackedRows.none().merged(NewRows(asked, rows))
+    packed = read_blocks(packed.blocks()[0], 0)
+    place, size = np.empty((2, len(digests)), np.int64)
+    packed.find(asked, asked.order, place, size)
+    packed.gather(asked.order, place, rows.offsets, np.empty(len(rows.data), np.uint8))
+    packed.replace(asked, asked.order, rows, np.zeros(len(digests), np.bool_))
 
 
 def _warm_bound(lanes: int) -> None:

@@ -126,6 +126,7 @@ def serve(place: str) -> None:
     import hushstream.agents.kafka.batch_pack
     import hushstream.agents.kafka.batch_scan
     import hushstream.agents.stages.bound.unit_scan
+    import hushstream.agents.state.packed_scan
     import hushstream.agents.state.row_scan
     import hushstream.agents.worker.startup
     import hushstream.cli.worker

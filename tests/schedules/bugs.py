@@ -16,9 +16,8 @@ from typing import Any
 from hushstream.agents.clock import known, owner
 from hushstream.agents.kafka import clients
 from hushstream.agents.stages.aggregate.computation import Computation
-from hushstream.agents.state.layout import MARKER, POSITION
 from hushstream.agents.worker import admission, tasks, transaction
-from hushstream.agents.worker.evidence import Known, known_of
+from hushstream.agents.worker.evidence import TOLD, Known, known_of
 from hushstream.agents.worker.local_state import LocalState
 from hushstream.agents.worker.setup import WorkerSetup
 from hushstream.agents.worker.shard import Shard
@@ -74,7 +73,7 @@ def stale_genesis() -> None:
     """A local table is believed, whatever genesis its marker names."""
 
     def from_table(self: LocalState, store: Any) -> Known | None:
-        return known_of(*store.get_many([POSITION, MARKER]))
+        return known_of(*store.get_many(TOLD))
 
     LocalState._known = from_table  # type: ignore[method-assign]
 

@@ -212,7 +212,7 @@ class Engine:
         block_cache_mb: memory of the tables' shared cache, MiB per process.
         write_buffer_mb: memory of unflushed rows, MiB per table.
         unit_cache_mb: cache of the rows of units, MiB per process; its tables share it. Other
-            rows are read from disk, at some 12 µs of a core each.
+            rows are read from disk, some 5 µs of a core each.
         public_host: address of public metrics, `/live` and `/ready`.
         public_port: port of `public_host`; 0 disables it.
         operator_host: address of operator metrics, which are functions of raw data.
@@ -245,7 +245,7 @@ class Engine:
     keep_units: bool = True
     block_cache_mb: Annotated[int, within(1, 1_048_576)] = 64
     write_buffer_mb: Annotated[int, within(1, 65_536)] = 16
-    unit_cache_mb: Annotated[int, within(0, 1_048_576)] = 256
+    unit_cache_mb: Annotated[int, within(0, 1_048_576)] = 512
     public_host: str = "127.0.0.1"
     public_port: Port = 9464
     operator_host: str = "127.0.0.1"

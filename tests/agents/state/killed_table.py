@@ -15,9 +15,10 @@ from pathlib import Path
 
 import numpy as np
 from hushstream.agents.state.columns import RowColumns
-from hushstream.agents.state.known_units import UnitRoom
 from hushstream.agents.state.layout import POSITION, sortable, units_of
 from hushstream.agents.state.rocks import RocksStore
+from hushstream.agents.state.unit_room import UnitRoom
+from hushstream.agents.state.unit_table import REPLAYED
 from hushstream.mechanisms.keys import Keys
 
 EPOCH = 40  # steps
@@ -37,7 +38,7 @@ class Counted:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._store = RocksStore(folder, None, 1 << 16, 700, UnitRoom(1 << 20))
+        self._store = RocksStore(folder, None, 1 << 16, 700 // REPLAYED, UnitRoom(1 << 20))
         self._counts = Counter[tuple[int, int]]()
         self.restored = int(self._store.get_many([POSITION])[0] or b"0")
 

@@ -42,7 +42,8 @@ def test_no_byte_of_a_layout_moves():
     assert layout.rows_of(0) == b"r" + zero and layout.statuses_of(0) == b"s" + zero
     assert layout.due_at(0, -1) == b"d" + zero + b"\xff" * 4
     assert (layout.OPEN, layout.HELD, layout.MANIFEST) == (b"o", b"h", b"m")
-    assert (layout.MARKER, layout.POSITION) == (b"\0marker", b"\0position")
+    assert (layout.MARKER, layout.POSITION) == (b"\0marker", b"\0place")
+    assert (layout.INDEX, layout.block_row(5)) == (b"\0units", b"b" + b"\0" * 7 + b"\5")
     assert layout.pack_held(np.array([[1]]), np.array([[0.5]])) == [
         b"\1" + b"\0" * 7 + b"\0" * 6 + b"\xe0\x3f"
     ]

@@ -11,16 +11,24 @@ import pytest
 from hushstream.agents.kafka.cluster import Cluster
 from hushstream.agents.kafka.logs import read_topic
 from hushstream.agents.kafka.offsets import PartitionOffsets
-from hushstream.agents.state.layout import MARKER, POSITION
+from hushstream.agents.state import rocks
+from hushstream.agents.state.layout import MARKER, PLAIN_POSITION, POSITION
 from hushstream.agents.state.rocks import RocksStore
-from hushstream.agents.worker.evidence import STALE_SECONDS, check_tables
+from hushstream.agents.worker.evidence import (
+    STALE_SECONDS,
+    Known,
+    check_tables,
+    known_in,
+    known_of,
+    seen_row,
+)
 from hushstream.errors import RewoundError
 from hushstream.offline.replay_logs import spans
 from hushstream.topics.names import Names
 from hushstream.topics.records import Marker, decode_marker, encode
 from msgspec.structs import replace
 
-from .bench import GHOST, Bench, applied, interval, visible
+from .bench import GHOST, UNIT, Bench, applied, interval, visible
 
 
 def forged(bench: Bench, marker: Marker, age: float, offset: int) -> None:
@@ -93,6 +101,93 @@ def test_a_table_that_knows_more_than_its_changelog_is_evidence_and_is_kept(
                 await shard.close()
 
     asyncio.run(run())
+
+
+def plain(bench: Bench) -> None:
+    """Have a table name its position as one does whose units' rows lie one by one."""
+    store = RocksStore(bench.path(), None, 1 << 20)
+    (position,) = store.get_many([POSITION])
+    store.write({POSITION: None, PLAIN_POSITION: position})
+    store.close()
+
+
+@pytest.mark.parametrize("reached", [3, 777], ids=["of this history", "beyond the changelog"])
+def test_a_table_of_an_earlier_version_is_evidence_and_is_restored_from_nothing(
+    bench, monkeypatch, reached
+):
+    monkeypatch.setattr(clients, "SETTLE_SECONDS", 0.3)
+
+    async def run() -> None:
+        await stepped(bench, "two", 3)
+        ((offset, marker),) = told(bench)
+        forged(bench, replace(marker, applied=reached), 0.0, offset + 1)
+        plain(bench)
+        shard = bench.shard()
+        try:
+            if reached > 3:
+                with pytest.raises(RewoundError, match="restored, copied or rewound"):
+                    await shard.open()
+                return
+            await shard.open()
+            assert shard._state.table.get_many([b"n", GHOST]) == [b"3", None]
+        finally:
+            await shard.close()
+
+    asyncio.run(run())
+
+
+def test_a_table_that_is_not_saved_tells_how_far_it_came_and_begins_where_it_was_saved(
+    bench, monkeypatch
+):
+    """Else a large table would be no evidence of what it saw since, or lack the rows of that."""
+    monkeypatch.setattr(rocks, "CLOSED_ROWS", -1)
+    bench.hold = 1_000
+
+    async def run() -> None:
+        for to in (3, 5, 6):
+            await stepped(bench, "one", to)
+            offset, marker = told(bench)[-1]
+            known = known_in(bench.path())
+            assert known is not None and (known.marker, known.start) == (marker, None)
+            assert offset - 3 < known.position <= offset
+        assert bench.rows() == {b"n": None, GHOST: None, MARKER: None}
+        shard = bench.shard()
+        await shard.open()
+        shard._state.table.flush()
+        shard.deliver(interval(6, 8))
+        await applied(shard, 8)
+        await shard.close()
+        saved, (offset, marker) = (told(bench)[n] for n in (-2, -1))
+        known = known_in(bench.path())
+        assert known is not None and bench.rows()[b"n"] == b"6"
+        assert known.marker == marker and offset - 3 < known.position <= offset
+        assert known.start is not None and saved[0] < known.start <= offset
+        shard = bench.shard()
+        await shard.open()
+        assert (shard.applied, shard._state.table.get_many([b"n", UNIT])) == (8, [b"8", b"8"])
+        await shard.close()
+
+    asyncio.run(run())
+
+
+def test_what_is_newest_of_a_tables_rows_is_its_progress():
+    def position(offset: int, age: float = 0.0) -> bytes:
+        return json.dumps({"offset": offset, "time": time.time() - age}).encode()
+
+    one, other = Marker("g", 1), Marker("g", 2)
+    rows = encode(one), encode(other)
+    seen = seen_row(position(9), rows[1])
+    assert known_of(position(4), None, rows[0], None) == Known(4, one, 4)
+    assert known_of(position(4), None, rows[0], seen) == Known(9, other, 4)
+    assert known_of(position(10), None, rows[0], seen) == Known(10, one, 10)
+    assert known_of(position(9, 5), None, rows[0], seen) == Known(9, other, 9)
+    assert known_of(position(9), None, rows[0], seen) == Known(9, one, 9)
+    assert known_of(position(4, 1e6), None, rows[0], seen) == Known(9, other, None)
+    # An earlier version went on with a table that a restore had begun.
+    assert known_of(position(4), position(6), rows[0], None) == Known(6, one, None)
+    assert known_of(None, None, None, seen) == Known(9, other, None)
+    assert known_of(position(4), None, None, None) is None
+    assert seen_row(None, rows[0]) is None and seen_row(position(1), None) is None
 
 
 @pytest.mark.parametrize("age", [0.0, STALE_SECONDS + 60], ids=["fresh", "old"])

@@ -88,7 +88,7 @@ def test_loops_over_registered_values_are_compiled_before_the_first_schema_is_kn
 def test_no_step_compiles_loops_over_rows_of_units_once_a_worker_is_warm(tmp_path):
     from hushstream.agents.kafka.batch_pack import _pack
     from hushstream.agents.stages.bound import unit_scan
-    from hushstream.agents.state import row_scan
+    from hushstream.agents.state import packed_scan, row_scan
     from hushstream.mechanisms import hash_scan
     from hushstream.mechanisms.parts import bound_scan
 
@@ -96,6 +96,9 @@ def test_no_step_compiles_loops_over_rows_of_units_once_a_worker_is_warm(tmp_pat
     startup.warm(made, tmp_path)
     loops = [_pack, unit_scan.distinct, unit_scan.counts, unit_scan.decode, unit_scan.encode,
              unit_scan.split, unit_scan.joined,
+             packed_scan.index, packed_scan.find, packed_scan.sizes, packed_scan.gather,
+             packed_scan.replace, packed_scan.measure, packed_scan.merge, packed_scan.cut,
+             packed_scan.write, packed_scan.count, packed_scan.read,
              row_scan.put, row_scan.look, row_scan.gather, row_scan.listed, row_scan.rebuild,
              row_scan.merge, hash_scan.hashes, bound_scan.in_order, bound_scan.decide,
              bound_scan.new_pairs, bound_scan.merge]  # fmt: skip
@@ -120,6 +123,7 @@ def test_no_step_compiles_loops_over_rows_of_units_once_a_worker_is_warm(tmp_pat
         rows = _unit_records(step).then(RecordColumns.of({b"m": b"1"}))
         assert fill_columns(BatchBuilder(900_000, 0), rows, 0, 900_000) == len(rows.gone)
         store.write(step.rows, step.units.columns())
+        store.flush()
     store.close()
     assert [len(loop.signatures) for loop in loops] == before  # type: ignore[attr-defined]
 

@@ -1,0 +1,24 @@
+"""The memory of one process for rows of units, which its tables share."""
+
+from __future__ import annotations
+
+
+class UnitRoom:
+    """The bytes that the tables of one process may fill with rows of units."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._tables = 0
+
+    @property
+    def share(self) -> int:
+        """Bytes for each table that is open."""
+        return self._size // max(self._tables, 1)
+
+    def enter(self) -> None:
+        """Count a table that was opened."""
+        self._tables += 1
+
+    def leave(self) -> None:
+        """Count a table that was closed."""
+        self._tables -= 1
