@@ -23,6 +23,9 @@ class Folder(PurePosixPath):
         """Whether a table lies here."""
         return any(self._below())
 
+    def unlink(self, missing_ok: bool = False) -> None:
+        """Files beside a table are not kept."""
+
     def iterdir(self) -> Iterator[Folder]:
         """Tables below."""
         return self._below()
@@ -86,6 +89,14 @@ class Table:
             else:
                 self._rows[key] = value
 
+    def ingest_external_file(self, paths: Sequence[str], options: Any) -> None:
+        """Take the rows of files."""
+        for path in paths:
+            self._rows.update(world.current().files.pop(path))
+
+    def compact_range(self, begin: bytes, end: bytes) -> None:
+        """There is nothing to free."""
+
     def flush(self) -> None:
         """Everything is on disk."""
 
@@ -136,6 +147,25 @@ class Writes:
     def delete(self, key: bytes) -> None:
         """Delete a row."""
         self.changes.append((key, None))
+
+
+class Rows:
+    """Stands for `rocksdict.SstFileWriter`."""
+
+    def __init__(self, options: Any = None) -> None:
+        self._rows: dict[bytes, bytes] = {}
+        self._path = ""
+
+    def open(self, path: str) -> None:
+        """Begin a file."""
+        self._path = path
+
+    def __setitem__(self, key: bytes, value: bytes) -> None:
+        self._rows[key] = value
+
+    def finish(self) -> None:
+        """The file is whole."""
+        world.current().files[self._path] = self._rows
 
 
 class Span:

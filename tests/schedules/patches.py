@@ -16,7 +16,7 @@ from hushstream.agents.deployment.model import Deployment
 from hushstream.agents.kafka import clients, cluster, logs, trim
 from hushstream.agents.stages.aggregate.computation import Computation
 from hushstream.agents.stages.topology import Topology
-from hushstream.agents.state import rocks
+from hushstream.agents.state import block_files, rocks
 from hushstream.agents.worker import (
     admission,
     evidence,
@@ -64,6 +64,7 @@ def install() -> None:
     counted = SimpleNamespace(token_hex=lambda size: world.current().name(size))
     _replace(transaction, secrets=counted)
     _replace(rocks, Rdict=disk.Table, WriteBatch=disk.Writes, ReadOptions=disk.Span)
+    _replace(block_files, SstFileWriter=disk.Rows)
     _replace(local_state, discard=disk.discard)
     _replace(admission, Path=disk.Folder, noise_key=lambda config: SECRET,
              may_read=admin.may_read, could_be_made=disk.could_be_made)  # fmt: skip

@@ -28,6 +28,7 @@ class World:
         self.loop = VirtualLoop(self.random)
         self.broker = Broker(self.loop, self.random)
         self.disks: dict[str, dict[bytes, bytes]] = {}  # of all tables, by folder
+        self.files: dict[str, dict[bytes, bytes]] = {}  # that are no table yet, by path
         self.holders: dict[str, Any] = {}  # the process that has a table open
         self.contents: dict[Any, set[Any]] = {}  # what each noise label was drawn for
         self.messages: list[tuple[float, str, str]] = []
