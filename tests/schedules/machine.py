@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from hushstream.agents.state.layout import MARKER, POSITION
+from hushstream.agents.state.layout import INDEX, MARKER, POSITION
 from hushstream.agents.worker.admission import prepare
 from hushstream.agents.worker.startup import LEAVE_SECONDS
 from hushstream.agents.worker.worker import Worker
@@ -157,4 +157,5 @@ class Machine:
                     self._world.disks[path] = {
                         MARKER: encode(other),
                         POSITION: json.dumps(said).encode(),
+                        INDEX: b"",
                     }
