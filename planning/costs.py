@@ -38,17 +38,17 @@ class Costs(NamedTuple):
 
 
 COSTS = Costs(
-    direct_us=2.25, rekeyed_us=3.63, known_us=3, disk_us=11.6, beside=1.15,
+    direct_us=2.25, rekeyed_us=3.63, known_us=1.5, disk_us=4.3, beside=1.15,
     broker_direct_us=0.59, broker_rekeyed_us=0.83, frame_us=81, trigger_us=1.5, restore_us=2.7,
     event_bytes=33.7, sum_bytes=13.3, row_bytes=37.2, row_pair_bytes=5, key_row_bytes=56.4,
-    frame_bytes=834, process_bytes=3.84e8, sum_held_bytes=875, known_bytes=98, user_bytes=20.9,
+    frame_bytes=834, process_bytes=3.84e8, sum_held_bytes=875, known_bytes=49, user_bytes=20.9,
     pair_bytes=5.7, key_bytes=11.9,
 )  # fmt: skip
 
 MEASURED_BY: Mapping[str, str] = MappingProxyType({
     "direct_us": "costs.py: direct_us",
     "rekeyed_us": "costs.py: rekeyed_us",
-    "known_us": "published.py: cpu_us",
+    "known_us": "units.py: event_many",
     "disk_us": "units.py: many_on_disk",
     "beside": "processes.py: two over one",
     "broker_direct_us": "costs.py: broker_direct_us",
