@@ -43,10 +43,12 @@ SHOWN: dict[str, tuple[str, ...]] = {
         "test_a_signal_while_loops_are_compiled_ends_the_process_at_once",
         "agents/worker/test_startup.py::test_a_process_that_cannot_stop_ends_with_4",
     ),
-    "local tables are lost or stale": (
+    "local tables are lost, stale or of another version": (
         "agents/worker/test_shard.py::"
         "test_steps_are_published_stored_and_taken_up_by_the_next_owner",
         "agents/worker/test_evidence.py::test_local_state_that_cannot_be_trusted_is_thrown_away",
+        "agents/worker/test_evidence.py::"
+        "test_a_table_of_an_earlier_version_is_evidence_and_is_restored_from_nothing",
     ),
     "a local table is damaged": (
         "integration/test_gone.py::test_damaged_tables_are_set_aside_and_restored",
