@@ -27,8 +27,8 @@ from hushstream.agents.registry.announced import announced
 from hushstream.deploy.process import Child
 from hushstream.formats.events.decode import utc
 from hushstream.formats.values.form import number_in, to_json
+from hushstream.topics.config.access.secret import noise_key, own_keys, signing_key
 from hushstream.topics.config.load import Config, load
-from hushstream.topics.config.secret import noise_key, own_keys, signing_key
 from hushstream.topics.names import Names
 from hushstream.topics.records import Trigger, TriggerRequest, decode_clock, encode
 

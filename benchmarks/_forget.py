@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from hushstream.agents.clock.genesis import read_ledger
 from hushstream.mechanisms.noise import Charge
-from hushstream.topics.config.ratchet_file import create, read
+from hushstream.topics.config.access.ratchet_file import create, read
 
 RATCHET, FIRST = "hush.ratchet", "first.ratchet"
 PRIVATE, PUBLIC = "auditor.key", "auditor.pem"

@@ -30,9 +30,9 @@ from hushstream.agents.clock.genesis import Beginning, read_ledger
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.kafka.cluster import Cluster
 from hushstream.deploy.broker import Broker
+from hushstream.topics.config.access.secret import noise_key
 from hushstream.topics.config.load import load
 from hushstream.topics.config.model import Kafka
-from hushstream.topics.config.secret import noise_key
 from hushstream.topics.names import Names
 from hushstream.topics.records import TriggerRequest, encode
 from rich.console import Console

@@ -18,9 +18,9 @@ from ..agents.worker.lines.screen import say
 from ..agents.worker.metrics import code_version
 from ..errors import ConfigError, HushError
 from ..mechanisms.noise import fingerprint
+from ..topics.config.access.ratchet_file import ratchet_of
+from ..topics.config.access.secret import noise_key, own_keys, signing_key, write_new_key
 from ..topics.config.load import Config, load
-from ..topics.config.ratchet_file import ratchet_of
-from ..topics.config.secret import noise_key, own_keys, signing_key, write_new_key
 from .group import exit_code
 from .options import Flags, config_options, emit, json_option, read_config
 

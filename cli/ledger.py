@@ -27,9 +27,9 @@ from ..mechanisms.accounting.composition import Spent
 from ..planning.ways import counted
 from ..reading.joint import Joint, UnitSum, joint
 from ..reading.live.budget import purses
+from ..topics.config.access.secret import noise_key
 from ..topics.config.load import Config
 from ..topics.config.model import Kafka
-from ..topics.config.secret import noise_key
 from .deployed import ledger_of
 from .nearest import Nearest
 from .options import Flags, config_options, emit, json_option, read_config, readable

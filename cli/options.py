@@ -18,7 +18,7 @@ from ..agents.worker.lines.visible import visible
 from ..errors import ConfigError
 from ..reading.client import ReleaseTopic, source_of
 from ..topics.config.load import Config, load
-from ..topics.config.pipeline import PipelineSettings
+from ..topics.config.pipelines.pipeline import PipelineSettings
 
 F = TypeVar("F", bound=Callable[..., Any])
 CONFIG = "hush.toml"

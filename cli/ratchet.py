@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ..agents.worker.lines.screen import say
-from ..topics.config.ratchet_file import RatchetFile, create
+from ..topics.config.access.ratchet_file import RatchetFile, create
 from .nearest import Nearest
 from .options import Flags, config_options, emit, json_option, read_config
 

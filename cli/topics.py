@@ -31,9 +31,9 @@ from ..agents.kafka.cluster import Cluster
 from ..agents.registry.announced import announce
 from ..agents.worker.lines.screen import put, say
 from ..deploy.alerts import RUNBOOKS, rules, text
+from ..topics.config.access.secret import noise_key, own_keys, signing_key
 from ..topics.config.load import Config
-from ..topics.config.schedule import Schedule
-from ..topics.config.secret import noise_key, own_keys, signing_key
+from ..topics.config.pipelines.schedule import Schedule
 from ..topics.names import Names
 from .deployed import cluster_of
 from .options import Flags, config_options, emit, json_option, read_config

@@ -18,7 +18,8 @@ from ..mechanisms.columns import F64, I64
 from ..mechanisms.pairs import split
 from ..mechanisms.parts.bounding import Bound
 from ..mechanisms.truth import Truth
-from ..topics.config.aggregates import COUNT, AnyAggregate, Estimate, Stddev, Variance
+from ..topics.config.aggregates.contract import COUNT, AnyAggregate, Estimate
+from ..topics.config.aggregates.spread import Stddev, Variance
 
 Bool = NDArray[np.bool_]
 

@@ -15,7 +15,7 @@ from ..agents.deployment.model import Pipeline
 from ..formats.events.decode import Decoded, View, utc
 from ..mechanisms.columns import I64
 from ..mechanisms.truth import Truth, WindowRecords
-from ..topics.config.aggregates import COUNT
+from ..topics.config.aggregates.contract import COUNT
 from ..topics.releases import MANIFEST, ROW
 from .engine import OfflineEngine
 from .exact import counts_units, kept_share, of_keys

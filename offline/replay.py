@@ -30,7 +30,7 @@ from ..agents.worker.admission import prepare
 from ..agents.worker.setup import WorkerSetup
 from ..errors import ConfigError, EngineError
 from ..formats.events.decode import RawRecord
-from ..topics.config.escrow import open_escrow
+from ..topics.config.access.escrow import open_escrow
 from ..topics.config.load import Config
 from ..topics.config.model import Kafka
 from ..topics.names import Names

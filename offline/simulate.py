@@ -25,7 +25,7 @@ from ..formats.events.decode import Decoded, Decoder, RawRecord, View
 from ..formats.events.types import paths_of
 from ..formats.events.unusable import in_words, unusable
 from ..topics.config.load import Config
-from ..topics.config.schedule import Due
+from ..topics.config.pipelines.schedule import Due
 from ..topics.names import Names
 from ..topics.records import Beat, ClockRecord, Start, Trigger
 from . import devices

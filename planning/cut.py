@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from ..mechanisms.columns import I64
 from ..mechanisms.workload import Sample, Workload
-from ..topics.config.schedule import Schedule
-from ..topics.config.values import format_duration
+from ..topics.config.pipelines.schedule import Schedule
+from ..topics.config.toml.values import format_duration
 from .records import Records
 
 MINUTE = 60_000_000  # microseconds

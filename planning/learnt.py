@@ -18,8 +18,8 @@ from ..mechanisms.entry import ActivityTold, LearntBudget
 from ..mechanisms.registry import find
 from ..topics.assembly import Released
 from ..topics.config.learn import count_of
-from ..topics.config.pipeline import PipelineSettings
-from ..topics.config.schedule import Schedule
+from ..topics.config.pipelines.pipeline import PipelineSettings
+from ..topics.config.pipelines.schedule import Schedule
 from ..topics.releases import WindowSpan
 
 

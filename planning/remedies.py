@@ -14,8 +14,8 @@ import numpy as np
 
 from ..mechanisms.planner import HOPELESS
 from ..mechanisms.workload import Sample, Workload
-from ..topics.config.schedule import Schedule
-from ..topics.config.values import Duration, format_duration
+from ..topics.config.pipelines.schedule import Schedule
+from ..topics.config.toml.values import Duration, format_duration
 from .records import Records
 from .variants import DAY, MOST_EPSILON, SECOND, Variant
 

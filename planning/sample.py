@@ -9,7 +9,7 @@ from ..agents.deployment.model import Input, Pipeline
 from ..errors import ConfigError
 from ..mechanisms.stated_shape import Shape
 from ..mechanisms.workload import Sample
-from ..topics.config.values import format_duration
+from ..topics.config.toml.values import format_duration
 from .cut import Cut, SampleRoom, cut, sample
 from .records import Records, read_records
 from .variants import numbering

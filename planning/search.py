@@ -21,8 +21,8 @@ from ..mechanisms import registry
 from ..mechanisms.forecast import choose, cost_of, runs, window_cost
 from ..mechanisms.planner import HOPELESS, Forecast, Question, unlike_default
 from ..mechanisms.workload import Sample
-from ..topics.config.pipeline import PipelineSettings
-from ..topics.config.schedule import Schedule
+from ..topics.config.pipelines.pipeline import PipelineSettings
+from ..topics.config.pipelines.schedule import Schedule
 from .cut import SampleRoom, cut, reported, sample
 from .records import Records
 from .remedies import GROUPS, STEPS, Needed, Trial, group_of, needed, trials, untried

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from ..formats.events.keys import decode_key, encode_key
 from ..topics.calendar import CalendarSpan
 from ..topics.config.expressions.derive import Derive
-from ..topics.config.pipeline import PipelineSettings, Triggers
-from ..topics.config.places import place_of
-from ..topics.config.values import Duration, format_duration
+from ..topics.config.inputs.places import place_of
+from ..topics.config.pipelines.pipeline import PipelineSettings
+from ..topics.config.pipelines.windows import Triggers
+from ..topics.config.toml.values import Duration, format_duration
 from .records import Records
 
 SECOND, HOUR, DAY = 1_000_000, 3_600_000_000, 86_400_000_000

@@ -10,7 +10,7 @@ from rich.table import Table
 from ..mechanisms.forecast import percent
 from ..mechanisms.planner import HOPELESS as MOST_ERROR
 from ..mechanisms.planner import Forecast, toml
-from ..topics.config.read import quoted
+from ..topics.config.toml.read import quoted
 from .remedies import Needed, Trial
 from .search import GOOD, Alternative, Answer
 

@@ -21,7 +21,7 @@ import msgspec
 from ..agents.clock.ledger import Ledger
 from ..errors import LedgerError
 from ..formats.events.decode import RawRecord
-from ..topics.config.schedule import Schedule
+from ..topics.config.pipelines.schedule import Schedule
 from ..topics.names import Names
 from ..topics.releases import MANIFEST, ROW
 from ..topics.signatures import (

@@ -22,7 +22,7 @@ from ..errors import ParameterError
 from ..mechanisms.spatial.domain import Domain
 from ..mechanisms.spatial.pieces import pieces
 from ..topics.assembly import Released, in_order
-from ..topics.config.places import place_of
+from ..topics.config.inputs.places import place_of
 from ..topics.releases import Row
 from .grids import Box, GridCells, Shapes, grid_cells
 from .maps import domain_of

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 from hushstream.cli.group import hush
 from hushstream.errors import ConfigError
+from hushstream.topics.config.access.secret import write_new_key
 from hushstream.topics.config.load import loads
-from hushstream.topics.config.secret import write_new_key
 
 PAGE = (Path(__file__).parents[1] / "docs" / "recipes.md").read_text("utf-8")
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -10,7 +10,7 @@ from itertools import takewhile
 from typing import Any
 
 from ...errors import EngineError, LedgerError
-from ...topics.config.schedule import Due
+from ...topics.config.pipelines.schedule import Due
 from ...topics.records import (
     Beat,
     ClockRecord,

@@ -18,7 +18,7 @@ import msgspec
 from ...errors import EngineError, LedgerError
 from ...mechanisms.accounting.composition import Spent, charge_of
 from ...mechanisms.contract import Cost
-from ...topics.config.values import format_instant
+from ...topics.config.toml.values import format_instant
 from ...topics.names import Names
 from ...topics.signatures import SigningKey, is_public_key
 from ..deployment.growth import extended, joined, keyed, refused

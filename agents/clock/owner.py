@@ -16,7 +16,7 @@ from aiokafka.structs import TopicPartition
 from faust.types import TP
 
 from ...errors import EngineError
-from ...topics.config.schedule import Due
+from ...topics.config.pipelines.schedule import Due
 from ...topics.records import (
     Beat,
     ClockRecord,

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...errors import EngineError, LedgerError
 from ...mechanisms.noise import fingerprint
-from ...topics.config.values import format_instant
+from ...topics.config.toml.values import format_instant
 from ...topics.names import Names, Seat
 from ...topics.signatures import SigningKey
 from ..deployment.difference import Terms, proposal

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ...errors import ConfigError
 from ...formats.events.expressions.derived import Attribute
 from ...formats.events.fields import InputFields, PipelineFields
-from ...topics.config.attributes import paths_of, stating
+from ...topics.config.inputs.attributes import paths_of, stating
 from ...topics.config.load import Config
 from ...topics.config.model import InputSettings
 from .model import Attributed, Attributes

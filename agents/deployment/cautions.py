@@ -7,12 +7,13 @@ from fractions import Fraction
 from itertools import pairwise
 
 from ...formats.events.decode import utc
+from ...topics.config.inputs.places import place_of
 from ...topics.config.load import Config
-from ...topics.config.pipeline import PerUnit, PipelineSettings
-from ...topics.config.places import place_of
-from ...topics.config.schedule import Schedule
+from ...topics.config.pipelines.budgets import PerUnit
+from ...topics.config.pipelines.pipeline import PipelineSettings
+from ...topics.config.pipelines.schedule import Schedule
 from ...topics.config.sharing import owner
-from ...topics.config.values import format_duration
+from ...topics.config.toml.values import format_duration
 from .compile import parameters_of
 
 LARGE_EPSILON = Fraction(20)

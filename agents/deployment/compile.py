@@ -15,13 +15,14 @@ from ...mechanisms import registry
 from ...mechanisms.contract import UNIT, Mechanism, Setting
 from ...mechanisms.noise import SAMPLER_VERSION
 from ...topics.config import model as config_model
-from ...topics.config import pipeline as config_pipeline
-from ...topics.config.aggregates import COUNT, apart, counted_in, counts_of, square_of
+from ...topics.config.aggregates.contract import COUNT, square_of
+from ...topics.config.aggregates.kinds import apart, counted_in, counts_of
 from ...topics.config.canonical import config_hash, privacy_settings
 from ...topics.config.expressions.conditions import every
+from ...topics.config.inputs.sessions import FIELDS
 from ...topics.config.load import Config
-from ...topics.config.schedule import Schedule
-from ...topics.config.sessions import FIELDS
+from ...topics.config.pipelines import pipeline as config_pipeline
+from ...topics.config.pipelines.schedule import Schedule
 from ...topics.names import dead_letter_topic, late_topic, shared
 from .attributes import attributes_of, input_fields, split_key
 from .lifetime import with_caps

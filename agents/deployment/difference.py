@@ -16,8 +16,8 @@ from typing import Any
 
 from ...topics.config.change import FREE, HASH, every, of
 from ...topics.config.model import Config
-from ...topics.config.schedule import Schedule
-from ...topics.config.values import format_duration, format_instant
+from ...topics.config.pipelines.schedule import Schedule
+from ...topics.config.toml.values import format_duration, format_instant
 from .model import Pipeline
 
 DAY = 86_400_000_000  # microseconds

@@ -12,9 +12,9 @@ from ...mechanisms.accounting.lifetime import portion, purse, together
 from ...mechanisms.contract import Spending
 from ...mechanisms.parts.lifetime import Cap
 from ...topics.config.load import Config
-from ...topics.config.pipeline import PerUnit
-from ...topics.config.schedule import Schedule
-from ...topics.config.values import format_duration
+from ...topics.config.pipelines.budgets import PerUnit
+from ...topics.config.pipelines.schedule import Schedule
+from ...topics.config.toml.values import format_duration
 from .model import Lifetime, Pipeline
 
 

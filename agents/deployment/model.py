@@ -17,9 +17,9 @@ from ...mechanisms.accounting.composition import charge_of
 from ...mechanisms.contract import Mechanism
 from ...mechanisms.noise import fingerprint
 from ...mechanisms.parts.lifetime import Cap
-from ...topics.config.aggregates import AnyAggregate
-from ...topics.config.schedule import Schedule
-from ...topics.config.views import Order, ViewValue
+from ...topics.config.aggregates.contract import AnyAggregate
+from ...topics.config.pipelines.schedule import Schedule
+from ...topics.config.pipelines.views import Order, ViewValue
 from .sharing import Charging, Purse
 
 BESIDE = 1 << 20  # bytes of a record's key and headers, besides its value

@@ -12,7 +12,8 @@ from ...mechanisms.accounting.composition import Spent, room
 from ...mechanisms.accounting.costs import fits
 from ...mechanisms.contract import Mechanism
 from ...topics.config.load import Config
-from ...topics.config.pipeline import PipelineSettings, SharedBudget
+from ...topics.config.pipelines.budgets import SharedBudget
+from ...topics.config.pipelines.pipeline import PipelineSettings
 
 TRIES = 64
 """Shares that are tried, each of a squared loss that is less by 2 %."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...mechanisms.contract import Mechanism
 from ...mechanisms.parts.stated_bound import plain
-from ...topics.config.values import format_duration
+from ...topics.config.toml.values import format_duration
 from ...topics.records import Trigger
 from .model import Lifetime, Pipeline
 

@@ -7,8 +7,8 @@ import math
 from ...client.survey import Survey
 from ...errors import ConfigError
 from ...formats.events.fields import InputFields
-from ...topics.config.schedule import Schedule
-from ...topics.config.values import format_duration
+from ...topics.config.pipelines.schedule import Schedule
+from ...topics.config.toml.values import format_duration
 
 SECOND = 1_000_000
 

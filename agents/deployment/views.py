@@ -10,11 +10,13 @@ from fractions import Fraction
 import msgspec
 
 from ...errors import ConfigError
-from ...topics.config.aggregates import COUNT, Count, Sum, sum_of
+from ...topics.config.aggregates.contract import COUNT, sum_of
+from ...topics.config.aggregates.numbers import Sum
+from ...topics.config.aggregates.partial import Count
 from ...topics.config.expressions.conditions import every, pinned
 from ...topics.config.model import Config
-from ...topics.config.pipeline import PipelineSettings
-from ...topics.config.views import ViewSettings, ViewValue, additive, objections
+from ...topics.config.pipelines.pipeline import PipelineSettings
+from ...topics.config.pipelines.views import ViewSettings, ViewValue, additive, objections
 from .model import Lead, Pipeline, ReleaseView
 from .shapes import floored, value_names
 

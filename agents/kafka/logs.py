@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from ...errors import EngineError, OutageError
 from ...formats.events.decode import RawRecord
-from ...topics.config.clients import librdkafka_options
+from ...topics.config.access.clients import librdkafka_options
 from ...topics.config.model import Kafka
 from ...topics.names import READ_GROUPS
 from .access.refusals import of_group, refusal

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from faust.types import TP
 
-from ...topics.config.clients import librdkafka_options
+from ...topics.config.access.clients import librdkafka_options
 from ...topics.config.model import Kafka
 from .clients import OUTAGES, asked_to_end
 

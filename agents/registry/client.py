@@ -6,7 +6,7 @@ from typing import Any
 
 from ...errors import ConfigError, needs
 from ...formats.schemas.schema import MAX_TEXT, Schema, Verdict
-from ...topics.config.clients import registry_options
+from ...topics.config.access.clients import registry_options
 from ...topics.config.model import RegistrySettings
 from .refusals import WHOLE, IdRefused
 

@@ -11,10 +11,10 @@ from confluent_kafka import KafkaException
 
 from ...errors import EngineError, LedgerError, OutageError, RightError
 from ...mechanisms.noise import fingerprint
+from ...topics.config.access.ratchet_file import RatchetFile, ratchet_of
+from ...topics.config.access.secret import noise_key, own_keys, signing_key
 from ...topics.config.load import Config
 from ...topics.config.model import Kafka
-from ...topics.config.ratchet_file import RatchetFile, ratchet_of
-from ...topics.config.secret import noise_key, own_keys, signing_key
 from ...topics.names import Names, ledger_topic
 from ...topics.private_files import could_be_made
 from ..clock.begins import read_begins

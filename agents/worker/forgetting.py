@@ -16,8 +16,8 @@ import msgspec
 
 from ...errors import EngineError, RewoundError
 from ...mechanisms.noise import Charge
+from ...topics.config.access.ratchet_file import RatchetFile
 from ...topics.config.model import Kafka
-from ...topics.config.ratchet_file import RatchetFile
 from ...topics.names import Names
 from ...topics.records import Marker
 from ..clock.ledger import Ledger

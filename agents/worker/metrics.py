@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 
 from ...formats.events.reasons import REASONS
 from ...mechanisms.accounting.composition import MANY, Spent
-from ...topics.config.values import format_duration
+from ...topics.config.toml.values import format_duration
 from ...topics.records import Trigger
 from ..clock.ledger import Ledger
 from ..deployment.model import Pipeline

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...mechanisms.noise import Charge
+from ...topics.config.access.ratchet_file import RatchetFile
 from ...topics.config.load import Config
-from ...topics.config.ratchet_file import RatchetFile
 from ...topics.names import Names
 from ...topics.signatures import Sealing, SigningKey
 from ..clock.begins import begin_of

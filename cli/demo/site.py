@@ -28,9 +28,9 @@ from ...deploy.broker import Broker
 from ...deploy.process import KERNEL, Child, end_process
 from ...deploy.settings import free_port
 from ...errors import EngineError
+from ...topics.config.access.secret import noise_key, signing_key
 from ...topics.config.load import Config, load
 from ...topics.config.model import Kafka
-from ...topics.config.secret import noise_key, signing_key
 from ...topics.names import OWNERS, Names
 from .workload import DATA
 

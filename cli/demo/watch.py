@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from ...agents.deployment.model import Deployment
 from ...agents.kafka.cluster import Cluster
 from ...errors import EngineError
-from ...topics.config.clients import librdkafka_options
+from ...topics.config.access.clients import librdkafka_options
 from ...topics.config.load import Config
 from ...topics.names import Names
 from ...topics.records import Trigger, decode_clock

@@ -14,8 +14,8 @@ from ...planning.learnt import LearntBound, learnt
 from ...reading.client import ReleaseTopic, Wanted, releases
 from ...topics.config.learn import activity_of, learnt_of
 from ...topics.config.load import Config
-from ...topics.config.pipeline import PipelineSettings
-from ...topics.config.values import format_instant
+from ...topics.config.pipelines.pipeline import PipelineSettings
+from ...topics.config.toml.values import format_instant
 from ..options import Flags, config_options, declared, emit, json_option, read_config, readable
 
 

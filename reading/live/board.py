@@ -15,7 +15,7 @@ from ...agents.clock.ledger import Ledger
 from ...errors import EngineError, LedgerError
 from ...formats.events.decode import RawRecord
 from ...topics.assembly import Assembly
-from ...topics.config.clients import librdkafka_options
+from ...topics.config.access.clients import librdkafka_options
 from ...topics.config.model import Kafka
 from ...topics.names import ledger_topic
 from ...topics.releases import Manifest, Row, decode_public

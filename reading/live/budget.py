@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ...agents.clock.ledger import Ledger, cost_of, number
 from ...mechanisms.accounting import add
 from ...mechanisms.accounting.composition import Spent
-from ...topics.config.values import format_duration
+from ...topics.config.toml.values import format_duration
 from .declared import MILLI, Declared
 
 MOST = 400  # epochs that are listed; the totals are of all

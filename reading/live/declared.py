@@ -11,7 +11,7 @@ from ...agents.clock.ledger import Ledger, number
 from ...errors import LedgerError
 from ...mechanisms.entry import Picture
 from ...mechanisms.registry import entries
-from ...topics.config.schedule import Schedule
+from ...topics.config.pipelines.schedule import Schedule
 
 MILLI = 1_000  # microseconds
 FAR = 3  # windows ahead in which the next trigger is looked for

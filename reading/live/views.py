@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ...agents.worker.lines.visible import visible
 from ...errors import ParameterError
 from ...mechanisms.columns import F64
-from ...topics.config.places import place_of
+from ...topics.config.inputs.places import place_of
 from .declared import MILLI, Declared
 from .history import History, Sheet
 from .ordinals import ranks

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hushstream.topics.config.secret import write_new_key
+from hushstream.topics.config.access.secret import write_new_key
 
 from .bench import CONFIG
 

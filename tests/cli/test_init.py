@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import stat
 
-from hushstream.topics.config.secret import write_new_key
+from hushstream.topics.config.access.secret import write_new_key
 
 from .bench import typed
 

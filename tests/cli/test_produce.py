@@ -22,8 +22,8 @@ from hushstream.agents.deployment.topic_specs import TopicSpec
 from hushstream.agents.kafka.cluster import Cluster
 from hushstream.deploy.broker import Broker
 from hushstream.errors import ConfigError, ParameterError
+from hushstream.topics.config.access.secret import write_new_key
 from hushstream.topics.config.model import Kafka
-from hushstream.topics.config.secret import write_new_key
 
 from .bench import typed
 

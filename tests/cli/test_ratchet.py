@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from hushstream.cli.group import hush
 from hushstream.errors import ConfigError
 from hushstream.mechanisms.noise import Charge
-from hushstream.topics.config.ratchet_file import RatchetFile, read
+from hushstream.topics.config.access.ratchet_file import RatchetFile, read
 
 from ..agents.worker.test_forgetting import TOML
 

@@ -17,7 +17,7 @@ from hushstream.cli.ledger import records
 from hushstream.cli.options import readable
 from hushstream.mechanisms.registry import entries
 from hushstream.offline.compare import ReplayOutcome
-from hushstream.topics.config.secret import write_new_key
+from hushstream.topics.config.access.secret import write_new_key
 from rich.console import Console
 from rich.table import Table
 

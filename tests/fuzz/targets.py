@@ -53,7 +53,7 @@ from hushstream.reading.tables import table_of
 from hushstream.topics import frames
 from hushstream.topics.assembly import Assembly
 from hushstream.topics.config.load import loads
-from hushstream.topics.config.public import read_regions
+from hushstream.topics.config.pipelines.public import read_regions
 from hushstream.topics.records import (
     Marker,
     Selected,

@@ -38,7 +38,7 @@ class Fatal:
 def main() -> None:
     """Run the command as itself, with the fault."""
     at, command = int(sys.argv[1]), sys.argv[2:]
-    from hushstream.topics.config import escrow, ratchet_file
+    from hushstream.topics.config.access import escrow, ratchet_file
 
     fatal: Any = Fatal(at)
     ratchet_file.os = escrow.os = fatal  # type: ignore[attr-defined]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hushstream.deploy.broker import Broker
 from hushstream.offline.replay import replay
-from hushstream.topics.config.values import parse_instant
+from hushstream.topics.config.toml.values import parse_instant
 
 from ..judge.topics import deployment as judgement
 from .local import Local, local

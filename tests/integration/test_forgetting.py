@@ -23,11 +23,11 @@ from hushstream.formats.events.decode import utc
 from hushstream.mechanisms.noise import Charge
 from hushstream.mechanisms.noise.ratchet import Ratchet
 from hushstream.offline.replay import replay
-from hushstream.topics.config import ratchet_file
-from hushstream.topics.config.ratchet_file import create, read
+from hushstream.topics.config.access import ratchet_file
+from hushstream.topics.config.access.ratchet_file import create, read
 
 from ..judge.topics import deployment as judgement
-from ..topics.config.test_escrow import auditor
+from ..topics.config.access.test_escrow import auditor
 from .local import Local
 
 HOUR = 3_600_000_000

@@ -19,7 +19,7 @@ from hushstream.errors import EngineError
 from hushstream.offline.replay import replay
 from hushstream.reading.client import read_releases
 from hushstream.reading.joint import joint
-from hushstream.topics.config.values import format_instant
+from hushstream.topics.config.toml.values import format_instant
 
 from ..judge.topics import deployment as judgement
 from .local import Local, local

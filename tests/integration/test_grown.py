@@ -19,7 +19,7 @@ from hushstream.agents.clock.ledger import FORMAT, GROWN
 from hushstream.deploy.broker import Broker
 from hushstream.deploy.process import Child
 from hushstream.offline.replay import replay
-from hushstream.topics.config.values import format_instant
+from hushstream.topics.config.toml.values import format_instant
 from hushstream.topics.records import Snapshot, WiderTrigger
 
 from ..judge.topics import deployment as judgement

@@ -35,7 +35,7 @@ from hushstream.formats.events.decode import RawRecord
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.parts.lifetime import Cap
 from hushstream.offline.engine import OfflineEngine
-from hushstream.topics.config.secret import write_new_key
+from hushstream.topics.config.access.secret import write_new_key
 from hushstream.topics.frames import CellsFrame, decode
 from hushstream.topics.records import Marker
 from prometheus_client import generate_latest

@@ -15,7 +15,7 @@ from hushstream.cli.group import hush
 from hushstream.deploy.broker import Broker
 from hushstream.errors import EngineError
 from hushstream.offline.replay import replay
-from hushstream.topics.config.values import format_instant
+from hushstream.topics.config.toml.values import format_instant
 
 from .local import Local, local
 

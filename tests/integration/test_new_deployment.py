@@ -14,7 +14,7 @@ from hushstream.agents.worker.admission import prepare
 from hushstream.deploy.broker import Broker
 from hushstream.errors import HushError
 from hushstream.offline.replay import replay
-from hushstream.topics.config.values import format_instant
+from hushstream.topics.config.toml.values import format_instant
 
 from ..judge.topics import deployment as judgement
 from .local import Local, local

@@ -23,7 +23,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 from hushstream.deploy.process import Child
 from hushstream.reading.live.board import Board
-from hushstream.topics.config.clients import librdkafka_options
+from hushstream.topics.config.access.clients import librdkafka_options
 from hushstream.topics.config.load import load
 from hushstream.topics.cut_share import in_words
 

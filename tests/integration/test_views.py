@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hushstream.deploy.broker import Broker
 from hushstream.offline.replay import replay
-from hushstream.topics.config.values import parse_instant
+from hushstream.topics.config.toml.values import parse_instant
 
 from ..judge.topics import deployment as judgement
 from .local import Local, local

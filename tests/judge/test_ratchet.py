@@ -9,8 +9,8 @@ from random import Random
 import pytest
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.mechanisms.noise import Charge
+from hushstream.topics.config.access.ratchet_file import RatchetFile, create
 from hushstream.topics.config.load import loads
-from hushstream.topics.config.ratchet_file import RatchetFile, create
 from hushstream.topics.records import Trigger
 from msgspec.structs import replace
 

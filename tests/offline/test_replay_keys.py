@@ -14,7 +14,7 @@ from hushstream.mechanisms.noise import Charge
 from hushstream.offline.compare import ReleaseCheck, ReplayOutcome
 from hushstream.offline.engine import OfflineEngine
 from hushstream.offline.replay_keys import ReplayKeys, left_out
-from hushstream.topics.config.ratchet_file import RatchetFile, create
+from hushstream.topics.config.access.ratchet_file import RatchetFile, create
 from hushstream.topics.records import Trigger
 
 from ..support import DAY, NAMES, ORIGIN, SECRET, deployment, event, start, trigger

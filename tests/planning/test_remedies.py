@@ -13,7 +13,7 @@ from hushstream.planning import remedies
 from hushstream.planning.remedies import needed, times_over, trials, untried
 from hushstream.planning.variants import Variant, dearer, given
 from hushstream.planning.ways import conclusions
-from hushstream.topics.config.pipeline import PipelineSettings
+from hushstream.topics.config.pipelines.pipeline import PipelineSettings
 
 from .test_search import INPUT, answered, config, read, write
 

@@ -23,7 +23,7 @@ from hushstream.planning.sentences import no_way, other_kind, untried_settings
 from hushstream.planning.variants import Variant, coarser, dearer, given, shorter
 from hushstream.planning.ways import body_of, conclusions, heading, show_ways, written
 from hushstream.topics.config.load import Config, loads
-from hushstream.topics.config.schedule import Schedule
+from hushstream.topics.config.pipelines.schedule import Schedule
 from rich.console import Console
 
 HOUR = 3_600_000_000

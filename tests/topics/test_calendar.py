@@ -10,11 +10,11 @@ import pytest
 from hushstream.errors import ConfigError
 from hushstream.topics import calendar
 from hushstream.topics.calendar import Calendar, CalendarSpan, interval, midnight, starts
-from hushstream.topics.config import schedule
 from hushstream.topics.config.canonical import canonical, config_hash, privacy_settings
 from hushstream.topics.config.load import Config, loads
-from hushstream.topics.config.schedule import Schedule
-from hushstream.topics.config.values import format_instant, parse_instant
+from hushstream.topics.config.pipelines import schedule
+from hushstream.topics.config.pipelines.schedule import Schedule
+from hushstream.topics.config.toml.values import format_instant, parse_instant
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,7 @@
 """Regions as GeoJSON: what is accepted, what is refused and where, and what is charged for.
 
 Covers: mechanisms/spatial/domain.py
-Covers: topics/config/public.py
+Covers: topics/config/pipelines/public.py
 """
 
 from __future__ import annotations

@@ -16,11 +16,11 @@ import msgspec
 
 from ...errors import ConfigError
 from ..calendar import CalendarSpan
-from .aggregates import apart, value_columns
+from .aggregates.kinds import apart, value_columns
 from .expressions.conditions import pinned
 from .model import Config, InputSettings
-from .pipeline import PipelineSettings
-from .public import digest
+from .pipelines.pipeline import PipelineSettings
+from .pipelines.public import digest
 from .sharing import owner
 
 VERSION = "hush.config/1"

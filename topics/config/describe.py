@@ -20,8 +20,8 @@ from ...formats.events.expressions.derived import PublicTable
 from ..calendar import CalendarSpan
 from . import change
 from .merge import tables
-from .read import hints_of
-from .values import Duration, Instant, Secret, format_duration
+from .toml.read import hints_of
+from .toml.values import Duration, Instant, Secret, format_duration
 
 MARKER = "<!-- Everything below is generated from topics/config/model.py. -->"
 
@@ -67,7 +67,7 @@ def _rank(name: str) -> tuple[bool, int]:
 def documented(kind: type[Any]) -> dict[str, str]:
     """Return the text of each attribute in the docstrings of a settings class and its bases.
 
-    >>> from hushstream.topics.config.pipeline import WindowSettings
+    >>> from hushstream.topics.config.pipelines.pipeline import WindowSettings
     >>> documented(WindowSettings)["origin"]
     'a time at which a window begins.'
     """

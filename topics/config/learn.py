@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ParameterError
 from ...mechanisms.registry import ACTIVITY, find
-from .aggregates import Count
-from .lines import Path
-from .pipeline import Learn, PipelineSettings
+from .aggregates.partial import Count
+from .pipelines.budgets import Learn
+from .pipelines.pipeline import PipelineSettings
+from .toml.lines import Path
 
 if TYPE_CHECKING:
     from .model import Config

@@ -31,16 +31,16 @@ from ..digits import NOT_HUGE
 from ..natural import fill_in_keys
 from ..sql.expand import expand
 from .check import contradictions
+from .inputs.lookups import read_lookups
 from .learn import stand_for
-from .lines import Path, line_index
-from .lookups import read_lookups
 from .merge import SECRETS, Origins, merge, tables_of_names
 from .model import Config, Kafka, RegistrySettings, SecretFiles
-from .pipeline import PipelineSettings
-from .public import read_public_keys_file, read_regions
-from .read import Problem, Reader
+from .pipelines.pipeline import PipelineSettings
+from .pipelines.public import read_public_keys_file, read_regions
 from .sharing import fill_in
-from .values import UNIX_EPOCH, Instant, format_instant
+from .toml.lines import Path, line_index
+from .toml.read import Problem, Reader
+from .toml.values import UNIX_EPOCH, Instant, format_instant
 
 __all__ = ["Config", "load", "loads"]
 

@@ -10,12 +10,12 @@ from types import MappingProxyType
 from typing import Any, get_args
 
 from ..geojson import dotted
-from .lines import Path
 from .model import Config
-from .pipeline import PerUnit, SharedBudget
-from .read import Problem, Reader
-from .values import Loose
-from .views import Order, ViewSettings, ViewValue
+from .pipelines.budgets import PerUnit, SharedBudget
+from .pipelines.views import Order, ViewSettings, ViewValue
+from .toml.lines import Path
+from .toml.read import Problem, Reader
+from .toml.values import Loose
 
 PREFIX = "HUSH_"
 

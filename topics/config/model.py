@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Annotated, Literal
 
-from .pipeline import Paths, PipelineSettings, SharedBudget
-from .values import (
+from .pipelines.budgets import SharedBudget
+from .pipelines.pipeline import Paths, PipelineSettings
+from .pipelines.views import ViewSettings
+from .toml.values import (
     FIVE_MINUTES,
     FIVE_SECONDS,
     ONE_MINUTE,
@@ -33,7 +35,6 @@ from .values import (
     span,
     within,
 )
-from .views import ViewSettings
 
 
 @dataclass(frozen=True)

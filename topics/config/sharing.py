@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from .lines import Path
-from .pipeline import PipelineSettings, SharedBudget
+from .pipelines.budgets import SharedBudget
+from .pipelines.pipeline import PipelineSettings
+from .toml.lines import Path
 
 if TYPE_CHECKING:
     from .model import Config

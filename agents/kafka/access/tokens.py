@@ -22,7 +22,7 @@ from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import KafkaConnectionError
 
 from ....errors import ConfigError
-from ....topics.config.clients import aiokafka_options, by_token, password
+from ....topics.config.access.clients import aiokafka_options, by_token, password
 from ....topics.config.model import Kafka
 
 PROVIDER = "sasl_oauth_token_provider"

@@ -24,7 +24,7 @@ from ....mechanisms.columns import I64, Counted, Releases
 from ....mechanisms.key_form import Place
 from ....mechanisms.keys import Keys
 from ....mechanisms.parts.stated_bound import plain
-from ....topics.config.aggregates import Estimate
+from ....topics.config.aggregates.contract import Estimate
 from ....topics.cut_share import cut_share
 from ....topics.records import Trigger
 from ....topics.releases import GONE, MANIFEST, MANIFEST_SCHEMA, ROW, ROW_SCHEMA

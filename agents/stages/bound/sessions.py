@@ -21,7 +21,7 @@ from ....formats.events.fields import NumericField
 from ....formats.events.views import Numbers, on_grid
 from ....mechanisms.columns import I64
 from ....mechanisms.keys import Keys
-from ....topics.config.sessions import EVENTS, LENGTH
+from ....topics.config.inputs.sessions import EVENTS, LENGTH
 from ....topics.frames import EventsFrame, EventSlice
 from ....topics.records import Trigger
 from ...deployment.model import Pipeline, Sessions

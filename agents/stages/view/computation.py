@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ....formats.events.keys import encode_key
 from ....topics.assembly import Released, in_order
-from ....topics.config.views import ViewValue
+from ....topics.config.pipelines.views import ViewValue
 from ....topics.releases import Row, Scalar
 from ...deployment.model import ReleaseView
 from .columns import fulfilling

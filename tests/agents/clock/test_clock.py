@@ -8,7 +8,7 @@ import pytest
 from hushstream.agents.clock.clock import Clock
 from hushstream.agents.clock.ledger import Ledger
 from hushstream.errors import EngineError, LedgerError
-from hushstream.topics.config.schedule import Due
+from hushstream.topics.config.pipelines.schedule import Due
 from hushstream.topics.records import (
     Retired,
     Skipped,

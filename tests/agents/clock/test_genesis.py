@@ -33,7 +33,7 @@ from hushstream.cli.group import hush
 from hushstream.deploy.broker import Broker
 from hushstream.errors import EngineError, HushError, LedgerError
 from hushstream.mechanisms.noise import fingerprint
-from hushstream.topics.config.secret import noise_key
+from hushstream.topics.config.access.secret import noise_key
 from hushstream.topics.names import Names, ledger_topic
 
 from ...integration.local import Local

@@ -10,7 +10,7 @@ from hushstream.errors import ConfigError
 from hushstream.topics.config.load import loads
 
 from ...support import NAMES
-from ...topics.config.test_attributes import TEXT
+from ...topics.config.inputs.test_attributes import TEXT
 
 SECOND = TEXT[TEXT.index("[[pipeline]]") :].replace('"p"', '"q"').replace("country", "age")
 

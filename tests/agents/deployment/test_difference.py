@@ -12,7 +12,7 @@ from hushstream.agents.deployment.difference import (
     proposal,
 )
 from hushstream.topics.config.load import Config, loads
-from hushstream.topics.config.values import parse_instant
+from hushstream.topics.config.toml.values import parse_instant
 
 OLD = """
 [[input]]

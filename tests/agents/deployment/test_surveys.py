@@ -13,7 +13,7 @@ from hushstream.client import Survey
 from hushstream.errors import ConfigError
 from hushstream.formats.events.fields import InputFields
 from hushstream.topics.config.load import loads
-from hushstream.topics.config.schedule import Schedule
+from hushstream.topics.config.pipelines.schedule import Schedule
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -17,7 +17,7 @@ from hushstream.agents.registry.client import MOST_REFERENCES, TOO_MUCH, Registr
 from hushstream.agents.registry.refusals import IdRefused
 from hushstream.errors import ConfigError
 from hushstream.formats.schemas.schema import MAX_TEXT, Schema, Verdict
-from hushstream.topics.config.clients import registry_options
+from hushstream.topics.config.access.clients import registry_options
 from hushstream.topics.config.model import RegistrySettings
 
 Pages = dict[str, tuple[int, str]]

@@ -20,9 +20,9 @@ from hushstream.agents.worker.forgetting import Forgetting, LedgerTail, check_ra
 from hushstream.agents.worker.setup import WorkerSetup
 from hushstream.errors import EngineError, RewoundError
 from hushstream.mechanisms.noise import Charge
+from hushstream.topics.config.access.ratchet_file import RatchetFile, create, ratchet_of
 from hushstream.topics.config.load import loads
 from hushstream.topics.config.model import Kafka
-from hushstream.topics.config.ratchet_file import RatchetFile, create, ratchet_of
 from hushstream.topics.records import ClockRecord, Marker, Retired, Skipped
 
 from ...support import NAMES, ORIGIN, SECRET, deployment, start, trigger

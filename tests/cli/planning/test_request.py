@@ -16,7 +16,7 @@ from hushstream.mechanisms.histogram import tune as histogram_propose
 from hushstream.mechanisms.registry import entries
 from hushstream.mechanisms.stated_shape import Shape
 from hushstream.planning import search
-from hushstream.topics.config.secret import write_new_key
+from hushstream.topics.config.access.secret import write_new_key
 
 from ..bench import typed
 

@@ -11,7 +11,7 @@ import pytest
 from hushstream.errors import ConfigError
 from hushstream.topics.config.canonical import config_hash, privacy_settings
 from hushstream.topics.config.load import Config, loads
-from hushstream.topics.config.values import parse_instant
+from hushstream.topics.config.toml.values import parse_instant
 
 HEAD = """
 [[input]]

@@ -13,8 +13,9 @@ from hushstream.mechanisms.accounting import add, total
 from hushstream.topics.config.canonical import config_hash
 from hushstream.topics.config.learn import SEEN, activity_of, count_of, learnt_of
 from hushstream.topics.config.load import Config, loads
-from hushstream.topics.config.pipeline import Learn, PipelineSettings
-from hushstream.topics.config.values import parse_instant
+from hushstream.topics.config.pipelines.budgets import Learn
+from hushstream.topics.config.pipelines.pipeline import PipelineSettings
+from hushstream.topics.config.toml.values import parse_instant
 
 HEAD = """
 [deployment]

@@ -1,8 +1,11 @@
 """Loading a deployment: values, overrides, complaints with lines, secrets.
 
 Covers: topics/config/canonical.py, topics/config/check.py, topics/config/describe.py
-Covers: topics/config/merge.py, topics/config/model.py, topics/config/pipeline.py
-Covers: topics/config/public.py, topics/config/read.py, topics/config/values.py
+Covers: topics/config/checks/connections.py, topics/config/checks/pipelines.py
+Covers: topics/config/checks/windows.py, topics/config/pipelines/budgets.py
+Covers: topics/config/pipelines/windows.py
+Covers: topics/config/merge.py, topics/config/model.py, topics/config/pipelines/pipeline.py
+Covers: topics/config/pipelines/public.py, topics/config/toml/read.py, topics/config/toml/values.py
 """
 
 from __future__ import annotations
@@ -20,14 +23,14 @@ from hushstream.errors import ConfigError, ParameterError
 from hushstream.mechanisms import registry
 from hushstream.mechanisms.entry import as_given, many, no_objection
 from hushstream.mechanisms.registry import entries
-from hushstream.topics.config import pipeline as config_pipeline
+from hushstream.topics.config.access.clients import registry_options
 from hushstream.topics.config.canonical import canonical, config_hash
-from hushstream.topics.config.clients import registry_options
 from hushstream.topics.config.describe import documented, rewrite
-from hushstream.topics.config.lines import line_index
 from hushstream.topics.config.load import Config, load, loads
 from hushstream.topics.config.merge import tables
-from hushstream.topics.config.schedule import Schedule
+from hushstream.topics.config.pipelines import pipeline as config_pipeline
+from hushstream.topics.config.pipelines.schedule import Schedule
+from hushstream.topics.config.toml.lines import line_index
 
 ROOT = Path(__file__).parents[3]
 TEMPLATE = ROOT / "topics" / "config" / "template.toml"

@@ -1,7 +1,8 @@
 """Queries: what they become, what is refused and how, and that both forms are charged alike.
 
-Covers: topics/sql/aggregates.py, topics/sql/columns.py, topics/sql/expand.py
-Covers: topics/sql/filters.py, topics/sql/refusal.py, topics/sql/written.py
+Covers: topics/sql/aggregates/bounds.py, topics/sql/aggregates/read.py
+Covers: topics/sql/aggregates/stated.py, topics/sql/columns.py, topics/sql/expand.py
+Covers: topics/sql/expressions/filters.py, topics/sql/refusal.py, topics/sql/written.py
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from hushstream.errors import ConfigError
 from hushstream.topics.config.canonical import canonical, config_hash
 from hushstream.topics.config.load import loads
 from hushstream.topics.sql.columns import QuerySource
-from hushstream.topics.sql.parsed import MOST
+from hushstream.topics.sql.parsing.parsed import MOST
 from hushstream.topics.sql.query import compile_query
 from hushstream.topics.sql.refusal import QueryError
 from hushstream.topics.sql.written import table

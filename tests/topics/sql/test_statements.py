@@ -1,10 +1,11 @@
 """Statements as people write them for BigQuery, Flink, ksqlDB, Spark and Postgres: each runs, or is
 refused in words that contain the next step.
 
-Covers: topics/sql/dialect.py, topics/sql/spoken.py, topics/sql/parsed.py, topics/sql/flat.py
-Covers: topics/sql/windows.py, topics/sql/derived.py, topics/sql/texts.py, topics/sql/times.py
-Covers: topics/sql/outer.py, topics/sql/viewed.py
-Covers: topics/sql/sessions.py
+Covers: topics/sql/expressions/derived.py, topics/sql/expressions/texts.py
+Covers: topics/sql/expressions/times.py, topics/sql/outer/flat.py, topics/sql/outer/outer.py
+Covers: topics/sql/outer/viewed.py, topics/sql/parsing/dialect.py, topics/sql/parsing/parsed.py
+Covers: topics/sql/parsing/spoken.py, topics/sql/select.py, topics/sql/source.py
+Covers: topics/sql/windows/sessions.py, topics/sql/windows/windows.py
 """
 
 from __future__ import annotations

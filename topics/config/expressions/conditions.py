@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 from ....formats.events.expressions import conditions as means
 from ....formats.events.expressions.texts import MOST, expression
-from ..lines import Path
-from ..read import Convert, Reader
-from ..values import FieldPath, beyond_doubles
+from ..toml.lines import Path
+from ..toml.read import Convert, Reader
+from ..toml.values import FieldPath, beyond_doubles
 from .text_steps import TextStep, objections_to, steps_of
 
 Literal = str | bool | int | Fraction

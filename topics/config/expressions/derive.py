@@ -23,8 +23,8 @@ from ....formats.events.expressions.derived import (
     TimePart,
     decimals_of,
 )
-from ..read import Convert
-from ..values import FieldPath, above, within
+from ..toml.read import Convert
+from ..toml.values import FieldPath, above, within
 from .conditions import Condition, every, pinned
 from .text_steps import TextStep, objections_to, steps_of
 

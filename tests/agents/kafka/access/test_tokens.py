@@ -13,7 +13,7 @@ from aiokafka.errors import KafkaConnectionError
 from hushstream.agents.kafka.access.tokens import PROVIDER, Tokens, client_options
 from hushstream.errors import ConfigError
 from hushstream.topics.config.model import Kafka
-from hushstream.topics.config.values import Secret
+from hushstream.topics.config.toml.values import Secret
 
 from ....servers.tokens import Issuer, issuing
 

@@ -11,7 +11,7 @@ from hushstream.agents.state.memory import MemoryStore
 from hushstream.agents.state.store import Changes
 from hushstream.errors import EngineError
 from hushstream.mechanisms.columns import Hop
-from hushstream.topics.config.schedule import Schedule
+from hushstream.topics.config.pipelines.schedule import Schedule
 
 HOUR = 3_600_000_000
 PIPELINE: Any = SimpleNamespace(

@@ -1,0 +1,110 @@
+"""Lookups: tables that are public, read at start, and charged by their content."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hushstream.errors import ConfigError
+from hushstream.formats.events.expressions.derived import PublicTable
+from hushstream.topics.config.canonical import canonical
+from hushstream.topics.config.inputs.lookups import read_table
+from hushstream.topics.config.load import Config, loads
+
+from ..expressions.test_conditions import TEXT
+
+ZONES = "id,borough,rank\n1,Queens,3\n2,Bronx,4\n3,Queens,5\n4,,6\n"
+COLUMN = 'lookup = "zones.csv", field = "at.id", take = "borough", otherwise = "none"'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "zones.csv").write_text(ZONES)
+    return tmp_path
+
+
+def read(folder: Path, column: str = COLUMN, more: str = "") -> Config:
+    text = TEXT.replace('key = "page"', 'key = ["zone"]')
+    return loads(f"{text}derive = {{ zone = {{ {column} }} }}\n{more}", environ={}, folder=folder)
+
+
+def charged(config: Config) -> Any:
+    return json.loads(canonical(config, config.pipeline[0]))["derive"]["zone"]
+
+
+def test_a_value_without_a_row_or_a_row_without_a_value_gives_the_other_one(folder):
+    config = read(folder)
+    derived = config.pipeline[0].derive["zone"].meant()
+    assert derived.values(["3", "2", "4", "9", "03"]) == ["Queens", "Bronx", "none", "none", "none"]
+    assert derived.missing == "none"
+
+
+def test_the_content_is_charged_and_not_the_name_or_order_of_the_file(folder):
+    one = charged(read(folder))
+    assert one == {
+        "kind": "lookup", "field": "at.id", "otherwise": "none", "count": 3,
+        "sha256": "95bc352c20977fb37ba626b0bfcaa7cb4cda1bef7debf2700f6c215ea3775c0b",
+    }  # fmt: skip
+    (folder / "other.tsv").write_text("borough\tzone\nQueens\t3\nBronx\t2\nQueens\t1\n")
+    other = COLUMN.replace("zones.csv", "other.tsv") + ', match = "zone"'
+    assert charged(read(folder, other)) == one
+    (folder / "zones.csv").write_text(ZONES.replace("3,Queens", "3,Bronx"))
+    assert charged(read(folder))["sha256"] != one["sha256"]
+
+
+def test_all_keys_follow_from_the_table(folder):
+    config = read(folder, more='public_keys = "natural"\naggregate = [{ kind = "count" }]\n')
+    assert config.pipeline[0].public_keys == (("Bronx",), ("Queens",), ("none",))
+    numbers = COLUMN.replace('take = "borough"', 'take = "rank"').replace('"none"', "3")
+    config = read(folder, numbers, 'public_keys = "natural"\naggregate = [{ kind = "count" }]\n')
+    assert config.pipeline[0].public_keys == ((4,), (5,), (6,), (3,))
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (COLUMN.replace("zones", "zone"), "zone.csv cannot be read"),
+        (COLUMN.replace("zones.csv", "zones"), "must be a file .csv or .tsv with a header"),
+        (COLUMN.replace('"borough"', '"boro"'), "no column 'boro'; its columns: id, borough, rank"),
+        (COLUMN.replace("at.id", "at.zone"), "no column 'zone'"),
+        (COLUMN.replace(', take = "borough"', ""), "must be a file's name, with take"),
+        (COLUMN.replace('"zones.csv"', "3"), "must be a file's name, with take"),
+        (COLUMN.replace(', otherwise = "none"', ""), "otherwise: is missing"),
+        (COLUMN.replace('"none"', '""'), "otherwise: is an empty text"),
+        (COLUMN + ", bucket = 3", "bucket: has no effect with lookup"),
+        ('field = "at", bucket = 3, take = "a"', "take: has an effect only with lookup"),
+    ],
+)
+def test_mistakes_are_named_with_their_line(folder, column, message):
+    with pytest.raises(ConfigError) as caught:
+        read(folder, column)
+    assert message in str(caught.value)
+    assert str(caught.value).startswith("hush.toml:13: pipeline[0].derive.zone")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no column 'id'"),
+        ("id,id,borough\n1,1,a\n", "more than one column 'id'"),
+        ("id,borough\n1\n", "line 2: 1 values under 2 columns"),
+        ("id,borough\n1,a\n1,b\n", "line 3: another value of id '1'"),
+        ('id,borough\n1,"a\n', "line 2: unexpected end of data"),
+        ("id,borough\n,a\n", "no rows with id and borough"),
+        ("id,borough\n\udcff1,a\n", "cannot be read"),
+    ],
+)
+def test_a_file_that_is_no_table_is_refused(tmp_path, text, message):
+    path = tmp_path / "zones.csv"
+    path.write_text(text, errors="surrogateescape")
+    with pytest.raises(ConfigError) as caught:
+        read_table(path, "id", "borough")
+    assert message in str(caught.value)
+
+
+def test_the_same_row_twice_is_no_mistake(tmp_path):
+    path = tmp_path / "zones.csv"
+    path.write_text("\ufeffid,borough\n1,a\n\n1,a\n", encoding="utf-8")
+    assert read_table(path, "id", "borough") == PublicTable({"1": "a"})

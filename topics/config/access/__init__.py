@@ -1,0 +1,1 @@
+"""Keys, and connections to Kafka and registries: what files and clients need."""

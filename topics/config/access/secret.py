@@ -1,0 +1,194 @@
+"""The secret keys, 32 bytes each: that of the noise, and the one that signs. Neither is in TOML.
+
+A key comes from the environment, from a file or from a command that prints it.
+
+Anyone who has the noise key can subtract the noise from releases. If it is lost, open epochs cannot
+be continued. Anyone who has the signing key can sign releases that are not the deployment's.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import os
+import secrets
+import signal
+import stat
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from ....errors import ConfigError
+from ...signatures import SigningKey
+from ..model import Config, KeyCommand
+from ..toml.values import format_duration
+
+KEY_BYTES = 32
+VARIABLE = "HUSH_NOISE_KEY"
+FILE_VARIABLE = "HUSH_NOISE_KEY_FILE"
+COMMAND = "secret.key.command"
+SIGNING_VARIABLE = "HUSH_SIGNING_KEY"
+SIGNING_FILE_VARIABLE = "HUSH_SIGNING_KEY_FILE"
+SIGNING_COMMAND = "secret.signing_key.command"
+
+
+def noise_key(config: Config, environ: Mapping[str, str] | None = None) -> bytes:
+    """Return the 32-byte noise key.
+
+    ``HUSH_NOISE_KEY`` overrides ``HUSH_NOISE_KEY_FILE``, which overrides the command named in the
+    configuration, which overrides the file named there.
+
+    Raises:
+        ConfigError: there is no key, it is malformed, others may read its file, or the command
+            failed. The message does not contain any part of the key.
+    """
+    environ = os.environ if environ is None else environ
+    if environ.get(VARIABLE):
+        return decode_key(environ[VARIABLE].encode(), VARIABLE)
+    if environ.get(FILE_VARIABLE):
+        return read_key(Path(environ[FILE_VARIABLE]))
+    if config.secret.key is not None:
+        return decode_key(_printed(config.secret.key, COMMAND), COMMAND)
+    return read_key(Path(config.secret.noise_key_file))
+
+
+def signing_key(config: Config, environ: Mapping[str, str] | None = None) -> SigningKey | None:
+    """Return the key that signs releases and ledger; None where none is named.
+
+    ``HUSH_SIGNING_KEY`` and ``HUSH_SIGNING_KEY_FILE`` override the configuration, as for the noise
+    key.
+
+    Raises:
+        ConfigError: as for the noise key.
+    """
+    environ, secret = os.environ if environ is None else environ, config.secret
+    if environ.get(SIGNING_VARIABLE):
+        return SigningKey(decode_key(environ[SIGNING_VARIABLE].encode(), SIGNING_VARIABLE))
+    if environ.get(SIGNING_FILE_VARIABLE):
+        return SigningKey(read_key(Path(environ[SIGNING_FILE_VARIABLE]), "signing key"))
+    if secret.signing_key is not None:
+        printed = _printed(secret.signing_key, SIGNING_COMMAND)
+        return SigningKey(decode_key(printed, SIGNING_COMMAND))
+    if secret.signing_key_file is not None:
+        return SigningKey(read_key(Path(secret.signing_key_file), "signing key"))
+    return None
+
+
+def own_keys(config: Config) -> dict[str, bytes]:
+    """Return the 32-byte noise keys of pipelines that have one of their own, by name.
+
+    Raises:
+        ConfigError: one is missing, malformed, or others may read its file.
+    """
+    files = {p.name: p.noise_key_file for p in config.pipeline}
+    return {name: read_key(Path(file)) for name, file in files.items() if file is not None}
+
+
+def _printed(key: KeyCommand, setting: str) -> bytes:
+    """Run the command. Nothing that it prints is shown, since it may be a part of the key."""
+    name = f"{setting} ({key.command[0]})"
+    try:
+        running = subprocess.Popen(
+            key.command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # what it starts ends with it
+        )
+    except OSError as error:
+        raise ConfigError(f"{name} cannot be run: {error.strerror}") from None
+    with running:
+        try:
+            data, _ = running.communicate(timeout=key.timeout / 1e6)
+        except subprocess.TimeoutExpired:
+            limit = format_duration(key.timeout)
+            raise ConfigError(
+                f"{name}: no key within {limit} ({setting.replace('command', 'timeout')})"
+            ) from None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
+    if running.returncode:
+        how = f"ended with {running.returncode}"
+        raise ConfigError(f"{name} {how}; run it by hand, since what it prints is not shown here")
+    if not data.strip():
+        raise ConfigError(f"{name} printed nothing; it must print the key and nothing else")
+    return data
+
+
+def read_key(path: Path, what: str = "noise key") -> bytes:
+    """Return the key in a file that only its owner, and at most a group, can read.
+
+    Args:
+        what: name of the key, for messages.
+
+    Raises:
+        ConfigError: the file is missing, readable by everyone, writable by others, or does not hold
+            a key.
+    """
+    return decode_key(read_private(path, what, "`hush init`"), str(path))
+
+
+def read_private(path: Path, what: str, maker: str) -> bytes:
+    """Return what a file holds that only its owner, and at most a group, can read.
+
+    Raises:
+        ConfigError: the file is missing, or readable by everyone, or writable by others.
+    """
+    try:
+        mode = path.stat().st_mode
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: no {what} found; {maker} creates one") from error
+    except OSError as error:
+        raise ConfigError(f"{path}: the {what} cannot be read ({error.strerror})") from error
+    if os.name == "posix" and mode & (stat.S_IRWXO | stat.S_IWGRP):
+        raise ConfigError(f"{path}: others have access to the {what}; run `chmod 600 {path}`")
+    return data
+
+
+def decode_key(data: bytes, name: str) -> bytes:
+    """Decode a key from 64 hexadecimal digits, base64, or the 32 bytes themselves.
+
+    Raises:
+        ConfigError: the data is none of these, or obviously not random.
+    """
+    key = _decoded(data)
+    if key is None:
+        raise ConfigError(f"{name}: must hold {KEY_BYTES} bytes in hexadecimal or base64")
+    if len(set(key)) < 8:  # of 32 random bytes: probability below 1e-30
+        raise ConfigError(f"{name}: is not a random key; `hush init` creates one")
+    return key
+
+
+def _decoded(data: bytes) -> bytes | None:
+    text = data.strip()
+    for decode in (binascii.unhexlify, _from_base64):
+        try:
+            key = decode(text)
+        except (binascii.Error, ValueError):
+            continue
+        if len(key) == KEY_BYTES:
+            return key
+    return data if len(data) == KEY_BYTES else None
+
+
+def _from_base64(text: bytes) -> bytes:
+    standard = text.replace(b"-", b"+").replace(b"_", b"/")
+    return base64.b64decode(standard + b"=" * (-len(standard) % 4), validate=True)
+
+
+def write_new_key(path: Path) -> None:
+    """Write a fresh key, readable only by its owner; never touch an existing file.
+
+    Raises:
+        ConfigError: the file already exists.
+    """
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as error:
+        raise ConfigError(f"{path} already exists; a key is never overwritten") from error
+    with os.fdopen(handle, "w") as file:
+        os.fchmod(handle, 0o600)
+        file.write(secrets.token_hex(KEY_BYTES) + "\n")

@@ -1,0 +1,1 @@
+"""The aggregates that a pipeline may release per key."""

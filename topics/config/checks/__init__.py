@@ -1,0 +1,1 @@
+"""Settings that are valid singly but contradict each other, one module for each subject."""

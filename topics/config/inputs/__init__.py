@@ -1,0 +1,1 @@
+"""Settings of inputs: their fields, attributes of units, lookups, sessions."""

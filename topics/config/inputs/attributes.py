@@ -1,0 +1,113 @@
+"""Attributes of units: topics that state them, and settings that contradict such a column.
+
+An attribute is the newest that a topic says of the unit whose record it is, and of no other. So it
+is the unit's own data. Its topic must have the record's partitions and partitioner, and the same
+unit: then one shard meets both, and no record of another unit can change what a record counts for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ....formats.events.expressions.conditions import leaves
+from ..expressions.conditions import Condition, every
+from ..model import Config, InputSettings
+from ..pipelines.pipeline import PipelineSettings
+
+_SAME = (
+    "a unit's records and its attributes must meet at one worker: let the producers of both use "
+    "the unit as the key of the record, and set partitioner to theirs"
+)
+
+
+def stating(config: Config, source: InputSettings) -> InputSettings | None:
+    """The input whose topic states attributes of the units of another; None if there is none."""
+    return next((one for one in config.input if one.attributes_of == source.name), None)
+
+
+def paths_of(config: Config, source: InputSettings) -> tuple[str, ...]:
+    """Every attribute that pipelines of an input ask for, in order."""
+    return tuple(sorted({
+        column.attribute
+        for pipeline in config.pipeline if pipeline.input == source.name
+        for column in pipeline.derive.values() if column.attribute is not None
+    }))  # fmt: skip
+
+
+def of_inputs(config: Config) -> Iterator[tuple[int, str, str]]:
+    """Yield what is wrong with inputs that state attributes: place, setting, and what to do."""
+    inputs = {one.name: one for one in config.input}
+    for place, one in enumerate(config.input):
+        if one.attributes_of is None:
+            continue
+        source = inputs.get(one.attributes_of)
+        if source is None or source.attributes_of is not None:
+            known = ", ".join(i.name for i in config.input if i.attributes_of is None)
+            why = f'"{one.attributes_of}" is no input with records; there are {known or "none"}'
+            yield place, "attributes_of", why
+            continue
+        if stating(config, source) is not one:
+            why = f'"{source.name}" has attributes already: state all of them in one topic'
+            yield place, "attributes_of", why
+        yield from ((place, *found) for found in _of_topic(config, source, one))
+
+
+def _of_topic(
+    config: Config, source: InputSettings, one: InputSettings
+) -> Iterator[tuple[str, str]]:
+    if readers := [p.name for p in config.pipeline if p.input == one.name]:
+        yield (
+            "attributes_of",
+            f"is not possible for an input that pipeline {readers[0]!r} reads: two protected "
+            "streams are not joined, since a record would count by what others sent",
+        )
+    if source.partitioner == "none" or one.partitioner != source.partitioner:
+        yield (
+            "partitioner",
+            f'is "{one.partitioner}", and that of {source.name} "{source.partitioner}": {_SAME}',
+        )
+    if len(one.unit) > 1:
+        yield "unit", f"must be one field, the unit of {source.name}"
+    if one.format != "json":
+        yield (
+            "format",
+            f'is "{one.format}", and attributes are read from "json" alone: let the producer write '
+            "JSON, or a connector a copy of the topic in JSON",
+        )
+
+
+def _conditions(pipeline: PipelineSettings) -> Iterator[tuple[str, Sequence[Condition]]]:
+    yield "where", pipeline.where
+    for place, one in enumerate(pipeline.aggregate):
+        yield f"aggregate.{place}.where", getattr(one, "where", ())
+
+
+def objections(
+    config: Config, pipeline: PipelineSettings, source: InputSettings
+) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with a pipeline's attributes, each with what to do.
+
+    Its own settings must be valid; ``source`` is its input.
+    """
+    for name, column in pipeline.derive.items():
+        if column.attribute is None:
+            continue
+        at = f"derive.{name}"
+        if stating(config, source) is None:
+            yield (
+                f"{at}.attribute",
+                f"needs a topic of attributes: an [[input]] with unit, partitioner = "
+                f'"{source.partitioner}" and attributes_of = "{source.name}"',
+            )
+        if name not in pipeline.key:
+            yield at, "is an attribute, which only a column of key can be"
+        for setting, where in _conditions(pipeline):
+            if name in [leaf.field for leaf in leaves(every(where))]:
+                yield (
+                    setting,
+                    f"{name} is an attribute of the unit, and a condition looks at the record "
+                    f'alone: add a [[view]] of "{pipeline.name}" with this condition as where; it '
+                    "keeps released rows, which costs nothing",
+                )
+        if pipeline.session is not None:
+            yield at, "is not possible with session: a session is of several records"

@@ -1,0 +1,106 @@
+"""Tables of lookups: public files with a header, read at start."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ....errors import ConfigError
+from ....formats.events.expressions.derived import PublicTable, Value
+from ..toml.read import Problem
+
+MOST = 1_000_000  # rows of a table, which each worker holds in memory
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
+
+
+def read_lookups(data: dict[str, Any], folder: Path) -> list[Problem]:
+    """Put the table of each lookup in place of its file's name, in the tables of a configuration.
+
+    Returns:
+        Files that cannot be read or are no tables.
+    """
+    problems: list[Problem] = []
+    known: dict[tuple[str, ...], PublicTable] = {}
+    for place, name, column in _lookups(data):
+        path = ("pipeline", place, "derive", name)
+        file, take = column.pop("lookup"), column.get("take")
+        match = column.get("match", str(column.get("field")).rpartition(".")[2])
+        asked = tuple(one for one in (file, match, take) if isinstance(one, str))
+        if len(asked) < 3:
+            message = "must be a file's name, with take, a column of it"
+            problems.append(Problem((*path, "lookup"), message))
+            continue
+        try:
+            if asked not in known:
+                known[asked] = read_table(folder / asked[0], *asked[1:])
+            column["lookup"] = known[asked]
+        except ConfigError as error:
+            problems.append(Problem((*path, "lookup"), str(error)))
+    return problems
+
+
+def _lookups(data: dict[str, Any]) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    pipelines = data.get("pipeline")
+    for place, pipeline in enumerate(pipelines if isinstance(pipelines, list) else ()):
+        derive: Any = pipeline.get("derive") if isinstance(pipeline, dict) else None
+        for name, column in derive.items() if isinstance(derive, dict) else ():
+            if isinstance(column, dict) and "lookup" in column:
+                yield place, name, column
+
+
+def read_table(path: Path, match: str, take: str) -> PublicTable:
+    """Read one column of a file by another.
+
+    Values are whole numbers if all of them are, else texts; a row without one gives none.
+
+    Raises:
+        ConfigError: the file cannot be read, lacks a column, or has two values for one key.
+    """
+    delimiter = _DELIMITERS.get(path.suffix.lower())
+    if delimiter is None:
+        raise ConfigError(f"{path} must be a file .csv or .tsv with a header")
+    try:
+        text = path.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read ({error})") from error
+    rows = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)
+    try:
+        return PublicTable(_typed(_pairs(path, rows, match, take)))
+    except csv.Error as error:
+        raise ConfigError(f"{path}, line {rows.line_num}: {error}") from error
+
+
+def _pairs(path: Path, rows: Any, match: str, take: str) -> dict[str, str]:
+    header: list[str] = next(rows, [])
+    for name in (match, take):
+        if header.count(name) != 1:
+            times = "no column" if name not in header else "more than one column"
+            raise ConfigError(f"{path} has {times} {name!r}; its columns: {', '.join(header)}")
+    at, of = header.index(match), header.index(take)
+    found: dict[str, str] = {}
+    for row in rows:
+        if not row:
+            continue
+        if len(row) != len(header):
+            raise ConfigError(
+                f"{path}, line {rows.line_num}: {len(row)} values under {len(header)} columns"
+            )
+        key, value = row[at], row[of]
+        if key and value and found.setdefault(key, value) != value:
+            raise ConfigError(f"{path}, line {rows.line_num}: another value of {match} {key!r}")
+        if len(found) > MOST:
+            raise ConfigError(f"{path} has more than {MOST:,} rows")
+    if not found:
+        raise ConfigError(f"{path} has no rows with {match} and {take}")
+    return found
+
+
+def _typed(found: dict[str, str]) -> dict[str, Value]:
+    if all(_WHOLE.fullmatch(value) for value in found.values()):
+        return {key: int(value) for key, value in found.items()}
+    return dict(found)

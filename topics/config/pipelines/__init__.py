@@ -1,0 +1,1 @@
+"""Settings of pipelines: windows, budgets, schedules, keys, views."""

@@ -1,0 +1,1 @@
+"""Tables of TOML to typed settings, with line numbers."""

@@ -1,0 +1,1 @@
+"""Aggregates of a query: counts, sums, cases, spreads, quantiles."""

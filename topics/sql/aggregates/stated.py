@@ -1,0 +1,64 @@
+"""Aggregates as a query states them, and those that may stand beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..columns import QuerySource
+from ..refusal import QueryError
+
+
+class Aggregated(NamedTuple):
+    """An aggregate as a setting.
+
+    Attributes:
+        setting: of the pipeline's ``aggregate``.
+        units: whether it counts units instead of records.
+        values: whether it counts distinct values.
+        per_group: most records of a unit in a group, where the query bounds a count.
+        bounded: whether the query bounds a sum by arguments of its own.
+        derive: the derived column that it sums, which has no name yet; None: it sums a field.
+    """
+
+    setting: dict[str, Any]
+    units: bool = False
+    per_group: int | None = None
+    bounded: bool = False
+    values: bool = False
+    derive: dict[str, Any] | None = None
+
+    @property
+    def label(self) -> str:
+        """Name of the value in releases."""
+        of = str(self.setting.get("field", "")).replace(".", "_")
+        return str(self.setting.get("name") or f"{self.setting['kind']}_{of}".rstrip("_"))
+
+
+class Scope(NamedTuple):
+    """Names and bounds that an aggregate of a query may refer to.
+
+    Attributes:
+        source: the input.
+        table: names of the table.
+        clip: bounds of fields that the query itself does not bound.
+    """
+
+    source: QuerySource
+    table: Sequence[str]
+    clip: Mapping[str, Mapping[str, Any]]
+
+
+def checked(found: Sequence[Aggregated]) -> None:
+    """Refuse (`QueryError`) a count of units beside other aggregates: it has its own bound."""
+    if len(found) > 1 and any(one.units for one in found):
+        raise QueryError(
+            "COUNT(DISTINCT ...) counts each unit once in a key, other aggregates count each "
+            "record: write a pipeline for each. For HAVING COUNT(DISTINCT ...) >= 50 alone, leave "
+            "it out and set mechanism.min_users = 50"
+        )
+    if len(found) > 1 and any(one.values for one in found):
+        raise QueryError(
+            "COUNT(DISTINCT ...) of a field stands alone: write a pipeline for each aggregate; "
+            "they may share a [[budget]]"
+        )

@@ -1,0 +1,1 @@
+"""Conditions and derived columns of a query."""

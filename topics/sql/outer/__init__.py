@@ -1,0 +1,1 @@
+"""Parts around the SELECT over an input: joins, queries over released rows, views."""

@@ -1,0 +1,121 @@
+"""Queries within a query, where all that the inner one does is to choose columns and records."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from ..columns import path_of
+from ..parsing.parsed import check_clauses
+from ..refusal import QueryError, refused
+
+DEEPEST = 8
+INNER = (
+    "a query within a query may choose columns and records, no more: what it counts would rest on "
+    "single units before there is any noise. Write the inner one as a pipeline of its own"
+)
+
+
+def flattened(select: exp.Select) -> exp.Select:
+    """The query over the innermost table alone, with the conditions of all.
+
+    Raises:
+        QueryError: an inner query groups, counts, joins, or names no such column.
+    """
+    named = named_queries(select)
+    select.set("with_", None)
+    for _ in range(DEEPEST):
+        clause = select.args.get("from_")
+        given = clause.this if clause is not None else None
+        if isinstance(given, exp.Table) and given.name in named and not given.db:
+            inner: exp.Expr = named[given.name]
+            alias = given.alias or given.name
+        elif isinstance(given, exp.Subquery):
+            inner, alias = given.this, given.alias
+        else:
+            return select
+        select = merged(select, inner, alias)
+    raise QueryError(f"queries within each other are more than {DEEPEST} deep: write one SELECT")
+
+
+def within(select: exp.Select, named: dict[str, exp.Expr]) -> tuple[exp.Select, str] | None:
+    """The SELECT that another one is from, and its name there; None: it is from something else."""
+    clause = select.args.get("from_")
+    given = clause.this if clause is not None else None
+    inner: exp.Expr | None = None
+    if isinstance(given, exp.Table) and given.name in named and not given.db:
+        inner = named[given.name]
+    elif isinstance(given, exp.Subquery):
+        inner = given.this
+    if not isinstance(inner, exp.Select):
+        return None
+    assert given is not None
+    return inner, given.alias or (given.name if isinstance(given, exp.Table) else "")
+
+
+def named_queries(select: exp.Select) -> dict[str, exp.Expr]:
+    """The queries of WITH, by name; raises `QueryError` if one is of itself."""
+    clause = select.args.get("with_")
+    if clause is None:
+        return {}
+    if clause.args.get("recursive"):
+        raise QueryError("WITH RECURSIVE is not possible: a pipeline reads each record once")
+    return {one.alias: one.this for one in clause.expressions}
+
+
+def merged(outer: exp.Select, inner: exp.Expr, alias: str) -> exp.Select:
+    """One SELECT of two: columns of the inner one replaced by what they stand for."""
+    if not isinstance(inner, exp.Select):
+        raise refused(inner, INNER)
+    check_clauses(inner)
+    grouped = [name for name in ("group", "distinct", "with_") if inner.args.get(name)]
+    if grouped or any(inner.find_all(exp.AggFunc, exp.Window)):
+        raise refused(inner, INNER)
+    columns: dict[str, exp.Expr] = {}
+    every = False
+    for item in inner.expressions:
+        if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and item.is_star):
+            every = True
+        elif isinstance(item, exp.Alias | exp.Column):
+            columns[item.alias_or_name] = item.this if isinstance(item, exp.Alias) else item
+        else:
+            raise refused(item, "needs a name: write AS and one, in the query within the query")
+
+    def replaced(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Column) or node.is_star:
+            return node
+        path = path_of(node, [alias] if alias else [])
+        first, _, rest = (path or "").partition(".")
+        if first in columns:
+            found = columns[first].copy()
+            if not rest:
+                return found
+            if isinstance(found, exp.Column):
+                return exp.Column(this=node.this, table=found.this)
+        elif every:
+            steps = (path or "").split(".")
+            return exp.column(*reversed([exp.to_identifier(s, quoted=True) for s in steps[-4:]]))
+        raise refused(node, f"the query within gives {', '.join(columns)}, and no such column")
+
+    outer = outer.copy()
+    wheres = [one for one in (inner.args.get("where"), outer.args.get("where")) if one is not None]
+    aliases = {item.alias for item in outer.expressions if isinstance(item, exp.Alias)}
+    for name in ("expressions", "where", "group"):
+        value = outer.args.get(name)
+        if isinstance(value, list):
+            outer.set(name, [one.transform(replaced) for one in value])
+        elif isinstance(value, exp.Where):
+            outer.set(name, value.transform(replaced))
+        elif isinstance(value, exp.Group):
+            outer.set("group", exp.Group(**{
+                k: [one if isinstance(one, exp.Column) and one.name in aliases and not one.table
+                    else one.transform(replaced) for one in v] if isinstance(v, list) else v
+                for k, v in value.args.items()
+            }))  # fmt: skip
+    if len(wheres) == 2:
+        both = exp.And(this=exp.paren(wheres[0].this.copy()), expression=exp.paren(
+            outer.args["where"].this))  # fmt: skip
+        outer.set("where", exp.Where(this=both))
+    elif wheres and outer.args.get("where") is None:
+        outer.set("where", wheres[0].copy())
+    outer.set("from_", inner.args["from_"].copy() if inner.args.get("from_") else None)
+    return outer

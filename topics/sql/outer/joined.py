@@ -1,0 +1,202 @@
+"""Joins of a query: with public tables, which are files, and with attributes of its own units.
+
+Attributes are found by the unit of a record alone. By another field, a record would count by what
+another unit has stated, and move to another key if that unit were taken away: no bound on one
+unit's records covers that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlglot import exp
+
+from ..columns import QuerySource, bare, path_of, uncast
+from ..expressions.derived import Derivation, constant_of
+from ..refusal import CLAUSES, refused, shown
+
+FILES = (".csv", ".tsv")
+UNMATCHED = "unmatched"
+"""Key of records without a row, where the query names none."""
+_HOW = "JOIN 'zones.csv' AS z ON zone = z.id"
+
+
+class Joined(NamedTuple):
+    """A public table, and the field of a record that finds its row."""
+
+    file: str
+    field: str  # path
+    match: str  # column of the file
+
+    @property
+    def without(self) -> str:
+        return f"a record without a row in {self.file}"
+
+    def settings(self, take: str, otherwise: Any) -> dict[str, Any]:
+        """A derived column, as a person would write it."""
+        match = {} if self.match == self.field.rpartition(".")[2] else {"match": self.match}
+        return {"field": self.field, "lookup": self.file, **match, "take": take} | {
+            "otherwise": otherwise
+        }
+
+
+class JoinedAttributes(NamedTuple):
+    """A topic that states attributes of units."""
+
+    topic: str
+
+    def settings(self, take: str, otherwise: Any) -> dict[str, Any]:
+        """A derived column, as a person would write it."""
+        return {"attribute": take, "otherwise": otherwise}
+
+    @property
+    def without(self) -> str:
+        return f"a record whose unit states none in {self.topic}"
+
+
+Join = Joined | JoinedAttributes
+
+
+def joins_of(
+    select: exp.Select, table: Sequence[str], source: QuerySource, sources: Sequence[QuerySource]
+) -> dict[str, Join]:
+    """Read what a query joins, by the names that its columns begin with.
+
+    Args:
+        table: names of the input that the query reads, which is ``source``.
+        sources: all inputs.
+
+    Raises:
+        QueryError: a join is with something else, or its condition is no equality.
+    """
+    found: dict[str, Join] = {}
+    for join in select.args.get("joins") or ():
+        file, other = _file(join.this), _stating(join.this, source, sources)
+        if file is None and other is None:
+            raise refused(join.this, CLAUSES["joins"])
+        if (join.side or "LEFT").upper() != "LEFT" or join.kind not in ("", "INNER", "OUTER"):
+            raise refused(join, f"a record has one row of the table, or none: write LEFT {_HOW}")
+        name = join.this.alias if other is None else join.this.alias_or_name
+        if not name:
+            raise refused(join.this, f"the table needs a name: write {_HOW}")
+        if name in found or name in table:
+            raise refused(join.this, f"another table is named {name} already: use another name")
+        if other is not None:
+            _check_unit(join, name, table, source, other)
+            found[name] = JoinedAttributes(other.topic)
+        else:
+            found[name] = Joined(file or "", *_matched(join, name, table))
+    return found
+
+
+def _stating(
+    node: exp.Expr, source: QuerySource, sources: Sequence[QuerySource]
+) -> QuerySource | None:
+    """The input that a table is and that states attributes; None if it is none."""
+    if not isinstance(node, exp.Table) or node.args.get("db"):
+        return None
+    stating = [one for one in sources if one.attributes_of == source.name]
+    return next((one for one in stating if node.name in (one.name, one.topic)), None)
+
+
+def _check_unit(
+    join: exp.Join, name: str, table: Sequence[str], source: QuerySource, other: QuerySource
+) -> None:
+    """Refuse (`QueryError`) a join with attributes by anything but the unit."""
+    compared = _compared(join, name, table)
+    wanted = source.unit, other.unit
+    if compared is None or tuple((one,) for one in compared) != wanted:
+        raise refused(
+            join,
+            "an attribute is found by the unit of the record itself: write ON "
+            f"{table[0]}.{source.unit[0]} = {name}.{other.unit[0]}. By another field a record "
+            "would count by what another unit has stated, which no bound on one unit covers",
+        )
+
+
+def _file(node: exp.Expr) -> str | None:
+    """The file that a table is; None if it is none."""
+    if not isinstance(node, exp.Table):
+        return None
+    inner = node.this
+    file = inner.this.name if isinstance(inner, exp.ReadCSV) else inner.name
+    return file if not node.args.get("db") and file.lower().endswith(FILES) else None
+
+
+def _matched(join: exp.Join, name: str, table: Sequence[str]) -> tuple[str, str]:
+    """The record's field and the table's column that a join compares."""
+    compared = _compared(join, name, table)
+    if compared is None:
+        raise refused(join, f"compare one field of the record with one column of the table: {_HOW}")
+    return compared
+
+
+def _compared(join: exp.Join, name: str, table: Sequence[str]) -> tuple[str, str] | None:
+    using: list[exp.Expr] = list(join.args.get("using") or ())
+    if len(using) == 1:
+        return using[0].name, using[0].name
+    on = bare(join.args["on"]) if join.args.get("on") is not None else None
+    if isinstance(on, exp.EQ):
+        for one, other in ((on.this, on.expression), (on.expression, on.this)):
+            column, path = _column(uncast(one), [name]), path_of(uncast(other), table)
+            if column is not None and path is not None and _column(uncast(other), [name]) is None:
+                return path, column[1]
+    return None
+
+
+def _column(node: exp.Expr, names: Sequence[str]) -> tuple[str, str] | None:
+    """Table and column of a field of one of some tables; None if it is none."""
+    if not isinstance(node, exp.Column) or len(node.parts) < 2 or node.parts[0].name not in names:
+        return None
+    return node.parts[0].name, ".".join(part.name for part in node.parts[1:])
+
+
+def looked_up(node: exp.Expr, joins: Mapping[str, Join]) -> Derivation | None:
+    """The column of a key that is looked up, perhaps with another value for all other records."""
+    otherwise: Any = None
+    if isinstance(node, exp.Coalesce) and len(node.expressions) == 1:
+        inner = uncast(node.this)
+        if _column(inner, list(joins)) is None:
+            return None
+        otherwise, node = constant_of(node.expressions[0]), inner
+    column = _column(node, list(joins))
+    if column is None:
+        return None
+    name, take = column
+    note = None
+    if otherwise is None:
+        otherwise = UNMATCHED
+        note = (
+            f"{shown(node)}: {joins[name].without} counts under "
+            f"'{UNMATCHED}'; COALESCE({shown(node)}, 'other') names another key"
+        )
+    own = take.rpartition(".")[2] if isinstance(joins[name], JoinedAttributes) else take
+    return Derivation(own, joins[name].settings(take, otherwise), note)
+
+
+def check_alone(node: exp.Expr, joins: Mapping[str, Join]) -> None:
+    """Refuse (`QueryError`) a column of a key that is computed from those of joined tables."""
+    for one in node.find_all(exp.Column):
+        if (column := _column(one, list(joins))) is not None:
+            join = joins[column[0]]
+            made = (
+                f"write the result into {join.file}"
+                if isinstance(join, Joined)
+                else f"let {join.topic} state it"
+            )
+            raise refused(
+                node, f"is computed from {shown(one)}, which a key has as it is: GROUP BY "
+                f"{shown(one)}, and add up the released rows that belong together; or {made}",
+            )  # fmt: skip
+
+
+def check_elsewhere(parts: Iterator[exp.Expr], joins: Mapping[str, Join]) -> None:
+    """Refuse (`QueryError`) columns of joined tables in what is no key."""
+    for part in parts:
+        for node in part.find_all(exp.Column):
+            if _column(node, list(joins)) is not None:
+                raise refused(
+                    node, "a looked-up column is a column of the key: name it in GROUP BY, or "
+                    "compare it in WHERE, which keeps released rows",
+                )  # fmt: skip

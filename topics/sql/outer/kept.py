@@ -1,0 +1,110 @@
+"""Conditions on columns of joined tables: they keep released rows, and become a view.
+
+What a table or a topic of attributes says of a record is a column of its key, so the pipeline
+releases it, and the view keeps the rows that fulfil the condition. It costs nothing, and each row
+has the noise that it would have had: a record is in one row, whichever rows are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from sqlglot import exp
+
+from ..columns import bare
+from ..refusal import refused
+from .joined import UNMATCHED
+
+ROWS = (
+    "WHERE of a joined column: rows are released for each of its values, and the view keeps those "
+    "that fulfil the condition"
+)
+_NAME = "released"
+
+
+def after_release(select: exp.Select) -> exp.Select:
+    """The query, with conditions on joined columns in a SELECT around it; as it is without any.
+
+    Raises:
+        QueryError: a condition is of joined columns and of others at once.
+    """
+    joins = [one for one in select.args.get("joins") or () if {"on", "using"} & one.args.keys()]
+    names = {join.this.alias_or_name for join in joins}
+    where = select.args.get("where")
+    if where is None or not names:
+        return select
+    parts = list(_parts(where.this))
+    kept = [one for one in parts if any(_of(column, names) for column in _columns(one))]
+    if not kept:
+        return select
+    inner = select.copy()
+    others = [one.copy() for one in parts if one not in kept]
+    inner.set("where", exp.Where(this=exp.and_(*others)) if others else None)
+    outer = exp.select("*")
+    for name in ("order", "limit", "with_"):
+        outer.set(name, inner.args.get(name))
+        inner.set(name, None)
+    for condition in kept:
+        columns = _columns(condition)
+        if not all(_of(column, names) for column in columns) or len(set(columns)) > 1:
+            raise refused(
+                condition,
+                "a looked-up column is compared alone, with values that are known before: write "
+                "conditions one by one, with AND between them",
+            )
+        if condition.find(exp.Null):
+            raise refused(
+                condition, f"all other records have the value '{UNMATCHED}': compare it with that"
+            )
+        name = _grouped(inner, columns[0])
+        outer = outer.where(_renamed(condition, name), copy=False)
+        if condition.find(exp.NEQ, exp.Not) and _has_text(condition):  # null is no other value
+            there = exp.NEQ(this=exp.column(name), expression=exp.Literal.string(UNMATCHED))
+            outer = outer.where(there, copy=False)
+    return outer.from_(inner.subquery(_NAME), copy=False)
+
+
+def _parts(node: exp.Expr) -> Iterable[exp.Expr]:
+    """Conditions that must all hold."""
+    node = bare(node)
+    if isinstance(node, exp.And):
+        yield from _parts(node.this)
+        yield from _parts(node.expression)
+    else:
+        yield node
+
+
+def _columns(node: exp.Expr) -> list[exp.Column]:
+    return list(node.find_all(exp.Column))
+
+
+def _of(column: exp.Column, names: Collection[str]) -> bool:
+    return len(column.parts) > 1 and column.parts[0].name in names
+
+
+def _has_text(node: exp.Expr) -> bool:
+    return any(one.is_string for one in node.find_all(exp.Literal))
+
+
+def _renamed(condition: exp.Expr, name: str) -> exp.Expr:
+    made = condition.copy()
+    for column in _columns(made):
+        column.replace(exp.column(name))
+    return made
+
+
+def _grouped(inner: exp.Select, column: exp.Column) -> str:
+    """The name of a column among those of GROUP BY, where it is added if it is not there."""
+    for item in inner.expressions:
+        if item.unalias() == column:
+            return str(item.alias_or_name)
+    name = column.parts[-1].name
+    if name in {item.alias_or_name for item in inner.expressions}:
+        raise refused(column, f"another column is named {name}: name that one with AS")
+    inner.append("expressions", column.copy())
+    group = inner.args.get("group")
+    if group is None:
+        inner.set("group", exp.Group(expressions=[column.copy()]))
+    elif not group.args.get("all") and column not in group.expressions:
+        group.append("expressions", column.copy())
+    return str(name)

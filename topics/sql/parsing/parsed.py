@@ -1,0 +1,256 @@
+"""A query parsed; one that cannot be parsed is refused by the word at fault."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from ...digits import NOT_HUGE, huge
+from ..refusal import CLAUSES, EACH, SAID, QueryError, refused, short, unreadable
+from .dialect import PLACE, Hush
+from .spoken import Spoken, spoken
+
+MOST = 20_000  # characters of a query
+_USED = {
+    "expressions", "from_", "joins", "where", "group", "kind", "hint", "operation_modifiers",
+    "with_", "distinct", "order",
+}  # fmt: skip
+KEYWORDS = (
+    "SELECT", "DISTINCT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "AND", "OR", "NOT",
+    "IN", "IS", "NULL", "LIKE", "BETWEEN", "AS", "WITH", "UNION", "JOIN", "CASE", "WHEN", "THEN",
+    "ELSE", "END", "INTERVAL", "COUNT", "SUM", "AVG", "TUMBLE", "TUMBLING", "WINDOW", "EXTRACT",
+    "CAST", "TRUE", "FALSE", "FILTER", "CREATE", "MATERIALIZED", "VIEW", "OPTIONS", "EMIT",
+    "CHANGES", "DIFFERENTIAL_PRIVACY", "CLAMPED", "DESCRIPTOR", "TABLE", "BY",
+)  # fmt: skip
+_CALLS = ("COUNT", "SUM", "AVG", "TUMBLE", "EXTRACT", "CAST", "DESCRIPTOR", "OPTIONS")
+_FIRST = ("CREATE", "MATERIALIZED", "VIEW")
+_OTHERS = dict.fromkeys(
+    ("DECLARE", "SET", "DEFINE"), "leave it out, and write the value where its name stands"
+)
+_NEAR = 0.7
+_VALUES = {TokenType.VAR, TokenType.IDENTIFIER, TokenType.NUMBER, TokenType.STRING}
+_ENDS = {*_VALUES, TokenType.R_PAREN}
+_BEGINS = {*_VALUES, TokenType.INTERVAL, TokenType.NULL}
+_COMMENTS = ("--", "#", "/*")
+
+
+class Parsed(NamedTuple):
+    """A SELECT, and what was said in clauses that are no longer in it."""
+
+    select: exp.Select
+    said: Spoken
+
+
+def parsed(text: str, names: Sequence[str] = ()) -> Parsed:
+    """Parse a query; ``names`` are words that are right as they are.
+
+    Raises:
+        QueryError: it is no single SELECT, or has a clause that no pipeline can have.
+    """
+    if len(text) > MOST:
+        raise QueryError(f"a query of {len(text):,} characters is longer than {MOST:,}")
+    if "{{" in text or "{%" in text:
+        raise QueryError("is a template: let dbt compile it, and give the SQL that it makes")
+    dialect = Hush()
+    try:
+        tokens = dialect.tokenize(text)
+    except (sqlglot.errors.SqlglotError, RecursionError) as error:
+        raise QueryError(f"cannot be read as SQL: {_untokenized(text, error)}") from None
+    words = _Words(text, tokens, frozenset(name.upper() for name in names))
+    words.check_numbers()
+    said = spoken(text, tokens)
+    first = said.text.lstrip("( \n\t\r;")[:1] and _first(dialect.tokenize(said.text))
+    if first not in ("SELECT", "WITH", "FROM", "VALUES", ""):
+        near = words.nearest(1) or f"; {first} is another statement: " + _OTHERS.get(
+            first, "write SELECT"
+        )
+        raise QueryError(f"must be one SELECT over one input{near}")
+    try:
+        found = [one for one in dialect.parse(said.text) if one is not None]
+    except (sqlglot.errors.SqlglotError, RecursionError, AttributeError, ValueError) as error:
+        raise QueryError(unreadable(text) or words.fault(error)) from None
+    _quote(found, text if len(text) == len(said.text) else said.text)
+    return Parsed(_select(found), said)
+
+
+def _quote(found: Sequence[exp.Expr], text: str) -> None:
+    """Give each expression its words in the query, for messages."""
+    for node in (node for one in found for node in one.walk()):
+        begin, end = node.meta.pop(PLACE, (0, 0))
+        words = " ".join(text[begin:end].split())
+        if words and not any(mark in words for mark in _COMMENTS):
+            node.meta[SAID] = words
+
+
+def expression_of(sql: str) -> exp.Expr:
+    """Parse a part of a query that was taken out of it; raises `QueryError` if it is none."""
+    try:
+        found = Hush().parse(f"SELECT {sql}")
+    except (sqlglot.errors.SqlglotError, RecursionError, AttributeError, ValueError):
+        found = []
+    if len(found) != 1 or not isinstance(found[0], exp.Select) or not found[0].expressions:
+        raise QueryError(
+            f"{short(sql)}: cannot be read; a length is INTERVAL '1' HOUR, or SIZE 1 HOUR"
+        )
+    only: exp.Expr = found[0].expressions[0]
+    return only
+
+
+def _first(tokens: Sequence[Token]) -> str:
+    return next((one.text.upper() for one in tokens if one.text not in "(;"), "")
+
+
+def _select(found: Sequence[exp.Expr]) -> exp.Select:
+    if len(found) != 1:
+        raise QueryError(
+            f"there are {len(found)} statements, and a pipeline is one SELECT: write a pipeline "
+            "for each"
+            if found
+            else "must be one SELECT, and there is none: SELECT column, COUNT(*) FROM input "
+            "GROUP BY column"
+        )
+    (only,) = found
+    while isinstance(only, exp.Subquery) and set(_given(only)) == {"this"}:
+        only = only.this
+    if not isinstance(only, exp.Select):
+        several = isinstance(only, exp.SetOperation)
+        more = (
+            "a pipeline for each, or join the topics first" if several else "SELECT ... FROM input"
+        )
+        raise refused(only, f"must be one SELECT over one input: write {more}")
+    check_clauses(only, VIEWED)
+    return only
+
+
+VIEWED = frozenset({"having", "limit"})
+"""Clauses of which a view is made."""
+
+
+def check_clauses(select: exp.Select, more: frozenset[str] = frozenset()) -> None:
+    """Refuse (`QueryError`) a clause that no SELECT of a pipeline has, but for some ``more``."""
+    for join in select.args.get("joins") or ():
+        if isinstance(join.this, exp.Unnest | exp.Explode):
+            raise refused(join.this, EACH)
+    for name in _given(select):
+        if name not in _USED | more:
+            raise QueryError(CLAUSES.get(name, f"{name.strip('_').upper()} is not possible here"))
+    distinct = select.args.get("distinct")
+    if distinct is not None and distinct.args.get("on") is not None:
+        raise QueryError(CLAUSES["distinct"])
+
+
+def _given(node: exp.Expr) -> list[str]:
+    return [name for name, value in node.args.items() if value]
+
+
+def _untokenized(text: str, error: Exception) -> str:
+    single = text.count("'") % 2 or text.count('"') % 2 or text.count("`") % 2
+    what = "a quotation mark has no partner: close the text or the name" if single else None
+    return what or str(error).splitlines()[0]
+
+
+_CLAUSE_ORDER = "clauses stand in this order: SELECT, FROM, WHERE, GROUP BY"
+_SAID = {
+    **dict.fromkeys(("WHERE", "FROM", "GROUP", "SELECT", "HAVING"), _CLAUSE_ORDER),
+    "~": "patterns are not compared: write = or IN, or let the producer write a field",
+}
+
+
+class _Words:
+    """The words of a query that cannot be parsed.
+
+    ``names`` are words in capitals that are right as they are.
+    """
+
+    def __init__(self, text: str, tokens: Sequence[Token], names: frozenset[str]) -> None:
+        self._text, self._tokens, self._names = text, tokens, names
+
+    def fault(self, error: Exception) -> str:
+        """The word at which the parser gave up, and the one that it should probably be."""
+        details: Any = getattr(error, "errors", None)
+        if isinstance(error, RecursionError):
+            return "cannot be read as SQL: it is nested too deeply; write fewer brackets"
+        if not details or not details[0].get("line"):
+            said = str(error).splitlines()[0] if str(error) else "there is no SELECT"
+            return f"cannot be read as SQL: {said}"
+        first = details[0]
+        where = first["line"], first["col"]
+        places = (n for n, one in enumerate(self._tokens) if (one.line, one.col) == where)
+        place = next(places, len(self._tokens))
+        opening = place < len(self._tokens) and self._tokens[place].text.upper() == "WITH"
+        near = self.nearest(place + 1 + opening, place - 1) or self._comma(place)
+        near = near or self.nearest(place + 1 + opening)
+        return f"cannot be read as SQL{near or self._expected(str(first['description']), place)}"
+
+    def _comma(self, place: int) -> str | None:
+        """Say that a comma is missing between two values in brackets."""
+        if not 0 < place < len(self._tokens) or self._depth(place) <= 0 or self._depth(None):
+            return None
+        here, before = self._tokens[place], self._tokens[place - 1]
+        if before.token_type not in _ENDS or here.token_type not in _BEGINS:
+            return None
+        return f": a comma is missing before {here.text!r} ({self._at(here)})"
+
+    def _depth(self, place: int | None) -> int:
+        """Number of brackets that are open before a token; before the end for None."""
+        return sum({"(": 1, ")": -1}.get(one.text, 0) for one in self._tokens[:place])
+
+    def check_numbers(self) -> None:
+        """Refuse (`QueryError`) a number that takes long to read."""
+        for token in self._tokens:
+            if token.token_type is TokenType.NUMBER and huge(token.text):
+                raise QueryError(f"{short(token.text)} ({self._at(token)}): {NOT_HUGE}")
+
+    def nearest(self, end: int, begin: int = 0) -> str | None:
+        """The last word between two places that is almost a keyword, and that keyword."""
+        for place in reversed(range(max(begin, 0), min(end, len(self._tokens)))):
+            token = self._tokens[place]
+            word = token.text.upper()
+            if word in KEYWORDS or word in self._names or len(word) < 3:
+                continue
+            known = [one for one in KEYWORDS if self._possible(one, place)]
+            near = difflib.get_close_matches(word, known, 1, _NEAR)
+            if token.token_type is TokenType.VAR and near:
+                return f": {token.text!r} ({self._at(token)}); did you mean {near[0]}?"
+        return None
+
+    def _possible(self, keyword: str, place: int) -> bool:
+        """Whether a keyword can stand at a place."""
+        after = self._tokens[place + 1].text if place + 1 < len(self._tokens) else ""
+        return (keyword not in _CALLS or after == "(") and (keyword not in _FIRST or place < 4)
+
+    def _at(self, token: Token) -> str:
+        line = self._text.count("\n", 0, token.start) + 1
+        column = token.start - self._text.rfind("\n", 0, token.start)
+        return f"line {line}, column {column}"
+
+    def _expected(self, said: str, place: int) -> str:
+        """Say what is missing before a word, or why it cannot stand there."""
+        tokens = self._tokens
+        here = tokens[place] if place < len(tokens) else None
+        word, at = (repr(here.text), f" ({self._at(here)})") if here else ("the end", "")
+        before = tokens[place - 1].text if 0 < place <= len(tokens) else ""
+        if opened := self._depth(None):
+            more = "a ) is missing" if opened > 0 else "leave out a )"
+            return f": {more} before {word}{at}"
+        if said.startswith("Expecting"):
+            missing = said.removeprefix("Expecting").strip()
+            return f": {missing} is missing before {word}{at}"
+        fix = _SAID.get(here.text.upper() if here else "", "")
+        if before.upper() in ("GROUP", "ORDER"):
+            fix = f"write {before.upper()} BY"
+        elif place > 1 and tokens[place - 2].text.upper() == "BETWEEN":
+            fix = f"write BETWEEN {before} AND"
+        elif here is not None and here.text == "=>":
+            fix = "write >="
+        elif ":" in (before, tokens[place - 2].text if place > 1 else ""):
+            fix = "write a path with dots: item.name"
+        elif before == ",":
+            fix = "leave out the comma before it"
+        fix = fix or "write a comma between two columns, and AS before a name"
+        return f": {word} cannot stand after {before!r}{at}: {fix}"

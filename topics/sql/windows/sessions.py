@@ -1,0 +1,52 @@
+"""Sessions of a query: each is of one privacy unit, which the query has to name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from sqlglot import exp
+
+from ..columns import QuerySource, bare
+from ..parsing.spoken import CALLED
+from ..refusal import QueryError, refused
+from .windows import check_time, duration_of, unzoned
+
+_CALLS = (CALLED, "SESSION_WINDOW")
+
+
+def pause_of(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> str | None:
+    """The longest pause of the sessions that an expression of GROUP BY states; None: it does not.
+
+    Raises `QueryError` for sessions that are not of the event time.
+    """
+    node = bare(node)
+    if not isinstance(node, exp.Anonymous) or node.name.upper() not in _CALLS:
+        return None
+    if len(node.expressions) != 2:
+        raise refused(node, "must be SESSION(time, INTERVAL '30' MINUTE)")
+    time, pause = node.expressions
+    unzoned(node, check_time(node, time, source, table))
+    return duration_of(pause)
+
+
+def check_units(source: QuerySource, named: Collection[str]) -> None:
+    """Refuse (`QueryError`) sessions that are not of one unit each.
+
+    Args:
+        named: columns that sessions are partitioned or grouped by.
+    """
+    if missing := [path for path in source.unit if path not in named]:
+        raise QueryError(
+            f"SESSION is of one privacy unit: a session of several ends when all of them are "
+            f"silent, so it rests on all of their records, and no bound holds for one of them. "
+            f"Add {missing[0]} to GROUP BY, or write TABLE {source.name} PARTITION BY {missing[0]}"
+        )
+
+
+def note(source: QuerySource, key: Sequence[str]) -> str:
+    """Tell what a count of sessions counts."""
+    of = " and ".join([*source.unit, *key])
+    return (
+        f"a session is of one {of} and counts as one record: session_events are its records, "
+        "session_length its seconds"
+    )
