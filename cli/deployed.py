@@ -6,9 +6,12 @@ from ..agents.clock.genesis import read_ledger
 from ..agents.clock.ledger import Ledger
 from ..agents.deployment.compile import compile_config
 from ..agents.deployment.model import Pipeline
-from ..agents.deployment.rights import Role
+from ..agents.deployment.rights import UNKNOWN, Role
+from ..agents.deployment.spread import MOST, StatePartitions, is_open
+from ..agents.deployment.topic_specs import internal_topics, public_topics
 from ..agents.kafka.cluster import Cluster
 from ..topics.config.load import Config
+from ..topics.names import Names
 from .options import declared
 
 
@@ -28,3 +31,20 @@ def cluster_of(config: Config, role: Role) -> Cluster:
 def ledger_of(config: Config) -> Ledger:
     """Read the ledger as an auditor; errors as for `read_ledger`."""
     return read_ledger(cluster_of(config, "auditor"), config.deployment.name)
+
+
+def least_partitions(config: Config) -> int:
+    """Count the partitions of all topics, if no input topic has more than one."""
+    made = compile_config(config, spread=StatePartitions(1, 1))
+    every = (*public_topics(made), *internal_topics(made, Names(made.name, UNKNOWN)))
+    return sum(spec.partitions for spec in every)
+
+
+def by_size(config: Config) -> str:
+    """Say how the size of inputs decides about partitions; empty where it does not."""
+    if not is_open(config):
+        return ""
+    return (
+        "Internal topics get as many partitions as the largest input topic has when `hush topics` "
+        f"first runs, at most {MOST}: with one, {least_partitions(config)} in all."
+    )

@@ -203,7 +203,8 @@ def explain(flags: Flags, pipeline: str) -> None:
         say(f"{pipeline}: nothing has been released or charged yet.")
         return
     body = charges[-1].body
-    compiled = {p.name: p for p in compile_config(config).pipelines}.get(pipeline)
+    made = compile_config(config, spread=read.spread)
+    compiled = next((p for p in made.pipelines if p.name == pipeline), None)
     say(_explanation(pipeline, body, read.spent(pipeline), compiled))
     for line in shared(read, totals(read, read.pipelines)):
         if compiled and compiled.purse and line.startswith(f"budget {compiled.purse.name} of "):

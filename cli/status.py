@@ -43,7 +43,7 @@ def status(flags: Flags, as_json: bool, watch: bool, every: int) -> None:
     config = read_config(flags)
     cluster = cluster_of(config, "worker")
     ledger = read_ledger(cluster, config.deployment.name)
-    deployment = compile_config(config).only(ledger.pipelines)
+    deployment = compile_config(config, spread=ledger.spread).only(ledger.pipelines)
     names = ledger.names(deployment.name)
     board = Board(config.kafka, deployment.name, [p.name for p in deployment.pipelines], windows=1)
     board.start()

@@ -25,17 +25,19 @@ from ..agents.deployment.grants import (
 )
 from ..agents.deployment.model import Deployment
 from ..agents.deployment.rights import ROLES, TASKS, UNKNOWN, Role, reached, rights
+from ..agents.deployment.spread import StatePartitions, by_inputs, is_open
 from ..agents.deployment.topic_specs import TopicSpec, counted, internal_topics, public_topics
 from ..agents.kafka.access.orphans import delete_orphans, left_behind
 from ..agents.kafka.cluster import Cluster
 from ..agents.registry.announced import announce
 from ..agents.worker.lines.screen import put, say
 from ..deploy.alerts import RUNBOOKS, rules, text
+from ..errors import ConfigError
 from ..topics.config.access.secret import noise_key, own_keys, signing_key
 from ..topics.config.load import Config
 from ..topics.config.pipelines.schedule import Schedule
 from ..topics.names import Names
-from .deployed import cluster_of
+from .deployed import by_size, cluster_of
 from .options import Flags, config_options, emit, json_option, read_config
 
 FORMATS = ("table", "kafka-acls", "strimzi")
@@ -117,7 +119,8 @@ def _delete_orphans(config: Config, as_json: bool) -> None:
 def _create(config: Config, as_json: bool, grow: bool) -> None:
     cluster = cluster_of(config, "administrator")
     partitions = {i.topic: cluster.partitions(i.topic) for i in config.input}
-    deployment = compile_config(config, partitions).with_keys(own_keys(config))
+    spread = _spread(cluster, config.deployment.name, partitions)
+    deployment = compile_config(config, partitions, spread=spread).with_keys(own_keys(config))
     beginning = Beginning(
         cluster, deployment, config.engine.replication_factor, int(time.time() * 1e6),
         noise_key(config), partial(last_triggers, config.kafka) if grow else None,
@@ -128,6 +131,9 @@ def _create(config: Config, as_json: bool, grow: bool) -> None:
     if not as_json:
         specs = (*public_topics(deployment), *internal_topics(deployment, Names(UNKNOWN, UNKNOWN)))
         say(f"needed: {counted(specs)[0]} (`hush topics --print` lists them)")
+        if is_open(config):
+            units, cells = deployment.spread
+            say(f"units_partitions = {units}, cells_partitions = {cells}: the ledger holds them")
     created = replace(beginning, deployment=deployment).begin()
     ledger = read_ledger(cluster, deployment.name)
     _announce(cluster, deployment, ledger)
@@ -150,6 +156,14 @@ def _create(config: Config, as_json: bool, grow: bool) -> None:
         say(f"  {name}: not allowed to set segments and compaction (ALTER_CONFIGS)")
     for one in others:
         say(f"note: {one}")
+
+
+def _spread(cluster: Cluster, name: str, partitions: Mapping[str, int]) -> StatePartitions:
+    """Tell what the ledger holds; choose it by the partitions of input topics if there is none."""
+    try:
+        return read_ledger(cluster, name).spread
+    except NoLedgerError:
+        return by_inputs(partitions.values())
 
 
 def _registered(config: Config, deployment: Deployment, ledger: Ledger) -> Deployment:
@@ -192,6 +206,7 @@ class Shown:
         self._rights = {role: rights(role, deployment, names) for role in roles}
         self._users, self._resource = users, resource
         self._replicas = config.engine.replication_factor
+        self._config = config
 
     def say(self, form: str, as_json: bool, topics: bool) -> None:
         """Print everything in one of `FORMATS`, with or without the topics."""
@@ -212,7 +227,13 @@ class Shown:
 
     def _manifests(self, topics: bool) -> None:
         # Internal topics have names only once there is a genesis.
-        named = self._internal if self._names.genesis != UNKNOWN else []
+        known = self._names.genesis != UNKNOWN
+        if known and topics and is_open(self._config):
+            raise ConfigError(
+                "engine.units_partitions and cells_partitions follow the inputs, and no cluster is "
+                "asked here: write the numbers that `hush topics` said into the file"
+            )
+        named = self._internal if known else []
         for spec in [*self._public, *named] if topics else []:
             put(strimzi_topic(spec, self._replicas, self._resource), "")
         for role, given in self._rights.items():
@@ -231,6 +252,8 @@ class Shown:
         for spec in (*self._public, *self._internal):
             say(_line(spec))
         say("\n" + "\n".join(counted((*self._public, *self._internal))))
+        if by := by_size(self._config):
+            say(by)
         say(
             "\nA changelog of stage `ingest` has as many partitions as its input topic.\n"
             "Rights of each role; READ, WRITE and others include DESCRIBE:\n"

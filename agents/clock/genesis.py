@@ -266,6 +266,7 @@ class Beginning:
             "key_fingerprint": fingerprint(self.secret),
             "topic_ids": self.cluster.ids([*inputs, names.clock, names.requests, names.begins]),
             "partitions": inputs,
+            "spread": self.deployment.spread._asdict(),
         }
         # The format stops versions that sign nothing, or that know no shared topics.
         if self.signing is not None:

@@ -25,6 +25,7 @@ from ..deployment.growth import extended, joined, keyed, refused
 from ..deployment.model import Pipeline
 from ..deployment.seats import read_seats
 from ..deployment.seats import refused as wrong_seats
+from ..deployment.spread import StatePartitions, held
 from .ledger_record import Record
 
 ZERO = "0" * 64
@@ -240,6 +241,11 @@ class Ledger:
     def shared(self) -> bool:
         """Whether pipelines of one input share topics: said by the genesis, once and for all."""
         return self.format >= SHARED and self.genesis.get("shared_topics") is True
+
+    @property
+    def spread(self) -> StatePartitions:
+        """Over how many partitions state lies: said by the genesis, once and for all."""
+        return held(self.genesis)
 
     def names(self, deployment: str) -> Names:
         """Names of a deployment's topics, and the seats of its declared pipelines."""

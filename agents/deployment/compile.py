@@ -29,6 +29,7 @@ from .lifetime import with_caps
 from .lineage import lineage
 from .model import Deployment, Input, Pipeline, Sessions
 from .sharing import share_out
+from .spread import StatePartitions, spread_of, with_spread
 from .surveys import check_period
 from .views import views_of
 
@@ -40,17 +41,19 @@ def compile_config(
     config: Config,
     partitions: Mapping[str, int] | None = None,
     numbers: Mapping[str, int] | None = None,
+    spread: StatePartitions | None = None,
 ) -> Deployment:
     """Compile every input and pipeline.
 
     Args:
         partitions: number of partitions of each raw topic; 1 where the topic is not known.
         numbers: each pipeline's number in the ledger; None: the order in the file.
+        spread: of state over partitions, where the configuration leaves it open; None: the widest.
 
     Raises:
         ConfigError: a mechanism refuses its parameters; the message names the pipeline.
     """
-    inputs = []
+    inputs, config = [], with_spread(config, spread)
     config, purses = share_out(config, lambda p: _mechanism(config, p))
     follows = {p.name: p.follows for p in config.pipeline if p.follows is not None}
     place = {p.name: i for i, p in enumerate(config.pipeline)}
@@ -67,7 +70,8 @@ def compile_config(
         pipelines = with_caps(config, pipelines)
         inputs.append(_input(config, source, pipelines, partitions or {}))
     made = {p.name: p for one in inputs for p in one.pipelines}
-    return Deployment(config.deployment.name, tuple(inputs), views_of(config, made))
+    views = views_of(config, made)
+    return Deployment(config.deployment.name, tuple(inputs), views, spread_of(config))
 
 
 def _input(
@@ -111,7 +115,7 @@ def _pipeline(
     if mechanism.survey is not None:
         slot = (fields.inputs or {})["slot"]
         check_period(p.name, mechanism.survey, slot, input_fields(source), schedule)
-    engine, release = config.engine, p.release
+    engine, release, (units, cells) = config.engine, p.release, spread_of(config)
     whose = (
         shared(config.deployment.name, source.name) if (config.deployment.shared_topics) else p.name
     )
@@ -134,8 +138,8 @@ def _pipeline(
         release_topic=p.release_topic,
         latest_topic=p.latest_topic,
         release_partitions=engine.release_partitions,
-        cells_partitions=1 if mechanism.routing == "single" else engine.cells_partitions,
-        units_partitions=engine.units_partitions,
+        cells_partitions=1 if mechanism.routing == "single" else cells,
+        units_partitions=units,
         max_future_skew=engine.max_future_skew,
         late_topic=late_topic(whose) if source.late == "topic" else None,
         dlq_topic=dead_letter_topic(whose) if source.on_error == "dlq" else None,
@@ -164,7 +168,7 @@ def _public_keys(p: config_pipeline.PipelineSettings) -> tuple[bytes, ...] | Non
 
 
 def _mechanism(config: Config, p: config_pipeline.PipelineSettings) -> Mechanism:
-    shards = config.engine.cells_partitions
+    shards = spread_of(config).cells
     return build(p, Schedule.of(p), value_columns(p), _public_keys(p), shards)
 
 

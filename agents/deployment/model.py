@@ -21,6 +21,7 @@ from ...topics.config.aggregates.contract import AnyAggregate
 from ...topics.config.pipelines.schedule import Schedule
 from ...topics.config.pipelines.views import Order, ViewValue
 from .sharing import Charging, Purse
+from .spread import BEFORE, StatePartitions
 
 BESIDE = 1 << 20  # bytes of a record's key and headers, besides its value
 
@@ -253,6 +254,7 @@ class Deployment:
     name: str
     inputs: tuple[Input, ...]
     views: tuple[ReleaseView, ...] = ()
+    spread: StatePartitions = BEFORE
 
     @property
     def pipelines(self) -> tuple[Pipeline, ...]:

@@ -153,7 +153,7 @@ def admit(
     own = own_keys(config)
     for name, key in own.items():
         told(f"noise key of pipeline {name}, fingerprint {fingerprint(key)}")
-    compiled = compile_config(config, partitions, numbers if known else None)
+    compiled = compile_config(config, partitions, numbers if known else None, ledger.spread)
     deployment = compiled.with_keys(own)
     _check_rights(config.kafka, cluster, deployment, ledger, role)
     names = verify(cluster, deployment, ledger)

@@ -52,6 +52,7 @@ from ...topics.config.load import Config
 from ...topics.names import Names
 from ...topics.private_files import private_file, private_folder
 from ...topics.releases import decode_public
+from ..deployed import by_size, least_partitions
 from ..options import Flags, config_options, emit, json_option, read_config, readable
 from .diff import show_difference
 from .request import (
@@ -151,6 +152,8 @@ def plan(flags: Flags, as_json: bool, before: str | None, **options: Any) -> Non
             console.print(f"warning: {text}", soft_wrap=True, markup=False)
         needed = counted_topics(topics)[0]
         console.print(f"needed: {needed} (`hush topics --print`)", highlight=False)
+        if said := by_size(config):
+            console.print(said, soft_wrap=True, highlight=False)
     warn_of_times(config, deployment, asked)
     found = forecasts(config, deployment, asked, as_json)
     shown = () if as_json else found  # of records, where proposals assume how they are
@@ -161,6 +164,7 @@ def plan(flags: Flags, as_json: bool, before: str | None, **options: Any) -> Non
             "pipelines": [_planned(body, proposed, found, dry) for body in bodies.values()],
             "topics": len(topics),
             "partitions": sum(one.partitions for one in topics),
+            "least_partitions": least_partitions(config),
         }
         views = [{"view": v.name, "source": v.source.name, "epsilon": 0} for v in deployment.views]
         emit(told | ({"views": views} if views else {}))

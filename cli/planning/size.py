@@ -9,6 +9,7 @@ import click
 from rich.table import Table
 
 from ...agents.deployment.compile import compile_config
+from ...agents.deployment.spread import spread_of
 from ...agents.worker.lines.screen import Screen
 from ...planning.costs import COSTS, MEASURED_BY
 from ...planning.limits import Limit, limits
@@ -104,7 +105,7 @@ def configured(load: Load, config: Config) -> Load:
     Every pipeline is taken to get every event; replicas are those of ``load`` where the
     configuration leaves them open.
     """
-    engine = config.engine
+    engine, spread = config.engine, spread_of(config)
     declared = {source.name for source in config.input if source.partitioner != "none"}
     direct = sum(pipeline.input in declared for pipeline in config.pipeline)
     made = compile_config(config).pipelines
@@ -119,8 +120,8 @@ def configured(load: Load, config: Config) -> Load:
         step=engine.step_records,
         unit_cache=float(engine.unit_cache_mb * MIB),
         waiting=float(engine.input_mb * MIB),
-        units=engine.units_partitions,
-        cells=engine.cells_partitions,
+        units=spread.units,
+        cells=spread.cells,
     )
 
 

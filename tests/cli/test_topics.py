@@ -30,6 +30,18 @@ def test_topics_are_printed_without_a_cluster(folder):
     assert [name for name, hidden in internal.items() if not hidden] == public
 
 
+def test_it_says_what_the_size_of_inputs_decides_until_the_file_does(folder):
+    said = "as many partitions as the largest input topic has when `hush topics` first runs"
+    stated = ("--set", "engine.units_partitions=1", "--set", "engine.cells_partitions=1")
+    for words in (("topics", "--print"), ("plan",)):
+        out = " ".join(typed(*words)[1].split())
+        assert "with 26 partitions" in out and f"{said}, at most 4: with one, 14 in all." in out
+        out = " ".join(typed(*words, *stated)[1].split())
+        assert "with 14 partitions" in out and said not in out
+    body = json.loads(typed("plan", "--json")[1])
+    assert (body["partitions"], body["least_partitions"]) == (26, 14)
+
+
 def test_rights_are_printed_for_a_role_in_the_form_of_a_tool(folder):
     code, out, _ = typed("topics", "--format", "kafka-acls", "--role", "reader",
                          "--user", "reader=CN=dash", "--genesis", "0a")  # fmt: skip
@@ -40,7 +52,11 @@ def test_rights_are_printed_for_a_role_in_the_form_of_a_tool(folder):
     assert {b["kind"] for b in bodies} == {"KafkaTopic", "KafkaUser"}
     assert all(b["metadata"]["labels"] == {"strimzi.io/cluster": "main"} for b in bodies)
     assert not any("GENESIS" in b["spec"].get("topicName", "") for b in bodies)
-    code, out, _ = typed("topics", "--format", "strimzi", "--genesis", "0a", "--print")
+    made = ("topics", "--format", "strimzi", "--genesis", "0a", "--print")
+    code, _, err = typed(*made)  # Strimzi would add partitions to what the inputs' size decided
+    assert code == 2 and "write the numbers that `hush topics` said into the file" in err
+    stated = ("--set", "engine.units_partitions=1", "--set", "engine.cells_partitions=1")
+    code, out, _ = typed(*made, *stated)
     assert any(b["spec"].get("topicName") == "hush.0a.clock" for b in yaml.safe_load_all(out) if b)
     code, _, err = typed("topics", "--user", "boss=me")
     assert code == 2 and "administrator" in err

@@ -15,6 +15,7 @@ from .pipelines.views import ViewSettings
 from .toml.values import (
     FIVE_MINUTES,
     FIVE_SECONDS,
+    INPUT,
     ONE_MINUTE,
     QUARTER_SECOND,
     SEVEN_DAYS,
@@ -185,7 +186,8 @@ class Engine:
         witness: file on other storage than the brokers' that remembers the last trigger, so that a
             cluster restored from before it is refused.
         units_partitions: partitions of the topic re-partitioned by privacy unit; fixed at genesis.
-        cells_partitions: partitions of the topic of partial sums by key; fixed at genesis.
+            `input`: as many as the largest input topic has by then, at most 4.
+        cells_partitions: partitions of the topic of partial sums by key; likewise.
         release_partitions: partitions of each release topic; fixed at genesis.
         replication_factor: replicas of topics that Hushstream creates; -1 is the cluster's default.
         beat_interval: interval at which new records become available for processing; up to a
@@ -225,8 +227,8 @@ class Engine:
 
     data_dir: str = "hush-data"
     witness: str = ""
-    units_partitions: Partitions = 4
-    cells_partitions: Partitions = 4
+    units_partitions: Partitions | Literal["input"] = INPUT
+    cells_partitions: Partitions | Literal["input"] = INPUT
     release_partitions: Partitions = 1
     replication_factor: Annotated[int, within(-1, 100)] = -1
     beat_interval: Annotated[Duration, span("10ms", "1m")] = QUARTER_SECOND

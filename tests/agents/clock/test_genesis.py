@@ -36,6 +36,7 @@ from hushstream.mechanisms.noise import fingerprint
 from hushstream.topics.config.access.secret import noise_key
 from hushstream.topics.names import Names, ledger_topic
 
+from ...cli.bench import typed
 from ...integration.local import Local
 
 TOML = """
@@ -616,6 +617,31 @@ def test_what_began_with_a_signing_key_needs_it_for_good_and_what_did_not_never_
     assert admin.read_ledger(before.cluster, before.name).public_key is None
     setup = prepare(before.config())
     assert setup.sealing is None and setup.signing is None
+
+
+def test_the_size_of_inputs_decides_about_partitions_when_a_deployment_begins_and_never_again(
+    broker: Broker, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    run = Deployed(unique("sized"), tmp_path, broker.bootstrap)
+    words = ("topics", "-c", str(run.toml), "--bootstrap", run.bootstrap)
+    raw = f"{run.name}-raw"
+    run.client.create_topics([NewTopic(raw, 2, 1)])[raw].result(120)
+    run.settle(lambda topics: raw in topics)
+    run.edit("units_partitions = 2\ncells_partitions = 2", "")
+    code, said, _ = typed(*words)
+    assert code == 0 and "units_partitions = 2, cells_partitions = 2: the ledger holds" in said
+    ledger = admin.read_ledger(run.cluster, run.name)
+    assert ledger.genesis["spread"] == {"units": 2, "cells": 2}
+    names, before = prepare(run.config()).names, run.cluster.topics()
+    assert before[names.units(f"{run.name}-p")] == before[names.cells(f"{run.name}-p")] == 2
+    run.grow(raw, 7)
+    run.toml.write_text(run.toml.read_text() + SECOND.format(name=run.name))
+    assert typed(*words, "--grow")[0] == 0
+    after = run.cluster.topics()
+    assert after[names.units(f"{run.name}-p")] == after[names.cells(f"{run.name}-q")] == 2
+    assert {p.cells_partitions for p in prepare(run.config()).deployment.pipelines} == {2}
+    run.edit("[engine]", "[engine]\nunits_partitions = 4")
+    assert "would have 4 partitions" in run.refused() and typed(*words)[0] == 4
 
 
 SHARING = ('name = "{name}"\n', 'name = "{name}"\nshared_topics = true\n')

@@ -17,6 +17,7 @@ from hushstream.agents.deployment.topic_specs import layout
 from hushstream.errors import EngineError
 from hushstream.topics.config import change
 from hushstream.topics.config.load import Config, loads
+from hushstream.topics.config.toml.values import INPUT
 from hushstream.topics.names import Names
 
 TOML = """
@@ -77,6 +78,8 @@ def other(hint: Any, value: Any) -> Any:
     """Another value of the same type."""
     if get_origin(hint) is Literal:
         return next((one for one in get_args(hint) if one != value), "another")
+    if value == INPUT:
+        return 3
     if isinstance(value, bool):
         return not value
     if isinstance(value, int | Fraction):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
-from typing import Annotated, Any, NewType
+from typing import Annotated, Any, Literal, NewType
 
 from ...digits import MOST_DIGITS, NOT_HUGE, huge
 
@@ -218,6 +218,8 @@ Words = Annotated[
     tuple[str, ...], lambda words: None if words and words[0] else "must name a program"
 ]
 Partitions = Annotated[int, within(1, 10_000)]
+INPUT: Literal["input"] = "input"
+"""A number of partitions that follows those of the inputs."""
 Port = Annotated[int, within(0, 65_535)]
 Epsilon = Annotated[Fraction, above(0), within(0, 1000)]
 Delta = Annotated[Fraction, within(0, 0.5)]
