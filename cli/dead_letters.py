@@ -13,7 +13,7 @@ from ..agents.clock.genesis import read_ledger
 from ..agents.deployment.compile import compile_config
 from ..agents.kafka.set_aside import Letter, letters, reasons
 from ..agents.worker.lines.screen import Screen, say
-from ..errors import ConfigError
+from ..errors import ConfigError, EngineError
 from ..offline.again import Again, Unsent
 from .deployed import cluster_of
 from .options import Flags, config_options, declared, emit, json_option, read_config, readable
@@ -67,6 +67,10 @@ def dead_letters(
         source = next(one for one in deployment.inputs if found in one.pipelines)
         _replay(Again(cluster, source, names, reason), yes, as_json)
         return
+    if not cluster.partitions(topic, "READ"):
+        raise EngineError(
+            f"topic {topic!r} does not exist on this cluster: `hush topics` creates it"
+        )
     every = [
         one for one in letters(cluster, topic, whose=found.told) if reason in (None, one.reason)
     ]

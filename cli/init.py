@@ -22,7 +22,7 @@ from ..topics.config.access.ratchet_file import ratchet_of
 from ..topics.config.access.secret import noise_key, own_keys, signing_key, write_new_key
 from ..topics.config.load import Config, load
 from .group import exit_code
-from .options import Flags, config_options, emit, json_option, read_config
+from .options import Flags, config_options, emit, json_option, member_option, read_config
 
 
 @click.command()
@@ -55,7 +55,7 @@ def init(folder: Path) -> None:
 @config_options
 @json_option
 @click.option("--offline", is_flag=True, help="Do not contact the cluster.")
-@click.option("--member", default="", help="Compare the tables of this worker with the cluster.")
+@member_option("Compare the tables of this worker with the cluster.")
 def check(flags: Flags, as_json: bool, offline: bool, member: str) -> None:
     """Check configuration, key, topics, ledger and clock log; exit 0 if a worker could start.
 

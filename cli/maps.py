@@ -73,6 +73,7 @@ def map_(
     if lonlat and h3 is None and geohash is None:
         raise click.UsageError("--lonlat goes with --h3 or --geohash")
     release = _newest(flags, pipeline, window)
+    domain_of(release)  # refuses what has no cells
     say(in_words(release.cut), err=True)
     if h3 is not None or geohash is not None:
         shared = regrid(release, h3=h3, geohash=geohash, lonlat=lonlat)

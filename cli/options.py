@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -35,6 +36,23 @@ class Flags(NamedTuple):
     def alone(self) -> bool:
         """Whether there is no configuration, and nothing else needs one."""
         return not self.settings and self.path == CONFIG and not Path(self.path).exists()
+
+
+_MEMBER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")  # as Kafka and folders have it
+
+
+def member_option(text: str) -> Callable[[F], F]:
+    """Add ``--member``, a name that is a folder too; empty: none."""
+
+    def checked(_: click.Context, __: click.Parameter, name: str) -> str:
+        if name and _MEMBER.fullmatch(name) is None:
+            raise click.BadParameter(
+                f"{name!r} is no name of a worker: write up to 200 letters, digits, '.', '_' and "
+                "'-', the first a letter or a digit"
+            )
+        return name
+
+    return click.option("--member", default="", callback=checked, help=text)
 
 
 def config_options(command: F) -> F:

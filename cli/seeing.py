@@ -82,7 +82,10 @@ def followed(
         cluster.wait()
     with suppress(KafkaException):
         if not cluster.partitions(ledger, "READ") and there:
-            raise EngineError(f"this cluster has no deployment {name!r}: {ledger} does not exist")
+            raise EngineError(
+                f"this cluster has no deployment {name!r}: {ledger} does not exist; `hush topics` "
+                "begins it"
+            )
     return Board(kafka, name, only, windows)
 
 

@@ -21,7 +21,7 @@ from ..agents.worker.lines.log_lines import name_lines
 from ..agents.worker.lines.redaction import quoting
 from ..agents.worker.startup import run_worker
 from ..topics.config.model import Engine
-from .options import Flags, config_options, read_config
+from .options import Flags, config_options, member_option, read_config
 
 
 @click.command()
@@ -33,11 +33,7 @@ from .options import Flags, config_options, read_config
     show_default=True,
     help="Workers on this machine.",
 )
-@click.option(
-    "--member",
-    default="",
-    help="Stable name of this worker; a quick restart then moves no partitions.",
-)
+@member_option("Stable name of this worker; a quick restart then moves no partitions.")
 @click.option("--pages", type=click.Path(path_type=Path), hidden=True)  # given by `_supervise`
 def worker(flags: Flags, processes: int, member: str, pages: Path | None) -> None:
     """Run a worker; any number of workers, on any machines, form one group."""

@@ -231,7 +231,8 @@ class Board:
         body["read"] = True
         missing = ", ".join(sorted(self._only - set(self._panels)))
         if missing:
-            return body | {"words": f"The ledger has no pipeline {missing}."}
+            known = ", ".join(self._ledger.pipelines) or "none"
+            return body | {"words": f"The ledger has no pipeline {missing}; it has {known}."}
         if not self._panels:
             return body | {"words": "The ledger has no pipeline yet."}
         return body | {"good": True, "words": "Connected; new releases appear by themselves."}

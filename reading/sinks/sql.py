@@ -59,6 +59,7 @@ class Database(ABC):
                 f"CREATE TABLE IF NOT EXISTS {STATE} (name TEXT PRIMARY KEY, turn BIGINT NOT NULL, "
                 "position TEXT NOT NULL)"
             )
+            there = all(_columns(session, f"{form.table}{what}") for what in ("", "_releases"))
             _made(session, form.table, form.columns, ["release_id"])
             _made(session, f"{form.table}_releases", OF_RELEASES, _IDENTITY)
             _viewed(session, form)
@@ -68,7 +69,8 @@ class Database(ABC):
             )
             found = session.ask(f"SELECT turn, position FROM {STATE} WHERE name = $1", [form.table])
         ((self._turns[form.table], text),) = found
-        return msgspec.json.decode(text, type=SinkPosition) if text else None
+        # A table that was dropped is written anew, from the first release on.
+        return msgspec.json.decode(text, type=SinkPosition) if text and there else None
 
     def write(self, form: SinkForm, batch: SinkBatch) -> None:
         """See `SinkTarget.write`."""
@@ -102,6 +104,11 @@ def _made(
     unique = ", ".join(map(quoted, identity))
     session.ask(f"CREATE TABLE IF NOT EXISTS {quoted(table)} ({listed}, PRIMARY KEY ({unique}))")
     found = _columns(session, table)
+    if lacking := [name for name in identity if name not in found]:
+        raise ConfigError(
+            f"table {table!r} is there already, and no sink has made it: it has no column "
+            f"{lacking[0]!r}; name another --table"
+        )
     for name, kind in columns.items():
         if name not in found:
             session.ask(f"ALTER TABLE {quoted(table)} ADD COLUMN {quoted(name)} {TYPES[kind]}")

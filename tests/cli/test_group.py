@@ -110,6 +110,8 @@ WRONG = [
     (["trigger", "--pipeline", "pages"], 'schedule = "external"'),
     (["trigger", "--at"], "requires an argument"),
     (["worker", "--processes", "many"], "integer"),
+    (["worker", "--member", "../x"], "is no name of a worker"),
+    (["check", "--member", "a b"], "is no name of a worker"),
     (["topics", "--json=1"], "does not take a value"),
     (["plan", "--set", "pipeline.pages.triggers.every=1s"], 'every = "10s" or longer'),
     (["sql", "SELECT page, COUNT(*) FROM events GROUP BY page", "--name", "pages"], "--name pages"),

@@ -263,7 +263,7 @@ export class Panel {
     const all = `${count(budget.charged, "epoch")} charged, ε=${about(budget.total)} in all${less}`;
     const known = budget.limit !== null;
     const whole = budget.shared ?? budget;
-    const left = known ? `, of at most ${about(budget.limit)}; ε=${about(budget.left)} left` : "; no limit is set";
+    const left = known ? `, of at most ${about(budget.limit)}; ε=${about(budget.left)} left` : budget.charged ? "; no limit is set" : "; the limit is not known yet";
     const local = this.told.local ? " Values never leave the device: this is the cost of what a user reports." : "";
     const rows = budget.epochs.map((epoch) => [span(epoch.start, epoch.end), epoch.refused ? "refused" : about(epoch.epsilon), epoch.refused ? "" : about(epoch.total), epoch.refused || epoch.left === null ? "–" : about(epoch.left)]);
     const title = `Budget of ${this.name} by epoch`;

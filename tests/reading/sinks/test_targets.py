@@ -186,6 +186,28 @@ def test_a_table_of_another_kind_is_refused(
             place.target().open(form("histogram", table="t", integers=["zone"]))
 
 
+@pytest.mark.parametrize("kind", [one for one in KINDS if one in ("duckdb", KINDS[-1])])
+def test_a_table_that_was_dropped_is_written_anew_and_one_of_others_is_left_alone(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with _place(kind, tmp_path, monkeypatch) as place:
+        form_, target = form("histogram", table="t"), place.target()
+        assert isinstance(target, sql.Database)
+        with target.session() as session:
+            session.ask("CREATE TABLE t (a BIGINT)")
+        with pytest.raises(ConfigError, match="'t' is there already, and no sink has made it"):
+            target.open(form_)
+        assert place.read("t").column_names == ["a"]
+        for first in (0, 1):
+            with target.session() as session:
+                session.ask("DROP TABLE t" + " CASCADE" * first)
+            assert target.open(form_) is None
+            for batch in batches("histogram"):
+                target.write(form_, batch)
+            assert target.open(form_) == batches("histogram")[-1].position
+            assert place.read("t").num_rows == sum(one.rows for one in batches("histogram"))
+
+
 @no_postgres
 @pytest.mark.slow
 def test_a_text_with_a_zero_does_not_stop_postgresql(tmp_path: Path) -> None:

@@ -37,6 +37,8 @@ def test_the_budget_says_what_is_spent_and_left() -> None:
     assert budget(SPENT, "user") == (
         "Budget: ε=1, δ=1e-6 per user and epoch. 4 epochs charged, ε=4 in all; no limit is set."
     )
+    none = budget(SPENT | {"charged": 0, "total": 0.0}, "user")
+    assert none.endswith("0 epochs charged, ε=0 in all; the limit is not known yet.")
     told = budget(SPENT | {"limit": 10.0, "left": 6.0, "refused": 1}, "user")
     assert told.endswith("in all, of at most 10; ε=6 left. 1 epoch refused.")
     shared = {"name": "people", "members": ["a", "b"], "total": 7.5}
