@@ -21,6 +21,7 @@ from .history import History, Sheet
 from .ordinals import ranks
 
 SIDE = 64  # squares along each axis where further axes are added up
+LINE = 1_024  # pieces of one axis, likewise
 MOST_ROWS = 200  # of one page
 MOST_POINTS = 1_500  # of a line
 MOST_CELLS = 20_000  # of a map; more are added up
@@ -204,7 +205,7 @@ def _cells(sheet: Sheet, value: str) -> dict[str, Any]:
 
 
 def flattened(boxes: F64, column: F64) -> tuple[F64, F64]:
-    """Project cells on their first two axes; as they are if there are no more, and not too many.
+    """Project cells on one or two axes, the first ones; as they are if there are no more or few.
 
     Further axes, or more than `MOST_CELLS`, are added up on a grid: a cell's value is divided among
     the squares that it covers by their share of its area, and variances by the square of that.
@@ -213,27 +214,29 @@ def flattened(boxes: F64, column: F64) -> tuple[F64, F64]:
         boxes: (n, axes, 2) ends of cells.
         column: (n, 4) value, standard deviation and both ends of the interval.
     """
-    few = boxes.shape[1] < 2 or (boxes.shape[1] == 2 and len(boxes) <= MOST_CELLS)
-    if few or not len(boxes):
+    axes = range(min(boxes.shape[1], 2))
+    few = boxes.shape[1] == len(axes) and len(boxes) <= MOST_CELLS
+    if few or not len(boxes) or not axes:
         return boxes, column
-    low, high = boxes[:, :2, 0].min(axis=0), boxes[:, :2, 1].max(axis=0)
-    edges = [np.linspace(low[axis], high[axis], SIDE + 1) for axis in (0, 1)]
-    value, variance, reach = (np.zeros((SIDE, SIDE)) for _ in range(3))
+    side = SIDE if len(axes) == 2 else LINE
+    low, high = boxes[:, axes, 0].min(axis=0), boxes[:, axes, 1].max(axis=0)
+    edges = [np.linspace(low[axis], high[axis], side + 1) for axis in axes]
+    value, variance, reach = (np.zeros([side for _ in axes]) for _ in range(3))
     for box, parts in zip(boxes, column, strict=True):
         if np.isnan(parts[0]):
             continue
-        x, y = (_shares(edges[axis], *box[axis]) for axis in (0, 1))
-        share = np.outer(x, y)
+        shares = [_shares(edges[axis], *box[axis]) for axis in axes]
+        share = shares[0] if len(axes) == 1 else np.outer(*shares)
         value += share * parts[0]
         variance += share**2 * parts[1] ** 2
         reach += share**2 * max(parts[3] - parts[0], parts[0] - parts[2]) ** 2
     stddev, half = np.sqrt(variance).ravel(), np.sqrt(reach).ravel()
     flat = value.ravel()
     least = 0.0 if np.nanmin(column[:, 2]) >= 0 else -np.inf  # what is never negative stays so
-    x, y = np.meshgrid(np.arange(SIDE), np.arange(SIDE), indexing="ij")
+    places = np.meshgrid(*(np.arange(side) for _ in axes), indexing="ij")
     squares = [
         np.stack([edges[a][place.ravel()], edges[a][place.ravel() + 1]], axis=1)
-        for a, place in ((0, x), (1, y))
+        for a, place in enumerate(places)
     ]
     columns: F64 = np.stack(
         [flat, stddev, np.maximum(flat - half, least), np.maximum(flat + half, least)], axis=1

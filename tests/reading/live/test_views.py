@@ -15,7 +15,7 @@ from hushstream.errors import ParameterError
 from hushstream.reading.live import views
 from hushstream.reading.live.declared import Declared
 from hushstream.reading.live.history import History
-from hushstream.reading.live.views import SIDE, Wish, _rings, flattened, shown, view
+from hushstream.reading.live.views import LINE, SIDE, Wish, _rings, flattened, shown, view
 from hushstream.reading.tables import table_of
 from hushstream.topics.releases import Manifest, Row, Value
 
@@ -244,6 +244,19 @@ def test_cells_above_each_other_add_up() -> None:
     assert np.allclose(told[left, 3] - told[left, 0], 10 / each)  # 6 and 8 as squares
     assert flat[:, :, 0].min(axis=0).tolist() == [0, 0]
     assert flat[:, :, 1].max(axis=0).tolist() == [2, 1]
+
+
+def test_many_cells_of_one_axis_add_up_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    boxes = np.array([[[0, 1]], [[1, 2]], [[2, 4]]], float)
+    column = np.array([[10, 3, 4, 16], [20, 4, 12, 28], [7, 1, 5, 9]], float)
+    assert flattened(boxes, column)[0] is boxes
+    monkeypatch.setattr(views, "MOST_CELLS", 2)
+    flat, told = flattened(boxes, column)
+    assert flat.shape == (LINE, 1, 2) and told.shape == (LINE, 4)
+    quarter = LINE // 4
+    assert np.allclose(told[:quarter, 0], 10 / quarter)
+    assert np.allclose(told[2 * quarter :, 1], 1 / (2 * quarter))
+    assert np.isclose(told[:, 0].sum(), 37) and flat[-1].tolist() == [[4 - 4 / LINE, 4]]
 
 
 def test_a_cell_without_a_value_adds_nothing() -> None:
