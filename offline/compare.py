@@ -311,6 +311,20 @@ def compare_dead_letters(
             outcome.found("lost", f"{topic}: {source}, offset {offset}", wanted)
 
 
+def compare_names(
+    topic: str, log: PartitionLog, known: Collection[str], outcome: ReplayOutcome
+) -> None:
+    """Find dead letters in a shared topic that name a pipeline which the ledger does not know.
+
+    No worker has written them, and no pipeline is compared with them.
+    """
+    for record in log.records:
+        if marked(record.headers) < 0 and (whose := pipeline_in(record.headers)) not in known:
+            source, offset = _origin(of_raw(0, record))
+            text = f"{topic}: a copy of {source}, offset {offset}, of pipeline {whose!r}"
+            outcome.found("differing", text)
+
+
 def _origin(record: Published) -> tuple[tuple[bytes, bytes], int]:
     """Raw topic and partition, and the offset there, of a dead letter."""
     headers = dict(record.headers)

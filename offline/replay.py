@@ -35,7 +35,7 @@ from ..topics.config.load import Config
 from ..topics.config.model import Kafka
 from ..topics.names import Names
 from ..topics.records import Snapshot
-from .compare import ReleaseCheck, ReplayOutcome, compare_dead_letters
+from .compare import ReleaseCheck, ReplayOutcome, compare_dead_letters, compare_names
 from .compare_latest import LatestCheck
 from .compare_units import Comparison
 from .engine import STEP, OfflineEngine
@@ -162,6 +162,9 @@ def recompute(
         sure = named_offsets(logs.read.begun.get(p.name, {}))
         log = logs.dead[topic][0]
         compare_dead_letters(topic, engine.outs[topic], log, outcome, begins, sure, p.told)
+    if deployment.shared:
+        for topic, logs_of in logs.dead.items():
+            compare_names(topic, logs_of[0], plan.ledger.pipelines, outcome)
     compare_views(plan.config.kafka, deployment, outcome)
     report("recomputing", max(total, used), max(total, used))
     return outcome

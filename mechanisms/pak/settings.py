@@ -259,7 +259,13 @@ def counter_of(
     setting = replace(setting, epsilon=setting.epsilon * rest)
     steps, epsilon = steps_of(parameters, slots), setting.epsilon / slots.bound
     if parameters.counter != "auto":
-        return _counter(parameters.counter, steps, epsilon, setting, slots.bound, delta)
+        try:
+            return _counter(parameters.counter, steps, epsilon, setting, slots.bound, delta)
+        except ParameterError as error:
+            if error.name != "horizon":
+                raise
+            rule = f'cannot count {steps:,} slots ({error}): take counter = "tree"'
+            raise ParameterError("counter", parameters.counter, rule) from error
     options = [TreePrefix(steps, epsilon), *_others(steps, setting, slots, delta)]
     return min(options, key=lambda counter: mean_error(counter, steps))
 

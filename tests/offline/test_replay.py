@@ -13,10 +13,16 @@ from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.clock.paid import Clocked
 from hushstream.agents.deployment.statement import charge_body
 from hushstream.agents.kafka.logs import PartitionLog
+from hushstream.agents.kafka.set_aside import mark
 from hushstream.agents.stages.step import LogFrame, Out
 from hushstream.errors import ConfigError, EngineError, LedgerError
 from hushstream.formats.events.decode import RawRecord
-from hushstream.offline.compare import ReleaseCheck, ReplayOutcome, compare_dead_letters
+from hushstream.offline.compare import (
+    ReleaseCheck,
+    ReplayOutcome,
+    compare_dead_letters,
+    compare_names,
+)
 from hushstream.offline.compare_units import Comparison
 from hushstream.offline.engine import OfflineEngine
 from hushstream.offline.replay import select
@@ -181,6 +187,20 @@ def test_dead_and_late_records_are_compared_too(topic):
     changed = whole.records[0]._replace(value=b"other")
     found = compared(PartitionLog(0, [changed]))
     assert (found.differing, found.lost) == (1, 1)
+
+
+def test_dead_letters_of_a_shared_topic_name_pipelines_that_the_ledger_knows():
+    (letter,) = published(RUN.outs["hush.p.dlq"]).records
+    named = [
+        letter._replace(headers=(*letter.headers, ("__streams.errors.pipeline", name)))
+        for name in (b"p", b"q")
+    ]
+    log = PartitionLog(0, [*named, letter._replace(headers=mark(5))])
+    for known, differing in ((["p", "q"], 0), (["p"], 1), ([], 2)):
+        outcome = ReplayOutcome()
+        compare_names("hush.d.events.dlq", log, known, outcome)
+        assert outcome.differing == differing
+    assert "of pipeline 'q'" in outcome.problems[-1]
 
 
 def test_what_was_read_before_a_pipeline_was_declared_is_not_lost():

@@ -236,3 +236,10 @@ def test_lost_state_stops_the_stream() -> None:
     made.row_tables[0] = RowTable(made.mechanism)
     with pytest.raises(ContractError, match="missing"):
         made.trigger()
+
+
+@pytest.mark.parametrize(("counter", "horizon"), [("matrix", 20_000), ("hierarchy", 1_100_000)])
+def test_a_counter_that_cannot_count_so_many_slots_is_named(counter: str, horizon: int) -> None:
+    parameters = PakParameters(warmup=4, expected=50, counter=counter)
+    with pytest.raises(ParameterError, match=rf'counter = .{counter}.: .*take counter = "tree"'):
+        build(parameters, replace(SETTING, horizon=horizon))
