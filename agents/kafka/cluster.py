@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 from confluent_kafka import (
@@ -40,6 +41,10 @@ OPEN_SECONDS = 3.0  # a commit becomes visible in milliseconds
 log = logging.getLogger("hushstream.kafka")
 
 
+def _member(kafka: Kafka, options: Mapping[str, Any], group: str) -> Consumer:
+    return consumer(kafka, committed=True, more={**options, "group.id": group})
+
+
 class Cluster:
     """Administration over confluent-kafka; never used inside a worker's event loop.
 
@@ -70,11 +75,10 @@ class Cluster:
         self.kafka = kafka
         self.rights = Permits(self._admin, kafka, role)
         self.offsets = PartitionOffsets(self._admin, self.rights, patience)
-        self.groups = ConsumerGroups(self._admin, self.rights, self._member)
+        # Not a method of this object: a cycle would keep the client's threads and sockets.
+        member = partial(_member, kafka, self._options)
+        self.groups = ConsumerGroups(self._admin, self.rights, member)
         self.bootstrap = kafka.bootstrap
-
-    def _member(self, group: str) -> Consumer:
-        return consumer(self.kafka, committed=True, more=self._options | {"group.id": group})
 
     def wait(self, told: Callable[[str], None] | None = None) -> None:
         """Wait for the cluster to answer.

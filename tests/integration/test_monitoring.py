@@ -82,8 +82,8 @@ def watched(empty_broker: Broker, folder: Path) -> Iterator[tuple[Local, Prometh
 
 
 @pytest.mark.thorough
-def test_every_panel_and_every_alert_has_data(tmp_path: Path) -> None:
-    with watched(tmp_path) as (run, watch):
+def test_every_panel_and_every_alert_has_data(empty_broker: Broker, tmp_path: Path) -> None:
+    with watched(empty_broker, tmp_path) as (run, watch):
         until(lambda: watch.values("hush_ready") == [1, 1], "two processes are not ready", run)
         until(lambda: watch.values("sum(hush_dead_letters_total)") == [0], "dead letters", run)
         rows = [{"user": f"u{n}", "page": "a", "t": BEGIN + n} for n in range(400)]

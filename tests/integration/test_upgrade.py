@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hushstream.agents.clock import genesis, ledger
 from hushstream.agents.clock.genesis import read_ledger
-from hushstream.agents.clock.ledger import FORMAT, SIGNED
+from hushstream.agents.clock.ledger import FORMAT, SHARED
 from hushstream.agents.worker import admission
 from hushstream.deploy.broker import Broker
 from hushstream.offline.replay import replay
@@ -52,7 +52,7 @@ budget = { epsilon = 8.0, delta = 1e-4 }
 mechanism = { kind = "histogram" }
 """
 REFUSED = 4
-LATER = f"this deployment has reached format {SIGNED + 1}, and this version of Hushstream knows"
+LATER = f"this deployment has reached format {SHARED + 1}, and this version of Hushstream knows"
 
 pytestmark = pytest.mark.broker
 
@@ -194,7 +194,7 @@ def test_after_a_later_format_this_version_ends_and_has_written_nothing(
 ):
     later = tmp_path / "later"
     later.mkdir()
-    text = f"import hushstream.agents.clock.ledger as ledger\nledger.FORMAT = {SIGNED + 1}\n"
+    text = f"import hushstream.agents.clock.ledger as ledger\nledger.FORMAT = {SHARED + 1}\n"
     (later / "sitecustomize.py").write_text(text)
     with local(tmp_path / "run", empty_broker.bootstrap, TOML, {"events": 2}) as run:
         versions = Versions(run)
@@ -212,6 +212,6 @@ def test_after_a_later_format_this_version_ends_and_has_written_nothing(
         assert again.returncode == REFUSED and LATER in again.stderr
         assert versions.written() == before
         for module in (ledger, genesis, admission):  # this process reads the ledger as well
-            monkeypatch.setattr(module, "FORMAT", SIGNED + 1)
+            monkeypatch.setattr(module, "FORMAT", SHARED + 1)
         versions.serve(later)
         versions.compare()

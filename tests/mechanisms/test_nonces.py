@@ -264,7 +264,7 @@ def largest(mechanism: Any) -> Any:
     slots, again = replace(mechanism.slots, thresholds=(mechanism.slots.top,)), mechanism.relearning
     if isinstance(mechanism, Pak):
         if again:
-            again = replace(again, chooser=replace(again.chooser, thresholds=slots.thresholds))
+            again = replace(again, chooser=replace(again.chooser, penalty=(0,)))
         return replace(mechanism, slots=slots, chooser=None, relearning=again)
     return replace(mechanism, slots=slots, penalty=(0,))
 

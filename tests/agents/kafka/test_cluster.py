@@ -1,6 +1,9 @@
-"""A cluster whose offsets are unknown: nothing of it is taken for empty."""
+"""A cluster whose offsets are unknown: nothing of it is taken for empty. No client outlives it."""
 
 from __future__ import annotations
+
+import gc
+import weakref
 
 import pytest
 from confluent_kafka import OFFSET_INVALID
@@ -16,3 +19,14 @@ def test_a_partition_whose_end_is_unknown_is_not_taken_for_an_empty_one():
     made.offsets = asked(OFFSET_INVALID)
     with pytest.raises(OutageError, match="ledger-0: its leader is away"):
         made.read("ledger")
+
+
+def test_the_last_reference_ends_its_client_without_the_garbage_collector():
+    gc.disable()
+    try:
+        made = Cluster(Kafka(bootstrap="127.0.0.1:1"))
+        seen = weakref.ref(made)
+        del made
+        assert seen() is None
+    finally:
+        gc.enable()
