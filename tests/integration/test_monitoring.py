@@ -51,7 +51,12 @@ key = ["page"]
 window = { length = "1d", origin = "2019-03-01T00:00:00Z" }
 triggers = { every = "6h" }
 schedule = "external"
-budget = { epsilon = 8.0, delta = 1e-4, limit_epsilon = 80, limit_delta = 1e-2 }
+[pipeline.budget]
+epsilon = 8.0
+delta = 1e-4
+limit_epsilon = 80
+limit_delta = 1e-2
+per_unit = { epsilon = 12, delta = 2e-4 }
 """
 OF_RETIRED = "hush_final_release_timestamp_seconds"
 
