@@ -46,7 +46,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("topics/sql/columns.py",),
     ("topics/sql/refusal.py",),
     ("topics",),
-    ("formats/events/decode.py",),
+    ("formats/events/attributes.py", "formats/events/decode.py"),
     ("formats/entries.py",),
     ("formats/events",),
     ("formats/schemas", "formats/values"),

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ...errors import ConfigError
-from ...formats.events.expressions.derived import Attribute
+from ...formats.events.expressions.derived import OfUnit
 from ...formats.events.fields import InputFields, PipelineFields
-from ...topics.config.inputs.attributes import paths_of, stating
+from ...topics.config.inputs.attributes import asked_of, stating
 from ...topics.config.load import Config
 from ...topics.config.model import InputSettings
 from .model import Attributed, Attributes
@@ -30,8 +30,8 @@ def attributes_of(
     Raises:
         ConfigError: it has another number of partitions, so that a unit has two homes.
     """
-    other, paths = stating(config, source), paths_of(config, source)
-    if other is None or not paths:
+    other, asked = stating(config, source), asked_of(config, source)
+    if other is None or not asked:
         return None
     here, there = partitions.get(source.topic, 1), partitions.get(other.topic, 1)
     if here and there and here != there:
@@ -39,23 +39,24 @@ def attributes_of(
             f"topic {other.topic} has {there} partitions, and {source.topic} {here}: attributes "
             f"are found by the partition of their unit; create {other.topic} with {here}"
         )
-    return Attributes(other.topic, input_fields(other), paths)
+    compared = frozenset(path for path, role in asked.items() if role == "scalar")
+    return Attributes(other.topic, input_fields(other), tuple(asked), compared)
 
 
 def split_key(fields: PipelineFields) -> tuple[Attributed | None, PipelineFields]:
-    """Take the columns that are attributes out of a key: they are no function of a record.
+    """Take the columns of attributes out of a key: they are no function of a record.
 
     The list of public keys goes with them, since it has whole keys.
     """
     columns = tuple(
-        (place, column.field, column.otherwise)
+        (place, column)
         for place, name in enumerate(fields.key)
-        if isinstance(column := fields.derived.get(name), Attribute)
+        if isinstance(column := fields.derived.get(name), OfUnit)
     )
     if not columns:
         return None, fields
-    derived = {n: d for n, d in fields.derived.items() if not isinstance(d, Attribute)}
-    names = {n for n, d in fields.derived.items() if isinstance(d, Attribute)}
+    derived = {n: d for n, d in fields.derived.items() if not isinstance(d, OfUnit)}
+    names = fields.derived.keys() - derived.keys()
     key = tuple(name for name in fields.key if name not in names)
     own = replace(fields, key=key, derived=derived, allowed=None)
     return Attributed(columns, fields), own

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ...formats.events.decode import Decoder
 from ...formats.events.expressions.conditions import Condition
-from ...formats.events.expressions.derived import Value
+from ...formats.events.expressions.derived import OfUnit
 from ...formats.events.fields import InputFields, NumericField, PipelineFields
 from ...formats.values.form import JSON, Encoding, Form
 from ...mechanisms.accounting.composition import charge_of
@@ -64,11 +64,11 @@ class Attributed:
     """Columns of a pipeline's key that are attributes of the unit.
 
     Attributes:
-        columns: of each in order, its place in the key, its path, and its value without one.
+        columns: in order, each with its place in the key.
         sampled: fields of the pipeline where records hold the attributes themselves.
     """
 
-    columns: tuple[tuple[int, str, Value], ...]
+    columns: tuple[tuple[int, OfUnit], ...]
     sampled: PipelineFields
 
 
@@ -154,11 +154,13 @@ class Attributes:
     Attributes:
         fields: of the topic.
         paths: of the attributes that are kept.
+        compared: those of them that conditions alone look at, so that they may be any number.
     """
 
     topic: str
     fields: InputFields
     paths: tuple[str, ...]
+    compared: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

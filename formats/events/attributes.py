@@ -1,78 +1,117 @@
 """Attributes of units, as records of a topic of their own state them.
 
 The newest record of a unit counts as a whole: a field that it lacks is no attribute any more. A
-record without a value takes all attributes of the unit back that its key names.
+record without a value takes all attributes of the unit back that its key names. What cannot be read
+as the type that a column or a condition asks for is none, and a dead letter: the other attributes
+of the record count all the same, so no pipeline's releases depend on what another one asks for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
+from ..entries import FORMATS
+from ..schemas.schema import Known
+from .expressions.conditions import Present
+from .expressions.derived import AttributeCases, OfUnit, Value
+from .expressions.filtered import ValueFields
 from .fields import InputFields, PipelineFields
+from .framed import Columns
 from .keys import decode_key, encode_key
-from .objects import ObjectReader, Sight
+from .objects import Sight
 from .raw import RawRecord
 from .reasons import Bad, Reason
+from .types import types_of
 from .views import MAX_UNIT
 
-MAX_ATTRIBUTES = 512  # bytes of all attributes of a unit: half of what a key may have
+MAX_ATTRIBUTE = 512  # bytes of a text: half of what a key may have
 
 
 class StatedRows(NamedTuple):
-    """Statements of n records, in log order; ``bad`` rows state nothing."""
+    """Statements of n records, in log order."""
 
-    units: list[Any]  # (n,) None in bad rows
+    units: list[Any]  # (n,) None in rows that state nothing
     rows: list[bytes]  # (n,) JSON of the attributes, null where one is missing; b"": taken back
-    bad: Bad
+    bad: Bad  # rows that state nothing
+    faults: Bad  # rows of which an attribute cannot be read
 
 
 class AttributeDecoder:
-    """Decoder of records in JSON that state attributes.
+    """Decoder of records that state attributes.
 
     Args:
         fields: of the topic; its unit is one field.
-        paths: of the attributes.
+        paths: of the attributes. What is read of one does not depend on which others there are:
+            they may be another pipeline's.
+        compared: those of them that may be any number, as conditions alone look at them.
     """
 
-    def __init__(self, fields: InputFields, paths: Sequence[str]) -> None:
+    def __init__(
+        self, fields: InputFields, paths: Sequence[str], compared: Collection[str] = ()
+    ) -> None:
         self._unit = fields.unit[0]
-        self._paths = tuple(paths)
-        self._reader = ObjectReader(fields, [PipelineFields(self._paths)], None)
+        self._roles = {path: "scalar" if path in compared else "key" for path in paths}
+        each = [PipelineFields((), where=Present(path)) for path in paths]
+        self._reader = FORMATS[fields.format].reader(fields, each)
 
-    def decode(self, records: Sequence[RawRecord]) -> StatedRows:
-        """Decode records; their content never raises an error."""
+    def decode(self, records: Sequence[RawRecord], known: Known | None = None) -> StatedRows:
+        """Decode records; their content never raises an error.
+
+        ``known`` has schemas by id, for values that carry one; another id makes its record bad.
+        """
         values = [record.value for record in records]
         offsets = [record.offset for record in records]
-        _, (sight, bad) = self._reader.read(values, offsets, {})
-        columns = [self._column(sight, self._unit, "unit", bad)]
-        columns += [self._column(sight, path, "key", bad) for path in self._paths]
+        seen: Sequence[tuple[Sight | Columns, Bad]] = self._reader.read(
+            values, offsets, known or {}
+        )
+        (sight, bad), *sights = seen
+        bad, faults = dict(bad), Bad()
+        named = _column(sight, self._unit, "unit", bad)
+        columns = [
+            self._attribute(path, *one, faults)
+            for path, one in zip(self._roles, sights, strict=True)
+        ]
         units, rows = list[Any](), list[bytes]()
-        for row, (unit, *stated) in enumerate(zip(*columns, strict=True)):
-            if values[row] is None:
+        for row, (unit, *stated) in enumerate(zip(named, *columns, strict=True)):
+            gone = values[row] is None
+            if gone:
                 unit = _unit_of_key(records[row].key)
                 bad.pop(row, None)
-                encoded = b""
-            else:
-                encoded = encode_key([None if one == "" else one for one in stated])
-            if row not in bad and (reason := self._fault(unit, encoded)):
+            if row not in bad and (reason := self._fault(unit)):
                 bad[row] = reason
             units.append(None if row in bad else unit)
-            rows.append(encoded)
-        return StatedRows(units, rows, bad)
+            rows.append(b"" if gone else encode_key(stated))
+        faults = {row: why for row, why in faults.items() if row not in bad and rows[row]}
+        return StatedRows(units, rows, bad, faults)
 
-    def _column(self, sight: Sight, path: str, role: str, bad: Bad) -> list[Any]:
-        values, faults = sight.column(path, role)
-        for row, reason in faults.items():
-            bad.setdefault(row, reason)
-        return list(values)
+    def _attribute(self, path: str, sight: Sight | Columns, bad: Bad, faults: Bad) -> list[Any]:
+        """Values of an attribute; None where there is none that can be used."""
+        allowed = types_of(self._roles[path])
+        for row, why in bad.items():
+            faults.setdefault(row, why)
+        values = _column(sight, path, "scalar", faults)
+        for row, value in enumerate(values):
+            if value is None or value == "":
+                values[row] = None
+            elif type(value) not in allowed:
+                faults.setdefault(row, Reason.at("wrong_type", path))
+            elif isinstance(value, str) and len(value.encode()) > MAX_ATTRIBUTE:
+                values[row] = None
+                faults.setdefault(row, Reason.at("huge_key", path))
+        return values
 
-    def _fault(self, unit: Any, encoded: bytes) -> str | None:
+    def _fault(self, unit: Any) -> str | None:
         if unit is None:
             return Reason.at("missing_unit", self._unit)
-        if len(str(unit).encode()) > MAX_UNIT:
-            return "huge_unit"
-        return "huge_key" if len(encoded) > MAX_ATTRIBUTES else None
+        return "huge_unit" if len(str(unit).encode()) > MAX_UNIT else None
+
+
+def _column(sight: Sight | Columns, path: str, role: str, bad: Bad) -> list[Any]:
+    values, faults = sight.column(path, role)
+    for row, reason in faults.items():
+        bad.setdefault(row, reason)
+    return list(values)
 
 
 def _unit_of_key(key: bytes | None) -> str | None:
@@ -83,21 +122,49 @@ def _unit_of_key(key: bytes | None) -> str | None:
         return None
 
 
-def completed(key: bytes, stated: bytes, places: Sequence[tuple[int, int, Any]]) -> bytes:
-    """Put attributes into the key of a record.
+def values_of(
+    stated: Sequence[bytes], paths: Sequence[str], columns: Sequence[OfUnit]
+) -> list[tuple[Value, ...]]:
+    """The values of columns of a key for n units.
+
+    Args:
+        stated: (n,) JSON of each unit's attributes; b"": it has none.
+        paths: of these attributes.
+        columns: the columns.
+
+    >>> from .expressions.derived import Attribute
+    >>> values_of([b'["DE",null]', b""], ["land", "plan"], [Attribute("land", "?")])
+    [('DE',), ('?',)]
+    """
+    rows = [decode_key(one) if one else [None] * len(paths) for one in stated]
+    known = {path: [row[place] for row in rows] for place, path in enumerate(paths)}
+    read = ValueFields(len(rows), lambda path, role: _typed(known[path], role))
+    found = [
+        column.values(read, len(rows)) if isinstance(column, AttributeCases)
+        else column.values(known[column.field])
+        for column in columns
+    ]  # fmt: skip
+    return list(zip(*found, strict=True))
+
+
+def _typed(values: Sequence[Any], role: str) -> list[Any]:
+    """Values of the types of a role; None in place of all others."""
+    allowed = types_of(role)
+    return [value if type(value) in allowed else None for value in values]
+
+
+def completed(key: bytes, values: Sequence[Value], places: Sequence[int]) -> bytes:
+    """Put columns into the key of a record.
 
     Args:
         key: JSON of its other columns.
-        stated: JSON of the unit's attributes; b"": it has none.
-        places: of each column in the whole key, in order: its place there, its place among the
-            attributes, and its value where the unit has none.
+        values: of the columns, in their order.
+        places: (n,) place of each in the whole key.
 
-    >>> completed(b'["p1"]', b'["DE",null]', [(0, 0, "?"), (2, 1, "none")])
+    >>> completed(b'["p1"]', ["DE", "none"], [0, 2])
     b'["DE","p1","none"]'
     """
-    values: list[Any] = decode_key(key)
-    known = decode_key(stated) if stated else []
-    for place, number, otherwise in places:
-        found = known[number] if known else None
-        values.insert(place, otherwise if found is None else found)
-    return encode_key(values)
+    whole: list[Any] = decode_key(key)
+    for place, value in zip(places, values, strict=True):
+        whole.insert(place, value)
+    return encode_key(whole)

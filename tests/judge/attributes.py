@@ -1,10 +1,13 @@
 """Attributes of units specified a second time: the newest of each unit, as of a clock record."""
 
 import json
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from .records import Bad, at, refuse
+
+KINDS = ("attribute", "attribute_cases")
 
 Beside = tuple[int, bytes | None, bytes | None]  # offset, key, value
 Unit = tuple[Any, ...]
@@ -14,7 +17,28 @@ Home = Callable[[Unit, int], bool]
 def topic_of(config: dict[str, Any]) -> str | None:
     """The topic that states attributes for a pipeline; None if it has none."""
     every = config.get("derive", {}).values()
-    return next((one["of"]["topic"] for one in every if one["kind"] == "attribute"), None)
+    return next((one["of"]["topic"] for one in every if one["kind"] in KINDS), None)
+
+
+def asked(how: Any) -> set[str]:
+    """Every path that a column looks at."""
+    if isinstance(how, list):
+        return set().union(*map(asked, how))
+    if not isinstance(how, dict):
+        return set()
+    inner = [asked(value) for name, value in how.items() if name != "of"]
+    return set().union({how["field"]} if "field" in how else set(), *inner)
+
+
+def scalar(record: Any, path: str) -> Any:
+    """The value of an attribute; None where it is none that can be used."""
+    try:
+        value = at(record, path, (str, int, float, bool))
+    except Bad:
+        return None
+    if isinstance(value, str):
+        return value if 0 < len(value.encode()) <= 512 else None
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class Stated:
@@ -30,7 +54,7 @@ class Stated:
         self, config: dict[str, Any], partition: int, clock: Iterable[Any], log: Iterable[Beside],
         here: Home,
     ) -> None:  # fmt: skip
-        self._asked = [one for one in config["derive"].values() if one["kind"] == "attribute"]
+        self._asked = [one for one in config["derive"].values() if one["kind"] in KINDS]
         self._partition, self._here = partition, here
         self._ends = [
             (self._end(entry, config["input"]["topic"]), self._end(entry, topic_of(config)))
@@ -68,7 +92,7 @@ class Stated:
                 return
             how = self._asked[0]["of"]
             unit = (at(record, how["unit"][0], (str, int)),)
-            told = {one["field"]: at(record, one["field"], (str, int, bool)) for one in self._asked}
+            told = {path: scalar(record, path) for path in asked(self._asked)}
         except (Bad, ValueError, RecursionError):
             return
         if unit != (None,) and self._here(unit, self._partition):

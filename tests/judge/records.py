@@ -108,7 +108,7 @@ def read(
         derive = config.get("derive", {})
         parts = [
             attribute(derive[name], stated(unit))
-            if derive.get(name, {}).get("kind") == "attribute"
+            if derive.get(name, {}).get("kind") in ("attribute", "attribute_cases")
             else derived(derive[name], record, time)
             if name in derive
             else at(record, name, (str, int, bool))
@@ -136,9 +136,23 @@ def read(
 
 
 def attribute(how: dict[str, Any], known: dict[str, Any]) -> Any:
-    """The value of a column that is an attribute of the unit."""
+    """The value of a column that is an attribute of the unit, or a choice by some."""
+    if how["kind"] == "attribute_cases":
+        met = [holds(known, case) for case in how["cases"]]
+        return json.loads(how["values"][(*met, True).index(True)])
     found = known.get(how["field"])
-    return how["otherwise"] if found is None or found == "" else found
+    return how["otherwise"] if found is None or isinstance(found, float) else found
+
+
+def holds(known: dict[str, Any], condition: dict[str, Any]) -> bool:
+    """Whether a unit fulfils a condition: an attribute of another type fulfils none."""
+    if condition["kind"] in ("every", "some"):
+        parts = [holds(known, part) for part in condition["parts"]]
+        return all(parts) if condition["kind"] == "every" else any(parts)
+    try:
+        return fulfils({"v": known.get(condition["field"])}, {**condition, "field": "v"})
+    except Bad:
+        return False
 
 
 def value_of(config: dict[str, Any], record: Any) -> float:

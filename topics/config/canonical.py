@@ -75,7 +75,7 @@ def privacy_settings(config: Config, pipeline: PipelineSettings) -> dict[str, An
     settings["input"] = _input(_input_of(config, pipeline))
     other = next((one for one in config.input if one.attributes_of == pipeline.input), None)
     for name, column in pipeline.derive.items():
-        if column.attribute is not None and other is not None:
+        if column.attributed and other is not None:
             settings["derive"][name]["of"] = _input(other)
     settings["deployment"] = config.deployment.name
     settings["max_future_skew"] = config.engine.max_future_skew

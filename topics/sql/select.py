@@ -26,7 +26,7 @@ from .columns import (
 )
 from .expressions.derived import derived_of
 from .expressions.filters import conditions_of
-from .outer.joined import check_alone, check_elsewhere, joins_of, looked_up
+from .outer.joined import check_alone, check_elsewhere, chosen_by_unit, joins_of, looked_up
 from .outer.outer import name_of
 from .parsing.parsed import Parsed, expression_of
 from .promised import Promise
@@ -225,7 +225,7 @@ class SelectOfInput:
                 raise refused(node, "there is one window already: leave one of them out")
             self._window = window
             return
-        found = looked_up(node, self._joins)
+        found = looked_up(node, self._joins) or chosen_by_unit(node, self._joins)
         path = path_of(node, self._table) if found is None else None
         if path in self._source.unit and self._sessions_follow():
             self._units.add(path)

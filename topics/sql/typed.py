@@ -33,7 +33,7 @@ def _uses(settings: Table, source: QuerySource) -> Iterator[Use]:
         if "field" in column:
             role = "unit" if "lookup" in column else "text" if "text" in column else "number"
             yield Use(f"the column {name}", column["field"], role)
-        for case in column.get("cases", ()):
+        for case in () if column.get("of_unit") else column.get("cases", ()):
             yield from _of_conditions(f"the column {name}", case["where"])
             if "field" in case:
                 yield Use(f"the column {name}", case["field"], "number")

@@ -13,10 +13,11 @@ bound that it has without attributes: every sensitivity that was computed from t
 *Proof.* A row is kept under the digest of the unit that its record names, and `complete` reads it
 under the digest of the record whose key it completes: nothing else reads rows, and no setting can
 name another digest. Hence what a record counts for is a function of that record, of its own unit's
-attributes, and of cuts. So without the unit's records and attributes every other record has the
-key that it has with them. What the unit adds is some sequence of records with keys, and the bound
-holds for every such sequence, whatever the keys are. A unit without attributes has a key too
-(``otherwise``): it sends nothing to another topic, where its absence would show. ∎
+attributes (as they are, or the case of a choice that they fulfil), and of cuts. So without the
+unit's records and attributes every other record has the key that it has with them. What the unit
+adds is some sequence of records with keys, and the bound holds for every such sequence, whatever
+the keys are. A unit without attributes has a key too (``otherwise``): it sends nothing to another
+topic, where its absence would show. ∎
 
 Were a record's key completed by what another unit had stated, all records of the first would move
 to other keys if the other one was taken away, and no bound on one unit's records would cover that.
@@ -33,7 +34,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ....formats.events.attributes import AttributeDecoder, completed
+from ....formats.events.attributes import AttributeDecoder, completed, values_of
 from ....formats.events.keys import MAX_KEY
 from ....formats.events.raw import RawRecord
 from ....formats.events.reasons import Bad
@@ -72,7 +73,7 @@ class NoAttributes:
 
 
 class Refused(NamedTuple):
-    """Records that state nothing, with the reason of each."""
+    """Records that state nothing, or less than they should, with the reason of each."""
 
     records: Sequence[RawRecord]
     bad: Bad
@@ -94,7 +95,7 @@ class UnitAttributes:
         self.topic, self._partition = given.topic, partition
         self._units, self._log = units, log
         self._paths = given.paths
-        self._decoder = AttributeDecoder(given.fields, given.paths)
+        self._decoder = AttributeDecoder(given.fields, given.paths, given.compared)
         kept = "\n".join([given.topic, *given.fields.unit, *given.paths])
         version = hashlib.sha256(kept.encode()).digest()[:8]
         self._prefix, self._place = attributes_of(version), ATTRIBUTED + version
@@ -169,7 +170,7 @@ class UnitAttributes:
             last = np.zeros(len(keys), np.intp)
             last[unit] = np.arange(len(unit))  # of several the last one stays
             step.units.put(RowColumns(keys, Keys.of(rows[n] for n in last.tolist())))
-        return bad
+        return stated.faults | bad
 
     def complete(
         self, reader: StateReader, given: Attributed, view: View, digests: NDArray[np.uint8],
@@ -192,8 +193,8 @@ class UnitAttributes:
         stated, place = step.units.read(reader, keys).unique()
         pairs = view.key.astype(np.int64) * len(stated) + place[unit]
         each, number = np.unique(pairs, return_inverse=True)
-        known, other = stated.tolist(), view.keys.tolist()
-        places = [(at, self._paths.index(path), otherwise) for at, path, otherwise in given.columns]
+        places, columns = zip(*given.columns, strict=True)
+        known, other = values_of(stated.tolist(), self._paths, columns), view.keys.tolist()
         made = [completed(other[one // len(known)], known[one % len(known)], places)
                 for one in each.tolist()]  # fmt: skip
         allowed = given.sampled.allowed

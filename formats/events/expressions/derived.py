@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -229,9 +229,23 @@ class Attribute:
     domain: ClassVar[None] = None
     role: ClassVar[str] = "key"
 
-    def values(self, stated: Sequence[Value | None]) -> list[Value]:
-        """One for each value in a sample."""
-        return [self.otherwise if one in (None, "") else one for one in stated]
+    def values(self, stated: Sequence[Any]) -> list[Value]:
+        """One for each value; a number with decimals is in no key."""
+        good = ((isinstance(one, str | int) and one != "") for one in stated)
+        return [one if fine else self.otherwise for one, fine in zip(stated, good, strict=True)]
+
+
+@dataclass(frozen=True)
+class AttributeCases(Cases):
+    """`Cases` of what a topic of attributes says of a record's own unit.
+
+    As for `Attribute`, the first stage adds the value to the key, and in a sample the conditions
+    look at the fields of the same paths in the record itself.
+    """
+
+
+OfUnit = Attribute | AttributeCases
+"""Columns of a key that follow from the attributes of the unit."""
 
 
 def domain_of(table: PublicTable, otherwise: Value) -> tuple[Value, ...]:

@@ -10,9 +10,11 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from ....formats.events.expressions.conditions import leaves
 from ....formats.events.expressions.derived import (
     PARTS,
     Attribute,
+    AttributeCases,
     Band,
     Cases,
     ChosenNumber,
@@ -73,6 +75,7 @@ class Derive:
         match: column of that file that is compared with the field; the field's own name.
         take: column of that file that is the key's value.
         attribute: path in the unit's newest record in the topic that has `attributes_of`.
+        of_unit: whether `cases` look at that record.
     """
 
     time: str | None = None
@@ -89,9 +92,12 @@ class Derive:
     match: str | None = None
     take: str | None = None
     attribute: FieldPath | None = None
+    of_unit: bool = False
 
     def objections(self) -> Iterator[tuple[str, str]]:
         """Settings that are wrong or contradict each other."""
+        if self.of_unit and (not self.cases or self.lookup or self.attribute):
+            yield "of_unit", "has an effect only with cases"
         if self.lookup is not None:
             yield from self._looked_up()
             return
@@ -184,6 +190,17 @@ class Derive:
             yield "otherwise", "must be a text, a whole number or a truth value, as of a key"
 
     @property
+    def attributed(self) -> bool:
+        """Whether the column follows from attributes of the unit."""
+        return self.attribute is not None or self.of_unit
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """Paths of attributes that conditions look at; the column's settings must be valid."""
+        asked = [every(case.where) for case in self.cases or ()] if self.of_unit else []
+        return tuple(leaf.field for one in asked for leaf in leaves(one))
+
+    @property
     def values(self) -> tuple[Constant | None, ...]:
         """The constant of each case, and of all other records; None: it is a field's number."""
         return (*(case.then for case in self.cases or ()), self.otherwise)
@@ -223,7 +240,8 @@ class Derive:
             return Attribute(self.attribute, other)
         if self.cases is not None:
             conditions = [every(case.where) for case in self.cases]
-            return Cases(
+            kind = AttributeCases if self.of_unit else Cases
+            return kind(
                 tuple(one for one in conditions if one is not None),
                 tuple(msgspec.json.encode(one).decode() for one in self.values),
             )
@@ -251,7 +269,8 @@ class Derive:
             return {"kind": "attribute", **told}
         if isinstance(derived, Cases):
             asked = [pinned(case.where) for case in self.cases or ()]
-            return {"kind": "cases", "cases": asked, "values": derived.constants}
+            kind = "attribute_cases" if self.of_unit else "cases"
+            return {"kind": kind, "cases": asked, "values": derived.constants}
         told = {one.name: getattr(derived, one.name) for one in fields(derived)}
         return {"kind": type(derived).__name__.lower(), **told}
 

@@ -25,13 +25,18 @@ def stating(config: Config, source: InputSettings) -> InputSettings | None:
     return next((one for one in config.input if one.attributes_of == source.name), None)
 
 
-def paths_of(config: Config, source: InputSettings) -> tuple[str, ...]:
-    """Every attribute that pipelines of an input ask for, in order."""
-    return tuple(sorted({
-        column.attribute
-        for pipeline in config.pipeline if pipeline.input == source.name
-        for column in pipeline.derive.values() if column.attribute is not None
-    }))  # fmt: skip
+def asked_of(config: Config, source: InputSettings) -> dict[str, str]:
+    """The path of every attribute that pipelines of an input ask for, in order, with its role.
+
+    What stands in a key is a "key"; what conditions alone look at may be any "scalar".
+    """
+    columns = [
+        column for pipeline in config.pipeline if pipeline.input == source.name
+        for column in pipeline.derive.values()
+    ]  # fmt: skip
+    found = {path: "scalar" for column in columns for path in column.compared}
+    found |= {column.attribute: "key" for column in columns if column.attribute is not None}
+    return dict(sorted(found.items()))
 
 
 def of_inputs(config: Config) -> Iterator[tuple[int, str, str]]:
@@ -90,12 +95,12 @@ def objections(
     Its own settings must be valid; ``source`` is its input.
     """
     for name, column in pipeline.derive.items():
-        if column.attribute is None:
+        if not column.attributed:
             continue
         at = f"derive.{name}"
         if stating(config, source) is None:
             yield (
-                f"{at}.attribute",
+                f"{at}.of_unit" if column.of_unit else f"{at}.attribute",
                 f"needs a topic of attributes: an [[input]] with unit, partitioner = "
                 f'"{source.partitioner}" and attributes_of = "{source.name}"',
             )

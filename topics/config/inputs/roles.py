@@ -34,7 +34,7 @@ def uses(pipeline: PipelineSettings, source: InputSettings | None) -> Iterator[U
             yield Use(f"derive.{name}", derived.field, "number")
         elif isinstance(derived, TextPart | Lookup):
             yield Use(f"derive.{name}", derived.field, derived.role)
-        elif isinstance(derived, Cases):
+        elif isinstance(derived, Cases) and not column.of_unit:  # those look at another record
             asked = (part for one in derived.conditions for part in _leaves(one))
             yield from (Use(f"derive.{name}", field, role) for field, role in asked)
     for place, aggregate in enumerate(pipeline.aggregate):

@@ -68,7 +68,7 @@ def derived_of(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Der
     node = bare(node)
     return (
         _time_part(node, source, table)
-        or _choice(node, source, table)
+        or choice_of(node, table, source.time)
         or _text(node, table)
         or _band(node, table)
         or _unknown(node)
@@ -245,19 +245,25 @@ def _numbered(node: exp.Expr, part: str) -> str:
     return f"{shown(node)}: released as a number, {meant}"
 
 
-def _choice(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Derivation | None:
-    """CASE over constants, or a comparison, which is true or false."""
+def choice_of(node: exp.Expr, table: Sequence[str], time: str | None = None) -> Derivation | None:
+    """CASE over constants, or a comparison, which is true or false; None if it is neither.
+
+    ``time`` is the path of the event time, which windows and triggers decide about.
+
+    Raises:
+        QueryError: a condition or a value has no such form.
+    """
     if isinstance(node, exp.Case | exp.If):
         ifs, other = branches(node)
         cases = [
-            {"where": conditions_of(when, table, source.time), "then": constant_of(then)}
+            {"where": conditions_of(when, table, time), "then": constant_of(then)}
             for when, then in ifs
         ]
         if other is None or isinstance(other, exp.Null):
             raise refused(node, "a record of no case would have no key: write ELSE 'other'")
         return Derivation("case", {"cases": cases, "otherwise": constant_of(other)})
     if isinstance(node, exp.Predicate | exp.Between | exp.Not | exp.And | exp.Or | exp.Escape):
-        where = conditions_of(node, table, source.time)
+        where = conditions_of(node, table, time)
         return Derivation(
             "fulfilled", {"cases": [{"where": where, "then": True}], "otherwise": False}
         )

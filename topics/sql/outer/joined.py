@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from sqlglot import exp
 
 from ..columns import QuerySource, bare, path_of, uncast
-from ..expressions.derived import Derivation, constant_of
+from ..expressions.derived import Derivation, choice_of, constant_of
 from ..refusal import CLAUSES, refused, shown
 
 FILES = (".csv", ".tsv")
@@ -175,11 +175,26 @@ def looked_up(node: exp.Expr, joins: Mapping[str, Join]) -> Derivation | None:
     return Derivation(own, joins[name].settings(take, otherwise), note)
 
 
+def chosen_by_unit(node: exp.Expr, joins: Mapping[str, Join]) -> Derivation | None:
+    """A CASE, or a comparison, of attributes of the unit alone; None if it is none."""
+    names = [name for name, join in joins.items() if isinstance(join, JoinedAttributes)]
+    columns = list(node.find_all(exp.Column))
+    if not columns or not all(_column(one, names) for one in columns):
+        return None
+    found = choice_of(bare(node), names)
+    return found and found._replace(settings={"of_unit": True, **found.settings})
+
+
 def check_alone(node: exp.Expr, joins: Mapping[str, Join]) -> None:
     """Refuse (`QueryError`) a column of a key that is computed from those of joined tables."""
     for one in node.find_all(exp.Column):
         if (column := _column(one, list(joins))) is not None:
             join = joins[column[0]]
+            if isinstance(join, JoinedAttributes) and node.find(exp.Case, exp.If, exp.Predicate):
+                raise refused(
+                    node, "looks at the record and at its unit at once: GROUP BY a CASE of each, "
+                    "and add up the released rows that belong together",
+                )  # fmt: skip
             made = (
                 f"write the result into {join.file}"
                 if isinstance(join, Joined)

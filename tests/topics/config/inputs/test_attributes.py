@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hushstream.errors import ConfigError
 from hushstream.topics.config.canonical import canonical, config_hash
+from hushstream.topics.config.inputs.attributes import asked_of
 from hushstream.topics.config.load import Config, loads
 
 TEXT = """
@@ -35,6 +36,12 @@ derive.country = { attribute = "country", otherwise = "none" }
 """
 
 
+COUNTRY = 'derive.country = { attribute = "country", otherwise = "none" }'
+CHOICE = """derive.country = { of_unit = true, otherwise = "rest", cases = [
+    { where = [{ field = "country", equals = "DE" }], then = "home" },
+] }"""
+
+
 def read(*changes: tuple[str, str]) -> Config:
     text = TEXT
     for old, new in changes:
@@ -50,11 +57,13 @@ def test_what_states_attributes_is_part_of_what_is_charged():
     hashes = {config_hash(config, pipeline)}
     for change in (
         ("crm.users", "other"), ('unit = "id"', 'unit = "name"'), ('"none" }', '"?" }'),
-        ('attribute = "country"', 'attribute = "home"'),
+        ('attribute = "country"', 'attribute = "home"'), (COUNTRY, CHOICE),
+        (COUNTRY, CHOICE.replace('"DE"', '"FR"')),
     ):  # fmt: skip
         other = read(change)
         hashes.add(config_hash(other, other.pipeline[0]))
-    assert len(hashes) == 5
+        assert b'"of":{' in canonical(other, other.pipeline[0])
+    assert len(hashes) == 7
 
 
 @pytest.mark.parametrize(
@@ -82,6 +91,43 @@ def test_what_would_part_a_unit_from_its_attributes_is_refused(
 ):
     with pytest.raises(ConfigError, match=message):
         read(change)
+
+
+def test_conditions_look_at_any_number_that_no_key_holds():
+    other = """derive.country = { attribute = "country", otherwise = "none" }
+    derive.page = { of_unit = true, otherwise = 0, cases = [
+        { where = [{ field = "score", above = 1 }, { field = "country", equals = 3 }], then = 1 }
+    ] }"""
+    config = read((COUNTRY, other))
+    assert asked_of(config, config.input[0]) == {"country": "key", "score": "scalar"}
+    assert asked_of(config, config.input[1]) == {}
+
+
+@pytest.mark.parametrize(
+    ("derive", "message"),
+    [
+        (COUNTRY.replace("attribute", "of_unit = true, attribute"), "an effect only with cases"),
+        (CHOICE.replace('"home"', "1.5"), "are texts, whole numbers or truth values"),
+        (CHOICE.replace("country =", "spent ="), "is no column of key"),
+    ],
+)
+def test_cases_of_attributes_are_columns_of_the_key(derive: str, message: str):
+    with pytest.raises(ConfigError, match=message):
+        read((COUNTRY, derive))
+
+
+def test_a_case_of_attributes_needs_a_topic_that_states_them():
+    with pytest.raises(ConfigError, match=r"of_unit.* needs a topic of attributes"):
+        read(('attributes_of = "events"\n', ""), (COUNTRY, CHOICE))
+
+
+def test_a_number_that_is_chosen_by_the_unit_is_not_summed():
+    chosen = CHOICE.replace('"home"', "1").replace('"rest"', "0").replace("country =", "n =")
+    with pytest.raises(ConfigError, match="which only a column of key can be"):
+        read(
+            (COUNTRY, chosen), ('["country", "page"]', '["page"]'),
+            ('[{ kind = "count" }]', '[{ kind = "sum", field = "n", low = 0, high = 1 }]'),
+        )  # fmt: skip
 
 
 def test_one_topic_states_all_attributes_of_an_input():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hushstream.topics.sql.columns import QuerySource
 from hushstream.topics.sql.query import read_query
@@ -108,6 +110,36 @@ def test_an_attribute_may_be_a_part_of_a_value_and_have_a_value_without():
     }
 
 
+@pytest.mark.parametrize(
+    ("column", "cases", "otherwise"),
+    [
+        ("CASE WHEN u.country = 'DE' THEN 'home' ELSE 'abroad' END",
+         [{"where": [{"field": "country", "equals": "DE"}], "then": "home"}], "abroad"),
+        ("CASE u.home.country WHEN 'DE' THEN 1 WHEN 'FR' THEN 2 ELSE 0 END",
+         [{"where": [{"field": "home.country", "equals": "DE"}], "then": 1},
+          {"where": [{"field": "home.country", "equals": "FR"}], "then": 2}], 0),
+        ("(u.age >= 18 AND u.country IS NOT NULL)",
+         [{"where": [{"field": "age", "at_least": 18}, {"field": "country", "present": True}],
+           "then": True}], False),
+    ],
+)  # fmt: skip
+def test_a_case_of_attributes_is_a_column_of_the_key(column: str, cases: Any, otherwise: Any):
+    joined = "FROM trips JOIN users AS u ON user = u.id WHERE u = 'x'"
+    read = read_query(f"SELECT {column} AS kind, COUNT(*) {joined} GROUP BY {column}", WITH)
+    assert read.settings == {
+        "input": "trips", "key": ["kind"], "where": [{"field": "u", "equals": "x"}],
+        "derive": {"kind": {"of_unit": True, "cases": cases, "otherwise": otherwise}},
+        "aggregate": [{"kind": "count"}], "public_keys": "natural",
+    }  # fmt: skip
+    assert read.notes == ()
+
+
+def test_attributes_have_types_of_their_own():
+    query = """SELECT CASE WHEN u.page = 3 THEN 1 ELSE 0 END AS c, page, COUNT(*)
+    FROM trips JOIN users u ON user = u.id WHERE page = 'a' GROUP BY c, page"""
+    assert read_query(query, WITH).settings["key"] == ["c", "page"]
+
+
 def test_units_of_one_name_are_joined_by_it():
     users = USERS._replace(unit=("user",))
     query = "SELECT u.country FROM trips JOIN users u USING (user) GROUP BY 1"
@@ -125,8 +157,15 @@ def test_units_of_one_name_are_joined_by_it():
         ("SELECT u.a FROM trips CROSS JOIN users u GROUP BY 1", "one row of the table, or none"),
         ("SELECT u.a FROM b JOIN users u ON user = u.id GROUP BY 1", "JOIN of two inputs"),
         ("SELECT a, COUNT(*) FROM users GROUP BY a", "FROM trips JOIN users"),
-        ("SELECT CASE WHEN u.a = 'x' THEN 1 ELSE 0 END FROM trips JOIN users u ON user = u.id "
-         "GROUP BY 1", "GROUP BY u.a, and add up .*; or let crm.users state it"),
+        ("SELECT UPPER(u.a) FROM trips JOIN users u ON user = u.id GROUP BY 1",
+         "GROUP BY u.a, and add up .*; or let crm.users state it"),
+        ("SELECT CASE WHEN u.a = 'x' AND fare > 3 THEN 1 ELSE 0 END FROM trips JOIN users u "
+         "ON user = u.id GROUP BY 1", "at the record and at its unit at once: GROUP BY a CASE of"),
+        ("SELECT u.a > fare FROM trips JOIN users u ON user = u.id GROUP BY 1", "GROUP BY a CASE"),
+        ("SELECT CASE WHEN u.a = 'x' THEN 1 END FROM trips JOIN users u ON user = u.id GROUP BY 1",
+         "write ELSE 'other'"),
+        ("SELECT SUM(CASE WHEN u.a = 'x' THEN 1 ELSE 0 END) FROM trips JOIN users u "
+         "ON user = u.id", "is a column of the key"),
         ("SELECT page, SUM(CLIP(u.a, 0, 1)) FROM trips JOIN users u ON user = u.id GROUP BY page",
          "or compare it in WHERE"),
     ],

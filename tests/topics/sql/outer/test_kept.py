@@ -46,8 +46,8 @@ def test_a_unit_without_the_attribute_has_no_other_value():
         ("COUNT(*)", "WHERE u.country IS NULL", "compare it with that"),
         ("COUNT(*) FILTER (WHERE u.country = 'DE')", "", "or compare it in WHERE"),
         # read as a field of the record, which has none, every record would be 'abroad'
-        ("CASE WHEN u.country = 'DE' THEN 'home' ELSE 'abroad' END AS c, COUNT(*)", "GROUP BY 1",
-         "and add up the released rows"),
+        ("CASE WHEN u.country = 'DE' AND price > 3 THEN 'home' ELSE 'abroad' END AS c, COUNT(*)",
+         "GROUP BY 1", "and add up the released rows"),
         ("country, COUNT(*)", "WHERE u.country = 'DE' GROUP BY country", "name that one with AS"),
     ],
 )  # fmt: skip
