@@ -13,7 +13,7 @@ from ..agents.deployment.model import Deployment
 from ..agents.kafka.logs import PATIENCE_SECONDS, check, consumer, raw, watermarks
 from ..agents.stages.step import LogFrame
 from ..agents.stages.topology import INGEST
-from ..agents.state.layout import SCHEMA, schema_number
+from ..agents.state.layout import SAID, SCHEMA, schema_number
 from ..errors import EngineError
 from ..formats.schemas.schema import Known, Pinned, Schema, Verdict, decode_pinned
 from ..topics.config.model import Kafka
@@ -202,16 +202,21 @@ def recorded_schemas(kafka: Kafka, names: Names, deployment: Deployment) -> Reco
     Raises `EngineError` if a changelog cannot be read.
     """
     found: dict[tuple[str, int], dict[int, Pinned]] = {}
-    for source in deployment.inputs:
-        if not source.fields.framed:
+    for source in deployment.streams:
+        topics = {SCHEMA: source.topic} if source.fields.framed else {}
+        if source.attributes is not None and source.attributes.fields.framed:
+            topics[SAID] = source.attributes.topic
+        if not topics:
             continue
         for span in spans(kafka, names.changelog(INGEST, source.name), source.partitions):
-            mine = found.setdefault((source.topic, span.partition), {})
+            mine = {
+                tag: found.setdefault((topic, span.partition), {}) for tag, topic in topics.items()
+            }
 
-            def take(message: Any, into: dict[int, Pinned] = mine) -> None:
+            def take(message: Any, into: Mapping[bytes, dict[int, Pinned]] = mine) -> None:
                 key, value = message.key() or b"", message.value()
-                if key[:1] == SCHEMA and value:
-                    into[schema_number(key)] = decode_pinned(value)
+                if key[:1] in into and value:
+                    into[key[:1]][schema_number(key)] = decode_pinned(value)
 
             log = StreamLog(kafka, span, BATCH, whole=False, make=take)
             try:

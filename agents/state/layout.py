@@ -22,6 +22,7 @@ CHAIN      aggregate  window                                       windows whose
 SHOWN      aggregate  window, key                                  empty: in the latest topic
 PAIR       aggregate  window, name of a pair (`mechanisms.pairs`)  empty: a value is known
 SCHEMA     ingest     id in the registry                           offset, and the schema
+SAID       ingest     id in the registry                           the same, of attributes
 ATTRIBUTED ingest     digest of what is kept of a unit             offset that was reached
 STORY      view       view, window, key                            values to look back at
 TOLD       view       view                                         its last release
@@ -51,7 +52,7 @@ from numpy.typing import DTypeLike, NDArray
 
 UNIT, TOTAL, RUN, ROW, DUE, STATUS, PAIR = b"u", b"t", b"f", b"r", b"d", b"s", b"p"
 OPEN, HELD, MANIFEST, NONCE, SHOWN, SCHEMA = b"o", b"h", b"m", b"n", b"l", b"x"
-CHAIN, STORY, TOLD, ATTRIBUTED = b"c", b"v", b"w", b"a"
+CHAIN, STORY, TOLD, ATTRIBUTED, SAID = b"c", b"v", b"w", b"a", b"y"
 MARKER, POSITION = b"\x00marker", b"\x00place"
 PLAIN_POSITION = b"\x00position"  # of tables that held each unit's row by itself
 SEEN = b"\x00seen"
@@ -197,9 +198,12 @@ def pairs_of(window: int) -> bytes:
     return PAIR + sortable(window)
 
 
-def schema_row(number: int) -> bytes:
-    """Name the row that says what a schema's id stands for in this partition."""
-    return SCHEMA + number.to_bytes(4, "big")
+def schema_row(number: int, tag: bytes = SCHEMA) -> bytes:
+    """Name the row that says what a schema's id stands for in this partition.
+
+    With the tag ``SAID`` it is of the topic that states attributes, which has offsets of its own.
+    """
+    return tag + number.to_bytes(4, "big")
 
 
 def schema_number(row: bytes) -> int:

@@ -44,10 +44,11 @@ from ....mechanisms.keys import Keys
 from ....topics.records import ClockRecord
 from ...deployment.model import Attributed, Attributes
 from ...state.columns import RowColumns
-from ...state.layout import ATTRIBUTED, attributes_of
+from ...state.layout import ATTRIBUTED, SAID, attributes_of
 from ...state.store import StateReader
 from ..bound.codec import distinct
 from ..step import Step
+from .schemas import KnownSchemas, SchemaSource
 from .unit_digests import UnitDigests
 
 AT_ONCE = 40_000  # records of one step
@@ -87,11 +88,13 @@ class UnitAttributes:
 
     Args:
         units: of the raw partition, which has the same units.
+        schemas: answers what a schema's id stands for, where records carry one.
     """
 
     def __init__(
-        self, given: Attributes, partition: int, units: UnitDigests, log: AttributeLog
-    ) -> None:
+        self, given: Attributes, partition: int, units: UnitDigests, log: AttributeLog,
+        schemas: SchemaSource,
+    ) -> None:  # fmt: skip
         self.topic, self._partition = given.topic, partition
         self._units, self._log = units, log
         self._paths = given.paths
@@ -99,13 +102,18 @@ class UnitAttributes:
         kept = "\n".join([given.topic, *given.fields.unit, *given.paths])
         version = hashlib.sha256(kept.encode()).digest()[:8]
         self._prefix, self._place = attributes_of(version), ATTRIBUTED + version
+        asked = KnownSchemas(schemas, given.topic, partition, SAID)
+        self._schemas = asked if given.fields.framed else None
         self._held: list[RawRecord] = []
         self._applied: int | None = None
-        self._reached = 0
+        self._reached = 0  # by reading
+        self._usable = 0  # before the first record whose schema is still asked for
 
     def reopen(self) -> None:
         """Forget what was read: the state says how far it was applied."""
         self._held, self._applied = [], None
+        if self._schemas is not None:
+            self._schemas.reopen()
 
     def covered(self, record: ClockRecord) -> int:
         """Offset below which a clock record covers the topic; 0 if it says nothing of it."""
@@ -123,20 +131,23 @@ class UnitAttributes:
             if found is not None:
                 self._held.extend(found[0])
                 self._reached = found[1]
-        return int(np.searchsorted(ends, self._reached, side="right")) if entries else 0
+        self._usable = self._reached
+        if self._schemas is not None:
+            _, self._usable = self._schemas.ready(reader, self._held, self._reached)
+        return int(np.searchsorted(ends, self._usable, side="right")) if entries else 0
 
     @property
     def ahead(self) -> bool:
-        """Whether more was read than is applied."""
-        return self._applied is not None and self._reached > self._applied
+        """Whether more can be used than is applied."""
+        return self._applied is not None and self._usable > self._applied
 
     def apply(self, reader: StateReader, end: int | None, step: Step) -> Refused:
-        """Take the records below an offset into the state; None: all that were read.
+        """Take the records below an offset into the state; None: all that can be used.
 
         Args:
             step: step to which changed rows are added.
         """
-        end = self._reached if end is None else end
+        end = self._usable if end is None else end
         if self._applied is None or end <= self._applied:
             return Refused([], {})
         mine = [one for one in self._held if one.offset < end]
@@ -146,7 +157,10 @@ class UnitAttributes:
         return Refused(mine, self._take(mine, step)) if mine else Refused([], {})
 
     def _take(self, records: Sequence[RawRecord], step: Step) -> Bad:
-        stated = self._decoder.decode(records)
+        known = None if self._schemas is None else self._schemas.known
+        stated = self._decoder.decode(records, known)
+        if self._schemas is not None:
+            step.rows |= self._schemas.rows(records)
         digests, stray = self._units.look(stated.units)
         bad = stated.bad | {
             row: "wrong_partition" for row in np.flatnonzero(stray).tolist()

@@ -51,10 +51,13 @@ class KnownSchemas:
 
     Args:
         source: asked for what the state does not hold.
+        tag: of the rows in the state: each topic has offsets of its own.
     """
 
-    def __init__(self, source: SchemaSource, topic: str, partition: int) -> None:
-        self._source = source
+    def __init__(
+        self, source: SchemaSource, topic: str, partition: int, tag: bytes = SCHEMA
+    ) -> None:
+        self._source, self._tag = source, tag
         self._place = topic, partition
         self._known: dict[int, Pinned] = {}
         self._fresh: dict[int, Pinned] = {}
@@ -95,7 +98,7 @@ class KnownSchemas:
     def _tell(self, reader: StateReader) -> None:
         """Name one id that was answered before this worker started, if there is any."""
         self._opened = True
-        for key, _ in scan_prefix(reader, SCHEMA):
+        for key, _ in scan_prefix(reader, self._tag):
             self._source.seen(schema_number(key))
             return
 
@@ -103,7 +106,8 @@ class KnownSchemas:
         """The ids to ask for, by frame: those that registries give and the state does not hold."""
         numbers = {head: number for head in heads if (number := schema_id(head)) is not None}
         new = {head: number for head, number in numbers.items() if number not in self._known}
-        rows = reader.get_many([schema_row(number) for number in new.values()]) if new else []
+        named = [schema_row(number, self._tag) for number in new.values()]
+        rows = reader.get_many(named) if new else []
         for (head, number), row in zip(list(new.items()), rows, strict=True):
             if row is not None:
                 self._known[number] = decode_pinned(row)
@@ -122,4 +126,6 @@ class KnownSchemas:
         if not self._fresh:
             return {}
         numbers = {schema_id(head) for head in heads_of(r.value for r in used)}
-        return {schema_row(n): p.encode() for n, p in self._fresh.items() if n in numbers}
+        return {
+            schema_row(n, self._tag): p.encode() for n, p in self._fresh.items() if n in numbers
+        }

@@ -33,6 +33,7 @@ from ..routing import route_units
 from ..step import Out, Step
 from .attributes import AttributeLog, NoAttributes, UnitAttributes
 from .dead_letters import dead_letters, late_records
+from .schemas import NoSchemas, SchemaSource
 from .unit_digests import UnitDigests
 from .windowing import by_window, placed
 
@@ -64,6 +65,7 @@ class Slicer:
         unit_key: 32 secret bytes, for digests of units.
         statuses: public status of keys, for direct pipelines that adapt to it.
         log: reads the topic that states attributes.
+        schemas: answers what a schema's id stands for, where records of that topic carry one.
 
     Attributes:
         attributes: of units; None: the input has none.
@@ -77,6 +79,7 @@ class Slicer:
         unit_key: bytes,
         statuses: Statuses | None = None,
         log: AttributeLog | None = None,
+        schemas: SchemaSource | None = None,
     ) -> None:
         self.source = source
         self.partition = partition
@@ -91,8 +94,8 @@ class Slicer:
         self._units = UnitDigests(unit_key, source.partitioner, source.partitions, partition)
         self.attributes: UnitAttributes | None = None
         if source.attributes is not None:
-            beside = log or NoAttributes()
-            self.attributes = UnitAttributes(source.attributes, partition, self._units, beside)
+            beside = log or NoAttributes(), schemas or NoSchemas()
+            self.attributes = UnitAttributes(source.attributes, partition, self._units, *beside)
 
     def step(
         self,
@@ -206,7 +209,7 @@ class Slicer:
         step.out += [Out(topic, q, None, frame) for q in range(pipeline.units_partitions)]
 
     def state(self, reader: StateReader, end: int | None, step: Step) -> None:
-        """Apply attributes that stand below an offset; None: all that were read."""
+        """Apply attributes that stand below an offset; None: all that can be used."""
         if self.attributes is None:
             return
         records, bad = self.attributes.apply(reader, end, step)

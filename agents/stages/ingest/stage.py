@@ -61,7 +61,8 @@ class IngestStage:
         key = derive(secret, "hashing")
         asked = KnownSchemas(schemas or NoSchemas(), source.topic, partition)
         self._schemas = asked if source.fields.framed else None
-        self._slicer = Slicer(source, partition, names, key, lookup(feedback), stated)
+        beside = stated, schemas
+        self._slicer = Slicer(source, partition, names, key, lookup(feedback), *beside)
         self._timelines: dict[str, Timeline] = {}
         self._skip = 0
         self.position = 0

@@ -73,12 +73,6 @@ def _of_topic(
         )
     if len(one.unit) > 1:
         yield "unit", f"must be one field, the unit of {source.name}"
-    if one.format != "json":
-        yield (
-            "format",
-            f'is "{one.format}", and attributes are read from "json" alone: let the producer write '
-            "JSON, or a connector a copy of the topic in JSON",
-        )
 
 
 def _conditions(pipeline: PipelineSettings) -> Iterator[tuple[str, Sequence[Condition]]]:

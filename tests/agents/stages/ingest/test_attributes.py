@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 from hushstream.agents.clock.log import ClockLog, Entry
 from hushstream.agents.deployment.compile import compile_config
+from hushstream.agents.deployment.model import Input
 from hushstream.agents.stages.ingest import attributes
 from hushstream.agents.stages.ingest.attributes import UnitAttributes
+from hushstream.agents.stages.ingest.schemas import SchemaSource
 from hushstream.agents.stages.ingest.stage import IngestStage
 from hushstream.agents.stages.ingest.unit_digests import UnitDigests
 from hushstream.agents.stages.step import Out, Step
@@ -53,6 +55,7 @@ MADE = compile_config(loads(TEXT, environ={}))
 
 Told = tuple[str, Any]  # a unit, and its country
 Turn = tuple[list[Told], list[str]]  # what is stated, and units with a record, up to a beat
+Write = Callable[[str, Any], bytes | None]
 UNITS = ("a", "b", "c")
 
 
@@ -74,13 +77,18 @@ class Pieces:
         return found[: self._piece], found[self._piece - 1].offset + 1
 
 
-def world(turns: Sequence[Turn]) -> tuple[list[RawRecord], list[RawRecord], list[Entry]]:
+def said(unit: str, country: Any) -> bytes | None:
+    """A record in JSON that states a country, or takes it back."""
+    return None if country == "gone" else json.dumps({"id": unit, "country": country}).encode()
+
+
+def world(
+    turns: Sequence[Turn], write: Write = said
+) -> tuple[list[RawRecord], list[RawRecord], list[Entry]]:
     events, stated, clock = list[RawRecord](), list[RawRecord](), [(0, start(PIPE))]
     for told, came in turns:
         for unit, country in told:
-            value = None if country == "gone" else json.dumps({"id": unit, "country": country})
-            body = value if value is None else value.encode()
-            stated.append(RawRecord(2 * len(stated), 0, unit.encode(), body))
+            stated.append(RawRecord(2 * len(stated), 0, unit.encode(), write(unit, country)))
         for unit in came:
             value = json.dumps({"user": unit, "t": ORIGIN + len(events)})
             events.append(RawRecord(len(events), 0, unit.encode(), value.encode()))
@@ -90,12 +98,14 @@ def world(turns: Sequence[Turn]) -> tuple[list[RawRecord], list[RawRecord], list
 
 
 def contents(
-    turns: Sequence[Turn], piece: int = 9, step: int = 40_000, anew: bool = False
-) -> Counter[bytes]:
+    turns: Sequence[Turn], piece: int = 9, step: int = 40_000, anew: bool = False,
+    source: Input = SOURCE, write: Write = said, schemas: SchemaSource | None = None,
+) -> Counter[bytes]:  # fmt: skip
     """Accepted records by key, as the bound lets them through; ``anew``: opened at each step."""
-    events, stated, entries = world(turns)
+    events, stated, entries = world(turns, write)
     clock = ClockLog({PIPE.name: PIPE.mechanism.horizon}, entries, forgets=False)
-    stage = IngestStage(SOURCE, 0, NAMES, SECRET, clock, {}, step, stated=Pieces(stated, piece))
+    beside = Pieces(stated, piece)
+    stage = IngestStage(source, 0, NAMES, SECRET, clock, {}, step, schemas, beside)
     shard = VirtualShard(stage, Log(events), NAMES.genesis)
     found: Counter[bytes] = Counter()
 

@@ -76,7 +76,6 @@ def test_what_states_attributes_is_part_of_what_is_charged():
         (('"murmur2"', '"none"'), "must meet at one worker"),
         (('unit = "id"\npartitioner = "murmur2"', 'unit = "id"\npartitioner = "crc32"'),
          "must meet at one worker"),
-        (('attributes_of', 'format = "avro"\nattributes_of'), "are read from \"json\" alone"),
         (('unit = "id"', 'unit = ["id", "more"]'), "must be one field"),
         (('key = ["country", "page"]', 'key = ["page"]'), "is no column of key"),
         (('otherwise = "none"', 'otherwise = ""'), "is an empty text"),
