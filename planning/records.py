@@ -85,6 +85,7 @@ def read_records(
     each chunk. Raises `ConfigError` if the file cannot be read, or holds nothing that the pipeline
     can use.
     """
+    pipeline = pipeline.sampled
     fields, reader = _reader(pipeline, columns)
     decoder = Decoder(source.in_json().fields, [fields], [reader])  # type: ignore[list-item]
     listed = None if pipeline.public_keys is None else frozenset(pipeline.public_keys)

@@ -129,6 +129,13 @@ class Pipeline:
         return self.name if self.shared else ""
 
     @property
+    def sampled(self) -> Pipeline:
+        """The same pipeline with attributes in each record, as files hold them."""
+        if self.attributed is None:
+            return self
+        return replace(self, fields=self.attributed.sampled, attributed=None)
+
+    @property
     def columns(self) -> tuple[NumericField, ...]:
         """Value columns of what counts: records or sessions."""
         return (self.fields if self.sessions is None else self.sessions.fields).columns
@@ -183,7 +190,7 @@ class Input:
 
     def in_json(self) -> Input:
         """The same input with values in JSON, and attributes in each record, as files hold them."""
-        pipelines = tuple(map(_sampled, self.pipelines))
+        pipelines = tuple(p.sampled for p in self.pipelines)
         fields = replace(self.fields, format="json")
         return replace(self, fields=fields, pipelines=pipelines, attributes=None)
 
@@ -204,10 +211,6 @@ class Lead(NamedTuple):
 
     base: str
     times: Fraction
-
-
-def _sampled(p: Pipeline) -> Pipeline:
-    return p if p.attributed is None else replace(p, fields=p.attributed.sampled, attributed=None)
 
 
 @dataclass(frozen=True)

@@ -284,7 +284,7 @@ def _parts_of_some(p: Pipeline) -> dict[str, str]:
 def _listed(p: Pipeline) -> str:
     """Say which keys a public list has, and that they cost nothing."""
     number = len(p.public_keys or ())
-    columns = [p.fields.derived.get(name) for name in p.key_names]
+    columns = [p.sampled.fields.derived.get(name) for name in p.key_names]
     domains = [one.domain if one is not None else None for one in columns]
     free = "nothing is selected, which costs nothing and hides no key"
     if not p.key_names and p.public_keys:

@@ -22,7 +22,7 @@ from .keys import decode_key, encode_key
 from .objects import Sight
 from .raw import RawRecord
 from .reasons import Bad, Reason
-from .types import types_of
+from .types import typed, types_of
 from .views import MAX_UNIT
 
 MAX_ATTRIBUTE = 512  # bytes of a text: half of what a key may have
@@ -138,19 +138,13 @@ def values_of(
     """
     rows = [decode_key(one) if one else [None] * len(paths) for one in stated]
     known = {path: [row[place] for row in rows] for place, path in enumerate(paths)}
-    read = ValueFields(len(rows), lambda path, role: _typed(known[path], role))
+    read = ValueFields(len(rows), lambda path, role: typed(known[path], role))
     found = [
         column.values(read, len(rows)) if isinstance(column, AttributeCases)
         else column.values(known[column.field])
         for column in columns
     ]  # fmt: skip
     return list(zip(*found, strict=True))
-
-
-def _typed(values: Sequence[Any], role: str) -> list[Any]:
-    """Values of the types of a role; None in place of all others."""
-    allowed = types_of(role)
-    return [value if type(value) in allowed else None for value in values]
 
 
 def completed(key: bytes, values: Sequence[Value], places: Sequence[int]) -> bytes:

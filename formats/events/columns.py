@@ -17,7 +17,7 @@ from ...mechanisms.columns import I64
 from ...mechanisms.contract import UNIT, Mechanism
 from ...mechanisms.keys import Keys
 from ..schemas.schema import Known
-from .expressions.derived import Attribute, Derived
+from .expressions.derived import Derived, OfUnit
 from .expressions.filtered import ScannedFields
 from .expressions.widened import Widened, computed
 from .fields import InputFields, NumericField, PipelineFields
@@ -59,7 +59,7 @@ def readable(
         and (parts or not any("." in path for path in paths))
         and all(p.sign is None for p in pipelines)
         and not any(UNIT in m.inputs for m in mechanisms)
-        and not any(isinstance(d, Attribute) for p in pipelines for d in p.derived.values())
+        and not any(isinstance(d, OfUnit) for p in pipelines for d in p.derived.values())
     )
 
 

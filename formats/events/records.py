@@ -17,7 +17,7 @@ from ...mechanisms.columns import I64
 from ...mechanisms.contract import UNIT, Mechanism
 from ...mechanisms.keys import Keys
 from ..schemas.schema import Known
-from .expressions.derived import Attribute, Cases, Lookup, TextPart, TimePart
+from .expressions.derived import Attribute, AttributeCases, Cases, Lookup, TextPart, TimePart
 from .expressions.filtered import ValueFields, doubles
 from .fields import InputFields, NumericField, PipelineFields
 from .framed import Columns, FramedReader
@@ -26,6 +26,7 @@ from .objects import ObjectReader, Sight
 from .raw import RawRecord, timestamps_of
 from .reasons import Bad, Reason
 from .times import FACTORS, LATEST, fits, iso, scale, scaled
+from .types import typed
 from .views import MAX_UNIT, Decoded, Flags, Numbers, View, encoded, keyed, on_grid
 
 Readable = Sight | Columns
@@ -180,6 +181,13 @@ class RecordDecoder:
         if isinstance(derived, TimePart):
             return list(derived.values(time))
         read = ValueFields(sight.size, lambda path, role: self._column(path, role, sight, bad, own))
+        if isinstance(derived, AttributeCases):
+
+            def stated(path: str, role: str) -> list[Any]:
+                found = self._column(path, "scalar", sight, bad, own)
+                return typed([None if one == "" else one for one in found], role)
+
+            return list(derived.values(ValueFields(sight.size, stated), sight.size))
         if isinstance(derived, Cases):
             return list(derived.values(read, sight.size))
         if isinstance(derived, TextPart | Lookup):
@@ -187,7 +195,7 @@ class RecordDecoder:
             found = [*derived.values(texts), derived.missing]
             return [found[n] for n in place.tolist()]
         if isinstance(derived, Attribute):
-            return list(derived.values(self._column(derived.field, "key", sight, bad, own)))
+            return list(derived.values(self._column(derived.field, derived.role, sight, bad, own)))
         values = self._column(derived.field, "number", sight, bad, own)
         return list(derived.values(doubles(values)))
 

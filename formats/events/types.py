@@ -10,7 +10,7 @@ import msgspec
 
 from ...errors import ConfigError
 from .expressions.conditions import leaves
-from .expressions.derived import Attribute, Band, Cases, Lookup, TextPart
+from .expressions.derived import Attribute, AttributeCases, Band, Cases, Lookup, TextPart
 from .fields import InputFields, PipelineFields
 
 MISSING, NULL, TEXT, INTEGER, REAL, TRUE, FALSE, OTHER = range(8)
@@ -35,6 +35,12 @@ def types_of(role: str) -> frozenset[type]:
     return frozenset(kind for name in ROLES[role] for kind in _TYPES[name])
 
 
+def typed(values: Sequence[Any], role: str) -> list[Any]:
+    """(n,) values of the types of a role; None in place of all others."""
+    allowed = types_of(role)
+    return [value if type(value) in allowed else None for value in values]
+
+
 def paths_of(fields: InputFields, pipelines: Sequence[PipelineFields]) -> dict[str, set[str]]:
     """Every path with the kinds of values that it may hold."""
     paths: dict[str, set[str]] = {}
@@ -55,6 +61,9 @@ def paths_of(fields: InputFields, pipelines: Sequence[PipelineFields]) -> dict[s
                 paths.setdefault(derived.field, set()).update(ROLES["number"])
             elif isinstance(derived, TextPart | Lookup | Attribute):
                 paths.setdefault(derived.field, set()).update(ROLES[derived.role])
+            elif isinstance(derived, AttributeCases):
+                for leaf in (leaf for one in derived.conditions for leaf in leaves(one)):
+                    paths.setdefault(leaf.field, set()).update(ROLES["scalar"])
             elif isinstance(derived, Cases):
                 asked += derived.conditions
         for leaf in (leaf for condition in asked for leaf in leaves(condition)):

@@ -227,7 +227,7 @@ class Attribute:
     field: str  # path in the record that states the attribute
     otherwise: Value  # where the unit has none
     domain: ClassVar[None] = None
-    role: ClassVar[str] = "key"
+    role: ClassVar[str] = "scalar"
 
     def values(self, stated: Sequence[Any]) -> list[Value]:
         """One for each value; a number with decimals is in no key."""
