@@ -72,7 +72,11 @@ def releases(
     elif file is not None:
         parquet.write_table(table_of(list(every), latest), file)
     else:
-        _print(form, list(every), latest, True)
+        found = list(every)
+        if window is not None and not found and form == "text":
+            say(f"nothing in the window of {window}")
+            return
+        _print(form, found, latest, True)
 
 
 def _print(form: str, found: list[Released], latest: bool, first: bool) -> None:

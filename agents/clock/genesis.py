@@ -24,7 +24,7 @@ from ..kafka.cluster import Cluster
 from .begins import Begins
 from .ledger import FORMAT, GROWN, SHARED, SIGNED, Ledger, following, retirement
 from .ledger_record import Record
-from .pinned import growths, placement, verify_declared, verify_key, verify_signing
+from .pinned import growths, placement, verify_declared, verify_key, verify_signing, verify_there
 
 FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH,
           KafkaError.UNKNOWN_TOPIC_OR_PART)  # its topics were deleted as orphans  # fmt: skip
@@ -132,15 +132,11 @@ class Beginning:
         """
         cluster, deployment = self.cluster, self.deployment
         raw = cluster.topics(source.topic for source in deployment.inputs)
-        for source in deployment.inputs:
-            if source.topic not in raw:
-                raise EngineError(
-                    f"input topic {source.topic!r} does not exist: create it, or let a producer do "
-                    "so"
-                )
-        ledger = Ledger()
-        if _begun(cluster, deployment.name, raw):
+        ledger, begun = Ledger(), _begun(cluster, deployment.name, raw)
+        if begun:
             ledger = read_ledger(cluster, deployment.name, self.signing)
+        verify_there(raw, (source.topic for source in deployment.inputs), ledger)
+        if begun:
             verify_key(ledger, self.secret)
             verify_signing(ledger, self.signing)
             verify_declared(cluster, deployment, ledger, self._growing(ledger))

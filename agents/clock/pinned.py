@@ -8,7 +8,7 @@ charge.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -125,6 +125,29 @@ def verify_signing(ledger: Ledger, key: SigningKey | None) -> None:
             + ("no signing key is here" if key is None else f"this one's is {key.public[:16]}…")
             + ": set secret.signing_key_file, or HUSH_SIGNING_KEY_FILE, to that key's file"
         )
+
+
+def verify_there(topics: Collection[str], inputs: Iterable[str], ledger: Ledger) -> None:
+    """Check that input topics exist; say what would help, by whether the ledger has them.
+
+    Args:
+        topics: those that exist.
+
+    Raises:
+        EngineError: one of ``inputs`` is missing.
+    """
+    for topic in inputs:
+        if topic not in topics and ledger.readers(topic):
+            raise EngineError(
+                f"input topic {topic!r} is gone, and one of this name that is made now would be "
+                "refused, since its records are counted already: restore it, or begin a new "
+                "deployment (another deployment.name)"
+            )
+        if topic not in topics:
+            raise EngineError(
+                f"input topic {topic!r} does not exist: create it, or let a producer do so, as "
+                f"`hush produce FILE {topic}` does"
+            )
 
 
 def signed(ledger: Ledger) -> str:

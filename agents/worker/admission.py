@@ -23,7 +23,7 @@ from ..clock.genesis import NoLedgerError, read_ledger, refuse_lost
 from ..clock.ledger import FORMAT, Ledger
 from ..clock.loss.accept import read_accepted, resumed
 from ..clock.loss.found import Loss, check_lost, find_lost
-from ..clock.pinned import signed, verify, verify_key, verify_signing
+from ..clock.pinned import signed, verify, verify_key, verify_signing, verify_there
 from ..clock.start import check_clock_log
 from ..clock.timeline import Timeline
 from ..clock.witness import Witness
@@ -148,6 +148,7 @@ def admit(
     numbers = {name: body["number"] for name, body in ledger.pipelines.items()}
     known = {p.name for p in config.pipeline} <= set(numbers)
     partitions = {i.topic: cluster.partitions(i.topic, "READ") for i in config.input}
+    verify_there([t for t, number in partitions.items() if number], partitions, ledger)
     _check_inputs(cluster, partitions, {one.topic for one in config.input if one.attributes_of})
     told(f"input topics: {', '.join(f'{t} ({n} partitions)' for t, n in partitions.items())}")
     own = own_keys(config)
@@ -290,12 +291,6 @@ def _check_group(kafka: Kafka, group: str, role: Role) -> None:
 
 
 def _check_inputs(cluster: Cluster, partitions: dict[str, int], stating: Container[str]) -> None:
-    missing = [topic for topic, number in partitions.items() if not number]
-    if missing:
-        raise EngineError(
-            f"input topic {missing[0]!r} does not exist: create it, or let a producer do so, as "
-            f"`hush produce FILE {missing[0]}` does"
-        )
     others = (topic for topic in partitions if topic not in stating)
     for topic, settings in cluster.settings(others).items():
         if "compact" in settings.get("cleanup.policy", "delete"):

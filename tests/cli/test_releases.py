@@ -91,6 +91,7 @@ def test_tables_for_people_have_dates_and_one_line_of_cost_a_release(
 def test_an_empty_topic_ends_at_once_and_says_so(place: Place, broker: Broker) -> None:
     assert place.typed("--since", "2100-01-01") == "nothing yet\n"
     assert place.typed("--since", "2100-01-01", "--json") == ""
+    assert place.typed("--window", "2001-01-01") == "nothing in the window of 2001-01-01\n"
 
 
 def test_it_follows_until_it_is_interrupted(place: Place) -> None:

@@ -34,6 +34,8 @@ PROPOSED = "run `hush topics --grow`"
 OURS = TOML.replace('name = "up"', 'name = "grown"').replace(
     '"histogram"', '"histogram", budget = 1'
 )
+NEXT = OURS[OURS.index("[[pipeline]]") :].replace('"pages"', '"shops"')
+SHARING = OURS.replace('name = "grown"\n', 'name = "grown"\nshared_topics = true\n') + NEXT
 
 pytestmark = pytest.mark.broker
 
@@ -43,10 +45,11 @@ class Growing:
 
     Args:
         run: the deployment.
+        pipelines: how many there are, all with the same triggers.
     """
 
-    def __init__(self, run: Local) -> None:
-        self.run = run
+    def __init__(self, run: Local, pipelines: int = 1) -> None:
+        self.run, self.pipelines = run, pipelines
         self.triggers = 0
 
     def send(self, group: str, page: str, partition: int) -> None:
@@ -58,7 +61,7 @@ class Growing:
     def fire(self) -> dict[str, float]:
         """Trigger; return the counts that it releases."""
         self.ask()
-        self.run.wait_released(self.run.wait_triggers(self.triggers))
+        self.run.wait_released(self.run.wait_triggers(self.triggers * self.pipelines))
         return {
             body["key"]["page"]: body["values"]["count"]["value"]
             for body in self.run.releases("pages")
@@ -177,6 +180,50 @@ def test_added_partitions_count_from_the_next_trigger_on(growing: Growing) -> No
     ledger = read_ledger(run.cluster, "grown")
     assert ledger.joined("pages") == (0, 0, 1, 1, 3) and len(ledger.charges) == 1
     growing.compare()
+
+
+@pytest.mark.thorough
+def test_pipelines_that_share_topics_grow_together_and_keep_their_seats(
+    empty_broker: Broker, tmp_path: Path
+) -> None:
+    with local(tmp_path, empty_broker.bootstrap, SHARING, {"events": 2}) as run:
+        growing, seats = Growing(run, 2), run.names.seats
+        worker = run.start("w")
+        growing.send("old", "old", 0)
+        near(growing.fire(), {"old": USERS})
+        growing.add(4)
+        growing.ended(worker, "w", PROPOSED)
+        growing.send("between", "new", 2)
+        growing.send("old", "again", 3)  # their units have nothing left in this epoch
+        growing.refused(PROPOSED)
+        code, said = growing.topics("--grow")
+        assert code == 0, said
+        ledger = read_ledger(run.cluster, "grown")
+        assert {name: ledger.joined(name) for name in ("pages", "shops")} == {
+            "pages": (0, 0, 1, 1),
+            "shops": (0, 0, 1, 1),
+        }
+        assert run.names.seats == seats  # none moves
+        run.start("w")
+        growing.ask()
+        run.wait_triggers(4)
+        run.kill("w")  # with the triggers on their way through the stages
+        run.start("w")
+        growing.send("after", "new", 3)
+        near(growing.fire(), {"old": USERS, "new": 2 * USERS, "again": 0})
+        assert run.stop("w") == 0
+        # A pipeline that is declared later gets the next seat, and counts all partitions.
+        run.toml.write_text(run.toml.read_text() + NEXT.replace('"shops"', '"later"'))
+        code, said = growing.topics()
+        assert code == 0, said
+        assert {**run.names.seats, **seats} == run.names.seats != seats
+        run.start("w")
+        run.trigger(ORIGIN + growing.triggers * HOUR)
+        run.wait_released(run.wait_triggers(3 * growing.triggers))
+        assert run.stop("w") == 0
+        growing.never_twice()
+        outcome = replay(run.config())
+        assert outcome.agrees and outcome.compared, outcome.problems
 
 
 @pytest.mark.thorough

@@ -259,7 +259,7 @@ export class Panel {
   spend(budget) {
     const open = this.budget.querySelector("details")?.open ?? false;
     const one = `${budget.shared ? "This share: " : ""}ε=${about(budget.epsilon)}, δ=${about(budget.delta)} per ${this.told.unit} and epoch`;
-    const less = budget.total < budget.sum ? ` (their sum: ε=${about(budget.sum)})` : "";
+    const less = about(budget.total) !== about(budget.sum) ? ` (their sum: ε=${about(budget.sum)})` : "";
     const all = `${count(budget.charged, "epoch")} charged, ε=${about(budget.total)} in all${less}`;
     const known = budget.limit !== null;
     const whole = budget.shared ?? budget;

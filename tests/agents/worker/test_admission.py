@@ -102,7 +102,7 @@ CASES: dict[str, tuple[Spoil, int, str]] = {
         lambda run: alter(run, topic_of(run, "raw"), "cleanup.policy", "compact"),
         4, "is compacted",
     ),
-    "no input": (lambda run: run.delete(topic_of(run, "raw")), 4, "does not exist"),
+    "no input": (lambda run: run.delete(topic_of(run, "raw")), 4, "is gone, and one of this name"),
     "compacted log": (
         lambda run: alter(run, topic_of(run, "cells"), "cleanup.policy", "compact"),
         4, "must have delete",
