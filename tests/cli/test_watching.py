@@ -56,7 +56,7 @@ def test_a_script_gets_it_once_as_text(
     code, out, err = typed("watch", made.pipelines["phdstream"], *source, "--once")
     assert code == 0 and "Map of count" in out and "░ up to" in out, err
     for words, wrong, said in (
-        (["nope", *source], 4, f"The ledger has no pipeline nope; it has {name}."),
+        (["nope", *source], 4, f"The ledger has no pipeline nope; it has {name}, "),
         ([name, *source, "--value", "nope"], 2, "must be one of count"),
         ([name, *source[:2], "--deployment", "nope"], 4, "has no deployment 'nope'"),
         ([name], 2, "hush.toml"),
