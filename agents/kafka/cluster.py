@@ -31,7 +31,7 @@ from ...errors import EngineError, OutageError
 from ...topics.config.access.clients import librdkafka_options
 from ...topics.config.model import Kafka
 from ..deployment.topic_specs import TopicSpec, sized
-from .access.refusals import Permits, locked_out, of_group, of_token, passing
+from .access.refusals import Permits, locked_out, mistaken, of_group, of_token, passing
 from .groups import ConsumerGroups
 from .logs import consumer, failed
 from .offsets import PartitionOffsets
@@ -100,16 +100,15 @@ class Cluster:
                 self._admin.poll(0)
                 # A broker that starts may refuse a client once, so its second answer counts.
                 error, late = locked_out(self.kafka, self._heard), time.monotonic() > until
+                hint = mistaken(self.kafka, self._heard)
                 sure = (tries or any(map(of_token, self._heard))) and not passing(self._heard)
                 if error is not None and (late or sure):
                     raise error from None
                 self._heard[:] = filter(of_token, self._heard)
                 tries += 1
                 if late:
-                    raise OutageError(
-                        f"{silent}: start one (`hush broker start`) or name another with "
-                        "--bootstrap"
-                    ) from None
+                    start = "start one (`hush broker start`) or name another with --bootstrap"
+                    raise OutageError(f"{silent}: {hint or start}") from None
                 if told is not None:
                     told(silent)
                 elif not said:

@@ -28,6 +28,7 @@ LOCKED_OUT = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.SASL_AUTHE
 # has finished its own part by then.
 ALERT = re.compile(r"alert (?:certificate|bad certificate|unknown ca|access denied|handshake)")
 NO_CERTIFICATE = re.compile(r"alert (?:certificate required|bad certificate|handshake)")
+OTHER_PROTOCOL = re.compile(r"connecting to an? (?:PLAINTEXT|SSL|SASL)\w* (?:broker )?listener\?")
 NO_TOKEN = "Failed to acquire SASL OAUTHBEARER token: "
 AWAY = re.compile(NO_TOKEN + r"(?:Failed to connect|Could not resolve|.*[Tt]ime|.*[Cc]onnection)")
 
@@ -95,6 +96,15 @@ def locked_out(kafka: Kafka, heard: Iterable[KafkaError]) -> EngineError | None:
             told = f"does not let {user_of(kafka)} in: {_plain(error)}{more}"
             return EngineError(f"Kafka at {kafka.bootstrap} {told}")
     return None
+
+
+def mistaken(kafka: Kafka, heard: Iterable[KafkaError]) -> str:
+    """Say that what answers may speak another protocol; empty if nothing hints at it."""
+    if any(OTHER_PROTOCOL.search(str(error.str())) for error in heard):
+        return (
+            f"something does, but not as kafka.security_protocol says ({kafka.security_protocol})"
+        )
+    return ""
 
 
 def of_token(error: KafkaError) -> bool:

@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 from hushstream.agents.kafka.access.refusals import (
     lacking,
     locked_out,
+    mistaken,
     of_group,
     of_token,
     passing,
@@ -154,3 +155,19 @@ def test_only_a_provider_of_tokens_that_is_away_may_come_back(said: str, passes:
     )
     assert of_token(none) and passing([none]) == passes
     assert not passing([]) and locked_out(SCRAM, [none]) is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sasl_ssl://h:1/bootstrap: SSL handshake failed: Disconnected: SSL connection closed by "
+        "peer: connecting to a PLAINTEXT broker listener? (after 4ms in state SSL_HANDSHAKE)",
+        "h:1/bootstrap: Disconnected while requesting ApiVersion: might be caused by incorrect "
+        "security.protocol configuration (connecting to a SSL listener?) or broker version",
+    ],
+)
+def test_another_protocol_is_told(text: str) -> None:
+    error = KafkaError(KafkaError._TRANSPORT, text)
+    assert "kafka.security_protocol says (SASL_SSL)" in mistaken(SCRAM, [error])
+    assert mistaken(SCRAM, [KafkaError(KafkaError._TRANSPORT, "Connection refused")]) == ""
+    assert locked_out(SCRAM, [error]) is None  # a broker that starts may close connections too
