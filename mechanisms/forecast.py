@@ -17,7 +17,10 @@ from .workload import Sample
 
 STEPS = 8  # triggers of a window that the cost of its run holds already
 SAME = 0.005  # by which figures of one mechanism differ at most
+HOLDS = 0.8  # the chance with which the range of an error holds
 _LEAST = 6  # candidates that are tried however large the sample is
+_FEWEST_RUNS, _MOST_RUNS = 9, 24  # with nine, the range ends at the least and the largest error
+_UNUSED = 1 << 20  # the first noise key of the range, beyond all that choose
 
 
 class Contest(NamedTuple):
@@ -134,6 +137,46 @@ def _close(mine: Mapping[str, float], other: Mapping[str, float]) -> bool:
     if not mine or mine.keys() != other.keys():
         return False
     return all(isclose(mine[name], other[name], rel_tol=SAME) for name in mine)
+
+
+def likely(planner: Planner, question: Question, parameters: Any, work: int) -> tuple[float, float]:
+    """The errors between which that of one epoch lies with a probability of `HOLDS`.
+
+    Epochs of the sample are run one by one, with noise keys that chose nothing. Of n errors that
+    come in any order with equal chance, as these and that of a further epoch do if it is like those
+    of the sample, one more lies below the k-th smallest with probability k/(n+1), whatever their
+    law. So the range says nothing about a stream that changes, and of a sample of one epoch it is
+    the range of the noise alone.
+
+    Args:
+        question: question with a sample.
+        parameters: settings of the mechanism.
+        work: records that may be run, as for `choose`, in at least `_FEWEST_RUNS` runs.
+
+    Raises:
+        ParameterError: the settings contradict each other or the setting.
+    """
+    sample = sample_of(question)
+    each = max(1, cost_of(planner, question) // max(len(sample.epochs), 1))
+    scores = []
+    for number in range(min(_MOST_RUNS, max(_FEWEST_RUNS, work // each))):
+        epoch = sample.epochs[number % len(sample.epochs)]
+        one = question._replace(sample=sample._replace(epochs=(epoch,)))
+        plays = range(_UNUSED + number, _UNUSED + number + 1)
+        scores.append(planner.forecast(one, parameters, plays).score)
+    return prediction(scores)
+
+
+def prediction(known: Sequence[float]) -> tuple[float, float]:
+    """The range between order statistics that holds one more of these with chance `HOLDS`.
+
+    >>> prediction([5, 1, 9, 3, 7, 2, 8, 4, 6])
+    (1.0, 9.0)
+    """
+    places = np.arange(1, len(known) + 1)
+    beyond = (1 - HOLDS) / 2 * (len(known) + 1)
+    low, high = np.interp([beyond, len(known) + 1 - beyond], places, np.sort(known))
+    return float(low), float(high)
 
 
 def runs(planner: Planner, question: Question, work: int) -> int:

@@ -18,7 +18,7 @@ from ..agents.deployment.compile import parameters_of, setting_of, value_columns
 from ..agents.deployment.model import Pipeline
 from ..errors import ConfigError, ParameterError
 from ..mechanisms import registry
-from ..mechanisms.forecast import choose, cost_of, runs, window_cost
+from ..mechanisms.forecast import choose, cost_of, likely, runs, window_cost
 from ..mechanisms.planner import HOPELESS, Forecast, Question, unlike_default
 from ..mechanisms.workload import Sample
 from ..topics.config.pipelines.pipeline import PipelineSettings
@@ -32,6 +32,7 @@ from .variants import Variant, cheaper, coarser, dearer, given, shorter
 MOST = 200_000  # records of the windows that are run; a single window is taken whole
 WORK = 8_000_000  # records that are run for one alternative, all candidates together
 ONE = WORK // 12  # likewise of one run: whole windows are left out beyond that
+SPREAD = WORK // 8  # likewise for the range of the chosen settings' error
 GOOD = 0.2  # the error that a person wants, as a share of the exact figures
 FINE = 0.05  # an error that leaves room for more detail
 MOST_VARIANTS = 16
@@ -51,6 +52,7 @@ class Alternative(NamedTuple):
     title: str  # what it is, against the configuration
     variant: Variant  # the changed pipeline
     best: Forecast  # the best settings of its mechanism
+    likely: tuple[float, float]  # the errors between which that of an epoch lies, in 8 of 10
     # the settings that were given, forecast alike; None where they do not fit
     as_given: Forecast | None
     settings: dict[str, Any]  # of the mechanism, unlike its defaults
@@ -258,9 +260,10 @@ class Search:
         }
         settings = self._settings(variant, question.parameters, found[0].parameters)
         more = untried_settings(left_out, shown.windows, question.setting.horizon)
+        spread = likely(self._planner, question, found[0].parameters, SPREAD)
         return Alternative(
-            title, variant, found[0], kept[0] if kept else None, settings, self._cost(variant),
-            facts, (*shown.notes, *more),
+            title, variant, found[0], spread, kept[0] if kept else None, settings,
+            self._cost(variant), facts, (*shown.notes, *more),
         )  # fmt: skip
 
     def _question(self, variant: Variant) -> Question:

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from ..mechanisms.forecast import percent
+from ..mechanisms.forecast import HOLDS, percent
 from ..mechanisms.planner import HOPELESS as MOST_ERROR
 from ..mechanisms.planner import Forecast, toml
 from ..topics.config.toml.read import quoted
@@ -64,7 +64,7 @@ def _show(console: Console, place: int, way: Alternative, measure: str) -> None:
         ("off", way.best.off),
         ("lost", way.best.lost),
         ("cost", way.cost),
-        ("error", f"{percent(way.best.score)}: {measure}"),
+        ("error", f"{percent(way.best.score)}{_likely(way)}: {measure}"),
     ]
     if way.as_given is not None and way.as_given.score > way.best.score * 1.02:
         entries.append(("", _given(way.as_given)))
@@ -72,6 +72,12 @@ def _show(console: Console, place: int, way: Alternative, measure: str) -> None:
         console.print(_entry(name, text), highlight=False)
     for note in way.notes:
         console.print(_entry("note", note), highlight=False)
+
+
+def _likely(way: Alternative) -> str:
+    """Tell the range of a single epoch's error, where that is more than one number."""
+    low, high = map(percent, way.likely)
+    return "" if low == high else f" ({low} to {high} in {HOLDS:.0%} of the epochs)"
 
 
 def _given(found: Forecast) -> str:
@@ -176,6 +182,7 @@ def _way(kind: str, way: Alternative) -> dict[str, Any]:
         "changes": way.variant.changes,
         "toml": written(kind, way),
         "error": best.score,
+        "error_likely": list(way.likely),
         "error_as_given": None if way.as_given is None else way.as_given.score,
         "hopeless": best.hopeless,
         "by": best.by,

@@ -54,6 +54,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
         ),
     )  # fmt: skip
     monkeypatch.setattr(planning, "choose", lambda *_: Contest([Told(0.1, "given")], []))
+    monkeypatch.setattr(planning, "likely", lambda *_: (0.35, 0.4))
     grid = planning.Kind([], lambda start, quick: iter(["grid"]))
     monkeypatch.setattr(planning, "KINDS", {"pak": grid})
     return made
@@ -85,6 +86,15 @@ def test_without_oracles_nothing_else_is_run(fake: Fake) -> None:
     assert row.floor is None and row.own is None and row.best == 0.2
     assert len(fake.seen) == 3 * planning.PLAYS  # the choice, what is given, and the grid
     assert row.paired == pytest.approx(2) and row.deviation == 0
+
+
+def test_a_range_holds_the_errors_of_the_choice_on_what_it_is_judged_by(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = plan_sets.pareto()
+    assert planning.judged("pak", data, data, 1.0, True).held == 1
+    monkeypatch.setattr(planning, "likely", lambda *_: (0.1, 0.39))
+    assert planning.judged("pak", data, data, 1.0, True).held == 0
 
 
 @pytest.mark.parametrize("load", [plan_sets.pareto, plan_sets.villages, plan_sets.GROUPED[4]])

@@ -9,11 +9,16 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+import pytest
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.forecast import (
+    HOLDS,
     STEPS,
     choose,
     cost_of,
+    likely,
+    prediction,
     runs,
     window_cost,
 )
@@ -179,3 +184,40 @@ def test_the_choice_is_better_than_a_bad_setting_and_lists_it() -> None:
     found = choose(HISTOGRAM, asked, 10**5).found
     scores = {one.parameters.budget: one.score for one in found}
     assert found[0].parameters.budget > 1 and found[0].score < 0.5 * scores[1]
+
+
+@pytest.mark.parametrize("runs", [9, 13, 24])
+def test_a_range_holds_one_more_error_of_any_law_with_its_chance(runs: int) -> None:
+    draw = np.random.default_rng(runs)
+    errors = draw.lognormal(0, 1.5, (4000, runs + 1))
+    ranges = np.array([prediction(some[:-1].tolist()) for some in errors])
+    held = (ranges[:, 0] <= errors[:, -1]) & (errors[:, -1] <= ranges[:, 1])
+    assert abs(held.mean() - HOLDS) < 0.025
+
+
+@dataclass
+class Scattered(Guesses):
+    """Errors by the noise key, and by the number of records of the epochs."""
+
+    keys: list[int] = field(default_factory=list)
+    epochs: list[int] = field(default_factory=list)
+
+    def forecast(self, question: Question, parameters: Any, plays: range) -> Forecast:
+        assert question.sample is not None
+        ((work,),) = question.sample.epochs
+        self.keys += plays
+        self.epochs.append(len(work.unit))
+        return super().forecast(question, parameters, plays)._replace(score=len(work.unit))
+
+
+def test_a_range_is_of_single_epochs_under_noise_that_chose_nothing() -> None:
+    planner, asked = Scattered(1), question(Shape(50, 100, 5), HistogramParameters())
+    assert asked.sample is not None
+    ((work,),) = asked.sample.epochs
+    parts = tuple((work._replace(unit=work.unit[:n], key=work.key[:n]),) for n in (10, 20, 90))
+    asked = asked._replace(sample=asked.sample._replace(epochs=parts))
+    assert likely(planner, asked, 0, 1) == (10, 90)
+    assert len(planner.keys) == len(set(planner.keys)) == 9 and min(planner.keys) > MORE
+    assert planner.epochs == [10, 20, 90] * 3
+    likely(planner, asked, 0, 10**9)
+    assert len(planner.keys) == 9 + 24
