@@ -24,6 +24,7 @@ finally:
 def test_laws_of_the_groups_share_no_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sets, "LONG", 1 << 11)
     groups = [list(made()) for made in (sets._tuned, sets._held, sets._unseen)]
+    groups.append(list(sets.sealed(1 << 11)))
     names = [name for group in groups for name, *_ in group]
     assert len(set(names)) == len(names) and min(map(len, groups)) >= 13
     values = [one for group in groups for _, one, _ in group]
