@@ -104,4 +104,4 @@ def sealed(length: int) -> Iterator[tuple[str, F64, int]]:
             values = draw(g, length) * _between(g, 10, 1000)
             large = float(values[values >= np.quantile(values, 0.99)].mean())
             top = max(2, round(large * _between(g, 1.2, 400)))
-            yield f"{name} {number + 1}", values, min(top, 1 << 20)
+            yield f"drawn {name} {number + 1}", values, min(top, 1 << 20)
