@@ -18,7 +18,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
     ),
     "a worker hangs and comes back": (
         "integration/test_outage.py::test_a_worker_that_slept_through_a_trim_goes_on",
-        "agents/worker/test_shard.py::test_a_zombie_is_fenced_and_can_publish_nothing",
+        "agents/worker/test_transaction.py::test_a_zombie_is_fenced_and_can_publish_nothing",
     ),
     "a task of a worker makes no progress": (
         "agents/worker/health/test_state.py::test_a_task_that_hangs_is_not_live_and_is_told_once",
@@ -89,7 +89,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
         "test_a_producer_whose_coordinator_has_no_leader_is_not_waited_for_without_end",
     ),
     "a coordinator loses its leader": (
-        "agents/worker/test_shard.py::test_a_commit_that_nobody_answers_is_given_up_and_made_again",
+        "agents/worker/test_transaction.py::test_a_commit_that_nobody_answers_is_given_up_and_made_again",
         "agents/clock/test_owner.py::"
         "test_a_commit_that_nobody_answers_is_given_up_like_one_that_failed",
         "agents/kafka/test_clients.py::"
@@ -107,8 +107,8 @@ SHOWN: dict[str, tuple[str, ...]] = {
         "agents/worker/test_tasks.py::test_the_end_of_the_log_follower_stops_the_worker",
     ),
     "a transaction fails": (
-        "agents/worker/test_shard.py::test_rows_of_an_aborted_transaction_are_not_restored",
-        "agents/worker/test_shard.py::"
+        "agents/worker/test_transaction.py::test_rows_of_an_aborted_transaction_are_not_restored",
+        "agents/worker/test_transaction.py::"
         "test_a_batch_that_the_broker_refuses_for_good_is_never_left_out_of_a_commit",
         "agents/clock/test_owner.py::test_a_trigger_whose_charge_was_refused_is_not_committed",
     ),
@@ -181,7 +181,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
         "test_an_aborted_trigger_raises_no_alarm_and_a_log_without_it_does",
     ),
     "the noise key differs": (
-        "agents/clock/test_genesis.py::test_another_noise_key_is_refused_from_the_beginning",
+        "agents/clock/test_genesis_keys.py::test_another_noise_key_is_refused_from_the_beginning",
         "agents/worker/test_log_follower.py::"
         "test_a_worker_with_another_key_stops_before_it_has_used_a_record",
     ),
@@ -190,7 +190,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
         "agents/kafka/access/test_owners.py::test_nor_topics_of_what_is_set_aside",
     ),
     "a configuration names a topic": (
-        "topics/config/test_load.py::"
+        "topics/config/test_check.py::"
         "test_no_pipeline_releases_to_and_no_input_is_what_others_live_by",
         "agents/kafka/access/test_owners.py::"
         "test_a_topic_that_holds_what_others_wrote_is_refused_before_anything_is_made",

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from hushstream.agents.registry import subjects as registering
 
-from ..agents.clock.test_genesis import Deployed, made
+from ..agents.clock.deployed import Deployed, made
 from .bench import free_port, typed
 
 __all__ = ["made"]

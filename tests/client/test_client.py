@@ -1,54 +1,33 @@
-"""Reports that leave a device: the same bytes for ever, whatever happens to it.
-
-Covers: client/report.py, client/store.py, client/survey.py
-"""
+"""Reports that leave a device: the same bytes for ever, whatever happens to it."""
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
 import hushstream.client as client_package
 import pytest
 from hushstream.client import (
-    Budget,
     Client,
-    Report,
     ReportError,
     ReportStore,
     Survey,
     parse,
-    published_threshold,
 )
 from hushstream.client.survey import RANGE, VALUE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-SURVEY = Survey(Fraction(1, 2), Fraction(100), "s", reports=3, buckets=32, levels=16)
-BUDGET = Budget(Fraction(50))
+from .surveyed import BUDGET, RANGED, SURVEY, VALUED, store, user_of
+
+__all__ = ["store"]  # a fixture
+
 FOLDER = Path(str(client_package.__file__)).parent
-
-
-def user_of(group: int, survey: Survey = SURVEY) -> str:
-    return next(str(i) for i in range(1000) if survey.group(str(i)) == group)
-
-
-VALUED, RANGED = user_of(VALUE), user_of(RANGE)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[ReportStore]:
-    with ReportStore(tmp_path / "reports.db", BUDGET) as opened:
-        yield opened
 
 
 def test_a_retry_sends_the_same_bytes(store: ReportStore) -> None:
@@ -144,208 +123,7 @@ def test_every_period_has_reports_of_its_own(store: ReportStore) -> None:
     assert store.spent(user) == Fraction(5, 2)
 
 
-def manifest(survey: Survey = SURVEY, **public: object) -> bytes:
-    return json.dumps({"public": {"survey": [survey.number], "theta": [5]} | public}).encode()
-
-
-def test_devices_take_the_threshold_of_their_survey_from_a_manifest() -> None:
-    other = Survey(Fraction(1, 2), Fraction(99), "s", reports=3, buckets=32, levels=16)
-    assert published_threshold(manifest(), SURVEY) == 5
-    assert published_threshold(manifest().decode(), SURVEY) == 5
-    assert published_threshold(manifest(other), SURVEY) is None
-    for theta in ([0], [33], [5.0], [True], ["5"], [], [5, 6], 5, None):
-        assert published_threshold(manifest(theta=theta), SURVEY) is None
-
-
-def test_a_decoded_manifest_tells_the_same() -> None:
-    body = json.loads(manifest())
-    assert published_threshold(body, SURVEY) == 5
-    assert published_threshold(bytearray(manifest()), SURVEY) == 5
-    assert published_threshold(body | {"public": {}}, SURVEY) is None
-    for nothing in (None, 5, [body], body["public"]["theta"]):
-        with pytest.raises(ReportError, match="record = "):
-            published_threshold(nothing, SURVEY)  # type: ignore[arg-type]
-
-
-def test_a_threshold_is_for_the_slots_of_its_window() -> None:
-    window = {"start": "2019-03-01T00:00:00Z", "end": "2019-03-02T00:00:00Z"}
-    body, first = json.loads(manifest()) | {"window": window}, 17956 * 86_400
-    told = {
-        slot: published_threshold(body, SURVEY, slot)
-        for slot in (first - 1, first, first + 86_399, first + 86_400)
-    }
-    assert list(told.values()) == [None, 5, 5, None]
-    for window in ({}, {"start": "x", "end": "y"}, {"start": 1, "end": 2}):  # type: ignore[dict-item]
-        assert published_threshold(body | {"window": window}, SURVEY, first) is None
-    assert published_threshold(manifest(), SURVEY, first) is None  # of an unknown window
-
-
-@pytest.mark.parametrize(
-    "payload", [b"", b"\xff", b"null", b"[]", b'{"public": 3}', b'{"values": {}}']
-)
-def test_other_records_of_a_release_topic_tell_no_threshold(payload: bytes) -> None:
-    assert published_threshold(payload, SURVEY) is None
-
-
-def test_spending_adds_up_over_surveys(store: ReportStore) -> None:
-    other = Survey(Fraction(1), Fraction(100), "s", buckets=32, levels=16)
-    for survey in (SURVEY, other):
-        Client(survey, store).report(VALUED, 1, 40, 5)
-    assert store.spent(VALUED) == Fraction(3, 2)
-
-
 # The device's budget
-
-
-def asked(number: int, epsilon: Fraction = Fraction(1)) -> Survey:
-    """One of many surveys that differ in nothing but the salt."""
-    return Survey(epsilon, Fraction(100), f"salt {number}", buckets=32, levels=16)
-
-
-def answers(store: ReportStore, surveys: int, user: str = "alice") -> int:
-    """How many of so many salted surveys get a report of one value."""
-    made = 0
-    for number in range(surveys):
-        try:
-            Client(asked(number), store).report(user, 1, 40, 5)
-        except ReportError as error:
-            assert str(error).startswith("budget = ε = 8")
-        else:
-            made += 1
-    return made
-
-
-def test_salted_surveys_draw_no_more_than_the_budget(tmp_path: Path) -> None:
-    """One value asked for 200 times, each time by a survey that the device has never seen."""
-    path = tmp_path / "reports.db"
-    with ReportStore(path, Budget(Fraction(8))) as store:
-        assert answers(store, 200) == 8
-        assert store.spent("alice") == 8 and store.left() == 0
-    with ReportStore(path) as store:  # a restart changes nothing
-        assert answers(store, 200) == 8  # those that were made before, the same bytes
-        assert answers(store, 200, "also alice") == 0  # nor does another name
-        with pytest.raises(ReportError, match="8 is spent, this report would cost ε = 1/1000"):
-            Client(asked(0, Fraction(1, 1000)), store).report("alice", 1, 40, 5)
-
-
-def test_a_retry_costs_nothing_when_the_budget_is_spent(store: ReportStore) -> None:
-    store.change(Budget(Fraction(1)))
-    first = Client(asked(0), store).report("alice", 1, 40, 5)
-    assert store.left() == 0
-    assert Client(asked(0), store).report("alice", 1, 0, 9) == first
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    steps=st.lists(
-        st.tuples(st.integers(-3 * 86_400, 3 * 86_400), st.fractions("1/1000", 5)), max_size=30
-    )
-)
-def test_any_days_have_the_budget_whatever_the_clock_does(
-    steps: list[tuple[int, Fraction]],
-) -> None:
-    now, made = 10**9, []
-    with ReportStore(":memory:", Budget(Fraction(6), 2), lambda: now) as store:
-        latest = now
-        for number, (move, epsilon) in enumerate(steps):
-            now += move
-            latest = max(latest, now)
-            spent = sum(cost for when, cost in made if when >= latest - 2 * 86_400)
-            try:
-                Client(asked(number, epsilon), store).report("alice", 1, 40, 5)
-            except ReportError:
-                assert spent + epsilon > 6
-            else:
-                made.append((latest, epsilon))
-                assert spent + epsilon <= 6
-            latest = max([when for when, _ in made], default=0)  # what the file remembers
-    for end, _ in made:
-        assert sum(cost for when, cost in made if end - 2 * 86_400 < when <= end) <= 6
-
-
-def test_a_budget_of_days_comes_back() -> None:
-    now = 0.0
-    with ReportStore(":memory:", Budget(Fraction(2), 7), lambda: now) as store:
-        for day, number in ((0, 0), (3, 1)):
-            now = day * 86_400.0
-            Client(asked(number), store).report("alice", 1, 40, 5)
-        for days, left in ((6.9, 0), (7.1, 1), (10.1, 2)):
-            now = days * 86_400
-            assert store.left() == left
-        with pytest.raises(ReportError, match="budget = ε = 1/2 in 30 days"):
-            store.change(Budget(Fraction(1, 2), 30))
-            Client(asked(2), store).report("alice", 1, 40, 5)
-
-
-@pytest.mark.parametrize("told", [float("nan"), float("inf"), float("-inf")])
-def test_a_clock_that_is_no_time_spends_nothing_and_frees_nothing(told: float) -> None:
-    now = 0.0
-    with ReportStore(":memory:", Budget(Fraction(1), 7), lambda: now) as store:
-        Client(asked(0), store).report("alice", 1, 40, 5)
-        now = told
-        with pytest.raises(ReportError, match=f"clock = {told}: must be a time"):
-            Client(asked(1), store).report("alice", 1, 40, 5)
-        now = 1.0
-        assert store.left() == 0
-
-
-def test_threads_racing_for_the_last_of_the_budget(tmp_path: Path) -> None:
-    path, out = tmp_path / "reports.db", []
-    ReportStore(path, Budget(Fraction(3))).close()
-
-    def race(number: int) -> None:
-        with ReportStore(path) as store, contextlib.suppress(ReportError):
-            out.append(Client(asked(number), store).report("alice", 1, 40, 5))
-
-    threads = [threading.Thread(target=race, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(out) == 3
-
-
-def test_a_file_keeps_its_budget(tmp_path: Path) -> None:
-    path = tmp_path / "reports.db"
-    with pytest.raises(ReportError, match="budget = None"):
-        ReportStore(path)
-    ReportStore(path, Budget(Fraction(3), 7)).close()
-    for other in (Budget(Fraction(4), 7), Budget(Fraction(3)), Budget(Fraction(2), 7)):
-        with pytest.raises(ReportError, match="this file's is ε = 3 in 7 days"):
-            ReportStore(path, other)
-    with ReportStore(path, Budget(Fraction(3), 7)) as store:
-        assert store.budget == Budget(Fraction(3), 7)
-        store.change(Budget(Fraction(9)))
-    with ReportStore(path) as store:
-        assert store.budget == Budget(Fraction(9))
-
-
-@pytest.mark.parametrize(
-    "epsilon,days", [(0, 0), (-1, 0), (float("nan"), 0), (1, -1), (1, 0.5), (1, True), ("1", 0)]
-)
-def test_budgets_that_mean_nothing_are_refused(epsilon: object, days: object) -> None:
-    with pytest.raises(ReportError):
-        Budget(epsilon, days)  # type: ignore[arg-type]
-
-
-FIRST = """CREATE TABLE report (
-    survey TEXT NOT NULL, user TEXT NOT NULL, slot INTEGER NOT NULL,
-    epsilon TEXT NOT NULL, bytes BLOB NOT NULL, PRIMARY KEY (survey, user, slot)
-) WITHOUT ROWID"""
-
-
-def test_reports_of_a_file_without_budget_count_as_made_when_it_got_one(tmp_path: Path) -> None:
-    path, now = tmp_path / "reports.db", 1e9
-    with sqlite3.connect(path) as old:
-        old.execute(FIRST)
-        old.execute("INSERT INTO report VALUES (?, 'alice', 1, '3/2', x'7b7d')", [asked(0).digest])
-    old.close()
-    with ReportStore(path, Budget(Fraction(2), 7), lambda: now) as store:
-        assert Client(asked(0), store).report("alice", 1, 40, 5) == b"{}"
-        with pytest.raises(ReportError, match="3/2 is spent"):
-            Client(asked(1), store).report("alice", 1, 40, 5)
-        now += 8 * 86_400
-        Client(asked(1), store).report("alice", 1, 40, 5)
 
 
 def test_a_refused_value_leaves_no_trace(store: ReportStore) -> None:
@@ -397,97 +175,6 @@ def test_values_are_clipped_on_both_sides(far: float, edge: int) -> None:
         assert SURVEY.perturb_value(far, 32, fixed) == SURVEY.perturb_value(edge, 32, fixed)
 
 
-def test_reports_say_what_they_cost(store: ReportStore) -> None:
-    payload = Client(SURVEY, store).report(VALUED, 1, 40, 5)
-    record = json.loads(payload)
-    assert record["schema"] == "hush.report/1"
-    assert record["definition"] == "local"
-    assert record["epsilon"] == "1/2" and record["epsilon_user"] == "3/2"
-    assert record["survey"] == SURVEY.number and record["period"] == 0
-    assert parse(payload, SURVEY) == Report(VALUED, 1, VALUE, 5, record["code"])
-
-
-def forged(**changes: object) -> bytes:
-    fields = {
-        "schema": "hush.report/1",
-        "survey": SURVEY.number,
-        **Report(VALUED, 1, VALUE, 5, 3)._asdict(),
-    }
-    return json.dumps({**fields, **changes}).encode()
-
-
-def test_the_unchanged_forgery_is_readable() -> None:
-    assert parse(forged(), SURVEY).code == 3
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"survey": SURVEY.number + 1},
-        {"survey": SURVEY.digest},
-        {"schema": "hush.report/2"},
-        {"group": RANGE, "theta": 0},  # not this user's group
-        {"group": 3},
-        {"theta": 0},
-        {"theta": 33},
-        {"code": -1},
-        {"code": SURVEY.hybrid.outputs},
-        {"code": 3.0},
-        {"code": float("nan")},
-        {"code": True},
-        {"slot": 1 << 32},
-        {"user": 7},
-    ],
-)
-def test_impossible_reports_are_refused(changes: dict[str, object]) -> None:
-    with pytest.raises(ReportError):
-        parse(forged(**changes), SURVEY)
-
-
-@pytest.mark.parametrize("payload", [b"", b"[]", b"null", b"{}", b"\xff", b'{"survey": 1}'])
-def test_unreadable_reports_are_refused(payload: bytes) -> None:
-    with pytest.raises(ReportError):
-        parse(payload, SURVEY)
-
-
-def test_groups_follow_share_and_salt() -> None:
-    users = [f"user-{i}" for i in range(4000)]
-    ranged = [user for user in users if SURVEY.group(user) == RANGE]
-    assert abs(len(ranged) - 400) < 4 * (4000 * 0.1 * 0.9) ** 0.5
-    other = Survey(Fraction(1, 2), Fraction(100), "t")
-    both = [user for user in ranged if other.group(user) == RANGE]
-    assert len(both) < len(ranged) / 4
-    # salt and user cannot trade characters
-    survey_ab, survey_a = (Survey(Fraction(1), Fraction(1), salt) for salt in ("ab", "a"))
-    assert {survey_ab.group(f"{i}") == survey_a.group(f"b{i}") for i in range(200)} == {True, False}
-
-
-def test_a_survey_travels_as_text() -> None:
-    again = Survey.from_json(SURVEY.to_json())
-    assert again == SURVEY and again.digest == SURVEY.digest
-    assert Survey(Fraction(1, 2), Fraction(100), "s", reports=4).digest != SURVEY.digest
-
-
-@pytest.mark.parametrize(
-    "name,value",
-    [
-        ("epsilon", Fraction(0)),
-        ("epsilon", Fraction(17)),
-        ("bound", Fraction(0)),
-        ("share", Fraction(1)),
-        ("reports", 0),
-        ("buckets", 1),
-        ("levels", 4097),
-        ("levels", 2.5),
-        ("period", -1),
-    ],
-)
-def test_surveys_name_what_is_wrong(name: str, value: object) -> None:
-    given_ = {"epsilon": Fraction(1), "bound": Fraction(1), "salt": "s", name: value}
-    with pytest.raises(ReportError, match=f"{name} = "):
-        Survey(**given_)  # type: ignore[arg-type]
-
-
 ALONE = """
 import importlib.util, sys
 spec = importlib.util.spec_from_file_location(
@@ -518,9 +205,3 @@ def test_the_client_runs_alone_on_the_standard_library() -> None:
     payload, foreign = done.stdout.splitlines()
     assert foreign == "[]"
     assert parse(payload.encode(), SURVEY).user == "a"
-
-
-def test_a_commit_waits_until_it_is_on_disk(tmp_path):
-    """EXTRA: the file and its directory entry; a device may lose power after any report."""
-    with ReportStore(tmp_path / "reports", Budget(Fraction(1))) as store:
-        assert store._db.execute("PRAGMA synchronous").fetchone() == (3,)

@@ -9,125 +9,31 @@ import json
 import re
 import time
 from collections.abc import Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka.admin import (
-    AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
-    NewPartitions,
     NewTopic,
     ResourceType,
 )
 from hushstream.agents.clock import genesis as admin
 from hushstream.agents.clock.begins import opened
-from hushstream.agents.clock.ledger import FORMAT, GROWN, SHARED, SIGNED, Ledger
-from hushstream.agents.deployment.statement import charge_body
-from hushstream.agents.kafka.cluster import Cluster
+from hushstream.agents.clock.ledger import FORMAT, GROWN, SHARED, Ledger
 from hushstream.agents.worker.admission import prepare
 from hushstream.cli.group import hush
 from hushstream.deploy.broker import Broker
-from hushstream.errors import EngineError, HushError, LedgerError
-from hushstream.mechanisms.noise import fingerprint
+from hushstream.errors import EngineError, LedgerError
 from hushstream.topics.config.access.secret import noise_key
 from hushstream.topics.names import Names, ledger_topic
 
 from ...cli.bench import typed
-from ...integration.local import Local
+from .deployed import SECOND, Deployed, made, topic_of, unbegun
 
-TOML = """
-[deployment]
-name = "{name}"
-[engine]
-units_partitions = 2
-cells_partitions = 2
-[[input]]
-name = "events"
-topic = "{name}-raw"
-unit = "user"
-time = {{ format = "record" }}
-[[pipeline]]
-name = "{name}-p"
-input = "events"
-key = ["page"]
-window = {{ length = "1d" }}
-triggers = {{ every = "6h" }}
-budget = {{ epsilon = 1.0, delta = 1e-6 }}
-"""
-SECOND = TOML[TOML.index("[[pipeline]]") :].replace("{name}-p", "{name}-q")
-
-
-class Deployed(Local):
-    """A deployment with what tests do to it."""
-
-    def __init__(self, name: str, folder: Path, bootstrap: str) -> None:
-        super().__init__(folder, bootstrap, TOML.format(name=name), {f"{name}-raw": 2})
-        self.name = name
-        self.client = AdminClient({"bootstrap.servers": bootstrap})
-
-    def edit(self, old: str, new: str) -> None:
-        text = self.toml.read_text()
-        assert old in text
-        self.toml.write_text(text.replace(old, new))
-
-    def recreate(self, topic: str, partitions: int) -> None:
-        self.delete(topic)
-        self.client.create_topics([NewTopic(topic, partitions, 1)])[topic].result(120)
-        self.settle(lambda topics: topic in topics)
-
-    def delete(self, topic: str) -> None:
-        self.client.delete_topics([topic])[topic].result(120)
-        self.settle(lambda topics: topic not in topics)
-
-    def grow(self, topic: str, partitions: int) -> None:
-        new = NewPartitions(topic, partitions)
-        self.client.create_partitions([new])[topic].result(120)
-        self.settle(lambda topics: topics[topic] == partitions)
-
-    def settle(self, true: Callable[[dict[str, int]], bool]) -> None:
-        until = time.monotonic() + 150
-        while not true(self.cluster.topics()):
-            assert time.monotonic() < until
-            time.sleep(0.05)
-
-    def refused(self, kind: type[HushError] = EngineError) -> str:
-        """What a worker says when it refuses to start."""
-        with pytest.raises(kind) as caught:
-            prepare(self.config())
-        return str(caught.value)
-
-    @property
-    def names_begun(self) -> Names:
-        """Names of the genesis that there was, whatever became of its ledger."""
-        (base,) = {t[: -len(".begins")] for t in self.cluster.topics()
-                   if t.startswith(f"{self.name}.") and t.endswith(".begins")}  # fmt: skip
-        return Names(self.name, base[len(self.name) + 1 :])
-
-    def write(self, topic: str, *values: bytes) -> None:
-        """Produce bytes, as anybody with the right may."""
-        producer = self.producer()
-        for value in values:
-            producer.produce(topic, value, partition=0)
-        assert producer.flush(120) == 0
-
-    def charge(self, fingerprint: str) -> None:
-        ledger = admin.read_ledger(self.cluster, self.name)
-        body = charge_body(self.deployment.pipelines[0], 0, "1.0", fingerprint)
-        identity = self.names.transactional_id("clock", "clock", 0)
-        record = ledger.next("charge", 1, body)
-        line = admin.ledger_line(ledger_topic(self.name), record)
-        admin.append(self.cluster, identity, lambda: [line])
-
-
-@pytest.fixture
-def made(broker: Broker, unique: Callable[[str], str], tmp_path: Path) -> Deployed:
-    deployed = Deployed(unique("d"), tmp_path, broker.bootstrap)
-    deployed.begin()
-    return deployed
+__all__ = ["made"]  # a fixture
 
 
 def test_a_deployment_that_has_begun_can_start_and_beginning_again_changes_nothing(made):
@@ -287,17 +193,6 @@ def test_a_topic_that_is_gone_is_refused(made):
     assert topic in said and "is gone" in said and "restore it" in said
 
 
-def topic_of(made: Deployed, which: str) -> str:
-    names, pipeline = made.names, f"{made.name}-p"
-    found: dict[str, Any] = {
-        "raw": f"{made.name}-raw",
-        "cells": names.cells(pipeline),
-        "units": names.units(pipeline),
-        "changelog": names.changelog("bound", pipeline),
-    }
-    return str(found[which])
-
-
 @pytest.mark.parametrize(
     "old,new,path",
     [
@@ -343,48 +238,6 @@ def test_what_decides_where_state_lies_is_refused_before_anything_is_made(made, 
     with pytest.raises(EngineError, match="cannot change"):
         made.begin()
     assert made.cluster.topics() == before
-
-
-def test_another_noise_key_is_refused_from_the_beginning(made):
-    """Another key routes units elsewhere, whether or not an epoch was charged."""
-    (made.folder / "hush.key").write_text(bytes(range(32)).hex())
-    assert "use that key" in made.refused(LedgerError)
-    with pytest.raises(LedgerError, match="use that key"):
-        made.begin()
-
-
-def test_another_noise_key_is_refused_once_something_was_charged(made):
-    made.charge("0123456789abcdef")
-    said = made.refused(LedgerError)
-    assert "0123456789abcdef" in said and "use that key" in said
-    key = (made.folder / "hush.key").read_text()
-    assert key[:16] not in said
-
-
-def test_a_key_of_its_own_is_kept_and_no_other_is_taken(broker, unique, tmp_path):
-    run = unbegun(broker, unique, tmp_path)
-    plain = run.deployment
-    own = {p.name: bytes(range(100, 132)) for p in plain.pipelines}
-    other = {name: bytes(range(60, 92)) for name in own}
-    made = plain.with_keys(own)
-    admin.Beginning(run.cluster, made, 1, 1, run.secret).begin()
-    ledger = admin.read_ledger(run.cluster, plain.name)
-    assert {b["key_fingerprint"] for b in ledger.pipelines.values()} == {
-        fingerprint(key) for key in own.values()
-    }
-    assert admin.Beginning(run.cluster, made, 1, 2, run.secret).begin() == []
-    for wrong in (plain, plain.with_keys(other)):
-        with pytest.raises(EngineError, match="its own noise key"):
-            admin.Beginning(run.cluster, wrong, 1, 3, run.secret).begin()
-
-
-def unbegun(broker: Broker, unique: Callable[[str], str], tmp_path: Path) -> Deployed:
-    """A configuration and its raw topic, of which nothing else is there."""
-    run = Deployed(unique("d"), tmp_path, broker.bootstrap)
-    raw = f"{run.name}-raw"
-    run.client.create_topics([NewTopic(raw, 2, 1)])[raw].result(120)
-    run.settle(lambda topics: raw in topics)
-    return run
 
 
 def test_state_without_a_ledger_is_refused_and_nothing_advises_to_delete(broker, unique, tmp_path):
@@ -526,99 +379,6 @@ def test_check_finds_topics_that_are_stamped_by_the_wrong_side(made, capsys):
     assert any(made.names.clock in text and kind in text for text in failed)
 
 
-class Overtaking(Cluster):
-    """A cluster on which somebody else begins the same deployment while we do."""
-
-    other: Callable[[], Any] | None = None
-
-    def create(self, specs: Any, replication: int) -> list[str]:
-        specs = list(specs)
-        other = self.other
-        if other is not None and any(s.name.endswith(".clock") for s in specs):
-            self.other = None
-            other()
-        return super().create(specs, replication)
-
-
-def test_of_two_who_begin_at_once_one_loses_and_leaves_nothing(broker, unique, tmp_path):
-    run = Deployed(unique("d"), tmp_path, broker.bootstrap)
-    run.client.create_topics([NewTopic(f"{run.name}-raw", 2, 1)])[f"{run.name}-raw"].result(120)
-    run.settle(lambda topics: f"{run.name}-raw" in topics)
-    deployment = run.deployment
-    slow = Overtaking(run.config().kafka)
-    slow.other = lambda: admin.Beginning(run.cluster, deployment, 1, 1, run.secret).begin()
-    with pytest.raises(admin.Overtaken, match="run it again"):
-        admin.Beginning(slow, deployment, 1, 2, run.secret).begin()
-    ledger = admin.read_ledger(run.cluster, run.name)  # its chain is whole
-    assert [r.kind for r in ledger.records] == ["genesis", "pipeline"]
-    ours = run.names
-
-    def left(topics: dict[str, int]) -> set[str]:
-        """Internal topics of another genesis."""
-        mine = {t for t in topics if t.startswith(f"{run.name}.")}
-        return {t for t in mine - {ours.ledger} if not t.startswith(ours.base)}
-
-    run.settle(lambda topics: left(topics) == set())  # deleted is gone a moment later
-    assert admin.Beginning(slow, deployment, 1, 3, run.secret).begin() == []
-    prepare(run.config())
-
-
-def test_any_number_may_begin_at_once(broker, unique, tmp_path):
-    run = Deployed(unique("d"), tmp_path, broker.bootstrap)
-    run.client.create_topics([NewTopic(f"{run.name}-raw", 2, 1)])[f"{run.name}-raw"].result(120)
-    run.settle(lambda topics: f"{run.name}-raw" in topics)
-    deployment = run.deployment
-
-    def attempt(number: int) -> str:
-        try:
-            admin.Beginning(run.cluster, deployment, 1, number, run.secret).begin()
-        except admin.Overtaken:
-            return "lost"
-        return "won"
-
-    with ThreadPoolExecutor(3) as pool:
-        ends = list(pool.map(attempt, range(3)))
-    assert "won" in ends
-    ledger = admin.read_ledger(run.cluster, run.name)
-    assert [r.kind for r in ledger.records] == ["genesis", "pipeline"]
-    admin.Beginning(run.cluster, deployment, 1, 9, run.secret).begin()
-    prepare(run.config())
-
-
-def test_what_began_with_a_signing_key_needs_it_for_good_and_what_did_not_never_has_one(
-    broker, unique, tmp_path
-):
-    signed, key, other = "hush-signing.key", "signing_key_file = ", bytes(range(32)).hex()
-    run = unbegun(broker, unique, tmp_path / "signed")
-    with_key = run.toml.read_text() + f'[secret]\n{key}"{signed}"\n'
-    without = run.toml.read_text()
-    run.toml.write_text(with_key)
-    run.begin()
-    ledger = admin.read_ledger(run.cluster, run.name)
-    assert ledger.format == SIGNED and ledger.public_key is not None
-    for place in range(len(ledger.records)):
-        ledger.check_signature(place)
-    setup = prepare(run.config())
-    assert setup.sealing is not None and setup.sealing.public == ledger.public_key
-    assert prepare(run.config(), role="auditor").signing is None
-    run.toml.write_text(without + SECOND.format(name=run.name))
-    assert "no signing key is here" in run.refused(LedgerError)
-    with pytest.raises(LedgerError, match="no signing key is here"):
-        run.begin()
-    run.toml.write_text(with_key + SECOND.format(name=run.name))
-    (run.folder / signed).write_text(other)
-    assert "and this one's is" in run.refused(LedgerError)
-    with pytest.raises(LedgerError, match="and this one's is"):
-        run.begin()
-    before = unbegun(broker, lambda word: unique("unsigned"), tmp_path / "before")
-    before.begin()
-    before.toml.write_text(before.toml.read_text() + f'[secret]\n{key}"{signed}"\n')
-    before.begin()
-    assert admin.read_ledger(before.cluster, before.name).public_key is None
-    setup = prepare(before.config())
-    assert setup.sealing is None and setup.signing is None
-
-
 def test_the_size_of_inputs_decides_about_partitions_when_a_deployment_begins_and_never_again(
     broker: Broker, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
@@ -642,62 +402,3 @@ def test_the_size_of_inputs_decides_about_partitions_when_a_deployment_begins_an
     assert {p.cells_partitions for p in prepare(run.config()).deployment.pipelines} == {2}
     run.edit("[engine]", "[engine]\nunits_partitions = 4")
     assert "would have 4 partitions" in run.refused() and typed(*words)[0] == 4
-
-
-SHARING = ('name = "{name}"\n', 'name = "{name}"\nshared_topics = true\n')
-
-
-@pytest.fixture
-def sharing(broker: Broker, unique: Callable[[str], str], tmp_path: Path) -> Deployed:
-    deployed = Deployed(unique("s"), tmp_path / "sharing", broker.bootstrap)
-    text = (TOML.replace(*SHARING, 1) + SECOND).format(name=deployed.name)
-    deployed.toml.write_text(text)
-    deployed.begin()
-    return deployed
-
-
-def test_pipelines_of_an_input_share_topics_and_a_later_one_gets_the_next_seat(sharing):
-    names = sharing.names
-    plan = prepare(sharing.config())
-    assert plan.names == names and plan.ledger.format == SHARED and plan.ledger.shared
-    before = sharing.cluster.topics()
-    flow, log = names.flow("events"), names.changelog("flow", "events")
-    assert before[flow] == before[log] == 8 and before[names.keys("events")] == 2
-    internal = {t for t in before if t.startswith(names.base)}
-    assert len(internal) == 7 and f"hush.{sharing.name}.events.dlq" in before
-    first = sharing.toml.read_text()
-    third = SECOND.format(name=sharing.name).replace(f"{sharing.name}-q", f"{sharing.name}-r")
-    head, own = first.split("[[pipeline]]", 1)
-    sharing.toml.write_text(f"{head}{third}[[pipeline]]{own}")
-    sharing.grow(flow, 9)  # as a run that ended half-way may have left it
-    assert "are not declared" in sharing.refused()
-    sharing.begin()
-    later = prepare(sharing.config()).names
-    assert {**later.seats, **names.seats} == later.seats
-    assert later.place(later.units(f"{sharing.name}-r")) == (flow, 8)
-    after = sharing.cluster.topics()
-    assert after[flow] == after[log] == 12 and after[names.keys("events")] == 3
-    sharing.toml.write_text(first)  # its seat stays, and is nobody's
-    assert prepare(sharing.config()).names == later
-    sharing.begin()
-    assert sharing.cluster.topics() == after
-
-
-def test_topics_are_shared_from_the_genesis_on_or_never(made, sharing):
-    sharing.edit("shared_topics = true", "shared_topics = false")
-    made.edit(f'name = "{made.name}"\n', f'name = "{made.name}"\nshared_topics = true\n')
-    for run, here, there in ((made, "true", "without"), (sharing, "false", "with")):
-        topics = run.cluster.topics()
-        said = f"shared_topics is {here} here, and this deployment began {there} shared topics"
-        assert said in run.refused() and "another deployment.name" in run.refused()
-        with pytest.raises(EngineError, match=said):
-            run.begin()
-        assert run.cluster.topics() == topics
-
-
-def test_a_shared_topic_that_was_made_anew_is_refused(sharing):
-    flow = sharing.names.flow("events")
-    sharing.recreate(flow, 8)
-    assert "deleted and created again" in sharing.refused()
-    sharing.recreate(flow, 2)
-    assert flow in sharing.refused()

@@ -26,7 +26,7 @@ from hushstream.cli.group import main
 from hushstream.topics.names import OWNERS, ledger_topic
 from hushstream.topics.records import Beat, Marker, Start, Trigger, encode
 
-from ..clock.test_genesis import SECOND, Deployed, made, topic_of
+from ..clock.deployed import SECOND, Deployed, made, topic_of
 
 __all__ = ["made"]  # a fixture
 

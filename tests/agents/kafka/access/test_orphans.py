@@ -16,7 +16,7 @@ from hushstream.agents.worker.admission import prepare, warnings
 from hushstream.cli.group import hush
 from hushstream.topics.names import Names, genesis_id, genesis_of
 
-from ...clock.test_genesis import Deployed, made, unbegun
+from ...clock.deployed import Deployed, made, unbegun
 
 __all__ = ["made"]
 

@@ -10,7 +10,7 @@ from hushstream.errors import EngineError
 from hushstream.topics.names import OWNERS
 from hushstream.topics.records import encode
 
-from ...clock.test_genesis import Deployed, made, unbegun
+from ...clock.deployed import Deployed, made, unbegun
 
 __all__ = ["made"]
 

@@ -1,0 +1,142 @@
+"""The one transaction of a step: the table after it, zombies fenced, silence given up."""
+
+from __future__ import annotations
+
+import asyncio
+
+import hushstream.agents.worker.shard as shard_module
+from aiokafka.errors import KafkaError
+from aiokafka.structs import TopicPartition
+from confluent_kafka import Producer
+from hushstream.agents.state.layout import MARKER
+from hushstream.topics.records import Marker, encode
+
+from .bench import applied, interval, until
+
+
+def test_the_table_changes_only_after_the_commit(bench):
+    """A transaction that fails leaves no trace: not in the table, not in the next attempt."""
+
+    async def run() -> None:
+        shard = bench.shard()
+        await shard.open()
+        shard.deliver(interval(0, 2))
+        await applied(shard, 2)
+        producer = shard._producer
+        seen: list[list[bytes | None]] = []
+
+        async def fails() -> None:
+            seen.append(shard._state.table.get_many([b"n"]))
+            raise KafkaError("the broker went away")
+
+        producer.commit_transaction = fails
+        shard.deliver(interval(2, 6))
+        await until(lambda: bench.seeks == [2])  # reopened, and asks for them again
+        assert seen == [[b"2"]]
+        assert shard._state.table.get_many([b"n"]) == [b"2"]
+        assert shard._producer is not producer
+        assert (shard.applied, shard.wanted) == (2, 2)
+        shard.deliver(interval(2, 6))
+        await applied(shard, 6)
+        await shard.close()
+
+    asyncio.run(run())
+    assert bench.published() == [b"%d" % n for n in range(6)]
+    copies = bench.published(committed=False)
+    assert len(copies) > 6 and set(copies) == set(bench.published())  # the aborted ones are equal
+
+
+def test_a_batch_that_the_broker_refuses_for_good_is_never_left_out_of_a_commit(bench):
+    """A new leader, for one, may not expect the sequence number of one partition's batch."""
+
+    async def run() -> None:
+        shard = bench.shard()
+        await shard.open()
+        shard.deliver(interval(0, 2))
+        await applied(shard, 2)
+        numbers = shard._producer._txn_manager._sequence_numbers
+        numbers[TopicPartition(bench.out, 0)] += 7  # of what the step publishes, not of its marker
+        shard.deliver(interval(2, 6))
+        await until(lambda: bench.seeks == [2])  # it has opened again, from committed state
+        shard.deliver(interval(2, 6))
+        await applied(shard, 6)
+        await shard.close()
+
+    asyncio.run(run())
+    assert bench.published() == [b"%d" % n for n in range(6)]
+    assert bench.failures == []
+
+
+def test_a_zombie_is_fenced_and_can_publish_nothing(bench, monkeypatch):
+    monkeypatch.setattr(shard_module, "FENCED_SECONDS", 3600.0)  # it would open again after that
+
+    async def run() -> None:
+        zombie = bench.shard("one")
+        await zombie.open()
+        zombie.deliver(interval(0, 3))
+        await applied(zombie, 3)
+        owner = bench.shard("two")
+        await owner.open()
+        assert owner.applied == 3
+        before = zombie._state.table.get_many([b"n"])
+        zombie.deliver(interval(3, 9))
+        owner.deliver(interval(3, 5))
+        await applied(owner, 5)
+        await asyncio.sleep(0.5)
+        assert zombie.applied == 3 and zombie._state.table.get_many([b"n"]) == before
+        await zombie.close(patience=0.1)
+        await owner.close()
+
+    asyncio.run(run())
+    assert bench.published() == [b"%d" % n for n in range(5)]
+
+
+def test_a_commit_that_nobody_answers_is_given_up_and_made_again(bench, monkeypatch):
+    """A transaction whose coordinator has lost its leader: the library asks for it without end."""
+    limits = iter([0.5])
+    monkeypatch.setattr(shard_module, "within", lambda _: asyncio.timeout(next(limits, 600.0)))
+
+    async def run() -> None:
+        shard = bench.shard()
+        await shard.open()
+        shard._producer.commit_transaction = asyncio.Event().wait  # all is sent, nothing is told
+        shard.deliver(interval(0, 3))
+        outages: list[bool] = []
+        monkeypatch.setattr(shard.progress, "outage", outages.append)
+        await until(lambda: bench.seeks == [0])
+        assert outages[0] and not outages[-1]  # not ready meanwhile
+        shard.deliver(interval(0, 3))
+        await applied(shard, 3)
+        await shard.close()
+
+    asyncio.run(run())
+    assert bench.published() == [b"%d" % n for n in range(3)] and bench.failures == []
+
+
+def test_rows_of_an_aborted_transaction_are_not_restored(bench):
+    async def run() -> None:
+        shard = bench.shard()
+        await shard.open()
+        shard.deliver(interval(0, 2))
+        await applied(shard, 2)
+        await shard.close()
+
+    asyncio.run(run())
+    producer = Producer(
+        {"bootstrap.servers": bench.kafka.bootstrap, "transactional.id": f"{bench.name}.id"}
+    )
+    producer.init_transactions(120)
+    producer.begin_transaction()
+    producer.produce(f"{bench.name}-log", b"999", b"n", partition=0)
+    marker = encode(Marker(bench.genesis, 999))
+    producer.produce(f"{bench.name}-log", marker, MARKER, partition=0)
+    producer.flush(120)  # it is in the log, and is aborted when the next owner opens
+    del producer
+
+    async def reopen() -> None:
+        other = bench.shard("two")
+        await other.open()
+        assert (other.applied, other._state.table.get_many([b"n"])) == (2, [b"2"])
+        await other.close()
+
+    asyncio.run(reopen())

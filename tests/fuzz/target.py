@@ -1,0 +1,29 @@
+"""A parser of what others may write, with real input and the errors that it may raise."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .mutate import mutant
+
+Mutate = Callable[[random.Random, list[bytes]], bytes]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A parser.
+
+    Attributes:
+        corpus: real inputs.
+        run: feeds it one input.
+        allowed: the errors by which it may refuse one.
+        mutate: makes a hostile input of real ones.
+    """
+
+    corpus: list[bytes]
+    run: Callable[[bytes], Any]
+    allowed: tuple[type[Exception], ...] = ()
+    mutate: Mutate = mutant
