@@ -38,6 +38,16 @@ CHUNK = 5_000  # letters of one transaction
 SECONDS = 60.0
 
 
+def producer_to(cluster: Cluster, source: Input, group: str) -> Producer:
+    """A producer of transactions to the topic of an input; it ends what the group left open."""
+    producer = cluster.producer(
+        **{"transactional.id": group, "compression.type": "zstd", "linger.ms": 20,
+           "partitioner": PARTITIONERS[source.partitioner]}
+    )  # fmt: skip
+    producer.init_transactions(SECONDS)
+    return producer
+
+
 class Unsent(NamedTuple):
     """Numbers of dead letters that were, or would be, sent, and of others by why they are not."""
 
@@ -127,7 +137,7 @@ class Again:
         """
         total = Unsent()
         # It ends what an earlier run has begun, before the position is read.
-        producer = self._producer()
+        producer = producer_to(self.cluster, self.source, self.group)
         member = consumer(self.cluster.kafka, True, {"group.id": self.group})
         try:
             place = member.consumer_group_metadata()
@@ -145,14 +155,6 @@ class Again:
         finally:
             member.close()
         return total
-
-    def _producer(self) -> Producer:
-        producer = self.cluster.producer(
-            **{"transactional.id": self.group, "compression.type": "zstd", "linger.ms": 20,
-               "partitioner": PARTITIONERS[self.source.partitioner]}
-        )  # fmt: skip
-        producer.init_transactions(SECONDS)
-        return producer
 
     def _commit(self, producer: Producer, place: Any, copies: Sequence[Copy], end: int) -> None:
         producer.begin_transaction()

@@ -27,13 +27,12 @@ from ..errors import ConfigError, EngineError
 from ..formats.events.decode import Decoder, RawRecord
 from ..topics.config.load import Config, load
 from ..topics.names import load_group
-from .again import PARTITIONERS
+from .again import SECONDS, producer_to
 from .contents import Content, as_json, of_file, of_frame
 from .files import FileLayout, check_columns
 from .first_rows import unfit
 
 CHUNK = 5_000  # rows of one transaction
-SECONDS = 60.0
 # Old times are kept, so that Kafka's retention by time would delete the records at once.
 KEPT = {"retention.ms": "-1", "message.timestamp.type": "CreateTime"}
 
@@ -165,7 +164,8 @@ class Loading:
         """
         created = self._created(asked)
         try:
-            producer = self._producer()  # ends what an earlier run has begun, and that run
+            # It ends what an earlier run has begun, and that run.
+            producer = producer_to(self.cluster, self.source, self.group)
             begin = 0 if created else self._begin(asked, total)
             told(begin)
             with closing(consumer(self.cluster.kafka, True, {"group.id": self.group})) as member:
@@ -214,14 +214,6 @@ class Loading:
                 "--resume to write the others"
             )
         return 0
-
-    def _producer(self) -> Producer:
-        producer = self.cluster.producer(
-            **{"transactional.id": self.group, "compression.type": "zstd", "linger.ms": 20,
-               "partitioner": PARTITIONERS[self.source.partitioner]}
-        )  # fmt: skip
-        producer.init_transactions(SECONDS)
-        return producer
 
     def _written(
         self, producer: Producer, place: Any, begin: int, told: Callable[[int], None]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -40,8 +39,6 @@ from .tasks import Tasks
 
 Ends = Mapping[TopicPartition, int]
 LOOK_SECONDS = 10.0
-
-log = logging.getLogger("hushstream.follower")
 
 
 class LogFollower:

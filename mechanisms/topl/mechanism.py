@@ -71,8 +71,6 @@ from .rounds import found_range, found_threshold
 from .spread import difference, division
 from .units import accept
 
-U64 = NDArray[np.uint64]
-
 _PPM = 1_000_000
 RULES = "topl/3"
 """Which reports count: whatever changes it must change this, so that no charge covers both."""

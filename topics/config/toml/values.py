@@ -162,10 +162,6 @@ def within(low: float, high: float) -> Check:
     return lambda value: None if low <= value <= high else f"must lie between {low} and {high}"
 
 
-def at_least(low: int) -> Check:
-    return lambda value: None if value >= low else f"must be at least {low}"
-
-
 def span(low: str, high: str) -> Check:
     """Check that a duration lies between two others, given as text."""
     ends = parse_duration(low), parse_duration(high)
