@@ -27,7 +27,7 @@ COMMANDS = {  # name: its module, and its line of the help, whose order this is
     "mechanisms": ("mechanisms", "List mechanisms, or the settings of one."),
     "plan": ("planning.plan", "Print bounds, noise, thresholds and cost."),
     "sql": ("planning.sql", "Show the pipeline that a query becomes, and its cost."),
-    "simulate": ("planning.plan", "Run the pipelines on a file and compare with the truth."),
+    "simulate": ("planning.simulate", "Run the pipelines on a file and compare with the truth."),
     "learn": ("planning.learn", "Choose a contribution bound from the first releases."),
     "size": ("planning.size", "Estimate what a load needs, and what gives way first."),
     "produce": ("produce", "Write the rows of a file as records to a raw topic."),
@@ -199,7 +199,7 @@ def _of_broker(error: BaseException) -> str | None:
     from confluent_kafka import KafkaException
 
     from ..agents.kafka.access.refusals import DENIED
-    from ..agents.kafka.clients import aio_refusal
+    from ..agents.kafka.patience import aio_refusal
 
     if isinstance(error, KafkaException):
         said, kind = str(error.args[0].str()), DENIED.get(error.args[0].code())

@@ -22,7 +22,8 @@ from ..deployment.topic_specs import TopicSpec, internal_topics, layout, public_
 from ..kafka.access.owners import claim, verify_unclaimed
 from ..kafka.cluster import Cluster
 from .begins import Begins
-from .ledger import FORMAT, GROWN, SHARED, SIGNED, Ledger, following, retirement
+from .ends import following, retirement
+from .ledger import FORMAT, GROWN, SHARED, SIGNED, Ledger
 from .ledger_record import Record
 from .pinned import growths, placement, verify_declared, verify_key, verify_signing, verify_there
 

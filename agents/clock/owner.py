@@ -28,20 +28,17 @@ from ...topics.records import (
 )
 from ..deployment.model import Pipeline
 from ..kafka.clients import (
-    AWAY,
-    OUTAGES,
     STOP_SECONDS,
     answers,
-    asked_to_end,
     consumer,
     reached,
     start_producer,
     stop_quietly,
-    through_outages,
     transactional_producer,
     within,
 )
 from ..kafka.outage import OUTAGE
+from ..kafka.patience import AWAY, OUTAGES, asked_to_end, through_outages
 from ..kafka.progress import Progress
 from .known import AskedTriggers, ClockSetup, KnownLogs
 from .ledger import Ledger

@@ -19,35 +19,28 @@ from functools import cache
 from typing import Any
 
 import aiokafka
-from aiokafka import errors as aio
-from aiokafka.errors import DuplicateSequenceNumber, IllegalOperation, KafkaError
+from aiokafka.errors import DuplicateSequenceNumber
 from aiokafka.structs import TopicPartition
 
-from ...errors import EngineError, RewoundError, RightError
+from ...errors import EngineError, RewoundError
 from ...topics.config.model import Kafka
 from .access.tokens import client_options
 from .forgotten import end_forgotten, never_answered
-from .outage import OUTAGE
+from .patience import (
+    ROLE,
+    aio_refusal,
+)
 from .private.of_aiokafka import fetch_columns
 from .private.of_aiokafka_producer import new_epochs, send_once
-from .progress import Progress
 
 BATCH_BYTES = 900_000
 STOP_SECONDS = 5.0
 SETTLE_SECONDS = 5.0
-ROLE = "worker"  # of everything that uses these clients to write, or for long
 READ_SECONDS = 30.0  # without a record, before the end of a log that is read to its end
 START_SECONDS = 60.0  # for a producer to get its id
 COMMIT_SECONDS = 30.0  # more than the broker leaves a transaction open
 
 log = logging.getLogger("hushstream.kafka")
-
-AIO_DENIED: dict[type[BaseException], tuple[str, str]] = {
-    aio.TopicAuthorizationFailedError: ("READ", "topic"),
-    aio.GroupAuthorizationFailedError: ("READ", "group"),
-    aio.TransactionalIdAuthorizationFailed: ("WRITE", "transactional id"),
-    aio.ClusterAuthorizationFailedError: ("IDEMPOTENT_WRITE", "cluster"),
-}
 
 
 def transactional_producer(
@@ -278,99 +271,6 @@ async def read_to_end(
         yield [], position, end
         async for records, reached_now in read_span(client, tp, position, end, columns):
             yield records, reached_now, end
-
-
-OUTAGES = (KafkaError, IllegalOperation, ConnectionError, TimeoutError, asyncio.CancelledError)
-"""Errors that a client raises while the broker is away; see `asked_to_end` for the last.
-
-The second is that of a producer which was given up while its caller went on sending.
-"""
-
-AWAY = (
-    ConnectionError, TimeoutError, aio.KafkaConnectionError, aio.NodeNotReadyError,
-    aio.RequestTimedOutError, aio.KafkaTimeoutError, aio.CoordinatorNotAvailableError,
-)  # fmt: skip
-"""Those of them that say that no broker answers, and nothing else."""
-
-
-def asked_to_end() -> bool:
-    """Whether the running task was cancelled.
-
-    A client that loses its broker cancels its own tasks and may let their `CancelledError`
-    through. Our task would take that for its own cancellation, and end unnoticed.
-    """
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
-async def through_outages(
-    progress: Progress,
-    acquire: Callable[[], Awaitable[None]],
-    let_go: Callable[[], Awaitable[None]],
-    patience: int,
-) -> None:
-    """Acquire something from the broker, however often that fails while it is away.
-
-    Args:
-        acquire: called again after each outage.
-        let_go: called after each outage, to release what was acquired so far.
-        patience: microseconds, `kafka.outage_timeout`.
-
-    Raises:
-        EngineError: the broker stayed away for longer.
-    """
-    until = time.monotonic() + patience / 1e6
-    while True:
-        try:
-            await acquire()
-            progress.outage(False)
-            return
-        except OUTAGES as error:
-            if asked_to_end():
-                raise
-            progress.outage(True)
-            await let_go()
-            check_outage(progress.what, until, patience, error)
-            OUTAGE.sign(type(error).__name__)
-            await asyncio.sleep(1.0)
-
-
-def check_outage(what: str, until: float, patience: int, error: BaseException) -> None:
-    """Give up an outage that has lasted too long.
-
-    Args:
-        until: monotonic time of the end of patience, seconds.
-        patience: microseconds, for the message.
-
-    Raises:
-        EngineError: that time has come, or the error will not pass: a right is refused.
-    """
-    if (refused := aio_refusal(error, ROLE)) is not None:
-        raise refused from error
-    if time.monotonic() > until:
-        known = isinstance(error, KafkaError | TimeoutError) and str(error)
-        said = f"; last of all: {error}" if known else ""
-        raise EngineError(
-            f"{what}: no broker for {patience / 1e6:g} s (kafka.outage_timeout){said}"
-        ) from error
-
-
-def aio_refusal(
-    error: BaseException, role: str = "", operation: str | None = None
-) -> RightError | None:
-    """Make an error of a right that aiokafka was refused; None for any other error.
-
-    Args:
-        role: the client's role; empty: not known.
-        operation: operation tried; None: the one that such an error usually stands for.
-    """
-    known = AIO_DENIED.get(type(error))
-    if known is None:
-        return None
-    names = error.args[0] if error.args else "of this client"
-    each = sorted(names) if isinstance(names, set | frozenset | list | tuple) else [str(names)]
-    missing = [(operation or known[0], known[1], name) for name in each]
-    return RightError(missing, "this client", role)
 
 
 async def answers(sent: Sequence[asyncio.Future[Any]]) -> list[Any]:

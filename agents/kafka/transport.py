@@ -26,8 +26,9 @@ from ...errors import EngineError
 from ...topics.config.model import Kafka
 from . import tolerant_batches
 from .access.tokens import PROVIDER, client_options
-from .clients import ROLE, aio_refusal, asked_to_end, stop_quietly, through_outages
+from .clients import stop_quietly
 from .intervals import Gone, Interval, Most, Positions
+from .patience import ROLE, aio_refusal, asked_to_end, through_outages
 from .private import of_aiokafka, of_faust
 from .progress import Progress
 

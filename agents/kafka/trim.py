@@ -12,7 +12,7 @@ from faust.types import TP
 
 from ...topics.config.access.clients import librdkafka_options
 from ...topics.config.model import Kafka
-from .clients import OUTAGES, asked_to_end
+from .patience import OUTAGES, asked_to_end
 
 log = logging.getLogger("hushstream.trim")
 

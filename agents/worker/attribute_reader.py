@@ -17,8 +17,9 @@ from faust.types import TP
 from ...errors import EngineError
 from ...formats.events.raw import RawRecord
 from ...topics.config.model import Kafka
-from ..kafka.clients import OUTAGES, asked_to_end, check_outage, reader
+from ..kafka.clients import reader
 from ..kafka.intervals import Gone, Most, below, joined
+from ..kafka.patience import OUTAGES, asked_to_end, check_outage
 from ..kafka.private.of_aiokafka import fetch
 from ..kafka.progress import Progress
 

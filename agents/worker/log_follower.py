@@ -20,17 +20,9 @@ from ...topics.records import ClockRecord
 from ..clock.log import RECENT, ClockLog, Entry, entries_of
 from ..clock.snapshots import Opening, beginning
 from ..clock.wall_time import WallClock
-from ..kafka.clients import (
-    OUTAGES,
-    READ_SECONDS,
-    asked_to_end,
-    check_outage,
-    reached,
-    read_to_end,
-    reader,
-    through_outages,
-)
+from ..kafka.clients import READ_SECONDS, reached, read_to_end, reader
 from ..kafka.outage import OUTAGE
+from ..kafka.patience import OUTAGES, asked_to_end, check_outage, through_outages
 from ..kafka.private.of_aiokafka import FIXED_MS, wait_patiently
 from ..kafka.progress import Progress
 from ..stages.feedback import Feedback

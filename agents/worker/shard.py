@@ -10,75 +10,34 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from aiokafka.errors import IllegalOperation, ProducerFenced
 from aiokafka.structs import TopicPartition
-from faust.types import TP
 from msgspec.structs import replace
 
 from ...errors import DamagedError, HushError
 from ...topics.records import Marker, encode
 from ..kafka.backlog import Backlog
-from ..kafka.clients import (
-    AWAY,
-    asked_to_end,
-    start_producer,
-    stop_quietly,
-    through_outages,
-    transactional_producer,
-    within,
-)
+from ..kafka.clients import start_producer, stop_quietly, transactional_producer, within
 from ..kafka.intervals import Interval, joined
 from ..kafka.outage import OUTAGE
+from ..kafka.patience import AWAY, asked_to_end, through_outages
 from ..kafka.progress import Progress
 from ..stages.step import Stage, Step
-from ..stages.topology import Place
 from ..state.layout import MARKER
 from .local_state import LocalState, Shared
+from .shard_spec import Host, ShardSpec
 from .tasks import Tasks
-from .transaction import Find, here, names, transact
+from .transaction import names, transact
 
 log = logging.getLogger("hushstream.shard")
 
 FENCED_SECONDS = 3.0
 LARGE = 16 << 20  # bytes of input that one step takes at the most, about
 SLICE_SECONDS = 1.0
-
-
-class Host(Protocol):
-    """The worker, as far as a shard needs it."""
-
-    def flow(self, tp: TP, open_: bool) -> None:
-        """Resume or pause the input of a shard."""
-
-    async def seek(self, tp: TP, position: int) -> None:
-        """Fetch the input of a shard from another offset on."""
-
-    async def before_open(self, tp: TP, marker: Marker) -> None:
-        """Make ready what a shard needs whose committed marker is ``marker``."""
-
-    def fail(self, error: BaseException) -> None:
-        """Stop the worker."""
-
-
-@dataclass(frozen=True)
-class ShardSpec:
-    """The input and the state of a shard, by name."""
-
-    tp: TP
-    transactional_id: str  # fences any other owner
-    changelog: str  # topic of this stage's state; same partition number
-    written: tuple[Collection[Place], Collection[Place]]  # see `Topology.written`
-    begin: int = 0  # offset where the input began when the deployment did
-    hold: int = 0  # rows kept in memory before they are written to disk
-    step_bytes: int = 0  # of records offered to one step; 0: all that are held
-    step_records: int = 0  # that one step takes at the most; 0: all that are held
-    resume: int = 0  # offset before which nothing is left to use, since a loss was accepted
-    place: Find = here  # where the topics lie that its stage sends to
 
 
 class Shard:

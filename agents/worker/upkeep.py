@@ -14,8 +14,8 @@ from prometheus_client import Gauge
 from ...errors import EngineError, HushError
 from ...topics.config.model import Kafka
 from ...topics.records import Marker
-from ..kafka.clients import OUTAGES, asked_to_end
 from ..kafka.cluster import Cluster
+from ..kafka.patience import OUTAGES, asked_to_end
 from ..kafka.progress import Progress
 from ..kafka.trim import Trimmer
 from ..stages.feedback import Feedback, needed_from

@@ -23,9 +23,9 @@ from ..clock.loss.found import check_kept
 from ..clock.wall_time import Settling
 from ..kafka import transport
 from ..kafka.backlog import Flight, Room
-from ..kafka.clients import asked_to_end
 from ..kafka.cluster import Cluster
 from ..kafka.intervals import Interval, Most
+from ..kafka.patience import asked_to_end
 from ..kafka.progress import Progress
 from ..registry.asking import asking_of
 from ..stages.aggregate.nonces import drawn
@@ -43,7 +43,8 @@ from .log_follower import LogFollower
 from .metrics import OperatorMetrics, PublicMetrics
 from .owned_clock import OwnedClock
 from .setup import WorkerSetup
-from .shard import Shard, ShardSpec
+from .shard import Shard
+from .shard_spec import ShardSpec
 from .tasks import Tasks
 from .upkeep import Upkeep
 

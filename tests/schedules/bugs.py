@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hushstream.agents.clock import known, owner
-from hushstream.agents.kafka import clients
+from hushstream.agents.kafka import clients, patience
 from hushstream.agents.stages.aggregate.computation import Computation
 from hushstream.agents.worker import admission, tasks, transaction
 from hushstream.agents.worker.evidence import TOLD, Known, known_of
@@ -38,7 +38,7 @@ def cancelled_clock() -> None:
 
     owner.stop_quietly = stop_quietly  # type: ignore[assignment]
     known.stop_quietly = stop_quietly  # type: ignore[assignment]
-    owner.OUTAGES = clients.OUTAGES[:-1]  # type: ignore[assignment]
+    owner.OUTAGES = patience.OUTAGES[:-1]  # type: ignore[assignment]
 
     def ended(self: tasks.Tasks, task: asyncio.Task[None]) -> None:
         if task in self._running and not task.cancelled() and task.exception() is not None:

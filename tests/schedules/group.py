@@ -15,8 +15,8 @@ from typing import Any
 
 from aiokafka.errors import OffsetOutOfRangeError
 from faust.types import TP
-from hushstream.agents.kafka.clients import through_outages
 from hushstream.agents.kafka.intervals import Gone, Interval
+from hushstream.agents.kafka.patience import through_outages
 from hushstream.agents.kafka.progress import Progress
 
 from . import world

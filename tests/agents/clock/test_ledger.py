@@ -1,4 +1,7 @@
-"""The ledger: one chain, each epoch charged once, limits in exact rationals."""
+"""The ledger: one chain, each epoch charged once, limits in exact rationals.
+
+Covers: agents/clock/ends.py
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,8 @@ from fractions import Fraction
 
 import msgspec
 import pytest
-from hushstream.agents.clock.ledger import (
-    FORMAT,
-    SHARED,
-    ZERO,
-    Ledger,
-    cost_of,
-    earliest_end,
-    following,
-    number,
-    retirement,
-    totals,
-)
+from hushstream.agents.clock.ends import earliest_end, following, retirement
+from hushstream.agents.clock.ledger import FORMAT, SHARED, ZERO, Ledger, cost_of, number, totals
 from hushstream.agents.clock.ledger_record import Record
 from hushstream.agents.deployment.statement import charge_body, limits, text
 from hushstream.agents.worker.admission import check_format

@@ -1,4 +1,7 @@
-"""Clients while the broker is away: what they raise is waited out, and ends no task of ours."""
+"""Clients while the broker is away: what they raise is waited out, and ends no task of ours.
+
+Covers: agents/kafka/patience.py
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import asyncio
 from types import SimpleNamespace
 
 import hushstream.agents.kafka.clients as clients
+import hushstream.agents.kafka.patience as patience
 import pytest
 from aiokafka.errors import (
     DuplicateSequenceNumber,
@@ -14,7 +18,8 @@ from aiokafka.errors import (
     OutOfOrderSequenceNumber,
 )
 from aiokafka.structs import TopicPartition
-from hushstream.agents.kafka.clients import asked_to_end, stop_quietly, through_outages
+from hushstream.agents.kafka.clients import stop_quietly
+from hushstream.agents.kafka.patience import asked_to_end, through_outages
 from hushstream.agents.kafka.progress import Progress
 from hushstream.errors import EngineError
 from hushstream.topics.config.model import Kafka
@@ -53,7 +58,7 @@ def test_stopping_a_broken_client_ends_nobody(monkeypatch, error):
     assert asyncio.run(run()) == "went on"
 
 
-@pytest.mark.parametrize("error", clients.OUTAGES)
+@pytest.mark.parametrize("error", patience.OUTAGES)
 def test_what_a_client_raises_is_waited_out(monkeypatch, error):
     attempts = []
     sleep = asyncio.sleep
@@ -157,7 +162,8 @@ class Ticks:
 @pytest.fixture
 def ticks(monkeypatch) -> Ticks:
     made = Ticks()
-    monkeypatch.setattr(clients, "time", SimpleNamespace(monotonic=made))
+    for module in (clients, patience):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=made))
     return made
 
 
@@ -171,7 +177,7 @@ def test_a_log_of_which_nothing_comes_is_not_waited_for_without_end(monkeypatch,
     assert asyncio.run(read(5)) == [1, 2, 3, 4, 5]  # slow, but it gets on
     with pytest.raises(TimeoutError, match="t-0 was not read to its end"):
         asyncio.run(read(3))
-    assert issubclass(TimeoutError, clients.OUTAGES)  # so it is tried again, and not for ever
+    assert issubclass(TimeoutError, patience.OUTAGES)  # so it is tried again, and not for ever
 
 
 def test_a_producer_whose_coordinator_has_no_leader_is_not_waited_for_without_end(monkeypatch):
@@ -228,4 +234,4 @@ def test_brokers_that_keep_an_epoch_are_warned_of_once(monkeypatch, caplog):
 
 def test_a_producer_that_was_given_up_is_an_outage():
     """Whoever was sending meets that, and must open again as after any other one."""
-    assert issubclass(IllegalOperation, clients.OUTAGES)
+    assert issubclass(IllegalOperation, patience.OUTAGES)

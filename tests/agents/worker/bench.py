@@ -21,7 +21,8 @@ from hushstream.agents.state.layout import MARKER, units_of
 from hushstream.agents.state.rocks import RocksStore
 from hushstream.agents.worker.local_state import Shared
 from hushstream.agents.worker.metrics import OperatorMetrics
-from hushstream.agents.worker.shard import Shard, ShardSpec
+from hushstream.agents.worker.shard import Shard
+from hushstream.agents.worker.shard_spec import ShardSpec
 from hushstream.formats.events.decode import RawRecord
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.config.model import Kafka

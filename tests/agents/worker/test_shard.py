@@ -1,4 +1,7 @@
-"""A shard: positions that are its own, one transaction, the table after it, zombies fenced."""
+"""A shard: positions that are its own, one transaction, the table after it, zombies fenced.
+
+Covers: agents/worker/shard_spec.py
+"""
 
 from __future__ import annotations
 

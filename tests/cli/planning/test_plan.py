@@ -1,6 +1,6 @@
 """A plan says what will be paid, and a simulation what comes of files.
 
-Covers: offline/files.py
+Covers: cli/planning/simulate.py, offline/files.py
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from hushstream.agents.kafka.access.refusals import (
     refusal,
     user_of,
 )
-from hushstream.agents.kafka.clients import aio_refusal
+from hushstream.agents.kafka.patience import aio_refusal
 from hushstream.cli.group import main
 from hushstream.errors import RightError
 from hushstream.topics.config.model import Kafka

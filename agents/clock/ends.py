@@ -1,0 +1,77 @@
+"""Ends of pipelines, and of those that follow: bodies of the records that state them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...errors import LedgerError
+from ...topics.config.toml.values import format_instant
+from ..deployment.model import Pipeline
+from .ledger import Ledger
+
+
+def earliest_end(pipeline: Pipeline, ledger: Ledger, now: int) -> int:
+    """Find the first boundary at which a pipeline can still be retired; microseconds since 1970.
+
+    No epoch beyond it has begun or was charged. Windows of a pipeline that is triggered by request
+    do not follow the clock, so for it the charges alone decide.
+    """
+    windows = pipeline.windows
+    charged = [epoch + 1 for name, epoch in ledger.charges if name == pipeline.name]
+    begun = [] if pipeline.external else [windows.epoch_at(now) + 1]
+    return windows.begin(max(charged + begun, default=0))
+
+
+def retirement(pipeline: Pipeline, ledger: Ledger, now: int) -> dict[str, Any] | None:
+    """Make the body of the record that ends a pipeline; None if it has one, or needs none.
+
+    Args:
+        now: microseconds since 1970.
+
+    Raises:
+        LedgerError: an epoch beyond the end has begun, or was charged.
+    """
+    until = pipeline.until
+    if until is None or pipeline.name in ledger.retired:
+        return None
+    least = earliest_end(pipeline, ledger, now)
+    if until < least:
+        raise LedgerError(
+            f'pipeline {pipeline.name!r}: until = "{format_instant(until)}" is too early: the '
+            "epoch that begins then has begun or was charged, and ends under the terms that it "
+            f'has; the earliest is until = "{format_instant(least)}"'
+        )
+    epoch = pipeline.windows.epoch_at(until)
+    return {"pipeline": pipeline.name, "until": until, "epoch": epoch}
+
+
+def following(pipeline: Pipeline, ledger: Ledger, now: int) -> dict[str, Any]:
+    """Make what the declaration of a pipeline says of the one that it follows; {} if of none.
+
+    Args:
+        ledger: the ledger, with the end of the other one.
+        now: microseconds since 1970.
+
+    Raises:
+        LedgerError: the other one is not retired there, or has ended already, or is followed.
+    """
+    other = pipeline.follows
+    if other is None:
+        return {}
+    name, begin = pipeline.name, pipeline.windows.origin
+    end = ledger.retired.get(other, {}).get("until")
+    if end is None or end != begin:
+        held = "does not end" if end is None else f"ends at {format_instant(end)}"
+        raise LedgerError(
+            f"pipeline {name!r}: it would follow {other!r} from {format_instant(begin)} on, and by "
+            f"the ledger that one {held}"
+        )
+    if end <= now:
+        raise LedgerError(
+            f"pipeline {name!r}: {other!r} has ended at {format_instant(end)}, and records since "
+            "then are lost to whoever would follow it: declare a pipeline without follows, with a "
+            "release.topic of its own"
+        )
+    if (second := ledger.follower(other)) is not None:
+        raise LedgerError(f"pipeline {name!r}: {second!r} follows {other!r} already")
+    return {"follows": {"pipeline": other, "from": end}}
