@@ -1,0 +1,143 @@
+"""A public table alone, joined to the stream: kills, and another table, on the real broker.
+
+Covers: topics/config/inputs/lookups.py
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+
+import pytest
+from hushstream.agents.clock.genesis import read_ledger
+from hushstream.deploy.broker import Broker
+from hushstream.offline.replay import replay
+
+from ..judge.records import home
+from ..judge.topics import deployment as judgement
+from .local import Local, local
+
+HOUR = 3_600_000_000
+ORIGIN = 17956 * 24 * HOUR  # 2019-03-01
+TOML = """
+[deployment]
+name = "trips"
+[engine]
+cells_partitions = 2
+session_timeout = "3s"
+transaction_timeout = "10s"
+[[input]]
+name = "trips"
+topic = "trips"
+unit = "user"
+partitioner = "murmur2"
+time = { field = "t", format = "epoch_us" }
+[[pipeline]]
+name = "boroughs"
+input = "trips"
+key = ["borough"]
+public_keys = "natural"
+aggregate = [{ kind = "count" }]
+window = { length = "2h", origin = "2019-03-01T00:00:00Z" }
+triggers = { every = "1h" }
+schedule = "external"
+budget = { epsilon = 16.0, delta = 1e-3 }
+mechanism = { kind = "histogram", budget = 16, adaptive_weight = 0 }
+[pipeline.derive.borough]
+field = "at.zone"
+lookup = "zones.csv"
+match = "id"
+take = "borough"
+otherwise = "none"
+"""
+ZONES = "id,borough\n0,Bronx\n1,Queens\n2,Queens\n"
+MOVED = ZONES.replace("2,Queens", "2,Bronx")
+USERS, PARTITIONS = 800, 2
+WANTED = {"Bronx": 200, "Queens": 400, "none": 200}  # of an hour; zone 3 is in no row
+
+pytestmark = pytest.mark.broker
+
+
+def trips(run: Local, hour: int, part: int) -> None:
+    """One trip of every other user in an hour; the zone of one in four is in no table."""
+    for place in range(PARTITIONS):
+        mine = [n for n in range(part, USERS, 2) if at(n) == place]
+        values = [
+            {"user": f"u{n}", "at": {"zone": n // 2 % 4}, "t": ORIGIN + hour * HOUR + n}
+            for n in mine
+        ]
+        run.publish("trips", values, place)
+
+
+def at(number: int) -> int:
+    return home((f"u{number}",), "murmur2", PARTITIONS)
+
+
+@pytest.mark.thorough
+def test_a_public_table_is_joined_through_kills_and_no_other_table_serves_its_charge(
+    empty_broker: Broker, tmp_path
+):
+    (tmp_path / "zones.csv").write_text(ZONES)
+    with local(tmp_path, empty_broker.bootstrap, TOML, {"trips": PARTITIONS}) as run:
+        run.start("w")
+        run.wait_ready(["w"])
+        trips(run, 0, 0)
+        run.kill("w")  # while records meet the table
+        run.start("w")
+        trips(run, 0, 1)
+        run.trigger(ORIGIN + HOUR)
+        run.wait_triggers(1)
+        run.kill("w")  # while it is released
+        run.start("w")
+        run.wait_released(run.wait_triggers(1), 300)
+        check(run, 1, WANTED)
+        run.kill("w")
+        (tmp_path / "zones.csv").write_text(MOVED)
+        refused(run)
+        (tmp_path / "zones.csv").write_text("".join([*ZONES.splitlines(True)[:1], *turned()]))
+        run.start("x")  # rows in another order are the same table; without any state
+        for part in range(2):
+            trips(run, 1, part)
+        run.trigger(ORIGIN + 2 * HOUR)
+        run.wait_released(run.wait_triggers(2), 300)
+        check(run, 2, {name: 2 * number for name, number in WANTED.items()})
+        assert run.stop("x") == 0
+        ledger = read_ledger(run.cluster, "trips")
+        pinned = run.deployment.pipelines[0].config["derive"]["borough"]
+        assert pinned["kind"] == "lookup" and len(pinned["sha256"]) == 64 and pinned["count"] == 3
+        assert {charge.body["config_hash"] for charge in ledger.charges.values()} == {
+            run.deployment.pipelines[0].config_hash
+        }
+        outcome = replay(run.config())
+        assert outcome.agrees and outcome.compared, outcome.problems
+        (judged,) = judgement(run.bootstrap, run.toml, run.secret).values()
+        assert judged.triggers == 2 and not judged.objections, judged.objections[:2]
+
+
+def turned() -> list[str]:
+    return ZONES.splitlines(True)[:0:-1]
+
+
+def refused(run: Local) -> None:
+    """With another table a worker ends, and releases nothing."""
+    before = len(run.releases("boroughs"))
+    child = run.start("y")
+    assert child.wait(180), run.tail("y")
+    assert child.returncode not in (0, None)
+    assert "boroughs" in run.tail("y") and "configuration" in run.tail("y"), run.tail("y")
+    with contextlib.suppress(KeyError):
+        run.workers.pop("y")
+    assert len(run.releases("boroughs")) == before
+
+
+def check(run: Local, trigger: int, wanted: dict[str, int]) -> None:
+    """How many trips of each borough count by a trigger."""
+    rows = [
+        body for body in run.releases("boroughs")
+        if body.get("trigger") == trigger and "key" in body
+    ]  # fmt: skip
+    found = {row["key"]["borough"]: row["values"]["count"] for row in rows}
+    assert set(found) == set(wanted), json.dumps(found)
+    for borough, number in wanted.items():
+        one = found[borough]
+        assert abs(one["value"] - number) < 8 * one["stddev"] < 100, (borough, one)
