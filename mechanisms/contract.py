@@ -252,6 +252,11 @@ class Mechanism(Statement):
     def error(self, t: int) -> F64:
         """(c',) standard deviation of the noise of each output at trigger t, in grid units."""
 
+    @property
+    def foremost(self) -> int:
+        """The trigger whose error is told in advance: the last one, where one is stated."""
+        return self.horizon
+
     @abstractmethod
     def draws(self) -> tuple[Draws, ...]:
         """Every kind of draw that any release may ask for, at its largest parameter.
@@ -363,6 +368,8 @@ class Setting:
         within: places of such a column and of the one that counts its records, 1 for each: values
             are then taken around the middle of their interval, which need not contain 0.
         hops: windows that overlap: how many of the schedule's windows each is a sum of.
+        endless: whether the window has no stated end: ``horizon`` is then a limit, for which
+            nothing is made.
         shards: aggregate shards. Each draws under nonces of its own, so whatever all of them
             release of the same content is released with so many independent noises.
         confidence: of released intervals, for a mechanism that makes its own.
@@ -383,3 +390,4 @@ class Setting:
     apart: tuple[tuple[int, ...], ...] = ()
     within: tuple[tuple[int, int], ...] = ()
     hops: int = 1
+    endless: bool = False

@@ -112,6 +112,7 @@ class Entry(NamedTuple):
         planner: proposes settings for `hush plan`, and forecasts; None where there is none.
         distinct: whether it can count distinct values (`Setting.distinct`).
         hops: whether its windows may overlap (`Setting.hops`).
+        endless: whether a window may have no stated end (`Setting.endless`).
         sibling: name of another mechanism that answers the same question, to be compared with.
         adopted: settings for this mechanism, from those of its sibling.
         picture: how its releases are shown.
@@ -130,6 +131,7 @@ class Entry(NamedTuple):
     planner: Planner | None = None
     distinct: bool = False
     hops: bool = False
+    endless: bool = False
     sibling: str | None = None
     adopted: Callable[[dict[str, Any]], dict[str, Any]] = dict
     picture: Picture = Picture()

@@ -219,7 +219,7 @@ def _schedule(
 ) -> Iterator[tuple[Pipeline, Due]]:
     found = []
     for p in source.pipelines:
-        end = p.windows.times(p.windows.window(last))[-1]
+        end = p.windows.settled(last)
         found += [
             (due.scheduled, p.number, p, due) for due in p.windows.due(timelines[p.name], end)
         ]

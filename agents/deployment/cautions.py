@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from itertools import pairwise
 
 from ...formats.events.decode import utc
 from ...topics.config.inputs.places import place_of
@@ -93,8 +92,7 @@ def _origin(p: PipelineSettings, now: int) -> Iterator[str]:
 
 def _pause(p: PipelineSettings, delay: int) -> Iterator[str]:
     schedule = Schedule.of(p)
-    times = sorted({time for window in range(2) for time in schedule.times(window)})
-    shortest = min((b - a for a, b in pairwise(times)), default=schedule.length)
+    shortest = schedule.shortest_gap()
     if delay > shortest * LONG_PAUSE:
         yield (
             f"engine.publish_delay = {delay / 1e6:g} s is too long for triggers that are "

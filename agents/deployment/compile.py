@@ -333,6 +333,7 @@ def setting_of(
         apart=apart(columns),
         within=tuple((place[name], place[count]) for name, count in counts.items()),
         hops=schedule.hops,
+        endless=schedule.endless,
         confidence=p.release.confidence_level,
     )
 

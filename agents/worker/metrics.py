@@ -113,7 +113,7 @@ class PublicMetrics:
             cap = unit | {"period": period, "members": " + ".join(lifetime.members)}
             self._cap.labels(**cap).set(float(lifetime.epsilon))
             self._delta_cap.labels(**cap).set(float(lifetime.delta))
-        error = pipeline.mechanism.error(pipeline.mechanism.horizon)
+        error = pipeline.mechanism.error(pipeline.mechanism.foremost)
         for output, stddev in zip(pipeline.mechanism.outputs, error.tolist(), strict=True):
             labels = {"pipeline": pipeline.name, "level": output.name}
             self._noise.labels(**labels).set(stddev * float(output.grid))

@@ -31,6 +31,7 @@ from ...offline.purses import Left
 from ...planning.implied import implied_bound
 from ...planning.search import Answer
 from ...planning.ways import body_of, counted, show_ways
+from ...topics.config.toml.values import format_duration
 from ...topics.names import Names
 from ..deployed import by_size, least_partitions
 from ..options import Flags, config_options, emit, json_option, read_config, readable
@@ -51,7 +52,9 @@ UNKNOWN = (
     "forecasts it from public or synthetic ones, with three ways to go; for histograms and "
     "quantiles, --shape users=N,records=N,keys=N does from your guess of a window."
 )
-HOPPING = "Windows that hop are not forecast: hush simulate runs them on such records."
+HOPPING = (
+    "Windows that hop or have no end are not forecast: hush simulate runs them on such records."
+)
 SLIGHT = 1e-4  # share of ε: rounding costs far less, and noise that is chosen more
 SAMPLER = 2.0**-60  # the distance of a draw from the exact distribution costs far less
 
@@ -60,7 +63,7 @@ def describe(p: Pipeline) -> dict[str, Any]:
     """Describe a pipeline before it sees a record, from public parameters alone."""
     m, schedule = p.mechanism, p.windows
     cost = m.cost()
-    error = m.error(m.horizon).tolist()
+    error = m.error(m.foremost).tolist()
     body: dict[str, Any] = {
         "pipeline": p.name,
         "mechanism": p.kind,
@@ -157,7 +160,7 @@ def plan(flags: Flags, as_json: bool, before: str | None, **options: Any) -> Non
             console.print(f"\n{p.name}: cap per {p.unit_name}", style="bold", highlight=False)
             console.print(dry[p.name].in_words, highlight=False, markup=False)
     if asked.sample is None and asked.shape is None:
-        hops = any(p.windows.hops > 1 for p in deployment.pipelines)
+        hops = any(p.windows.hops > 1 or p.windows.endless for p in deployment.pipelines)
         words = f"{UNKNOWN} {HOPPING}" if hops else UNKNOWN
         console.print(f"\n{words}", highlight=False, markup=False)
 
@@ -213,7 +216,10 @@ def described(p: Pipeline, body: dict[str, Any]) -> Table:
     most = "" if dated is None or dated.alike else "up to "
     triggers = f"{most}{body['triggers']} per window of {body['window']}"
     table.add_row(
-        "releases", f"{triggers}; {counted(body['windows_per_epoch'], 'window')} per epoch"
+        "releases",
+        f"every {format_duration(p.windows.every)}, without a stated end; one charge for all"
+        if p.windows.endless
+        else f"{triggers}; {counted(body['windows_per_epoch'], 'window')} per epoch",
     )
     table.add_row("privacy unit", _unit(p, body))
     if p.public_keys is not None:
@@ -236,6 +242,7 @@ def described(p: Pipeline, body: dict[str, Any]) -> Table:
     inexact = {one.name for one in p.mechanism.outputs if one.ends}
     for name, stddev in body["noise"].items():
         last = "last trigger" if p.windows.hops == 1 else "worst window of an epoch"
+        last = f"trigger {p.mechanism.foremost:,}" if p.windows.endless else last
         words = f"standard deviation, {last}"
         if name in inexact:
             words = "at most; it depends on the values, and each release has its interval"

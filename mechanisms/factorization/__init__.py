@@ -1,6 +1,6 @@
 """Factorisations of prefix sums, A = BC, and the noise processes that they give."""
 
-from .matrix import BITS, LAST, LONGEST, NAMES, Factorization, build, of_encoder
+from .matrix import BITS, LAST, LONGEST, NAMES, Factorization, build, of_encoder, reaching
 
 __all__ = [
     "BITS",
@@ -10,4 +10,5 @@ __all__ = [
     "Factorization",
     "build",
     "of_encoder",
+    "reaching",
 ]

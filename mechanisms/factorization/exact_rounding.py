@@ -24,6 +24,7 @@ import numpy as np
 
 from ...errors import ContractError, ParameterError
 from ..columns import F64, I64
+from .endless import FINE
 from .matrix import Factorization
 from .tree import Row
 
@@ -136,6 +137,12 @@ def _certain(factor: Factorization, trigger: int, z: list[int], steps: int) -> i
     if row:
         total = sum(weight * z[place] for place, weight in row[0].items())
         return total * steps // (row[1] << factor.bits)
+    if factor.total is not None:
+        whole, error = factor.total(z[:trigger])
+        shift = FINE + factor.bits
+        low, high = ((whole + sign * error) * steps >> shift for sign in (-1, 1))
+        if low == high:
+            return low
     # Coordinates that are known are 0, and so is w up to the first that is not: a key that has just
     # become public has a single one, of which every few give a tie.
     begin = next((place for place, one in enumerate(z[:trigger]) if one), trigger)

@@ -14,6 +14,7 @@ exactly; the doubles in `Factorization.B` approximate it with a proved error.
 ``normalized``     c(x) = (1-x)^-0.53, unit columns (Henzinger, Kalinin & Upadhyay 2025)
 ``terminal``       optimal for errors weighted towards the last trigger (Denisov et al. 2022)
 ``final``          the same with 16 times the weight on the last trigger
+``endless``        Toeplitz for triggers without end (Jacobsen & Fawaz 2025), see `reaching`
 =================  ======================================================================
 
 *Sensitivity.* Records of one unit in one key, m in all, however spread over time, move Cx by at
@@ -26,7 +27,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -37,7 +38,7 @@ from numpy.typing import NDArray
 from ...errors import ContractError, ParameterError
 from ..columns import F64, I64
 from ..validate import at_least, one_of
-from . import _exact, normalized, terminal, toeplitz, tree
+from . import _exact, endless, normalized, terminal, toeplitz, tree
 
 BITS = 12
 """Default grid of C and of the noise: 2^-12. Finer grids need slower samplers."""
@@ -78,12 +79,14 @@ class Factorization:
         sensitivity2: the largest squared column norm of C, exact, in records².
         core: the integers that determine C; it has a negative entry only if they do.
         rational: the exact row of B at a trigger where it is simple and rational, else None.
+        total: (Bz)_t of t numbers in units of 2^-`endless.FINE`, and a bound of its error, where
+            that is known sooner than by solving Cw = z; else None.
     """
 
     name: str
     horizon: int
     bits: int
-    matrices: Dense | normalized.Scaled
+    matrices: Dense | normalized.Scaled | endless.Shifted
     slack: F64
     row_norms: F64
     row_sums: F64
@@ -91,6 +94,7 @@ class Factorization:
     sensitivity2: Fraction
     core: I64
     rational: Callable[[int], tree.Row | None]
+    total: Callable[[list[int]], tuple[int, int]] | None = None
 
     @property
     def C(self) -> I64:
@@ -183,6 +187,27 @@ def of_encoder(name: str, C: I64, bits: int) -> Factorization:
     return _frozen(_of_encoder(name, C, bits))
 
 
+def reaching(trigger: int) -> Factorization:
+    """The part of the endless factorisation that a trigger needs, or one of more triggers.
+
+    Raises:
+        ParameterError: the trigger is beyond `endless.LONGEST`.
+    """
+    horizon = endless.table(at_least("trigger", trigger, 1))
+    return _endless(horizon)
+
+
+@lru_cache(maxsize=2)
+def _endless(horizon: int) -> Factorization:
+    if horizon > endless.LONGEST:
+        raise ParameterError("horizon", horizon, f"must be at most {endless.LONGEST}")
+    made = endless.Shifted.made(horizon)
+    rows = made.slack(), np.sqrt(np.cumsum(made.column**2)), np.cumsum(np.abs(made.column))
+    exact = endless.sensitivity2()
+    found = _triangular(("endless", horizon, endless.BITS), made, rows, exact, made.core)
+    return _frozen(replace(found, total=made.total))
+
+
 def _frozen(made: Factorization) -> Factorization:
     arrays = [one for one in vars(made).values() if isinstance(one, np.ndarray)]
     for array in [*arrays, *_arrays(made.matrices)]:
@@ -190,7 +215,7 @@ def _frozen(made: Factorization) -> Factorization:
     return made
 
 
-def _arrays(matrices: Dense | normalized.Scaled) -> list[NDArray[Any]]:
+def _arrays(matrices: Dense | normalized.Scaled | endless.Shifted) -> list[NDArray[Any]]:
     parts = matrices if isinstance(matrices, Dense) else vars(matrices).values()
     return [one for one in parts if isinstance(one, np.ndarray)]
 
@@ -245,7 +270,7 @@ def _of_normalized(name: str, horizon: int, bits: int) -> Factorization:
 
 def _triangular(
     head: tuple[str, int, int],
-    matrices: Dense | normalized.Scaled,
+    matrices: Dense | normalized.Scaled | endless.Shifted,
     rows: tuple[F64, F64, F64],
     sensitivity2: Fraction,
     core: I64,
@@ -265,8 +290,9 @@ def _triangular(
 
 
 def _up(values: F64) -> F64:
-    # 1e-12 covers the rounding errors of sums of up to 2^14 doubles.
-    return np.ceil(values * (1 + 1e-12) * _NORM_GRID) / _NORM_GRID
+    # 1e-12 covers the rounding errors of sums of up to 2^13 doubles, and as much for each more.
+    spare = 1e-12 * (1 + (len(values) >> 13))
+    return np.ceil(values * (1 + spare) * _NORM_GRID) / _NORM_GRID
 
 
 def _row_errors(B: F64, C: I64, bits: int) -> F64:

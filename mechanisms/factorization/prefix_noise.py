@@ -24,6 +24,9 @@ STEPS = 256
 _ROUNDED = 2.0**51  # integers in doubles, to a quarter
 _CHUNK = 1 << 22  # draws at a time
 _CONFIGURED = ("auto", "terminal", "final", "toeplitz", "blt", "normalized", "tree", "honaker")
+ENDLESS = "endless"
+_AHEAD = 64  # triggers that are predicted at a time where there is no last one
+_NORM = 4.0  # of the longest row of the endless factorisation, over that of its smallest table
 
 
 def chosen(name: str, horizon: int) -> str:
@@ -56,6 +59,13 @@ class Process:
 
     @property
     def factor(self) -> Factorization:
+        """The factorisation; of an endless one, the part for the first triggers."""
+        return self._reaching(1)
+
+    def _reaching(self, t: int) -> Factorization:
+        """The part of it that step t needs."""
+        if self.name == ENDLESS:
+            return factorization.reaching(t)
         return factorization.build(self.name, self.horizon)
 
     @property
@@ -65,7 +75,11 @@ class Process:
         (Cx)_i is complete there: C has zeros in the columns of later steps. Hence z_i covers
         the data up to that step and nothing else, wherever it is used again.
         """
-        width = self.factor.width
+        return self._first(self.factor)
+
+    @staticmethod
+    def _first(factor: Factorization) -> I64:
+        width = factor.width
         return np.searchsorted(width, np.arange(width[-1]), side="right").astype(np.int64) + 1
 
     def at(self, noise: Noise, keys: Keys, t: int, since: I64, first: I64 | None = None) -> I64:
@@ -90,26 +104,27 @@ class Process:
         since: I64 | None = None,
         first: I64 | None = None,
     ) -> I64:
-        """(r, T-t+1) noise at steps t…T in 1/STEPS, rounded down; arguments as for `at`."""
-        return self._floors(noise, keys, np.arange(t, self.horizon + 1), since, first)
+        """(r, u) noise at steps from t to `foreseen` in 1/STEPS, rounded down; see `at`."""
+        return self._floors(noise, keys, np.arange(t, self.foreseen(t) + 1), since, first)
+
+    def foreseen(self, t: int) -> int:
+        """The last step that is predicted at step t: T, or where none is stated one further on."""
+        return self.horizon if self.name != ENDLESS else min(self.horizon, t + _AHEAD - 1)
 
     def _floors(
         self, noise: Noise, keys: Keys, triggers: I64, since: I64 | None, first: I64 | None
     ) -> I64:
         out = np.empty((len(keys), len(triggers)), np.int64)
-        index = np.arange(self.factor.width[triggers[-1] - 1])
-        begun = self.first if first is None else first
+        factor = self._reaching(int(triggers[-1]))
+        index = np.arange(factor.width[triggers[-1] - 1])
+        begun = self._first(factor) if first is None else first
         for rows in self.chunks(np.arange(len(keys)), len(index)):
             each = begun[: len(index)] if begun.ndim == 1 else begun[rows]
             z = noise.gauss(self.purpose, keys.take(rows), index, self.variance, each)
             if since is not None:
-                z[index < self._known(since[rows])[:, None]] = 0
-            out[rows] = grid.floors(self.factor, triggers, z, STEPS)
+                z[index < _known(factor, since[rows])[:, None]] = 0
+            out[rows] = grid.floors(factor, triggers, z, STEPS)
         return out
-
-    def _known(self, since: I64) -> I64:
-        """(r,) leading coordinates that are complete by trigger ``since``."""
-        return np.concatenate([np.zeros(1, np.int64), self.factor.width])[since]
 
     def chunks(self, rows: NDArray[np.intp], width: int = 0) -> Iterator[NDArray[np.intp]]:
         """``rows`` in pieces whose noise fits into memory."""
@@ -119,10 +134,16 @@ class Process:
 
     def variance_at(self, t: int, since: I64) -> F64:
         """(r,) variance of the noise that `at` draws, in squared records."""
-        row = self.factor.rows(np.array([t]))[0, : int(self.factor.width[t - 1])]
+        factor = self._reaching(t)
+        row = factor.rows(np.array([t]))[0, : int(factor.width[t - 1])]
         tails = np.concatenate([np.cumsum((row * row)[::-1])[::-1], np.zeros(1)])
-        scale = float(self.variance) / 4.0**self.factor.bits
-        return tails[np.minimum(self._known(since), len(row))] * scale
+        scale = float(self.variance) / 4.0**factor.bits
+        return tails[np.minimum(_known(factor, since), len(row))] * scale
+
+    @property
+    def foremost(self) -> int:
+        """The last trigger, or the last one that the smallest table of an endless one holds."""
+        return min(self.horizon, self.factor.horizon)
 
     def draws(self, of: str) -> Draws:
         """Its noise, and the most that can be rounded exactly (`exact_rounding.floors`)."""
@@ -130,14 +151,20 @@ class Process:
 
     def quantile(self, t: int, beta: Fraction) -> Fraction:
         """x with P(noise at trigger t ≥ x) ≤ β, in records."""
-        factor = self.factor
+        factor = self._reaching(t)
         norms = factor.norm2(t), factor.norm1(t)
         return accounting.sum_tail(beta, self.variance, *norms, factor.noises) / (1 << factor.bits)
 
 
+def _known(factor: Factorization, since: I64) -> I64:
+    """(r,) leading coordinates that are complete by trigger ``since``."""
+    return np.concatenate([np.zeros(1, np.int64), factor.width])[since]
+
+
 def largest(factor: Factorization) -> Fraction:
     """The largest variance of noise whose prefix sums can be rounded exactly."""
-    widest = max(float(factor.row_norms.max()) * STEPS / 2.0**factor.bits, 0.25)
+    longest = float(factor.row_norms.max()) * (_NORM if factor.name == ENDLESS else 1)
+    widest = max(longest * STEPS / 2.0**factor.bits, 0.25)
     return Fraction(_ROUNDED / GAUSS_TAIL / widest) ** 2
 
 
@@ -153,6 +180,8 @@ def factor_of(name: str, horizon: int) -> Factorization:
     Raises:
         ParameterError: the name is unknown or does not reach that far.
     """
+    if name == ENDLESS:
+        return factorization.reaching(1)
     if name not in _CONFIGURED:
         raise ParameterError("factorization", name, "is unknown")
     return factorization.build(chosen(name, horizon), horizon)

@@ -52,5 +52,6 @@ ENTRY = Entry(
     planner=HistogramPlanner(),
     distinct=True,
     hops=True,
+    endless=True,
     learner=Learner(learn, refuse, default_budget),
 )

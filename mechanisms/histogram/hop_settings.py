@@ -1,4 +1,4 @@
-"""Settings of a histogram whose windows hop, and what cannot be had of them."""
+"""Settings of a histogram whose windows hop or have no end, and what cannot be had of them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from fractions import Fraction
 from ...errors import ParameterError
 from ..contract import Setting
 from ..factorization.hopping import hopping
+from ..factorization.prefix_noise import ENDLESS
 from ..validate import rational
-from . import settings
+from . import endless, settings
 from .hop_noise import HopNoise
 from .hopping import Hopping, thresholds
 from .mechanism import Histogram
@@ -32,6 +33,12 @@ def build(parameters: HistogramParameters, setting: Setting) -> Histogram | Roun
     Raises:
         ParameterError: a parameter is out of range, or parameters contradict each other.
     """
+    if setting.endless:
+        return settings.build(
+            endless.resolved(parameters, setting), replace(setting, endless=False)
+        )
+    if parameters.factorization == ENDLESS:
+        raise ParameterError("factorization", ENDLESS, "is that of windows with window.endless")
     if setting.hops == 1:
         return settings.build(parameters, setting)
     settings.check(parameters, setting)

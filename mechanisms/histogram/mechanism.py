@@ -28,6 +28,7 @@ its noise, however large it is.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
@@ -104,7 +105,7 @@ class Histogram(Mechanism):
     loss: Cost
     summed: tuple[Column, ...] = ()
     grids: tuple[Fraction, ...] = ()
-    threshold: tuple[int, ...] = ()
+    threshold: Sequence[int] = ()
     public: frozenset[bytes] | None = field(default=None, repr=False)
     min_units: int = 1
     show: Literal["values", "keys"] = "values"
@@ -275,11 +276,13 @@ class Histogram(Mechanism):
         """Test hidden keys now and at every later trigger, with the noise that will be used."""
         hidden = np.flatnonzero(cell["first"] == 0)
         process = self.quantities[0].lanes[S]
-        bar = np.asarray(self.threshold, np.int64)[closed.t - 1 :]
+        end = process.foreseen(closed.t)
+        bar = np.asarray(self.threshold[closed.t - 1 : end], np.int64)
         for rows in process.chunks(hidden):
             count = np.clip(cell["sums"][rows, S, 0], -MOST, MOST)
             ahead = process.ahead(noise, closed.rows.key.take(rows), closed.t)
             hit = first_crossing(count * STEPS, ahead, bar)
+            hit[hit < 0] = end + 1 - closed.t if end < self.horizon else -1  # looked at again then
             hit[count < self.min_units] = -1  # counts distinct units where that is asked for
             cell["first"][rows[hit == 0]] = closed.t
             due[rows] = np.where(hit < 0, 0, np.where(hit == 0, -1, closed.t + hit))
@@ -354,6 +357,10 @@ class Histogram(Mechanism):
         _, variance = self._values(cell, Keys.of([b""]), t, zero, scale)
         deviation: F64 = np.sqrt(variance[0])
         return deviation
+
+    @property
+    def foremost(self) -> int:
+        return self.selector.foremost
 
     def draws(self) -> tuple[Draws, ...]:
         """List the draws of every column in both lanes, and of the debiasing counters."""

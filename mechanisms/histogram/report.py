@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Protocol
 
@@ -22,6 +23,7 @@ _BY_TRIGGER = {  # name of a factorisation: the setting that asks for it, and ho
     "blt": ("blt", "grows slowly until the last trigger"),
     "normalized": ("normalized", "grows slowly at first, then falls towards the last trigger"),
     "tree": ("tree", "that of a binary tree: up and down, and more than usual"),
+    "endless": ("endless", "grows as long as the window goes on, ever more slowly"),
     "honaker": ("honaker", "that of a binary tree, all of it used: up and down"),
 }
 
@@ -38,7 +40,7 @@ class Planned(Protocol):
     @property
     def selector(self) -> Process: ...
     @property
-    def threshold(self) -> tuple[int, ...]: ...
+    def threshold(self) -> Sequence[int]: ...
     @property
     def min_units(self) -> int: ...
     @property
@@ -61,7 +63,7 @@ def plan(mechanism: Planned) -> dict[str, Any]:
     Returns:
         Plain numbers, strings, lists and dictionaries, ready for JSON.
     """
-    triggers = range(1, mechanism.horizon + 1)
+    triggers = _told(mechanism)
     factor = mechanism.quantities[0].lanes[0].factor
     out: dict[str, Any] = {
         "factorization": factor.name,
@@ -95,13 +97,21 @@ def cost_of(loss: Cost) -> dict[str, float]:
     }
 
 
+def _told(mechanism: Planned) -> Sequence[int]:
+    """Triggers that are told of: all, or where no last one is stated some powers of two."""
+    if mechanism.selector.foremost == mechanism.horizon:
+        return range(1, mechanism.horizon + 1)
+    return [1 << octave for octave in range(mechanism.selector.foremost.bit_length())]
+
+
 def _chances(mechanism: Planned, process: Process) -> dict[str, Any]:
-    last = mechanism.horizon
+    triggers = _told(mechanism)
+    last = triggers[-1]
     deviation = float(np.sqrt(process.variance_at(last, np.zeros(1, np.int64))[0]))
-    half = mechanism.threshold[-1] / STEPS
+    half = mechanism.threshold[last - 1] / STEPS
     least = float(mechanism.min_units)
     return {
-        "threshold": [bar / STEPS for bar in mechanism.threshold],
+        "threshold": [mechanism.threshold[t - 1] / STEPS for t in triggers],
         "min_users": mechanism.min_units,
         "users_50": max(half, least),
         "users_95": max(half + _Z95 * deviation, least),

@@ -5,6 +5,7 @@ Nothing here looks at data: thresholds, noise and chances to appear follow from 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NamedTuple
@@ -13,7 +14,7 @@ from ...errors import ParameterError
 from ..accounting.calibration import Fitted, Need, fit
 from ..contract import Cost, Setting, Spending
 from ..factorization import Factorization
-from ..factorization.prefix_noise import STEPS, Process, factor_of
+from ..factorization.prefix_noise import ENDLESS, STEPS, Process, factor_of
 from ..parts import key_selection as selection
 from ..parts.bounding import MOST, Bound
 from ..parts.squares import Square, square_of
@@ -21,6 +22,7 @@ from ..ranges import RECORDS
 from ..validate import at_least, between, one_of, positive, rational
 from .debias import Debias
 from .distinct import displaced, factor2, refuse
+from .endless_keys import Thresholds
 from .mechanism import Histogram
 from .quantities import Column, Quantity
 from .rounds import Rounds
@@ -44,6 +46,7 @@ _NO_GAUSS = (
     "does not pay for Gaussian noise: set budget.delta above 0, usually below 1 / (number of units)"
 )
 NOT_HOPPING = "windows that hop are not forecast: try them with hush simulate"
+NOT_ENDLESS = "windows without a stated end are not forecast: try them with hush simulate"
 _BOUNDS = ("quadratic", "records", "per-key")
 
 
@@ -119,6 +122,8 @@ def build(parameters: HistogramParameters, setting: Setting) -> Histogram | Roun
     check(parameters, setting)
     if setting.hops > 1:
         raise ParameterError("hops", setting.hops, NOT_HOPPING)
+    if setting.endless:
+        raise ParameterError("endless", True, NOT_ENDLESS)
     if parameters.selection == "rounds":
         return _rounds(parameters, setting)
     columns, bound = columns_of(parameters, setting), bound_of(parameters, setting)
@@ -275,6 +280,7 @@ def processes(
     ``factor`` is that of the noise; None: the one that parameters and horizon say.
     """
     factor = factor or factor_of(parameters.factorization, setting.horizon)
+    triggers = setting.horizon if factor.name == ENDLESS else factor.horizon
     counted = setting.keys is None or setting.count
     columns, squares = summed
     names = ["count"] * counted + [f"sum:{column.name}" for column in columns]
@@ -295,7 +301,7 @@ def processes(
         for one, place in zip(squares, own, strict=True)
     ]
     most = max(1, bound.left // min(bound.weights)) * (1 + setting.distinct)
-    touched = most * factor.horizon
+    touched = most * triggers
     if parameters.debias:
         ends = (parameters.debias_cap, min(most, parameters.debias_cap))
         looks = at_least("shards", setting.shards, 1)  # each with a noise of its own
@@ -312,7 +318,7 @@ def processes(
     )
     for place, (name, variance) in enumerate(zip(names, every, strict=True)):
         lanes = tuple(
-            Process(f"{name}/{lane}", factor.name, factor.horizon, variance * first / weight)
+            Process(f"{name}/{lane}", factor.name, triggers, variance * first / weight)
             for lane, weight in zip("SV", bound.weights, strict=False)
             for first in bound.weights[:1]
         )
@@ -356,7 +362,7 @@ def _split(parameters: HistogramParameters, columns: int, counted: bool) -> list
 
 def threshold_of(
     mechanism: Histogram, delta: Fraction, parameters: HistogramParameters
-) -> tuple[int, ...]:
+) -> Sequence[int]:
     """Least counts per trigger, in 1/STEPS records, for which unit-only keys appear with ≤ δ."""
     process = mechanism.quantities[0].lanes[0]
     return least_counts(parameters, delta, mechanism.bound, process)
@@ -364,9 +370,11 @@ def threshold_of(
 
 def least_counts(
     parameters: HistogramParameters, delta: Fraction, bound: Bound, process: Process
-) -> tuple[int, ...]:
+) -> Sequence[int]:
     """The same for any bound and any noise of the count."""
     exposure = selection.Exposure(sensitivity2(bound), bound.most_per_key())
+    if process.name == ENDLESS:
+        return Thresholds(process, exposure, delta, parameters.min_users)
     return _least(parameters, delta, exposure, process)
 
 

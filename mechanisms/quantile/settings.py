@@ -108,7 +108,7 @@ def build(parameters: QuantileParameters, setting: Setting) -> Quantiles:
         processes=processes,
         loss=fitted.loss,
         reach=NormalDist().inv_cdf((1 + float(setting.confidence)) / 2),
-        threshold=least_counts(shared, selecting, bound, processes[-1]) if unknown else (),
+        threshold=tuple(least_counts(shared, selecting, bound, processes[-1])) if unknown else (),
         public=None if setting.keys is None else frozenset(setting.keys),
         spending=spending(bound, needs, fitted, touched, selecting),
     )

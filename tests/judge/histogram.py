@@ -19,7 +19,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from .noise import Noise, Nonces, Secret
-from .numbers import BITS, STEPS, floored, held, limited, wrapped
+from .numbers import STEPS, floored, held, limited, wrapped
 from .records import Event
 from .rows import named, shown, six, utc
 from .rules import COUNTERS, Rules, S, V
@@ -333,7 +333,8 @@ class Judge:
         known = factors.width[since]  # what was complete before there could be data
         row, common = factors.row(step)
         total = sum(b * one for b, one in zip(row[known:], z[known:], strict=False))
-        return floored(total, common), factors.norm2(step, known) * variance / 4**BITS
+        spread = factors.norm2(step, known) * variance / 4**factors.bits
+        return floored(total, common, factors.bits), spread
 
     def scales(self, window: Window, trigger: Clock, key: bytes) -> list[float]:
         """Debiasing: records that arrived / were accepted, per lane, where that can be told."""

@@ -27,6 +27,8 @@ PI = Decimal(
 class Matrix:
     """A = BC: noise (Bz)(t) hides prefix sums, z independent, C in units of 2^-12."""
 
+    bits = BITS
+
     def __init__(self, name: str, horizon: int, hops: int = 1) -> None:
         self.horizon = horizon
         if name == "auto":
@@ -86,7 +88,7 @@ class Matrix:
 
     def _solved_row(self, t: int) -> list[int]:
         """b with bC = (1, …, 1, 0, …): t ones; in units of 2^-FINE, the last ones of it unsure."""
-        row, one = [0] * t, 1 << BITS + FINE
+        row, one = [0] * t, 1 << self.bits + FINE
         for j in reversed(range(t)):
             column = self.columns[j]
             rest = one - sum(map(mul, row[j + 1 :], column[j + 1 : t]))
@@ -103,17 +105,21 @@ class Matrix:
         row, common = self.row(t)
         norm = Fraction(ceil(root(self.norm2(t)) * 2**30), 2**30)
         norm1 = Fraction(ceil(Fraction(sum(map(abs, row)), common) * 2**30), 2**30)
-        kept = 1 - self.draws / (24 * variance)
+        kept = 1 - self.terms(t) / (24 * variance)
         far = _normal_quantile(beta * kept)
-        return (root(variance) * norm * far + norm1 / 2) / 2**BITS
+        return (root(variance) * norm * far + norm1 / 2) / 2**self.bits
+
+    def terms(self, t: int) -> int:
+        """The draws on which the noise of trigger t may rest."""
+        return self.draws
 
 
-def floored(total: int, common: int) -> int:
-    """Noise B·z, a fraction in steps of 2^-BITS, rounded down to 1/STEPS.
+def floored(total: int, common: int, bits: int = BITS) -> int:
+    """Noise B·z, a fraction in steps of 2^-bits, rounded down to 1/STEPS.
 
     What lies within 2^-100 below a step is that step: rows of B are not known further.
     """
-    unit = common << BITS
+    unit = common << bits
     return (total * STEPS + (unit >> 100)) // unit
 
 

@@ -6,7 +6,8 @@ from fractions import Fraction
 from typing import Any
 
 from .calendar import Calendar
-from .numbers import BITS, hopping, matrix, sampling, spent, thresholds, variances
+from .endless import Bars, Endless
+from .numbers import hopping, matrix, sampling, spent, thresholds, variances
 from .purses import Costs, Purses, fits, together
 from .records import Event, columns, counted, key_bytes
 
@@ -39,7 +40,11 @@ class Rules:
         self.arrival = given["horizon"] is not None
         dated = isinstance(given["length"], str)
         self.calendar = Calendar(config) if dated else None
-        self.length = 0 if dated else given["length"] or given["horizon"] * every
+        self.endless = Endless(every) if given.get("endless") else None
+        self.length = 0 if dated else (
+            every * self.endless.horizon if self.endless
+            else given["length"] or given["horizon"] * every
+        )  # fmt: skip
         self.hops = self.length // given.get("hop", self.length) if self.length else 1
         self.length //= self.hops
         self.horizon = self.calendar.horizon if self.calendar else (
@@ -86,7 +91,7 @@ class Rules:
         budget = written(default if p["budget"] is None else p["budget"])
         self.quadratic = p["bound"] == "quadratic" and not self.rounds
         weight = written(p["adaptive_weight"] or 1)
-        if p["adaptive_weight"] is None and budget >= 3 and self.hops == 1:
+        if p["adaptive_weight"] is None and budget >= 3 and self.hops == 1 and not self.endless:
             weight = Fraction(3, 10)
         two = unknown and self.quadratic and not self.keys_only and (weight < 1 or self.least > 1)
         self.weights = [weight.denominator**2, weight.numerator**2] if two else [1]
@@ -99,7 +104,9 @@ class Rules:
         """Every noise process, from purpose to variance in squared steps; and thresholds."""
         p, config = self.parameters, self.config
         automatic = self.rounds and p["factorization"] == "auto"
-        self.matrix = matrix("honaker" if automatic else p["factorization"], self.horizon)
+        self.matrix = self.endless or matrix(
+            "honaker" if automatic else p["factorization"], self.horizon
+        )
         if self.hops > 1:
             self.matrix = matrix("hopping", self.per_epoch, self.hops)
         moved = self._moved()
@@ -120,7 +127,8 @@ class Rules:
         heads = list(dict.fromkeys(tuple(group.get(c.path, [c.path])) for c in self.columns))
         each = (1 - share * self.counted) / max(1, len(heads))
         shares = [share] * self.counted + [each] * len(self.columns)
-        unit, kept = self.matrix.sensitivity2 * 4**BITS, Fraction(100 - p["debias"], 100)
+        unit = self.matrix.sensitivity2 * 4**self.matrix.bits
+        kept = Fraction(100 - p["debias"], 100)
         unit *= self._replaced() if self.distinct else 1
         if self.rounds:  # half of it selects, where a unit moves a count by one per record
             names, sizes2 = ["select", *names], [0, *sizes2]
@@ -172,7 +180,7 @@ class Rules:
             self.variance["select"] = self.variance.pop("select/S")
         for place, name in enumerate(COUNTERS if p["debias"] else ()):
             self.variance[f"debias/{name}"] = found[place // 2 - 2]
-        self.thresholds: list[int] = []
+        self.thresholds: list[int] | Bars = []
         if unknown:
             self._select("select" if self.rounds else "count/S", selecting)
 
@@ -193,6 +201,12 @@ class Rules:
             self.thresholds = hopping(
                 self.matrix, self.hops, self.variance[name], selecting, (self._moved(), alone)
             )
+            return
+        if self.endless:
+            most = min(self.per_key, self.budget)
+            alone = math.isqrt(self.budget // self.weights[S]) if self.quadratic else most
+            exposure = (self._moved(), min(alone, self.caps[S]), self.least)
+            self.thresholds = Bars(self.endless, (self.variance[name], selecting), exposure)
             return
         last, T = written(self.parameters["last_share"]), self.horizon
         beta = [selecting * (1 - last) / (T - 1)] * (T - 1) if T > 1 else []

@@ -19,8 +19,8 @@ from .worlds import HORIZONS, INPUT, PIPELINE, SHARED, sharing, verdict, world
 HERE = Path(__file__).parent
 JUDGE = (
     "histogram", "rounds", "rows", "rules", "purses", "numbers", "noise", "records", "logs",
-    "calendar", "forms", "proto_classes", "ratchet", "distinct", "quantiles", "hopping", "tables",
-    "sessions", "activity", "views", "attributes", "slots", "wide", "tops",
+    "calendar", "endless", "forms", "proto_classes", "ratchet", "distinct", "quantiles", "hopping",
+    "tables", "sessions", "activity", "views", "attributes", "slots", "wide", "tops",
     "pak", "pak_choice", "pak_counter", "topl", "space", "phdstream", "phd_rules", "privhp",
     "hp_rules", "survey", "smooth", "optimal",
 )  # fmt: skip
@@ -271,6 +271,26 @@ def test_windows_that_hop_release_what_the_judge_says(more, epoch):
     )  # fmt: skip
     made = compile_config(loads(text, environ={}), {"events": 2})
     one = world(made, Random(4), events=1200, windows=12, users=60)
+    found, rows = verdict(made, one.logs, one.clock)
+    assert found == []
+    assert rows
+
+
+@pytest.mark.spread(2)
+@pytest.mark.parametrize("more", [
+    f"aggregate = [{COUNT}]", f"aggregate = [{COUNT}, {MEAN}]\nsign = \"gone\"",
+    f"{KEYS}\naggregate = [{SUM}]", 'aggregate = "keys"',
+])  # fmt: skip
+def test_windows_without_an_end_release_what_the_judge_says(more):
+    window = (
+        'window = { endless = true, origin = "2019-03-01T00:00:00Z" }\ntriggers = { every = "6h" }'
+    )
+    text = INPUT.format(units=2, cells=2, partitioner="none", unit='"user"') + PIPELINE.format(
+        name="p", key='["page"]', window=window, more=more, epsilon=8, delta=0.01,
+        mechanism=", budget = 4",
+    )  # fmt: skip
+    made = compile_config(loads(text, environ={}), {"events": 2})
+    one = world(made, Random(5), events=900, windows=6, users=60)
     found, rows = verdict(made, one.logs, one.clock)
     assert found == []
     assert rows

@@ -89,6 +89,8 @@ def _window(pipeline: PipelineSettings) -> dict[str, Any]:
     del window["zone"]  # as before there was such a setting
     if pipeline.window.hop is None:
         del window["hop"]
+    if not pipeline.window.endless:
+        del window["endless"]
     made = pipeline.calendar
     return window if made is None else window | {"zone": made.zone, "midnights": made.digest}
 

@@ -186,3 +186,22 @@ def test_two_inputs_of_one_topic_are_refused() -> None:
     assert 'topic = "trips"' in second
     with pytest.raises(ConfigError, match="is read by input trips"):
         loads(SMALL + second, environ={})
+
+
+ENDLESS = 'endless = true, origin = "2026-01-01T00:00:00Z"'
+
+
+@pytest.mark.parametrize(("window", "more", "said"), [
+    ("endless = true", "", "window.origin: is needed"),
+    (f'{ENDLESS}, length = "1d"', "", "window.length: is not possible with window.endless"),
+    (f'{ENDLESS}, hop = "1h"', "", "window.hop: is not possible with window.endless"),
+    (ENDLESS, 'epoch = "7d"\n', "epoch: is not possible with window.endless"),
+    (ENDLESS, "until = 2027-01-01T00:00:00Z\n", "until: is not possible with window.endless"),
+])  # fmt: skip
+def test_a_window_without_an_end_has_nothing_that_needs_one(
+    window: str, more: str, said: str
+) -> None:
+    text = SMALL.replace('length = "1d"', window).replace("triggers =", f"{more}triggers =")
+    with pytest.raises(ConfigError, match=said):
+        loads(text + HISTOGRAM, environ={})
+    loads(SMALL.replace('length = "1d"', ENDLESS) + HISTOGRAM, environ={})

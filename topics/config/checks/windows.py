@@ -22,8 +22,11 @@ def of_schedule(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:
     window, epoch, rule = pipeline.window, pipeline.epoch, pipeline.triggers
     if pipeline.schedule == "external" and window.origin == UNIX_EPOCH:
         yield "window", "an external schedule needs an origin: the start of its first window"
-    if (window.length is None) == (window.horizon is None):
+    if window.endless:
+        yield from _endless(pipeline)
+    elif (window.length is None) == (window.horizon is None):
         yield "window", "needs either length or horizon"
+    if window.endless or (window.length is None) == (window.horizon is None):
         return
     if window.hop is not None:
         yield from _hopping(pipeline)
@@ -50,6 +53,37 @@ def of_schedule(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:
     if not isinstance(epoch, CalendarSpan) and epoch is not None and length and epoch % length:
         whole = f"{format_duration(epoch)} is not a multiple of the window's"
         yield "epoch", f"{whole} {of}, {format_duration(length)}"
+
+
+def _endless(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:
+    """Settings that need an end, of a window without a stated one."""
+    window, rule = pipeline.window, pipeline.triggers
+    for name in ("length", "horizon", "hop", "zone"):
+        if getattr(window, name) is not None:
+            yield f"window.{name}", "is not possible with window.endless: leave one of them out"
+    if window.origin == UNIX_EPOCH:
+        yield "window.origin", "is needed with window.endless: the time from which on events count"
+    if not isinstance(rule.every, int) or rule.cron is not None or rule.count is not None:
+        yield "triggers", 'of a window without end are regular: write every, such as "1h"'
+    if not find(pipeline.mechanism.kind).endless:
+        yield (
+            "window.endless",
+            f"is not possible with {pipeline.mechanism.kind}, but with histogram",
+        )
+    refused = {
+        "epoch": (pipeline.epoch, "the window is the only one of its epoch"),
+        "until": (pipeline.until, "a pipeline is retired between two epochs"),
+        "follows": (pipeline.follows, "the window begins with nothing"),
+        "learn": (pipeline.learn, "a bound is learnt when a window ends"),
+        "budget.per_unit": (
+            pipeline.budget.per_unit,
+            "there is one epoch, whose budget is the cap",
+        ),
+        "forget_keys": (pipeline.forget_keys, "a key is forgotten when its epoch ends"),
+    }
+    for name, (given, why) in refused.items():
+        if given:
+            yield name, f"is not possible with window.endless: {why}"
 
 
 def _hopping(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:

@@ -32,6 +32,17 @@ from .windows import Triggers, WindowSettings, length_up_to
 
 Scalar = str | int | bool
 
+CENTURY = 36_525 * 86_400_000_000
+ENDLESS = 1 << 24
+
+
+def endless(every: int) -> int:
+    """Length of a window without a stated end, by the interval of its triggers; 0 for none.
+
+    Both in microseconds. It ends all the same, with an epoch, where times and matrices do.
+    """
+    return every and every * min(ENDLESS, CENTURY // every)
+
 
 def _read_paths(reader: Reader, raw: Any, path: Path) -> tuple[str, ...]:
     """Read one path, or a list of distinct paths."""
@@ -263,6 +274,8 @@ class PipelineSettings:
         if isinstance(given.length, CalendarSpan):
             made = self.calendar
             return 0 if made is None else made.longest
+        if given.endless:
+            return endless(every if isinstance(every, int) else 0)
         return given.length or (given.horizon or 1) * (every if isinstance(every, int) else 0)
 
     @property

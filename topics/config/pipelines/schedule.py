@@ -8,7 +8,7 @@ triggers; those of a calendar have up to as many as the longest of them.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, lru_cache
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ....errors import ConfigError
 from ...calendar import Calendar, CalendarSpan, interval
 from ..toml.values import format_duration
-from .pipeline import PipelineSettings
+from .pipeline import PipelineSettings, endless
 
 I64 = NDArray[np.int64]
 
@@ -73,6 +73,7 @@ class Schedule:
         calendar: windows of the calendar; None: all have the same length.
         hops: how many of these windows each release is of, the last one included. More than 1:
             windows overlap, and what is called a window elsewhere is a hop.
+        endless: whether the window has no stated end.
     """
 
     origin: int
@@ -85,6 +86,7 @@ class Schedule:
     arrival: bool = False
     calendar: Calendar | None = None
     hops: int = 1
+    endless: bool = False
 
     @classmethod
     def of(cls, pipeline: PipelineSettings) -> Schedule:
@@ -107,6 +109,7 @@ class Schedule:
             lateness=pipeline.lateness,
             arrival=window.horizon is not None,
             hops=pipeline.window_length // length,
+            endless=window.endless,
         )
 
     @classmethod
@@ -120,7 +123,8 @@ class Schedule:
         if isinstance(window["length"], str):
             return cls._of_calendar(_charged(config), _span(config["epoch"]), config["lateness"])
         every, horizon = triggers["every"] or 0, window["horizon"]
-        whole = window["length"] or (horizon or 1) * every
+        unstated = bool(window.get("endless"))
+        whole = endless(every) if unstated else window["length"] or (horizon or 1) * every
         length = window.get("hop") or whole
         return cls(
             origin=window["origin"],
@@ -132,6 +136,7 @@ class Schedule:
             lateness=config["lateness"],
             arrival=horizon is not None,
             hops=whole // length,
+            endless=unstated,
         )
 
     @classmethod
@@ -148,6 +153,8 @@ class Schedule:
     @property
     def shown(self) -> str:
         """Length of a window, in words."""
+        if self.endless:
+            return "all time"
         if self.hops > 1:
             whole, hop = (format_duration(self.length * many) for many in (self.hops, 1))
             return f"{whole} every {hop}"
@@ -156,6 +163,8 @@ class Schedule:
     @property
     def epoch_shown(self) -> str:
         """Length of an epoch, in words."""
+        if self.endless:
+            return self.shown
         if self.calendar is None:
             return format_duration(self.length * self.per_epoch)
         return str(self.calendar.times_as_long(self.per_epoch))
@@ -214,12 +223,19 @@ class Schedule:
         """Place of a window in its epoch, from 0."""
         return window % self.per_epoch
 
-    def times(self, window: int) -> tuple[int, ...]:
+    def times(self, window: int) -> Sequence[int]:
         """Scheduled trigger times of a window, ascending; ``triggers(window)`` of them."""
         if self.calendar is not None:
             return tuple(time + self.lateness for time in self.calendar.times(window))
         start = self.start(window) + self.lateness
+        if self.endless:
+            return range(start + self.every, start + self.length + 1, self.every)
         return tuple(start + offset for offset in self._offsets(window))
+
+    def settled(self, time: int) -> int:
+        """Time of the last trigger that can still say something new of events up to a time."""
+        last = self.times(self.window(time))[-1]
+        return min(last, time + self.every + self.lateness) if self.endless else last
 
     def triggers(self, window: int) -> int:
         """Number of triggers of a window, at most ``horizon``."""
@@ -248,6 +264,13 @@ class Schedule:
         windows = range(min(most, max(32, -(-_FIVE_WEEKS // self.length))))
         times = sorted({time for window in windows for time in self.times(window)})
         return max((b - a for a, b in pairwise(times)), default=self.length)
+
+    def shortest_gap(self) -> int:
+        """Shortest time between successive triggers of two windows, in microseconds."""
+        if self.endless:
+            return self.every
+        times = sorted({time for window in range(2) for time in self.times(window)})
+        return min((b - a for a, b in pairwise(times)), default=self.length)
 
     def due(
         self, state: ScheduleState, now: int, limit: int | None = None, end: int | None = None

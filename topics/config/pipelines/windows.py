@@ -40,6 +40,8 @@ class WindowSettings:
             once, at its end.
         horizon: instead of `length`, triggers per window; events then belong to the micro-batch in
             which they arrive.
+        endless: instead of `length`, one window from `origin` on, without a stated end: one charge
+            covers its releases for a century or 2^24 triggers, whichever comes first.
         origin: a time at which a window begins.
         zone: time zone whose midnights begin windows of the calendar; default: UTC.
     """
@@ -47,6 +49,7 @@ class WindowSettings:
     length: Length | None = None
     hop: Annotated[Duration, span("1s", "3650d")] | None = None
     horizon: Annotated[int, within(1, 100_000)] | None = None
+    endless: bool = False
     origin: Instant = UNIX_EPOCH
     zone: str | None = None
 
