@@ -107,10 +107,10 @@ def _spare() -> None:
     compiled: dict[Any, Deployment] = {}
     compile_config = admission.compile_config
 
-    def once(config: Any, partitions: Any, numbers: Any) -> Deployment:
-        key = (id(config), tuple(partitions.items()), tuple((numbers or {}).items()))
+    def once(config: Any, partitions: Any, numbers: Any, spread: Any) -> Deployment:
+        key = (id(config), tuple(partitions.items()), tuple((numbers or {}).items()), spread)
         if key not in compiled:
-            compiled[key] = compile_config(config, partitions, numbers)
+            compiled[key] = compile_config(config, partitions, numbers, spread)
         return compiled[key]
 
     _replace(admission, compile_config=once)

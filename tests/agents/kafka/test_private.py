@@ -23,7 +23,7 @@ from hushstream.errors import EngineError
 from ...tree import ROOT, sources
 
 FOREIGN = re.compile(r"[\w\])]\._(?!_)\w+")
-OWN = re.compile(r"\b(?:self|cls|fresh)\._|sys\._|os\._|KafkaError\._|\._replace$")
+OWN = re.compile(r"\b(?:self|cls|fresh)\._|sys\._|os\._|KafkaError\._|\._(?:replace|asdict)$")
 
 
 MODULES = (
