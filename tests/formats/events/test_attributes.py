@@ -28,6 +28,7 @@ VALUES = st.one_of(st.text(min_size=1), st.integers(-(2**53), 2**53), st.boolean
 def read(value: Any, key: bytes | None = None) -> tuple[Any, bytes, str | None]:
     data = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
     found = DECODER.decode([RawRecord(0, 0, key, data)])
+    assert (0 in found.bad) == (found.units[0] is None)
     return found.units[0], found.rows[0], (found.bad | found.faults).get(0)
 
 
