@@ -241,6 +241,10 @@ class Hopping(Histogram):
     def selector(self) -> Process:
         raise ContractError("windows that hop have a noise of their own")
 
+    @property
+    def foremost(self) -> int:
+        return self.horizon
+
     def bounds(self, unit: str) -> dict[str, Any]:
         """The contribution bound, which counts records of a key over the epoch."""
         return stated_bound(self.bound, unit, within="epoch")

@@ -194,6 +194,7 @@ def test_error_is_finite_and_positive(case: Case) -> None:
         error = case.mechanism.error(t)
         assert error.shape == (len(case.mechanism.outputs),)
         assert bool((error > 0).all()) and bool(np.isfinite(error).all())
+    assert 1 <= case.mechanism.foremost <= case.mechanism.horizon
 
 
 @each

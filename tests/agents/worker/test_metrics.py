@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
+import pytest
 from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.deployment.model import Lifetime
 from hushstream.agents.deployment.statement import charge_body
 from hushstream.agents.worker.metrics import OperatorMetrics, PublicMetrics, code_version
+from hushstream.mechanisms import registry
 from hushstream.mechanisms.accounting.composition import Spent, charge_of, room
+from hushstream.mechanisms.contract import Setting
+from hushstream.mechanisms.histogram.settings import HistogramParameters
 from hushstream.mechanisms.parts.lifetime import Cap
 from hypothesis import given
 from hypothesis import strategies as st
@@ -154,3 +159,14 @@ def test_the_last_release_of_a_retired_pipeline_is_told():
     name = "hush_final_release_timestamp_seconds"
     found = metrics.registry.get_sample_value(name, {"pipeline": "p"})
     assert found == P.windows.times(2)[-1] / 1e6
+
+
+@pytest.mark.parametrize("windows", [{"hops": 4, "windows": 8}, {"endless": True}])
+def test_noise_is_told_of_windows_of_every_form(windows: dict[str, Any]):
+    metrics = PublicMetrics()
+    setting = Setting(Fraction(2), Fraction(1, 100), 1 << 20 if "endless" in windows else 1,
+                      **windows)  # fmt: skip
+    mechanism = registry.build("histogram", HistogramParameters(), setting)
+    metrics.declare(replace(P, mechanism=mechanism))
+    read = metrics.registry.get_sample_value
+    assert read("hush_noise_stddev", {"pipeline": "p", "level": "count"}) > 0

@@ -198,7 +198,7 @@ def test_sums_means_and_deletions_are_windows_too() -> None:
         wanted = np.sum(held[-3:], axis=0)
         off = (out.value[0, :2] - wanted) / np.sqrt(out.variance[0, :2])
         assert np.abs(off).max() < 5
-    assert mechanism.error(1).shape == (len(mechanism.outputs),)
+    assert mechanism.error(mechanism.foremost).shape == (len(mechanism.outputs),)
 
 
 @pytest.mark.parametrize(("hops", "per_epoch"), SIZES)
