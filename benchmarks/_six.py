@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar
@@ -178,6 +180,25 @@ lookup = "pages.csv"
 take = "kind"
 otherwise = "none"
 """
+LEARNT = """
+[[input]]
+name = "arrivals"
+topic = "arrivals"
+unit = "user"
+partitioner = "murmur2"
+time = { format = "record" }
+
+[[pipeline]]
+name = "learnt"
+input = "arrivals"
+key = ["page"]
+unit_name = "user"
+window = { length = "10s" }
+triggers = { every = "5s" }
+budget = { epsilon = 4.0, delta = 1e-6 }
+learn = { budget = 3, at = AT }
+"""
+LEARNS = 60  # seconds from the beginning on, after which another bound holds
 EIGHT_HOURS = 'length = "8h", origin = "2019-03-01T00:00:00Z"'
 BERLIN = 'origin = "2019-02-28T23:00:00Z"'
 TABLE = "page,kind\np1,front\np2,news\np3,news\np5,sport\n"
@@ -205,7 +226,8 @@ SURVEY = """aggregate = [{ kind = "mean", field = "minutes", low = 0, high = 240
 kind = "topl"
 salt = "six"
 reports = 2
-period = 28_800
+period = 172_800
+warmup = 3
 share = "1/4"
 buckets = 64
 levels = 64
@@ -246,14 +268,24 @@ def toml(folder: Path) -> str:
             text = text.replace('length = "8h"', 'length = "8h", hop = "2h"')
         if name == "choices":  # of the calendar
             text = text.replace(EIGHT_HOURS, 'length = "1 day", zone = "Europe/Berlin", ' + BERLIN)
+        if name == "topl":  # a device waits for its own window's range and threshold
+            text = text.replace('length = "8h"', 'length = "2d"')
         parts.append(text.replace("{name}", name).replace("{kind}", name))
-    return "".join([*parts, VIEWS])
+    return "".join([*parts, LEARNT.replace("AT", boundary()), VIEWS])
+
+
+def boundary() -> str:
+    """When the learnt bound holds: at the end of a window, as one that learns begins with none."""
+    at = (int(time.time()) + LEARNS) // 10 * 10
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Six(Load):
     """Visits and what users say of themselves, trips of users who travel once, devices' reports."""
 
-    TOPICS: ClassVar = dict.fromkeys(("visits", "members", "trips", "reports"), PARTITIONS)
+    TOPICS: ClassVar = dict.fromkeys(
+        ("visits", "members", "trips", "reports", "arrivals"), PARTITIONS
+    )
 
     def __init__(self, local: Local, seed: int, rate: int, hours_per_second: float) -> None:
         super().__init__(local, seed, rate, hours_per_second)
@@ -265,6 +297,8 @@ class Six(Load):
             self._trip(producer)
             if self._random.random() < 0.1:
                 self._member(producer)
+            if self._random.random() < 0.2:
+                self._arrival(producer)
         if self._random.random() < number / 20:
             self._report(producer)
         producer.poll(0)
@@ -281,6 +315,13 @@ class Six(Load):
         city = f"c{min(int(self._random.paretovariate(0.5)), 200)}"
         body = {"user": user, "page": page, "city": city, "t": self._time()}
         producer.produce("visits", self._value(body), user, partition=home(user))
+        self.sent += 1
+
+    def _arrival(self, producer: Producer) -> None:
+        """A visit whose time is that of its record: the boundary of a bound follows the clock."""
+        user = self._random.choice(self._users)
+        body = {"user": user, "page": f"p{min(int(self._random.paretovariate(0.8)), 40)}"}
+        producer.produce("arrivals", self._value(body), user, partition=home(user))
         self.sent += 1
 
     def _member(self, producer: Producer) -> None:
