@@ -131,12 +131,15 @@ def state(run: Local, form: str, writer: Writer, told: dict[int, str | None]) ->
     producer.flush()
 
 
+def asked(url: str) -> SchemaRegistryClient:
+    return SchemaRegistryClient({"url": url, "timeout": 60})
+
+
 @pytest.mark.thorough
 def test_attributes_in_two_formats_evolve_and_a_killed_worker_changes_nothing(
     empty_broker: Broker, tmp_path: Path
 ) -> None:
-    with SchemaRegistry(tmp_path / "registry") as registry:
-        client = SchemaRegistryClient({"url": registry.url, "timeout": 60})
+    with SchemaRegistry(tmp_path / "registry") as registry, asked(registry.url) as client:
         text = f'[registry]\nurl = "{registry.url}"\n' + HEAD
         text += "".join(PAIR.format(form=form) for form in FORMS)
         raw = {name: PARTITIONS for form in FORMS for name in (form, f"of-{form}")}

@@ -63,7 +63,8 @@ class SchemaRegistry:
             "quarkus.http.port": self._port,
             "quarkus.management.host": HOST,
             "quarkus.management.port": free_port(),  # its build does not let it be left out
-            "apicurio.datasource.url": f"jdbc:h2:file:{self._folder / 'schemas'}",
+            # Else what was registered half a second before a kill is lost.
+            "apicurio.datasource.url": f"jdbc:h2:file:{self._folder / 'schemas'};WRITE_DELAY=0",
         }
         words = [f"-D{name}={value}" for name, value in settings.items()]
         jar = unpacked() / "quarkus-run.jar"
