@@ -100,7 +100,12 @@ class Count:
 
     def _once(self, name: str) -> Iterator[str]:
         """Each trigger once by each shard."""
-        fired = [e for e in self._clock if e["type"] == "trigger" and e["pipeline"] == name]
+        own = (name, f"{name}-learnt")  # the second goes on in the topics of the first
+        fired = [
+            e | {"window": (own.index(e["pipeline"]), e["window"])}
+            for e in self._clock
+            if e["type"] == "trigger" and e["pipeline"] in own
+        ]
         self.triggers += len(fired)
         bodies = self._released(name)
         told: dict[tuple[int, int], Counter[int]] = defaultdict(Counter)
