@@ -17,11 +17,11 @@ import engine
 import numpy as np
 from hushstream.agents.clock.log import ClockLog
 from hushstream.agents.deployment.compile import compile_config
-from hushstream.agents.kafka.batch_header import OVERHEAD, BatchHeader
-from hushstream.agents.kafka.batch_pack import packed
-from hushstream.agents.kafka.batch_scan import scan
+from hushstream.agents.kafka.batches.header import OVERHEAD, BatchHeader
+from hushstream.agents.kafka.batches.pack import packed
+from hushstream.agents.kafka.batches.record_columns import RecordColumns
+from hushstream.agents.kafka.batches.scan import scan
 from hushstream.agents.kafka.clients import BATCH_BYTES
-from hushstream.agents.kafka.record_columns import RecordColumns
 from hushstream.agents.stages.aggregate.nonces import steady
 from hushstream.agents.stages.step import LogFrame, Stage, Step
 from hushstream.agents.stages.topology import StageFactory, Topology

@@ -28,10 +28,10 @@ from typing import Any
 
 import numpy as np
 from confluent_kafka.admin import NewTopic
-from hushstream.agents.kafka import tolerant_batches
+from hushstream.agents.kafka.batches import tolerant
+from hushstream.agents.kafka.batches.record_columns import RecordColumns
 from hushstream.agents.kafka.clients import transactional_producer
 from hushstream.agents.kafka.cluster import Cluster
-from hushstream.agents.kafka.record_columns import RecordColumns
 from hushstream.agents.state.layout import MARKER, sortable, units_of
 from hushstream.agents.state.rocks import discard
 from hushstream.agents.worker.local_state import LocalState, Shared
@@ -97,7 +97,7 @@ async def restored(kafka: Kafka, folder: Path, rows: int) -> tuple[float, float,
 
 def measure(rows: int, rounds: int, report: Any) -> dict[str, Any]:
     """All figures, medians of the rounds."""
-    tolerant_batches.install()
+    tolerant.install()
     said: list[str] = []
 
     class Heard(logging.Handler):

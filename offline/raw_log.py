@@ -11,8 +11,8 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 from faust.types import TP
 
-from ..agents.kafka import tolerant_batches
 from ..agents.kafka.backlog import Backlog, Room
+from ..agents.kafka.batches import tolerant
 from ..agents.kafka.clients import consumer, stop_quietly
 from ..agents.kafka.intervals import Gone, Interval, Most, below, joined
 from ..agents.kafka.logs import PATIENCE_SECONDS
@@ -35,7 +35,7 @@ class RawLog:
     """
 
     def __init__(self, kafka: Kafka, span: Span, most: int, largest: int) -> None:
-        tolerant_batches.install()
+        tolerant.install()
         self._kafka = kafka
         self._span = span
         self._most = most

@@ -179,7 +179,7 @@ def raw(message: Message) -> RawRecord:
 
 
 def _headers(message: Message) -> tuple[tuple[str, bytes], ...]:
-    """Headers of a message; none if one has a name that is not UTF-8, as in `tolerant_batches`."""
+    """Headers of a message; none if one has a name that is not UTF-8, as in `batches.tolerant`."""
     try:
         return tuple(_LISTED(message) or ())
     except SystemError:

@@ -24,8 +24,8 @@ from faust.types import TP, ConsumerMessage, Message
 
 from ...errors import EngineError
 from ...topics.config.model import Kafka
-from . import tolerant_batches
 from .access.tokens import PROVIDER, client_options
+from .batches import tolerant
 from .clients import stop_quietly
 from .intervals import Gone, Interval, Most, Positions
 from .patience import ROLE, aio_refusal, asked_to_end, through_outages
@@ -272,7 +272,7 @@ class Transport(driver.Transport):
 
 def register() -> None:
     """Make ``hush://host:port`` a broker address that Faust understands."""
-    tolerant_batches.install()
+    tolerant.install()
     drivers.TRANSPORTS.aliases[ALIAS] = f"{__name__}:Transport"
 
 

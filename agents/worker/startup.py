@@ -33,7 +33,7 @@ from ...mechanisms.parts.lifetime import Cap
 from ...topics.config.load import Config
 from ...topics.private_files import private_file, private_folder, unseen
 from ..deployment.model import Deployment
-from ..kafka.record_columns import RecordColumns
+from ..kafka.batches.record_columns import RecordColumns
 from ..stages.bound.codec import UnitCodec, distinct
 from ..stages.bound.open_sessions import close, take
 from ..stages.bound.purses import PurseCodec
@@ -304,8 +304,8 @@ def _load(deployment: Deployment) -> None:
     for source in deployment.streams:
         units = source.decoder.decode(blank).unit
         UnitDigests(bytes(32), source.partitioner, source.partitions, 0).look(units)
-    from ..kafka.batch_pack import packed
-    from ..kafka.batch_scan import scan
+    from ..kafka.batches.pack import packed
+    from ..kafka.batches.scan import scan
 
     scan(memoryview(bytes(61)))
     packed(RecordColumns.of({b"": None}), 0, 100)

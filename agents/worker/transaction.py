@@ -11,9 +11,9 @@ import numpy as np
 
 from ...errors import EngineError
 from ...topics.records import encode
+from ..kafka.batches.record_columns import Content, RecordColumns
 from ..kafka.clients import BATCH_BYTES, answers
 from ..kafka.private.of_aiokafka import fill, fill_columns
-from ..kafka.record_columns import Content, RecordColumns
 from ..stages.step import Out, Step
 from ..state.layout import MARKER
 

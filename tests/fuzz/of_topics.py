@@ -14,7 +14,7 @@ from aiokafka.record.util import calc_crc32c as crc
 from hushstream.agents.clock.clock import Clock
 from hushstream.agents.clock.ledger import Ledger, totals
 from hushstream.agents.clock.log import entries_of
-from hushstream.agents.kafka.tolerant_batches import TolerantBatches
+from hushstream.agents.kafka.batches.tolerant import TolerantBatches
 from hushstream.agents.stages.feedback import Feedback
 from hushstream.agents.stages.step import LogFrame
 from hushstream.errors import EngineError, HushError

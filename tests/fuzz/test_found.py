@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from hushstream.agents.clock.ledger import Ledger, number, totals
-from hushstream.agents.kafka.tolerant_batches import TolerantBatches
+from hushstream.agents.kafka.batches.tolerant import TolerantBatches
 from hushstream.agents.stages.bound.codec import UnitCodec
 from hushstream.agents.stages.feedback import Feedback
 from hushstream.agents.state.columns import column_of

@@ -123,8 +123,8 @@ def _server() -> Server:
 
 def serve(place: str) -> None:
     """Import what a worker does, then fork one for each line; returns in each fork."""
-    import hushstream.agents.kafka.batch_pack
-    import hushstream.agents.kafka.batch_scan
+    import hushstream.agents.kafka.batches.pack
+    import hushstream.agents.kafka.batches.scan
     import hushstream.agents.stages.bound.unit_scan
     import hushstream.agents.state.packed_scan
     import hushstream.agents.state.row_scan

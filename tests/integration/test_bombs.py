@@ -13,7 +13,7 @@ from hushstream.deploy.broker import Broker
 from hushstream.deploy.process import Child
 from hushstream.offline.replay import replay
 
-from ..agents.kafka.bombs import batch, produce
+from ..agents.kafka.batches.bombs import batch, produce
 from .local import BROKER, Local, local
 from .test_outage import DAY, ORIGIN, TOML
 

@@ -22,9 +22,9 @@ from aiokafka.structs import TopicPartition
 from faust.types import TP
 
 from ....errors import EngineError
-from ..batch_header import CHECKED_FROM, OVERHEAD, BatchHeader
+from ..batches.header import CHECKED_FROM, OVERHEAD, BatchHeader
+from ..batches.record_columns import Content, RecordColumns
 from ..intervals import Gone, Interval, Most, Positions, Taken, since
-from ..record_columns import Content, RecordColumns
 from . import Needed, check
 
 QUIET_SECONDS = 2.0  # without a record, after which a fetcher becomes patient
@@ -300,7 +300,7 @@ def fill_columns(batch: Any, rows: RecordColumns, begun: int, most: int) -> int:
     """Write records into a batch until it is full; return the index of the first left out."""
     if type(batch) is not BatchBuilder:
         return fill(batch, rows.contents, begun)
-    from ..batch_pack import packed
+    from ..batches.pack import packed
 
     data, end = packed(rows, begun, most)
     # An empty batch of the builder's own: its attributes say what the producer is.

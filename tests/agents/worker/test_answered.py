@@ -9,9 +9,9 @@ import asyncio
 from typing import Any
 
 import pytest
+from hushstream.agents.kafka.batches.record_columns import RecordColumns
 from hushstream.agents.kafka.clients import start_producer, stop_quietly, transactional_producer
 from hushstream.agents.kafka.cluster import Cluster
-from hushstream.agents.kafka.record_columns import RecordColumns
 from hushstream.agents.state.layout import MARKER
 from hushstream.agents.worker import shard as shard_module
 from hushstream.agents.worker.evidence import check_tables

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from aiokafka.producer.message_accumulator import BatchBuilder
 from hushstream.agents.deployment.compile import compile_config
+from hushstream.agents.kafka.batches.record_columns import RecordColumns
 from hushstream.agents.kafka.private.of_aiokafka import fill_columns
-from hushstream.agents.kafka.record_columns import RecordColumns
 from hushstream.agents.stages.bound.codec import UnitCodec, distinct
 from hushstream.agents.stages.bound.purses import PurseCodec
 from hushstream.agents.stages.ingest.unit_digests import UnitDigests
@@ -48,7 +48,7 @@ def test_the_folders_of_the_cache_hold_the_code_of_every_loop(tmp_path):
 
 
 def test_nothing_is_compiled_once_a_worker_is_warm(monkeypatch, tmp_path):
-    from hushstream.agents.kafka.batch_scan import _scan
+    from hushstream.agents.kafka.batches.scan import _scan
     from hushstream.agents.stages.ingest import digest_scan
     from hushstream.formats.events import json_scan, key_scan
 
@@ -86,7 +86,7 @@ def test_loops_over_registered_values_are_compiled_before_the_first_schema_is_kn
 
 
 def test_no_step_compiles_loops_over_rows_of_units_once_a_worker_is_warm(tmp_path):
-    from hushstream.agents.kafka.batch_pack import _pack
+    from hushstream.agents.kafka.batches.pack import _pack
     from hushstream.agents.stages.bound import unit_scan
     from hushstream.agents.state import packed_scan, row_scan
     from hushstream.mechanisms import hash_scan

@@ -6,13 +6,13 @@ import subprocess
 import sys
 from typing import Any
 
-import hushstream.agents.kafka.inflated as inflated
+import hushstream.agents.kafka.batches.inflated as inflated
 import pytest
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
 from aiokafka.record.memory_records import MemoryRecords
-from hushstream.agents.kafka.inflated import Allowed, pieces, within
-from hushstream.agents.kafka.tolerant_batches import TolerantBatches
+from hushstream.agents.kafka.batches.inflated import Allowed, pieces, within
+from hushstream.agents.kafka.batches.tolerant import TolerantBatches
 from hushstream.formats.events.reasons import Unread
 from hypothesis import given
 from hypothesis import strategies as st
@@ -104,9 +104,9 @@ def test_a_bomb_takes_no_memory(codec):
     """In a process that could not hold it; the stock parser fails in the same process."""
     program = f"""
 import resource
-from hushstream.agents.kafka.tolerant_batches import TolerantBatches
-from tests.agents.kafka.bombs import batch
-from tests.agents.kafka.test_inflated import grown, read
+from hushstream.agents.kafka.batches.tolerant import TolerantBatches
+from tests.agents.kafka.batches.bombs import batch
+from tests.agents.kafka.batches.test_inflated import grown, read
 data = batch((bytes(1 << 20) for _ in range(1100)), {codec!r})
 free = grown()
 resource.setrlimit(resource.RLIMIT_AS, (free + (200 << 20),) * 2)

@@ -6,9 +6,9 @@ import numpy as np
 from aiokafka.errors import CorruptRecordException
 from numpy.typing import NDArray
 
-from ...compiled import compiled
-from ...formats.events.raw import RawBatch
-from .batch_header import APPENDED, SIZE, BatchHeader
+from ....compiled import compiled
+from ....formats.events.raw import RawBatch
+from .header import APPENDED, SIZE, BatchHeader
 
 
 @compiled

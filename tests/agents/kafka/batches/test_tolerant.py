@@ -12,8 +12,8 @@ from aiokafka.record.default_records import (
 )
 from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.structs import TopicPartition
-from hushstream.agents.kafka import tolerant_batches as batches
-from hushstream.agents.kafka.tolerant_batches import TolerantBatches, patiently
+from hushstream.agents.kafka.batches import tolerant as batches
+from hushstream.agents.kafka.batches.tolerant import TolerantBatches, patiently
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ...compiled import compiled, writeable
-from ...mechanisms.keys import Keys
-from .batch_header import SIZE
+from ....compiled import compiled, writeable
+from ....mechanisms.keys import Keys
+from .header import SIZE
 from .record_columns import RecordColumns
 
 _OVERHEAD = 26  # bytes of a record beside key and value, at most

@@ -21,8 +21,8 @@ from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecord
 from aiokafka.record.util import decode_varint
 
-from ...formats.events.reasons import Unread
-from .batch_header import CODEC, OVERHEAD, SIZE, BatchHeader
+from ....formats.events.reasons import Unread
+from .header import CODEC, OVERHEAD, SIZE, BatchHeader
 
 MOST = 128 << 20  # bytes of one batch; no record that any input allows is larger
 PORTION = 1 << 20

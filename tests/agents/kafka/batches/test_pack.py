@@ -1,6 +1,6 @@
 """Batches written in one go: byte for byte those of the library's own builder.
 
-Covers: agents/kafka/record_columns.py
+Covers: agents/kafka/batches/record_columns.py
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record.default_records import DefaultRecordBatch
+from hushstream.agents.kafka.batches.record_columns import RecordColumns
 from hushstream.agents.kafka.private import of_aiokafka
 from hushstream.agents.kafka.private.of_aiokafka import PackedBatch, fill, fill_columns
-from hushstream.agents.kafka.record_columns import RecordColumns
 from hushstream.mechanisms.keys import Keys
 
 Rows = dict[bytes, bytes | None]

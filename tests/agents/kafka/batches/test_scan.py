@@ -1,6 +1,6 @@
 """Whole batches read into arrays: the records are those that the library reads.
 
-Covers: formats/events/raw.py, agents/kafka/batch_header.py
+Covers: formats/events/raw.py, agents/kafka/batches/header.py
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBat
 from aiokafka.record.util import decode_varint
 from faust.types import TP
 from hushstream.agents.kafka.backlog import Backlog, Room
-from hushstream.agents.kafka.batch_scan import scan
-from hushstream.agents.kafka.inflated import Allowed
+from hushstream.agents.kafka.batches.inflated import Allowed
+from hushstream.agents.kafka.batches.scan import scan
+from hushstream.agents.kafka.batches.tolerant import TolerantBatches, patiently
 from hushstream.agents.kafka.intervals import Interval, Taken, joined, since
-from hushstream.agents.kafka.tolerant_batches import TolerantBatches, patiently
 from hushstream.formats.events.raw import RawBatch, RawChunk, RawRecord
 
 Content = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes]]]

@@ -18,10 +18,10 @@ from aiokafka.record.default_records import DefaultRecord, DefaultRecordBatch
 from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.record.util import decode_varint
 
-from ...formats.events.raw import RawChunk
-from .batch_header import CODEC, SIZE, BatchHeader, end_of
+from ....formats.events.raw import RawChunk
+from ..private.of_aiokafka import opened, read_batches_with
+from .header import CODEC, SIZE, BatchHeader, end_of
 from .inflated import Allowed, portions
-from .private.of_aiokafka import opened, read_batches_with
 
 _VERSION = 2  # earlier formats have no headers
 
@@ -94,7 +94,7 @@ class TolerantBatch:
 
 def _chunk(data: memoryview) -> Iterator[RawChunk]:
     """All records of a batch that is not compressed, as arrays."""
-    from .batch_scan import scan
+    from .scan import scan
 
     records = scan(data)
     if len(records):

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ...mechanisms.keys import Keys, concat
+from ....mechanisms.keys import Keys, concat
 
 Content = tuple[bytes | None, bytes | None, int | None, Sequence[tuple[str, bytes]]]
 """Key, value, timestamp in milliseconds (None: now) and headers of a record to be produced."""
