@@ -23,9 +23,10 @@ import pyarrow as pa
 from _plan_sets import DATA, _codes, _taxis
 from _workload import draw, law, published
 from hushstream.mechanisms.contract import Setting
-from hushstream.mechanisms.histogram.play import Run, play
-from hushstream.mechanisms.histogram.settings import HistogramParameters, build
-from hushstream.mechanisms.histogram.tune import propose
+from hushstream.mechanisms.histogram.planning.play import Run, play
+from hushstream.mechanisms.histogram.planning.tune import propose
+from hushstream.mechanisms.histogram.settings import HistogramParameters
+from hushstream.mechanisms.histogram.tumbling import build
 from hushstream.mechanisms.noise.trial import noise_of
 from hushstream.mechanisms.workload import Workload
 

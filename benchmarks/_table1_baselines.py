@@ -10,7 +10,7 @@ import numpy as np
 from hushstream.mechanisms.columns import Batch, Closed, Part, Releases
 from hushstream.mechanisms.contract import Mechanism
 from hushstream.mechanisms.histogram.mechanism import Histogram
-from hushstream.mechanisms.histogram.play import Workload
+from hushstream.mechanisms.histogram.planning.play import Workload
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import STEADY, KeyedNoise
 from hushstream.mechanisms.tables import UnitTable

@@ -23,16 +23,14 @@ from hushstream.mechanisms import accounting
 from hushstream.mechanisms.accounting.calibration import Need, fit
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.factorization.prefix_noise import STEPS
+from hushstream.mechanisms.histogram.calibration.bound import sensitivity2
+from hushstream.mechanisms.histogram.calibration.thresholds import least_counts
 from hushstream.mechanisms.histogram.mechanism import Histogram
-from hushstream.mechanisms.histogram.rounds import Rounds
-from hushstream.mechanisms.histogram.settings import (
-    HistogramParameters,
-    build,
-    rational,
-    sensitivity2,
-    threshold_of,
-)
+from hushstream.mechanisms.histogram.rounds.mechanism import Rounds
+from hushstream.mechanisms.histogram.settings import HistogramParameters
+from hushstream.mechanisms.histogram.tumbling import build
 from hushstream.mechanisms.parts import key_selection as selection
+from hushstream.mechanisms.validate import rational
 
 EPSILON, DELTA = Fraction(6), Fraction(1, 10**9)
 PARAMETERS: dict[str, dict[str, Any]] = {
@@ -119,7 +117,8 @@ def repeatedly(
         for one in mechanism.quantities
     )
     made = replace(mechanism, quantities=quantities, loss=fitted.loss)
-    return replace(made, threshold=threshold_of(made, selecting / times, parameters))
+    bars = least_counts(parameters, selecting / times, made.bound, made.selector)
+    return replace(made, threshold=bars)
 
 
 class Deployment(NamedTuple):

@@ -18,8 +18,8 @@ from hushstream.mechanisms.columns import Closed, Releases, Rows
 from hushstream.mechanisms.contract import Noise
 from hushstream.mechanisms.factorization.prefix_noise import STEPS, Process
 from hushstream.mechanisms.histogram.mechanism import Histogram
-from hushstream.mechanisms.histogram.play import Workload
-from hushstream.mechanisms.histogram.rounds import Rounds
+from hushstream.mechanisms.histogram.planning.play import Workload
+from hushstream.mechanisms.histogram.rounds.mechanism import Rounds
 from hushstream.mechanisms.keys import Keys
 from numpy.typing import NDArray
 
@@ -237,7 +237,7 @@ def cached(mechanism: Histogram, keys: int) -> Kept:
 
 
 class Playable(Protocol):
-    """A design over one day; see `hushstream.mechanisms.histogram.play.Run`."""
+    """A design over one day; see `hushstream.mechanisms.histogram.planning.play.Run`."""
 
     mechanism: Histogram | Rounds
     work: Workload

@@ -47,7 +47,8 @@ from hushstream.deploy.broker import Broker
 from hushstream.mechanisms.columns import Part
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.histogram.mechanism import Histogram
-from hushstream.mechanisms.histogram.settings import HistogramParameters, build
+from hushstream.mechanisms.histogram.settings import HistogramParameters
+from hushstream.mechanisms.histogram.tumbling import build
 from hushstream.mechanisms.keys import Keys
 from hushstream.planning.costs import COSTS
 from hushstream.topics.config.model import Kafka

@@ -33,7 +33,8 @@ from hushstream.agents.stages.aggregate.first_sightings import sighted
 from hushstream.agents.state.rocks import RocksStore
 from hushstream.mechanisms.columns import Part, merge
 from hushstream.mechanisms.contract import Setting
-from hushstream.mechanisms.histogram.settings import HistogramParameters, build
+from hushstream.mechanisms.histogram.settings import HistogramParameters
+from hushstream.mechanisms.histogram.tumbling import build
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.pairs import PAIR, split
 from rich.console import Console

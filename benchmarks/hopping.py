@@ -33,7 +33,7 @@ from _workload import draw, law
 from hushstream.mechanisms import registry
 from hushstream.mechanisms.columns import FIRST, Hop, Releases
 from hushstream.mechanisms.contract import Setting
-from hushstream.mechanisms.histogram.hopping import Hopping
+from hushstream.mechanisms.histogram.hopping.mechanism import Hopping
 from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.mechanisms.histogram.settings import HistogramParameters
 from hushstream.mechanisms.in_memory import Memory, feed, seed

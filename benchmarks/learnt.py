@@ -2,9 +2,9 @@
 
 A first day is run with the default bound. Its last release and one noisy profile of its units
 (`mechanisms/parts/unit_profile.py`, with a twentieth of the day's μ²) choose the budget
-(`mechanisms/histogram/learnt.py`) of a second day, of the same law and drawn anew. That day is run
-with the choice and with every budget of the ladder, under the same noise keys, none of which the
-choice has seen. No figure of the choice was fitted on these shapes.
+(`mechanisms/histogram/planning/learnt.py`) of a second day, of the same law and drawn anew. That
+day is run with the choice and with every budget of the ladder, under the same noise keys, none of
+which the choice has seen. No figure of the choice was fitted on these shapes.
 
     python benchmarks/learnt.py [--quick] [--json]
 
@@ -28,9 +28,10 @@ from _workload import shaped
 from hushstream.mechanisms.accounting import gdp_epsilon, gdp_mu
 from hushstream.mechanisms.columns import Batch
 from hushstream.mechanisms.contract import Setting
-from hushstream.mechanisms.histogram.learnt import LADDER, EpochReleases, chosen
-from hushstream.mechanisms.histogram.play import Run, numbered, play
-from hushstream.mechanisms.histogram.settings import HistogramParameters, build
+from hushstream.mechanisms.histogram.planning.learnt import LADDER, EpochReleases, chosen
+from hushstream.mechanisms.histogram.planning.play import Run, numbered, play
+from hushstream.mechanisms.histogram.settings import HistogramParameters
+from hushstream.mechanisms.histogram.tumbling import build
 from hushstream.mechanisms.noise.trial import noise_of
 from hushstream.mechanisms.parts.unit_profile import STEPS, UnitProfile
 from hushstream.mechanisms.workload import Workload

@@ -36,7 +36,8 @@ from hushstream.agents.state.layout import sortable, units_of
 from hushstream.agents.state.rocks import RocksStore
 from hushstream.mechanisms.columns import Rows, Units
 from hushstream.mechanisms.contract import Mechanism, Setting
-from hushstream.mechanisms.histogram.settings import HistogramParameters, build
+from hushstream.mechanisms.histogram.settings import HistogramParameters
+from hushstream.mechanisms.histogram.tumbling import build
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.records import Marker
 from numpy.typing import NDArray

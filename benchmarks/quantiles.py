@@ -41,7 +41,7 @@ import _quantiles_broker
 import numpy as np
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.histogram.settings import HistogramParameters
-from hushstream.mechanisms.histogram.settings import build as histogram
+from hushstream.mechanisms.histogram.tumbling import build as histogram
 from hushstream.mechanisms.in_memory import releases
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise.trial import noise_of

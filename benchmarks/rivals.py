@@ -48,8 +48,9 @@ from _rivals import Bounded, Budget, OpenDP, Setting, bounded, left_out, rivals
 from _workload import cached, draw, law, published
 from hushstream.mechanisms import contract
 from hushstream.mechanisms.histogram.mechanism import Histogram
-from hushstream.mechanisms.histogram.play import Run
-from hushstream.mechanisms.histogram.settings import HistogramParameters, build
+from hushstream.mechanisms.histogram.planning.play import Run
+from hushstream.mechanisms.histogram.settings import HistogramParameters
+from hushstream.mechanisms.histogram.tumbling import build
 from hushstream.mechanisms.noise.trial import noise_of
 from hushstream.mechanisms.workload import Workload
 from rich.console import Console

@@ -51,7 +51,7 @@ from _table1_report import (
 from _workload import SHAPES, Errors, Workload, cached, checks, play, shaped
 from hushstream.mechanisms import accounting
 from hushstream.mechanisms.histogram.mechanism import Histogram
-from hushstream.mechanisms.histogram.play import Run
+from hushstream.mechanisms.histogram.planning.play import Run
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table

@@ -36,19 +36,16 @@ from hushstream.mechanisms.accounting.calibration import Fitted, Need, fit
 from hushstream.mechanisms.columns import F64, I64, Batch, Part, Units, compact
 from hushstream.mechanisms.contract import Noise, Setting
 from hushstream.mechanisms.factorization.prefix_noise import STEPS, Process, factor_of
+from hushstream.mechanisms.histogram.calibration.bound import bound_of, sensitivity2
+from hushstream.mechanisms.histogram.calibration.processes import DEBIAS_SHARE
 from hushstream.mechanisms.histogram.debias import Debias, Raw, put_raw, take_raw
 from hushstream.mechanisms.histogram.mechanism import Histogram, S
 from hushstream.mechanisms.histogram.quantities import Quantity
-from hushstream.mechanisms.histogram.settings import (
-    DEBIAS_SHARE,
-    HistogramParameters,
-    bound_of,
-    rational,
-    sensitivity2,
-)
+from hushstream.mechanisms.histogram.settings import HistogramParameters
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.parts import key_selection as selection
 from hushstream.mechanisms.parts.bounding import Bound, hashes, ranks
+from hushstream.mechanisms.validate import rational
 from numpy.typing import NDArray
 
 

@@ -21,14 +21,14 @@ from __future__ import annotations
 import argparse
 import json
 
-import numpy as np
 import _benchmarks  # noqa: F401
+import numpy as np
 from _table1_baselines import keyed
 from _table1_designs import DELTA, EPSILON
 from _table1_ideas import BASE, IDEAS, design, kept
 from _workload import KEYS, USERS, draw, law, play, published
 from hushstream.mechanisms import accounting
-from hushstream.mechanisms.histogram.play import Run, Workload
+from hushstream.mechanisms.histogram.planning.play import Run, Workload
 from rich.console import Console
 from rich.table import Table
 

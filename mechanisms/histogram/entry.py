@@ -5,18 +5,37 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from ...errors import ParameterError
+from ..contract import Setting
 from ..entry import Entry, Frame, Learner, Objection
-from ..factorization.prefix_noise import longest
-from .hop_settings import build
-from .hopping import Hopping
-from .learnt import default_budget, learn, refuse
+from ..factorization.prefix_noise import ENDLESS, longest
+from . import tumbling
+from .endless.settings import resolved
+from .hopping import settings as hopping
+from .hopping.mechanism import Hopping
 from .mechanism import Histogram
-from .planner import HistogramPlanner
-from .rounds import Rounds
+from .planning.learnt import default_budget, learn, refuse
+from .planning.planner import HistogramPlanner
+from .rounds.mechanism import Rounds
 from .settings import HistogramParameters
 
 DISTINCT = {"bound": "per-key", "per_key": 1}
 """Settings with which a count is one of distinct units."""
+
+
+def build(parameters: HistogramParameters, setting: Setting) -> Histogram | Rounds | Hopping:
+    """A calibrated histogram of any windows.
+
+    Raises:
+        ParameterError: a parameter is out of range, or parameters contradict each other.
+    """
+    if setting.endless:
+        return tumbling.build(resolved(parameters, setting), replace(setting, endless=False))
+    if parameters.factorization == ENDLESS:
+        raise ParameterError("factorization", ENDLESS, "is that of windows with window.endless")
+    if setting.hops > 1:
+        return hopping.build(parameters, setting)
+    return tumbling.build(parameters, setting)
 
 
 def framed(parameters: HistogramParameters, frame: Frame) -> HistogramParameters:

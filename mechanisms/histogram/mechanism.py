@@ -20,101 +20,58 @@ holds Σ m_S² + w² Σ m_V² ≤ Q surely. Every step is a Gaussian release who
 from the past, hence the whole is μ-GDP with μ = √Q/σ, up to the cost of the noise grid
 (`accounting.gaussian_cost`); selection adds its δ. `Histogram.cost` is that sum.
 
-*Where 64 bits end.* Micro-batches arrive cut, which is 1-Lipschitz (`sums`, rule 1). Totals are
-kept modulo 2^64, noise is added modulo 2^64, and only then is the result read as a number, held
-within ±2^62: a function of B(Cx + z) alone (rule 3). No line may read a total of values without
-its noise, however large it is.
+Where 64 bits end, `keyed_sums` applies: no line may read a total of values without its noise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ContractError
-from ..columns import (
-    F64,
-    I64,
-    Batch,
-    Closed,
-    Part,
-    Releases,
-    Rows,
-    Units,
-    compact,
-    empty_units,
-    joined,
-)
-from ..contract import NOTHING_MORE, Cost, Mechanism, Noise, Output, Spending, Stated
+from ..columns import F64, I64, Batch, Closed, Part, Releases, Rows, Units, joined
+from ..contract import NOTHING_MORE, Noise, Output, Spending, Stated
 from ..factorization.prefix_noise import STEPS, Process
-from ..key_form import RECORD_KEYS, KeyForm
 from ..keys import Keys
 from ..noise import zero
 from ..pairs import split
-from ..parts.bounding import Bound
 from ..parts.key_selection import first_crossing
-from ..parts.squares import Square
 from ..parts.stated_bound import stated_bound
 from ..ranges import Draws
-from ..sums import HELD, combined, held
+from ..sums import HELD
 from .debias import COUNTERS, Debias, Raw, put_raw, take_raw
 from .distinct import absorb
-from .quantities import Column, Quantity
+from .keyed_sums import KeyedSums, of_keys
+from .quantities import MOST, Quantity
 from .report import plan, plan_rows
 from .rows import in_steps, rows_of, split_shared
 
 S = 0  # lane of the records that find a key; lane 1, V, takes those of public keys
-MOST = 1 << 53  # a count from here on crosses any threshold with any noise
 
 
 @dataclass(frozen=True)
-class Histogram(Mechanism):
-    """The histogram mechanism; `hushstream.mechanisms.histogram.settings.build` makes one.
+class Histogram(KeyedSums):
+    """The histogram mechanism; `tumbling.build` makes one.
 
     Attributes:
-        horizon: triggers per window.
-        bound: contribution bound of a unit over all keys and windows of an epoch.
-        quantities: count first (if there is one), then each value column.
-        summed: the value columns; ``squares``: those of some of them.
-        threshold: (T,) least count per trigger in 1/STEPS records; empty for a public key list.
-        public: the public key list, or None.
+        threshold: (T,) least count per trigger.
         min_units: a key with fewer distinct units stays hidden (1: no such rule).
-        show: "keys", or "values" for count and sums; ``count`` False hides the count itself.
+        show: "keys", or "values" for count and sums.
         delay: d; a record of micro-batch j sees the keys released up to trigger j-1-d.
         debias: counters that estimate the share cut off by the bound, or None. A release then needs
             the row `debias.SHARED` beside those of its keys.
-        loss: its cost per unit and epoch.
         spending: cost by what a unit spends of its bound.
         pairs: whether the count is one of distinct values, which keys of records list last.
     """
 
-    distribution: ClassVar[Literal["discrete_gaussian"]] = "discrete_gaussian"
-    definition: ClassVar[Literal["approximate"]] = "approximate"
-    neighbouring: ClassVar[Literal["add_remove"]] = "add_remove"
-    keys: ClassVar[KeyForm] = RECORD_KEYS
-    in_parts: ClassVar[bool] = True
-
-    horizon: int
-    bound: Bound
-    quantities: tuple[Quantity, ...]
-    loss: Cost
-    summed: tuple[Column, ...] = ()
-    grids: tuple[Fraction, ...] = ()
-    threshold: Sequence[int] = ()
-    public: frozenset[bytes] | None = field(default=None, repr=False)
     min_units: int = 1
     show: Literal["values", "keys"] = "values"
-    count: bool = True
     delay: int = 1
     debias: Debias | None = None
-    inputs: tuple[str, ...] = ()
     spending: Spending | None = None
-    squares: tuple[Square, ...] = ()
     pairs: bool = False
 
     @property
@@ -125,10 +82,6 @@ class Histogram(Mechanism):
     @property
     def lanes(self) -> int:
         return len(self.bound.weights)
-
-    @property
-    def columns(self) -> int:
-        return len(self.summed) + len(self.squares)
 
     @property
     def totals(self) -> int:
@@ -142,35 +95,16 @@ class Histogram(Mechanism):
 
     @property
     def outputs(self) -> tuple[Output, ...]:
-        if self.show == "keys":
-            return ()
-        sums = zip(self.summed, self.grids, strict=True)
-        named = tuple(Output(f"sum:{column.name}", grid) for column, grid in sums)
-        centred = [(f"centred:{one.name}", self.grids[one.column]) for one in self.squares]
-        squares = [
-            (f"square:{one.name}", one.step * self.grids[one.column] ** 2) for one in self.squares
-        ]
-        moments = tuple(Output(name, grid) for name, grid in (*squares, *centred))
-        return ((Output("count"),) if self.count else ()) + named + moments
-
-    def cost(self) -> Cost:
-        return self.loss
+        return () if self.show == "keys" else super().outputs
 
     # Bound shard
-
-    def init_units(self, u: int) -> Units:
-        return empty_units(u, self.lanes, self.bound.left)
 
     def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
         """Bound the slice and sum what was accepted, per key."""
         known = batch.status > 0 if self.feedback else np.zeros(len(batch.keys), np.bool_)
         parts = split(batch.keys) if self.pairs else None
         countable = self._countable(batch.keys if parts is None else parts.keys, known)
-        kept = np.flatnonzero((countable if parts is None else countable[parts.key])[batch.key])
-        batch = batch._replace(
-            key=batch.key[kept], unit=batch.unit[kept], value=batch.value[kept],
-            sign=batch.sign[kept],
-        )  # fmt: skip
+        batch = of_keys(batch, countable if parts is None else countable[parts.key])
         lane = (known & (self.lanes > 1)).astype(np.intp)
         if parts is not None:
             return absorb(self.bound, units, batch, lane, parts)
@@ -189,30 +123,9 @@ class Histogram(Mechanism):
 
     def _countable(self, keys: Keys, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """(k,) keys whose records may count at all; the others cost nothing."""
-        if self.public is not None:
-            listed = map(self.public.__contains__, keys)
-            return np.fromiter(listed, np.bool_, len(keys))
         if self.debias is not None:
             return np.asarray(np.diff(keys.offsets) > 0)  # the empty key names the shared row
-        return ~known if self.show == "keys" else np.ones(len(keys), np.bool_)
-
-    def _part(self, batch: Batch, lane: NDArray[np.intp], rows: NDArray[np.intp]) -> Part:
-        # A key without accepted records was never paid for, so it must not leave a trace.
-        used, key = compact(batch.key[rows], len(batch.keys))
-        sums = np.zeros((len(used), 1 + self.columns), np.int64)
-        sign = batch.sign[rows].astype(np.int64)
-        np.add.at(sums[:, 0], key, sign)
-        value = batch.value[rows]
-        for place, column in enumerate(self.summed):
-            np.add.at(sums[:, 1 + place], key, sign * column.moved(value, place))
-        for place, square in enumerate(self.squares, 1 + len(self.summed)):
-            column = self.summed[square.column]
-            moved = square.of(column.moved(value, square.column))
-            if column.counter is not None:  # q(0) is not 0: a record outside is no part of it
-                moved = moved * np.clip(value[:, column.counter], 0, 1)
-            np.add.at(sums[:, place], key, sign * moved)
-        totals = np.zeros(self.totals, np.int64)
-        return Part(batch.keys.take(used), lane[used].astype(np.uint8), sums, totals)
+        return ~known if self.show == "keys" else self._listed(keys)
 
     # Aggregate shard
 
@@ -294,23 +207,7 @@ class Histogram(Mechanism):
         if self.show == "keys":
             return np.empty((len(keys), 0), np.int64), np.empty((len(keys), 0))
         noisy = [self._noisy(one, cell, keys, t, noise, scale) for one in self.quantities]
-        value = [one for one, _ in noisy]
-        variance = [one for _, one in noisy]
-        counted = int(self.quantities[0].column == 0)
-        if self.squares:  # these are told around the middle, where they have less noise
-            centred = [counted + one.column for one in self.squares]
-            value += [value[place] for place in centred]
-            variance += [variance[place] for place in centred]
-        # Sums were taken around `middle`, since one record moves them less there and needs less
-        # noise; the noisy count of their records moves them back. A count has its middle at 0.
-        for place, column in enumerate(self.summed, counted):
-            if column.middle:
-                count = 0 if column.counter is None else counted + column.counter
-                value[place] = combined(value[place], column.middle, value[count])
-                variance[place] = variance[place] + column.middle**2 * variance[count]
-        # A count that only serves the sums comes first and is not shown.
-        shown = slice(len(value) - len(self.outputs), None)
-        return held(np.stack(value[shown], axis=1)), np.stack(variance[shown], axis=1)
+        return self._finished(noisy)
 
     def _noisy(
         self,
@@ -364,8 +261,7 @@ class Histogram(Mechanism):
 
     def draws(self) -> tuple[Draws, ...]:
         """List the draws of every column in both lanes, and of the debiasing counters."""
-        names = ["count", *(one.name for one in self.summed), *(one.name for one in self.squares)]
-        made = [one.draws(names[q.column]) for q in self.quantities for one in q.lanes]
+        made = [one.draws(self._names[q.column]) for q in self.quantities for one in q.lanes]
         made += [one.draws("count") for one in (self.debias.processes if self.debias else ())]
         return tuple(made)
 
@@ -383,10 +279,6 @@ class Histogram(Mechanism):
     def bounds(self, unit: str) -> dict[str, Any]:
         """The contribution bound."""
         return stated_bound(self.bound, unit, "distinct values" if self.pairs else "records")
-
-    def key_threshold(self, t: int) -> Fraction | None:
-        """The threshold of trigger t; None with a public key list."""
-        return Fraction(self.threshold[t - 1], STEPS) if self.threshold else None
 
     def digests(self) -> tuple[str, ...]:
         """Digests of the factorisations of all processes, the debiasing counters' among them.

@@ -13,8 +13,8 @@ from ...errors import ParameterError
 from ..columns import F64
 from ..contract import Setting
 from ..forecast import counted, distinct, percent, sample_of
-from ..histogram.planner import losses, of_sample
-from ..histogram.tune import BUDGETS
+from ..histogram.planning.planner import losses, of_sample
+from ..histogram.planning.tune import BUDGETS
 from ..in_memory import last_release
 from ..noise.trial import noise_of
 from ..planner import USUAL, Forecast, Head, Option, PlanTable, Question, toml, unlike_default

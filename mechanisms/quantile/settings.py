@@ -12,14 +12,10 @@ from ..accounting.calibration import Need, fit
 from ..contract import Setting
 from ..entry import Frame, Objection
 from ..factorization.prefix_noise import Process, factor_of
-from ..histogram.settings import (
-    NO_DELTA,
-    HistogramParameters,
-    bound_of,
-    least_counts,
-    sensitivity2,
-)
-from ..histogram.spending import spending
+from ..histogram.calibration.bound import bound_of, sensitivity2
+from ..histogram.calibration.spending import spending
+from ..histogram.calibration.thresholds import least_counts
+from ..histogram.settings import NO_DELTA, HistogramParameters
 from ..validate import at_least, between, positive, rational
 from .bands import HEIGHTS, Spacing, bands
 from .mechanism import Quantiles

@@ -14,7 +14,7 @@ import pytest
 from hushstream.mechanisms import accounting
 from hushstream.mechanisms.columns import Batch, Units, empty_units
 from hushstream.mechanisms.histogram.mechanism import Histogram
-from hushstream.mechanisms.histogram.play import Run, Workload
+from hushstream.mechanisms.histogram.planning.play import Run, Workload
 from hushstream.mechanisms.keys import Keys
 from hypothesis import given
 from hypothesis import strategies as st

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from hushstream.mechanisms.histogram.debias import Debias
 from hushstream.mechanisms.histogram.mechanism import Histogram
-from hushstream.mechanisms.histogram.rounds import Rounds
+from hushstream.mechanisms.histogram.rounds.mechanism import Rounds
 from hushstream.mechanisms.in_memory import Trace
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import STEADY, KeyedNoise

@@ -13,10 +13,13 @@ from random import Random
 import numpy as np
 import pytest
 from hushstream.mechanisms.contract import Batch, Setting
-from hushstream.mechanisms.histogram import settings as histogram_settings
-from hushstream.mechanisms.histogram.mechanism import Column, Histogram
-from hushstream.mechanisms.histogram.rounds import Rounds
+from hushstream.mechanisms.histogram.calibration import bound, processes
+from hushstream.mechanisms.histogram.mechanism import Histogram
+from hushstream.mechanisms.histogram.quantities import Column
+from hushstream.mechanisms.histogram.rounds import settings as rounds_settings
+from hushstream.mechanisms.histogram.rounds.mechanism import Rounds
 from hushstream.mechanisms.histogram.settings import HistogramParameters
+from hushstream.mechanisms.histogram.tumbling import build
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.parts.squares import Square
 from hypothesis import given, settings
@@ -44,7 +47,7 @@ def made(
         grids=(Fraction(1),) * columns, keys=(b"k",) if public else None, count=count,
         shards=shards, squares=squares,
     )  # fmt: skip
-    return histogram_settings.build(HistogramParameters(**given), setting)  # type: ignore[arg-type]
+    return build(HistogramParameters(**given), setting)  # type: ignore[arg-type]
 
 
 def measured(mechanism: Histogram | Rounds, shards: int = 1) -> float:
@@ -105,7 +108,7 @@ def test_any_histogram_loses_no_more_than_it_declares(
     given = HistogramParameters(
         budget=budget, adaptive_weight=weight, factorization=name, delay=delay
     )
-    assert 0.4 < measured(histogram_settings.build(given, setting)) <= 1 + RELATIVE
+    assert 0.4 < measured(build(given, setting)) <= 1 + RELATIVE
 
 
 @settings(max_examples=40)
@@ -143,35 +146,35 @@ def test_keys_are_chosen_by_the_very_numbers_that_are_released(name: str) -> Non
 
 MISTAKES = {
     "V as noisy as S": (
-        "default", histogram_settings, "processes", "variance * first / weight", "variance"
+        "default", processes, "processes", "variance * first / weight", "variance"
     ),
     "V bare at one trigger": (
         "default", Histogram, "_noisy", 'cell["first"] + self.delay',
         'cell["first"] + self.delay + 1',
     ),
     "rounds select for one record": (
-        "rounds", histogram_settings, "_rounds", "Need(records * unit,", "Need(unit,"
+        "rounds", rounds_settings, "build", "Need(records * unit,", "Need(unit,"
     ),
     "rounds release for C records, not C squared": (
-        "rounds", histogram_settings, "_rounds", "(records * size) ** 2", "records * size**2"
+        "rounds", rounds_settings, "build", "(records * size) ** 2", "records * size**2"
     ),
     "sums as noisy as counts": (
         "sums", Column, "reach", "max(self.high - self.middle, self.middle - self.low, 1)", "1"
     ),
     "every shard looks, and one pays": (
-        "debias in 90 shards", histogram_settings, "processes", "looks * once", "once"
+        "debias in 90 shards", processes, "processes", "looks * once", "once"
     ),
     "a square of its own size": (
         "public squares", Square, "of", "- self.top", ""
     ),
     "debiasing counts one record of a unit": (
-        "debias", histogram_settings, "processes", "end**2", "1"
+        "debias", processes, "processes", "end**2", "1"
     ),
     "a bound per key is taken for one of each": (
-        "per key", histogram_settings, "sensitivity2", "bound.sensitivity2()", "bound.left"
+        "per key", bound, "sensitivity2", "bound.sensitivity2()", "bound.left"
     ),
     "factorisation of unit norm": (
-        "tree", histogram_settings, "processes",
+        "tree", processes, "processes",
         "sensitivity2(bound) * factor.sensitivity2 * 4**factor.bits",
         "sensitivity2(bound) * 4**factor.bits",
     ),

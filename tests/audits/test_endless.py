@@ -1,6 +1,6 @@
 """Audits of windows without a stated end: a key of one unit alone, and everything that is released.
 
-Covers: mechanisms/histogram/endless_keys.py, mechanisms/factorization/endless.py
+Covers: mechanisms/histogram/endless/thresholds.py, mechanisms/factorization/endless.py
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 
-import hushstream.mechanisms.histogram.endless_keys as endless_keys
 import numpy as np
 from hushstream.mechanisms.accounting import gaussian_cost
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.factorization import endless, reaching
-from hushstream.mechanisms.histogram.hop_settings import build
+from hushstream.mechanisms.histogram.calibration import processes
+from hushstream.mechanisms.histogram.endless import thresholds
+from hushstream.mechanisms.histogram.entry import build
 from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.mechanisms.histogram.settings import HistogramParameters
 from hushstream.mechanisms.keys import Keys
@@ -47,10 +48,10 @@ def appearing() -> int:
 def test_a_key_of_one_unit_appears_at_any_trigger_with_what_was_set_aside(monkeypatch) -> None:
     hits, share = appearing(), float(SETTING.delta) / 2
     assert beta.ppf(0.001, hits, TRIALS - hits + 1) <= share
-    endless_keys._least.cache_clear()
-    broken(monkeypatch, endless_keys, "share", "((1 << octave) * ", "(")
+    thresholds._least.cache_clear()
+    broken(monkeypatch, thresholds, "share", "((1 << octave) * ", "(")
     hits = appearing()
-    endless_keys._least.cache_clear()
+    thresholds._least.cache_clear()
     assert beta.ppf(0.001, hits, TRIALS - hits + 1) > share
 
 
@@ -83,9 +84,7 @@ def test_all_releases_together_prove_no_more_than_epsilon(monkeypatch) -> None:
     monkeypatch.setattr(endless, "sensitivity2", lambda: Fraction(1, 10))
     reached = reaching(1)
     lying = replace(reached, sensitivity2=Fraction(1, 10))
-    monkeypatch.setattr(
-        "hushstream.mechanisms.histogram.settings.factor_of", lambda name, horizon: lying
-    )
+    monkeypatch.setattr(processes, "factor_of", lambda name, horizon: lying)
     assert lower_bound(made()) > float(SETTING.epsilon)
 
 

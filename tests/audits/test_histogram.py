@@ -5,7 +5,7 @@ experiment with one key as often. All noise is keyed, hence the results are fixe
 compared with a lower bound of ε at confidence 99.9 % (Clopper–Pearson), and each published flaw,
 put back, must exceed the claim.
 
-Covers: mechanisms/factorization/prefix_noise.py, mechanisms/histogram/rounds.py
+Covers: mechanisms/factorization/prefix_noise.py, mechanisms/histogram/rounds/mechanism.py
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
-import hushstream.mechanisms.histogram.rounds as rounds_module
+import hushstream.mechanisms.histogram.rounds.mechanism as rounds_module
 import numpy as np
 import pytest
 from hushstream.mechanisms.columns import Batch, Closed, Part
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.factorization.prefix_noise import STEPS
+from hushstream.mechanisms.histogram.calibration.bound import sensitivity2
 from hushstream.mechanisms.histogram.mechanism import Histogram
-from hushstream.mechanisms.histogram.rounds import Rounds
-from hushstream.mechanisms.histogram.settings import HistogramParameters, build, sensitivity2
+from hushstream.mechanisms.histogram.rounds.mechanism import Rounds
+from hushstream.mechanisms.histogram.settings import HistogramParameters
+from hushstream.mechanisms.histogram.tumbling import build
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import STEADY, KeyedNoise
 from hushstream.mechanisms.parts import key_selection as selection

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 from hushstream.mechanisms.contract import Setting
-from hushstream.mechanisms.histogram import settings as histogram_settings
 from hushstream.mechanisms.histogram.mechanism import Histogram
-from hushstream.mechanisms.histogram.rounds import Rounds
+from hushstream.mechanisms.histogram.rounds.mechanism import Rounds
 from hushstream.mechanisms.histogram.settings import HistogramParameters
+from hushstream.mechanisms.histogram.tumbling import build
 from hushstream.mechanisms.parts import key_selection as selection
 
 from .cost_histogram import (
@@ -49,7 +49,7 @@ def histogram(
         epsilon, DELTA, horizon, columns=COLUMNS[:columns], grids=(Fraction(1),) * columns,
         keys=(b"k",) if public else None, count=bool(given.pop("count", True)),
     )  # fmt: skip
-    return histogram_settings.build(HistogramParameters(**given), setting)
+    return build(HistogramParameters(**given), setting)
 
 
 def runs(
@@ -141,7 +141,7 @@ LIBERAL = Fraction(1, 25)  # a δ that a thousand runs can see
 
 def keys_of(horizon: int, **given: Any) -> Histogram:
     setting = Setting(Fraction(1), LIBERAL, horizon)
-    mechanism = histogram_settings.build(HistogramParameters(**given), setting)
+    mechanism = build(HistogramParameters(**given), setting)
     assert isinstance(mechanism, Histogram)
     return mechanism
 

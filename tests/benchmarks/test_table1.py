@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hushstream.mechanisms import accounting
 from hushstream.mechanisms.histogram.mechanism import Histogram
-from hushstream.mechanisms.histogram.play import Run, Workload
+from hushstream.mechanisms.histogram.planning.play import Run, Workload
 
 ROOT = Path(__file__).parents[2]
 

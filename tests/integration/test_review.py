@@ -25,7 +25,8 @@ from hushstream.agents.stages.bound.codec import UnitCodec
 from hushstream.errors import EngineError
 from hushstream.mechanisms.columns import Units
 from hushstream.mechanisms.contract import Setting
-from hushstream.mechanisms.histogram.settings import HistogramParameters, build
+from hushstream.mechanisms.histogram.settings import HistogramParameters
+from hushstream.mechanisms.histogram.tumbling import build
 from hushstream.topics import frames
 from hushstream.topics.names import Names
 

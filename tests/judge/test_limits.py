@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.mechanisms.histogram.mechanism import Histogram
-from hushstream.mechanisms.histogram.rounds import Rounds
+from hushstream.mechanisms.histogram.rounds.mechanism import Rounds
 from hushstream.topics.config.load import loads
 
 from .histogram import Judge

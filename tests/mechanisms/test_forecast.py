@@ -1,6 +1,6 @@
 """The best of some candidates is found, and the given one is never lost.
 
-Covers: mechanisms/histogram/planner.py, mechanisms/noise/trial.py
+Covers: mechanisms/histogram/planning/planner.py, mechanisms/noise/trial.py
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from hushstream.mechanisms.forecast import (
     runs,
     window_cost,
 )
-from hushstream.mechanisms.histogram.settings import HistogramParameters, build
+from hushstream.mechanisms.histogram.settings import HistogramParameters
+from hushstream.mechanisms.histogram.tumbling import build
 from hushstream.mechanisms.planner import (
     HOPELESS,
     LIGHT,

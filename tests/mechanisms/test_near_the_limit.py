@@ -13,7 +13,7 @@ from hushstream.mechanisms.columns import Closed, Part, Releases, Rows, merge
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.factorization.prefix_noise import STEPS, Process
 from hushstream.mechanisms.histogram.settings import HistogramParameters
-from hushstream.mechanisms.histogram.settings import build as histogram
+from hushstream.mechanisms.histogram.tumbling import build as histogram
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import STEADY, KeyedNoise
 from hushstream.mechanisms.pak.settings import PakParameters

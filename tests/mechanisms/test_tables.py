@@ -10,7 +10,8 @@ import pytest
 from hushstream.mechanisms.columns import Rows, Units, empty_part
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.histogram.mechanism import Histogram
-from hushstream.mechanisms.histogram.settings import HistogramParameters, build
+from hushstream.mechanisms.histogram.settings import HistogramParameters
+from hushstream.mechanisms.histogram.tumbling import build
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.tables import RowTable, StatusTable, UnitTable
 

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 from hushstream.agents.deployment.compile import compile_config
-from hushstream.mechanisms.histogram.settings import HistogramParameters, bound_of
+from hushstream.mechanisms.histogram.calibration.bound import bound_of
+from hushstream.mechanisms.histogram.settings import HistogramParameters
 from hushstream.planning.implied import SENT, implied_bound
 from hushstream.topics.config.load import loads
 
-from ..mechanisms.histogram.test_formulas import SETTING
+from ..mechanisms.histogram.planning.test_formulas import SETTING
 from .test_search import INPUT
 
 PLAIN = INPUT.split("mechanism =")[0]

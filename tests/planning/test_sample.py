@@ -13,8 +13,8 @@ from hushstream.agents.deployment.compile import compile_config, parameters_of, 
 from hushstream.agents.deployment.model import Input, Pipeline
 from hushstream.errors import ConfigError
 from hushstream.mechanisms.histogram.mechanism import Histogram
-from hushstream.mechanisms.histogram.planner import HistogramPlanner
-from hushstream.mechanisms.histogram.play import Run, numbered, play
+from hushstream.mechanisms.histogram.planning.planner import HistogramPlanner
+from hushstream.mechanisms.histogram.planning.play import Run, numbered, play
 from hushstream.mechanisms.noise import zero
 from hushstream.mechanisms.planner import Question
 from hushstream.mechanisms.stated_shape import Shape

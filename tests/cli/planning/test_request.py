@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hushstream.mechanisms.histogram import tune as histogram_propose
+from hushstream.mechanisms.histogram.planning import tune as histogram_propose
 from hushstream.mechanisms.registry import entries
 from hushstream.mechanisms.stated_shape import Shape
 from hushstream.planning import search

@@ -9,9 +9,11 @@ from fractions import Fraction
 import numpy as np
 from hushstream.mechanisms.columns import Part, Releases
 from hushstream.mechanisms.contract import Setting
+from hushstream.mechanisms.histogram.calibration.bound import sensitivity2
 from hushstream.mechanisms.histogram.mechanism import Histogram
-from hushstream.mechanisms.histogram.rounds import Rounds
-from hushstream.mechanisms.histogram.settings import HistogramParameters, build, sensitivity2
+from hushstream.mechanisms.histogram.rounds.mechanism import Rounds
+from hushstream.mechanisms.histogram.settings import HistogramParameters
+from hushstream.mechanisms.histogram.tumbling import build
 from hushstream.mechanisms.in_memory import Trace
 from hushstream.mechanisms.keys import Keys
 

@@ -10,7 +10,7 @@ from itertools import accumulate
 import numpy as np
 from hushstream.mechanisms.columns import Part, Releases
 from hushstream.mechanisms.contract import Setting
-from hushstream.mechanisms.histogram.settings import sensitivity2
+from hushstream.mechanisms.histogram.calibration.bound import sensitivity2
 from hushstream.mechanisms.in_memory import Trace
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.quantile.mechanism import Quantiles

@@ -11,13 +11,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hushstream.mechanisms.columns import Batch
 from hushstream.mechanisms.contract import Setting
+from hushstream.mechanisms.histogram.debias import Raw, put_raw, take_raw
 from hushstream.mechanisms.histogram.mechanism import Histogram
-from hushstream.mechanisms.histogram.settings import HistogramParameters, build
+from hushstream.mechanisms.histogram.settings import HistogramParameters
+from hushstream.mechanisms.histogram.tumbling import build
 from hushstream.mechanisms.in_memory import Memory, Trace, run
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import KeyedNoise, zero
 from hushstream.topics.cut_share import cut_share
+
+from . import bench
 
 T, CAP = 4, 6
 FALSE_ALARM = 5.0  # standard deviations: below 10^-6
@@ -147,3 +152,46 @@ def test_without_counters_nothing_is_said() -> None:
     told = made().stated("user")
     assert told.counted and "how many records arrived" in told.in_words
     assert replace(mechanism, debias=made().debias).stated("user") == told
+
+
+def test_debiasing_finds_the_rate_at_which_records_are_cut_off() -> None:
+    mechanism = bench.made(4, debias=True, budget=1, adaptive_weight=0, debias_cap=4)
+    rows = [(t, 100_000 * k + i, k) for k in range(2) for t in (1, 2, 3, 4) for i in range(9_000)]
+    rows.sort()
+    released = list(run(Memory(mechanism, bench.keyed()), bench.trace(rows, CODES[:2])))
+    # Every unit sends four records of one key and may add one: a quarter is accepted.
+    assert released[-1].value[:, 0] == pytest.approx([36_000, 36_000], rel=0.02)
+    plain = bench.made(4, budget=1, adaptive_weight=0)
+    assert list(run(Memory(plain, zero), bench.trace(rows, CODES[:2])))[-1].value.max() == 9_000
+
+
+@pytest.mark.parametrize("step", [1, 3, 12])
+def test_no_unit_moves_the_counters_of_debiasing_by_more_than_its_cap(step: int) -> None:
+    """Their noise is for so many arrived records of a unit, whatever steps it sends them in."""
+    mechanism = bench.made(4, debias=True, debias_cap=5, budget=3, adaptive_weight=0)
+    units, arrived = mechanism.init_units(2), np.zeros(2, np.int64)
+    for _ in range(0, 12, step):
+        sent = np.repeat([0, 1], [step, step])
+        batch = Batch(
+            CODES[:1], np.zeros(2 * step, np.intp), sent, np.zeros((2 * step, 0), np.int64),
+            np.ones(2 * step, np.int8), np.zeros(1, np.int32),
+        )  # fmt: skip
+        units, part = mechanism.absorb(units, batch)
+        arrived += part.totals[:2]
+    assert arrived.tolist() == [10, 0]
+
+
+def test_raw_counters_are_taken_apart_and_put_back() -> None:
+    mechanism = bench.made(4, debias=True)
+    units = mechanism.init_units(3)
+    batch = Batch(
+        CODES[:2], np.array([0, 1, 1]), np.array([0, 0, 2]), np.zeros((3, 0), np.int64),
+        np.ones(3, np.int8), np.zeros(2, np.int32),
+    )  # fmt: skip
+    units, _ = mechanism.absorb(units, batch)
+    raw = take_raw(units)
+    assert raw.counted.tolist() == [2, 0, 1] and len(raw.units.pair) == 3
+    for one, other in zip(put_raw(raw), units, strict=True):
+        np.testing.assert_array_equal(one, other)
+    empty = take_raw(put_raw(Raw(raw.units, np.zeros(3, np.int64))))
+    assert empty.counted.sum() == 0

@@ -14,7 +14,8 @@ from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.factorization.prefix_noise import factor_of
 from hushstream.mechanisms.histogram.distinct import displaced, factor2
 from hushstream.mechanisms.histogram.mechanism import Histogram
-from hushstream.mechanisms.histogram.settings import HistogramParameters, build
+from hushstream.mechanisms.histogram.settings import HistogramParameters
+from hushstream.mechanisms.histogram.tumbling import build
 from hushstream.mechanisms.in_memory import Memory, Trace, run, seed
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import zero
@@ -161,7 +162,7 @@ def test_random_streams_of_two_keys_keep_within_the_declared_cost(records, first
 
 def test_a_mistake_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the noise of counts, first sightings cost too much."""
-    name = "hushstream.mechanisms.histogram.settings.factor2"
+    name = "hushstream.mechanisms.histogram.calibration.processes.factor2"
     monkeypatch.setattr(name, lambda bound, further: Fraction(1))
     found = losses(made(public=True, budget=9), streams(3, 1, 1, 2), [(1, 1)])
     assert max(shift / paid for shift, paid in found if paid) > 1.15

@@ -1,16 +1,23 @@
-"""A plan says in words how noise goes from trigger to trigger, and the figures agree."""
+"""A plan is public and right, and says in words how noise goes from trigger to trigger."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 from hushstream.mechanisms.columns import F64
 from hushstream.mechanisms.contract import Setting
+from hushstream.mechanisms.histogram.report import plan
 from hushstream.mechanisms.histogram.settings import HistogramParameters
+from hushstream.mechanisms.histogram.tumbling import build as tumbling
+from hushstream.mechanisms.in_memory import Memory, run
 from hushstream.mechanisms.registry import build
+
+from .bench import CODES, DELTA, EPSILON, keyed, made, trace
 
 SETTING = Setting(Fraction(1), Fraction(1, 10**6), 32)
 
@@ -62,3 +69,31 @@ def test_a_plan_of_one_trigger_tells_no_course() -> None:
     rows = dict(made.plan_rows("user"))
     assert not rows.keys() & {"noise over time", "noise by trigger", "feedback"}
     assert float(rows["threshold of a key"]) > 0
+
+
+def test_the_plan_is_public_plain_and_right() -> None:
+    mechanism = made(31, budget=1)
+    told = json.loads(json.dumps(plan(mechanism)))
+    assert told["users_50"] == told["threshold"][-1] < told["users_95"]
+    assert told["noise_stddev"][-1][0] == pytest.approx(mechanism.error(31)[0])
+    least = round(told["users_50"])
+    appeared = []
+    for count in (least, round(told["users_95"])):
+        rows = [(31, 1000 * k + i, k) for k in range(400) for i in range(count)]
+        *_, last = run(Memory(mechanism, keyed()), trace(rows, CODES[:400]))
+        appeared.append(len(last.key) / 400)
+    assert 0.4 < appeared[0] < 0.62 and 0.91 < appeared[1] < 0.985
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"selection": "rounds"}, {"aggregate": "keys"}, {"bound": "records"}], ids=str
+)
+def test_every_kind_has_a_plan(parameters: dict[str, Any]) -> None:
+    mechanism = tumbling(HistogramParameters(**parameters), Setting(EPSILON, DELTA, 5))
+    told = json.loads(json.dumps(plan(mechanism)))
+    assert len(told["threshold"]) == len(told["noise_stddev"]) == 5
+    assert 1 <= told["users_50"] < told["users_95"] and told["bound"]["budget"] > 0
+
+
+def test_a_public_list_has_a_plan_without_thresholds() -> None:
+    assert "threshold" not in plan(made(keys=(b"a",)))

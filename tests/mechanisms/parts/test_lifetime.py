@@ -13,7 +13,8 @@ import pytest
 from hushstream.mechanisms.columns import Batch, Units
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.histogram.mechanism import Histogram
-from hushstream.mechanisms.histogram.settings import HistogramParameters, build
+from hushstream.mechanisms.histogram.settings import HistogramParameters
+from hushstream.mechanisms.histogram.tumbling import build
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.parts.lifetime import Cap
 from hypothesis import given, settings

@@ -8,14 +8,15 @@ from hushstream.errors import ParameterError
 from hushstream.mechanisms.columns import Batch
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.histogram.mechanism import Histogram
-from hushstream.mechanisms.histogram.settings import HistogramParameters, build
+from hushstream.mechanisms.histogram.settings import HistogramParameters
+from hushstream.mechanisms.histogram.tumbling import build
 from hushstream.mechanisms.in_memory import Memory, run
 from hushstream.mechanisms.noise import zero
 from hushstream.mechanisms.parts.squares import TOP, square_of, square_steps
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ..histogram.test_mechanism import CODES, DELTA, EPSILON, trace
+from ..histogram.bench import CODES, DELTA, EPSILON, trace
 
 
 def made(public: bool = False, **given: object) -> Histogram:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from hushstream.mechanisms.contract import Setting
-from hushstream.mechanisms.histogram.settings import HistogramParameters, bound_of, sensitivity2
+from hushstream.mechanisms.histogram.calibration.bound import bound_of, sensitivity2
+from hushstream.mechanisms.histogram.settings import HistogramParameters
 from hushstream.topics.sql.columns import QuerySource
 from hushstream.topics.sql.query import compile_query
 from hushstream.topics.sql.refusal import QueryError

@@ -1,0 +1,37 @@
+"""Thresholds of a histogram: least counts for which keys of one unit appear with at most δ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from ...factorization.prefix_noise import ENDLESS, STEPS, Process
+from ...parts import key_selection as selection
+from ...parts.bounding import Bound
+from ...validate import rational
+from ..endless.thresholds import Thresholds
+from ..settings import HistogramParameters
+from .bound import sensitivity2
+
+
+def least_counts(
+    parameters: HistogramParameters, delta: Fraction, bound: Bound, process: Process
+) -> Sequence[int]:
+    """Least counts per trigger, in 1/STEPS records, for any bound and any noise of the count."""
+    exposure = selection.Exposure(sensitivity2(bound), bound.most_per_key())
+    if process.name == ENDLESS:
+        return Thresholds(process, exposure, delta, parameters.min_users)
+    return least_by_trigger(parameters, delta, exposure, process)
+
+
+def least_by_trigger(
+    parameters: HistogramParameters,
+    delta: Fraction,
+    exposure: selection.Exposure,
+    process: Process,
+) -> tuple[int, ...]:
+    """The same where the last trigger is stated, for any exposure."""
+    last = rational("last_share", parameters.last_share)
+    beta = selection.shares(process.horizon, delta, last)
+    least = selection.thresholds(beta, exposure, process.quantile, parameters.min_users, STEPS)
+    return tuple(least.tolist())

@@ -1,0 +1,47 @@
+"""A histogram of a window without a stated end, and what cannot be had of it.
+
+The window's noise is that of `factorization.endless`: C does not depend on the number T of
+triggers, and no column is longer than `sensitivity2` says. So one charge covers every T up to 2^24.
+Neighbours differ by all records of one unit, whenever they come; squared shifts of all triggers
+together are at most Q times that, as for any window (`histogram.mechanism`). Keys fail with
+probability at most δ over all triggers together (`thresholds`).
+
+A hidden key is tested at every trigger. The tests of the next triggers are made at once, with the
+noise that will be used, and its row is loaded again at the end of these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ....errors import ParameterError
+from ...contract import Setting
+from ...factorization.prefix_noise import ENDLESS
+from ..settings import HistogramParameters
+
+_REFUSED = {
+    "selection": "rounds end, and their trees have a stated number of triggers",
+    "adaptive_weight": "both lanes of a key would need the draws of all triggers",
+    "debias": "its counters are made for a stated number of triggers",
+    "last_share": "there is no last trigger whose threshold could have a share of its own",
+}
+
+
+def resolved(parameters: HistogramParameters, setting: Setting) -> HistogramParameters:
+    """The settings of a window without a stated end.
+
+    Raises:
+        ParameterError: a setting needs a last trigger.
+    """
+    plain = HistogramParameters()
+    for name, why in _REFUSED.items():
+        given = getattr(parameters, name)
+        if given not in (getattr(plain, name), 0):
+            raise ParameterError(name, given, f"not with window.endless: {why}")
+    if parameters.factorization not in ("auto", ENDLESS):
+        rule = "not with window.endless, which has one of its own"
+        raise ParameterError("factorization", parameters.factorization, rule)
+    if setting.distinct:
+        rule = "not with window.endless: pairs of key and value would be kept for ever"
+        raise ParameterError("distinct", True, rule)
+    return replace(parameters, factorization=ENDLESS, adaptive_weight=0.0)

@@ -1,0 +1,1 @@
+"""Windows that hop: each is the sum of the last n hops."""

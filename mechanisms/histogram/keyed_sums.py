@@ -1,0 +1,150 @@
+"""Exact sums per key of accepted records, and released values from them, whatever the windows are.
+
+A frozen dataclass of fields and steps that mechanisms share: which records may count, what a record
+adds to its key, and how noisy sums become outputs. Each mechanism has its own rows, noise and
+selection.
+
+*Where 64 bits end.* Micro-batches arrive cut, which is 1-Lipschitz (`sums`, rule 1). Totals are
+kept modulo 2^64, noise is added modulo 2^64, and only then is the result read as a number, held
+within ±2^62: a function of the noisy total alone (rule 3). No line may read a total of values
+without its noise, however large it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..columns import F64, I64, Batch, Part, Units, compact, empty_units
+from ..contract import Cost, Mechanism, Output
+from ..factorization.prefix_noise import STEPS
+from ..key_form import RECORD_KEYS, KeyForm
+from ..keys import Keys
+from ..parts.bounding import Bound
+from ..parts.squares import Square
+from ..sums import combined, held
+from .quantities import Column, Quantity
+
+
+@dataclass(frozen=True)
+class KeyedSums(Mechanism):
+    """Fields and steps that `Histogram` and `Hopping` share.
+
+    Attributes:
+        horizon: triggers per window.
+        bound: contribution bound of a unit over all keys and windows of an epoch.
+        quantities: count first (if there is one), then each value column.
+        loss: its cost per unit and epoch.
+        summed: the value columns; ``squares``: those of some of them.
+        threshold: least counts, in 1/STEPS records; empty for a public key list.
+        public: the public key list, or None.
+        count: whether the count itself is released.
+    """
+
+    distribution: ClassVar[Literal["discrete_gaussian"]] = "discrete_gaussian"
+    definition: ClassVar[Literal["approximate"]] = "approximate"
+    neighbouring: ClassVar[Literal["add_remove"]] = "add_remove"
+    keys: ClassVar[KeyForm] = RECORD_KEYS
+    in_parts: ClassVar[bool] = True
+
+    horizon: int
+    bound: Bound
+    quantities: tuple[Quantity, ...]
+    loss: Cost
+    summed: tuple[Column, ...] = ()
+    grids: tuple[Fraction, ...] = ()
+    threshold: Sequence[int] = ()
+    public: frozenset[bytes] | None = field(default=None, repr=False)
+    count: bool = True
+    squares: tuple[Square, ...] = ()
+
+    @property
+    def columns(self) -> int:
+        return len(self.summed) + len(self.squares)
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        sums = zip(self.summed, self.grids, strict=True)
+        named = tuple(Output(f"sum:{column.name}", grid) for column, grid in sums)
+        centred = [(f"centred:{one.name}", self.grids[one.column]) for one in self.squares]
+        squares = [
+            (f"square:{one.name}", one.step * self.grids[one.column] ** 2) for one in self.squares
+        ]
+        moments = tuple(Output(name, grid) for name, grid in (*squares, *centred))
+        return ((Output("count"),) if self.count else ()) + named + moments
+
+    def cost(self) -> Cost:
+        return self.loss
+
+    def key_threshold(self, t: int) -> Fraction | None:
+        """The threshold of trigger t; None with a public key list."""
+        return Fraction(self.threshold[t - 1], STEPS) if self.threshold else None
+
+    # Bound shard
+
+    def init_units(self, u: int) -> Units:
+        return empty_units(u, self.lanes, self.bound.left)
+
+    def _listed(self, keys: Keys) -> NDArray[np.bool_]:
+        """(k,) keys whose records may count at all; the others cost nothing."""
+        if self.public is None:
+            return np.ones(len(keys), np.bool_)
+        return np.fromiter(map(self.public.__contains__, keys), np.bool_, len(keys))
+
+    def _part(self, batch: Batch, lane: NDArray[np.intp], rows: NDArray[np.intp]) -> Part:
+        # A key without accepted records was never paid for, so it must not leave a trace.
+        used, key = compact(batch.key[rows], len(batch.keys))
+        sums = np.zeros((len(used), 1 + self.columns), np.int64)
+        sign = batch.sign[rows].astype(np.int64)
+        np.add.at(sums[:, 0], key, sign)
+        value = batch.value[rows]
+        for place, column in enumerate(self.summed):
+            np.add.at(sums[:, 1 + place], key, sign * column.moved(value, place))
+        for place, square in enumerate(self.squares, 1 + len(self.summed)):
+            column = self.summed[square.column]
+            moved = square.of(column.moved(value, square.column))
+            if column.counter is not None:  # q(0) is not 0: a record outside is no part of it
+                moved = moved * np.clip(value[:, column.counter], 0, 1)
+            np.add.at(sums[:, place], key, sign * moved)
+        totals = np.zeros(self.totals, np.int64)
+        return Part(batch.keys.take(used), lane[used].astype(np.uint8), sums, totals)
+
+    # Aggregate shard
+
+    def _finished(self, noisy: Sequence[tuple[I64, F64]]) -> tuple[I64, F64]:
+        """Values and noise variances in the order of `outputs`, from those of each quantity."""
+        value = [one for one, _ in noisy]
+        variance = [one for _, one in noisy]
+        counted = int(self.quantities[0].column == 0)
+        if self.squares:  # these are told around the middle, where they have less noise
+            centred = [counted + one.column for one in self.squares]
+            value += [value[place] for place in centred]
+            variance += [variance[place] for place in centred]
+        # Sums were taken around `middle`, since one record moves them less there and needs less
+        # noise; the noisy count of their records moves them back. A count has its middle at 0.
+        for place, column in enumerate(self.summed, counted):
+            if column.middle:
+                count = 0 if column.counter is None else counted + column.counter
+                value[place] = combined(value[place], column.middle, value[count])
+                variance[place] = variance[place] + column.middle**2 * variance[count]
+        # A count that only serves the sums comes first and is not shown.
+        shown = slice(len(value) - len(self.outputs), None)
+        return held(np.stack(value[shown], axis=1)), np.stack(variance[shown], axis=1)
+
+    @property
+    def _names(self) -> list[str]:
+        """Name of each column of the sums, the count's first."""
+        return ["count", *(one.name for one in self.summed), *(one.name for one in self.squares)]
+
+
+def of_keys(batch: Batch, countable: NDArray[np.bool_]) -> Batch:
+    """The records of those keys alone; the keys themselves stay."""
+    kept = np.flatnonzero(countable[batch.key])
+    return batch._replace(
+        key=batch.key[kept], unit=batch.unit[kept], value=batch.value[kept], sign=batch.sign[kept]
+    )

@@ -1,0 +1,267 @@
+"""The choice of a bound's budget from what an epoch has released: its profile and its counts.
+
+`parts.unit_profile` says how many units send how much to how few keys, with noise; the last release
+of the epoch says how large its keys are. From both follows, for every budget of a fixed ladder, the
+error to expect of all counts together: what the bound cuts, noise and threshold, which grow with
+the root of the budget, and what the keys that stay hidden hold.
+
+Guarantee, for neighbours that differ by all records of one unit in one epoch: none of its own, and
+none is needed. The choice is a function of released numbers and of the configuration.
+
+The arithmetic is that of floating point: whoever applies a choice must record it, and whoever
+checks it reads the record. Where a release is missing, or says nothing, the bound stays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from ....errors import ParameterError
+from ...columns import F64, I64
+from ...contract import Setting
+from ...entry import ActivityTold, LearntBudget
+from ...parts.bounding import Bound
+from ...parts.unit_profile import STEPS, UnitProfile, profile_of
+from ..calibration.bound import bound_of
+from ..settings import HistogramParameters
+from .formulas import Reference, folded, reference
+from .tune import resolved
+
+LADDER = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0, 128.0)
+"""Budgets to choose from; a bound of records takes those that are whole, which are all."""
+
+_CLEAR = 2.0  # standard deviations: a cell below is taken for empty
+_LOOKS = 10  # triggers at which a key is looked at
+_BLOCKS = 200  # of the keys that were not released
+_STEEPEST = 8.0
+
+
+class EpochReleases(NamedTuple):
+    """The releases of an epoch by which the next ones are configured."""
+
+    profile: I64  # (cells,) noisy numbers of units, in 1/`unit_profile.STEPS`
+    variance: Fraction  # of their noise, in squared steps
+    counts: I64  # (m,) released counts of keys at the last trigger of a window, in records
+
+
+def told(shown: ActivityTold, counts: Sequence[float]) -> EpochReleases:
+    """Releases of an epoch, from the values in its public records.
+
+    Args:
+        counts: of the keys at the last trigger of the window.
+
+    Raises:
+        ContractError: the activity does not have one number for each cell.
+    """
+    profile = profile_of(shown.units, max(records for records, _ in shown.units))
+    variance = (Fraction(shown.stddev) * STEPS) ** 2
+    return EpochReleases(profile, variance, np.rint(np.array(counts, np.float64)).astype(np.int64))
+
+
+def learn(
+    shown: ActivityTold, counts: Sequence[float], parameters: HistogramParameters, setting: Setting
+) -> LearntBudget | None:
+    """`chosen`, from the values in public records: see there and `told`."""
+    seen = told(shown, counts)
+    return chosen(
+        UnitProfile(max(records for records, _ in shown.units)), seen, parameters, setting
+    )
+
+
+class Law(NamedTuple):
+    """Units by pattern: so many send ``records`` each, ``own`` of them to one key."""
+
+    units: F64
+    records: F64
+    own: F64
+
+
+def chosen(
+    profile: UnitProfile, seen: EpochReleases, parameters: HistogramParameters, setting: Setting
+) -> LearntBudget | None:
+    """The budget of least expected error; None where the profile shows no units.
+
+    Args:
+        profile: the grid of ``seen``.
+        parameters: those of the epoch of ``seen``, its budget included.
+        setting: of the epochs to come.
+
+    Raises:
+        ParameterError: the bound is not of one number, or the parameters are impossible.
+    """
+    refuse(parameters)
+    law = law_of(profile, seen)
+    if not law.units.sum():
+        return None
+    then = _Terms.of(parameters, setting)
+    keys = _keys(seen.counts, law, then, setting)
+    every = [budget for budget in LADDER if budget <= profile.most or parameters.bound != "records"]
+    expected = {
+        budget: _error(_Terms.of(replace(parameters, budget=budget), setting), law, keys)
+        for budget in every
+    }
+    return LearntBudget(min(every, key=lambda one: (expected[one], one)), expected)
+
+
+def default_budget(parameters: HistogramParameters, setting: Setting) -> float:
+    """The budget of the bound while none is known: the given one, or the default."""
+    return float(resolved(parameters, setting).budget or 0)
+
+
+def refuse(parameters: HistogramParameters) -> None:
+    """Refuse what one number does not decide.
+
+    Raises:
+        ParameterError: there are rounds, or a bound per key.
+    """
+    if parameters.selection != "threshold":
+        raise ParameterError("selection", parameters.selection, "its bound cannot be learnt")
+    if parameters.bound == "per-key":
+        rule = "has two numbers, and one can be learnt: take quadratic or records"
+        raise ParameterError("bound", parameters.bound, rule)
+
+
+def law_of(profile: UnitProfile, seen: EpochReleases) -> Law:
+    """The units that a noisy profile shows; cells within the noise count as empty."""
+    clear = seen.profile >= _CLEAR * math.sqrt(seen.variance)
+    units = np.where(clear, seen.profile, 0) / STEPS
+    patterns = profile.patterns()
+    return Law(units.astype(np.float64), patterns.records, patterns.own)
+
+
+# What a bound lets through
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """One setting of the mechanism."""
+
+    parameters: HistogramParameters
+    known: Reference
+    bound: Bound
+    bars: F64  # (T,)
+    weight: float  # price of a record of a public key
+
+    @classmethod
+    def of(cls, parameters: HistogramParameters, setting: Setting) -> _Terms:
+        """The terms with all defaults resolved."""
+        whole = resolved(parameters, setting)
+        known, bound = reference(whole, setting), bound_of(whole, setting)
+        bars = known.thresholds(whole, bound, setting.delta)
+        return cls(whole, known, bound, bars, bound.weights[-1] / bound.weights[0])
+
+    def kept(self, law: Law, public: float) -> float:
+        """Share of all records that are accepted, where a share belongs to public keys already."""
+        total = float((law.units * law.records).sum())
+        return float((law.units * law.records * self._shares(law, public)).sum()) / total
+
+    def _shares(self, law: Law, public: float) -> F64:
+        """(c,) the share f of a pattern's records with f²·Σ weight·own² + f·Σ weight = budget."""
+        budget = float(Fraction(self.bound.left, self.bound.weights[0]))
+        if self.bound.kind == "records":
+            return np.minimum(1.0, budget / law.records)
+        parts = (1 - public, public) if len(self.bound.weights) > 1 else (1.0, 0.0)
+        square = law.own**2 * (parts[0] ** 2 + self.weight * parts[1] ** 2)
+        line = (law.records - law.own) * (parts[0] + self.weight * parts[1])
+        found: F64 = np.minimum(
+            1.0, 2 * budget / (line + np.sqrt(line**2 + 4 * square * budget))
+        )  # the root that stays exact where the square is small
+        return found
+
+
+# Keys
+
+
+class _Keys(NamedTuple):
+    """Keys by size: ``times`` of them have so many records."""
+
+    size: F64
+    times: F64
+
+
+def _keys(counts: I64, law: Law, then: _Terms, setting: Setting) -> _Keys:
+    """Released keys, as large as before the bound, and a tail of keys that hold the rest."""
+    share = then.kept(law, 0.5 if len(then.bound.weights) > 1 else 0.0)
+    size = np.sort(np.maximum(counts, 0).astype(np.float64))[::-1] / share
+    size = size[size > 0]
+    rest = float((law.units * law.records).sum()) - float(size.sum())
+    if setting.keys is not None or rest <= 0:
+        empty = (len(setting.keys) if setting.keys is not None else len(size)) - len(size)
+        return _Keys(np.append(size, 0.0), np.append(np.ones(len(size)), max(empty, 0)))
+    tail = _tail(size, rest)
+    return _Keys(
+        np.concatenate([size, tail.size]), np.concatenate([np.ones(len(size)), tail.times])
+    )
+
+
+def _tail(size: F64, rest: float) -> _Keys:
+    """Keys after the released ones, on the power law of these, until they hold ``rest`` records."""
+    many = len(size)
+    if many < 4:
+        return _Keys(np.ones(1), np.array([rest]))
+    middle = slice(many // 4, max(3 * many // 4, many // 4 + 2))
+    rank = np.log(np.arange(1, many + 1))
+    slope = float(np.polyfit(rank[middle], np.log(size[middle]), 1)[0])
+    slope = float(np.clip(-slope, 0.0, _STEEPEST))
+    last = float(np.exp(np.log(size[middle]).mean() - slope * (rank[-1] - rank[middle].mean())))
+    edges = np.unique(np.rint(many * np.geomspace(1.0, 1e5, _BLOCKS + 1)))
+    times, centre = np.diff(edges), np.sqrt(edges[1:] * edges[:-1])
+    each = last * (centre / many) ** -slope
+    upto = np.cumsum(times * each)
+    before = upto - times * each
+    times = np.clip((rest - before) / each, 0.0, times) * (each >= 1)
+    lone = rest - float((times * each).sum())
+    return _Keys(np.append(each, 1.0), np.append(times, max(lone, 0.0)))
+
+
+# Errors
+
+
+def _error(terms: _Terms, law: Law, keys: _Keys) -> float:
+    """Expected distance of all counts from the exact ones, as a share of all records."""
+    two = len(terms.bound.weights) > 1 and terms.known.made.public is None
+    public = 0.5 if two else 0.0
+    for _ in range(3 if two else 1):  # what is public depends on what is kept, and the reverse
+        kept = terms.kept(law, public)
+        since, chance = _appears(terms, kept * keys.size)
+        horizon = terms.known.made.horizon
+        late = np.minimum(since + terms.known.made.delay, horizon)
+        held = keys.size * keys.times
+        public = float((held * (1 - late / horizon)).sum()) / float(held.sum()) if two else 0.0
+    spread = np.sqrt(_variances(terms, since))
+    error = folded((kept - 1) * keys.size, spread) * chance + keys.size * (1 - chance)
+    return float((error * keys.times).sum()) / float((keys.size * keys.times).sum())
+
+
+def _appears(terms: _Terms, count: F64) -> tuple[I64, F64]:
+    """(k,) triggers at which keys of these accepted counts appear, and their chances to do so."""
+    from scipy.special import ndtr  # here: it takes long to load
+
+    made = terms.known.made
+    if made.public is not None:
+        return np.zeros(len(count), np.int64), np.ones(len(count))
+    looks = np.unique(np.linspace(1, made.horizon, min(_LOOKS, made.horizon)).round().astype(int))
+    deviation = terms.known.deviations() * math.sqrt(terms.known.times(terms.bound))
+    grown = count[:, None] * (looks / made.horizon)
+    over = (grown - terms.bars[looks - 1]) / deviation[looks - 1]
+    over[grown < terms.parameters.min_users] = -np.inf
+    first = np.where((over >= 0).any(axis=1), looks[(over >= 0).argmax(axis=1)], made.horizon)
+    found: F64 = ndtr(over.max(axis=1))
+    return first, found
+
+
+def _variances(terms: _Terms, since: I64) -> F64:
+    """(k,) variances of a count's noise at the last trigger."""
+    made = terms.known.made
+    first, *others = made.quantities[0].lanes
+    begins = np.minimum(since + made.delay, made.horizon)
+    squares: F64 = first.variance_at(made.horizon, np.zeros(len(since), np.int64))
+    for lane in others:
+        squares = squares + lane.variance_at(made.horizon, begins)
+    return squares * terms.known.times(terms.bound)

@@ -1,0 +1,1 @@
+"""The histogram of the DP-SQLP paper: a key is released in rounds."""

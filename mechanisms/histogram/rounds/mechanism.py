@@ -1,0 +1,324 @@
+"""The histogram of the DP-SQLP paper: rounds of distinct units, binary trees, a sound threshold.
+
+Zhang et al., "Differentially Private Stream Processing at Scale" (2023), Algorithms 1–3, with the
+corrections that the guarantee needs. A key gathers distinct units N and a buffer of values; at the
+first trigger with N + noise above the threshold the buffer is added to the released total and a
+new round begins with N = 0. Selection noise has one tree per (key, round), counted from the
+round's first trigger; value noise one tree per key, with one leaf per release of that key.
+
+Differences from the print: the buffer of a first round holds everything since the key was first
+seen; the threshold holds at all triggers at once (a union over C·T tests) instead of at each; keys
+that were *not* selected are predicted, and every key seen so far is tested at every trigger; a
+unit counts once per round, however many micro-batches it appears in.
+
+Guarantee (add or remove all records of one unit): each of its at most C accepted records moves N of
+one (key, round) by at most one, at one leaf, which lies in H(T) nodes, so selection has squared
+sensitivity C·H(T); values have (C·L)²·H(T) per column. Selection adds its δ as in
+`hushstream.mechanisms.parts.key_selection`, with m = 1 in each of at most C pairs of key and round.
+
+*No draw covers two contents.* Selection noise is indexed by the age of a round; the trigger of an
+age is the round's start plus the age. The triggers of value leaves are not stored, so a key whose
+last leaf lies under an older nonce opens a *chain* of its own: a new tree on top of the last
+released values, its leaves counted from there, its label with the trigger of its first leaf. All
+draws of a chain then fall under one nonce. Each record is in one leaf of one chain, hence the
+squared sensitivity of all chains together is still (C·L)²·H(T); variances of chains add up.
+
+A unit's count per round rests on the status that its records see, d triggers late; a record that
+saw an old round is summed, but no longer counted.
+
+Buffers, totals and bases are kept modulo 2^64 until their noise is added, as `keyed_sums` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....errors import ContractError
+from ...columns import F64, I64, Batch, Closed, Part, Releases, Rows, Units, empty_units
+from ...contract import NOTHING_MORE, Cost, Mechanism, Noise, Output, Spending, Stated
+from ...factorization.prefix_noise import STEPS, Process
+from ...key_form import RECORD_KEYS, KeyForm
+from ...keys import Keys
+from ...parts.bounding import Bound, hashes
+from ...parts.key_selection import first_crossing
+from ...parts.stated_bound import stated_bound
+from ...ranges import Draws
+from ...sums import combined, held
+from ..quantities import MOST, Column, Quantity
+from ..report import plan, round_rows
+from ..rows import rows_of
+
+_TAGS = 128  # rounds are told apart modulo this; statuses are at most `delay` rounds late
+
+
+@dataclass(frozen=True)
+class Rounds(Mechanism):
+    """The mechanism; `settings.build` makes one.
+
+    Attributes:
+        horizon: triggers per window.
+        bound: at most C records per unit; ``used`` holds what was accepted and 1 + the last round
+            in which the unit was counted.
+        selector: noise of N; ``quantities``: of the count and of each value column.
+        threshold: (T,) least N after 1…T triggers of a round, in 1/STEPS units.
+        min_units: a key with fewer distinct units in a round stays hidden.
+        delay: d; a record of micro-batch j sees the rounds of trigger j-1-d.
+        loss: its cost per unit and epoch.
+        spending: cost by the number of a unit's records.
+    """
+
+    feedback: ClassVar[bool] = True
+    lanes: ClassVar[int] = 2
+    distribution: ClassVar[Literal["discrete_gaussian"]] = "discrete_gaussian"
+    definition: ClassVar[Literal["approximate"]] = "approximate"
+    neighbouring: ClassVar[Literal["add_remove"]] = "add_remove"
+    keys: ClassVar[KeyForm] = RECORD_KEYS
+    in_parts: ClassVar[bool] = True
+
+    horizon: int
+    bound: Bound
+    selector: Process
+    quantities: tuple[Quantity, ...]
+    threshold: tuple[int, ...]
+    loss: Cost
+    summed: tuple[Column, ...] = ()
+    grids: tuple[Fraction, ...] = ()
+    min_units: int = 1
+    delay: int = 1
+    spending: Spending | None = None
+
+    @property
+    def columns(self) -> int:
+        return len(self.summed)
+
+    @property
+    def row_dtype(self) -> np.dtype[Any]:
+        wide = (1 + self.columns,)
+        return np.dtype([
+            ("units", np.int64), ("buffer", np.int64, wide), ("total", np.int64, wide),
+            ("round", np.int32), ("start", np.int32),
+            # The chain of value leaves: released values that it stands on and their variance,
+            # its leaves, the trigger of its first one. `total` is exact and counts from there.
+            ("base", np.int64, wide), ("spread", np.float64, wide),
+            ("leaf", np.int32), ("chain", np.int32),
+        ])  # fmt: skip
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        sums = zip(self.summed, self.grids, strict=True)
+        return Output("count"), *(Output(f"sum:{column.name}", grid) for column, grid in sums)
+
+    def cost(self) -> Cost:
+        return self.loss
+
+    # Bound shard
+
+    def init_units(self, u: int) -> Units:
+        return empty_units(u, self.lanes, self.bound.left)
+
+    def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
+        """Bound the slice; sum what was accepted, and count units once per (key, round)."""
+        slim = units._replace(used=units.used[:, :1])
+        done = self.bound.apply(slim, batch, np.zeros(len(batch.keys), np.intp))
+        rows = np.flatnonzero(done.accepted)
+        last = np.zeros(len(done.units.pair), np.uint16)
+        last[np.searchsorted(_codes(done.units), _codes(units))] = units.used[:, 1]
+        code = batch.unit[rows].astype(np.uint64) << np.uint64(32) | hashes(batch)[batch.key[rows]]
+        slot = np.searchsorted(_codes(done.units), code)
+        status = batch.status[batch.key[rows]].astype(np.int64)
+        # A deletion must not hide the insertion after it: where a slice ends would then decide.
+        adding = np.flatnonzero(batch.sign[rows] > 0)
+        counted = np.zeros(len(rows), np.bool_)
+        counted[adding] = _newly_counted(slot[adding], status[adding], last)
+        np.maximum.at(last, slot[counted], (status[counted] + 1).astype(np.uint16))
+        used = np.stack([done.units.used[:, 0], last], axis=1)
+        return done.units._replace(used=used), self._part(batch, rows, rows[counted])
+
+    def _part(self, batch: Batch, rows: NDArray[np.intp], counted: NDArray[np.intp]) -> Part:
+        used, key = np.unique(batch.key[rows], return_inverse=True)
+        sums = np.zeros((2, len(used), 1 + self.columns), np.int64)
+        sign = batch.sign[rows].astype(np.int64)
+        np.add.at(sums[0, :, 0], key, sign)
+        for place, column in enumerate(self.summed, 1):
+            clipped = np.clip(batch.value[rows, place - 1], column.low, column.high)
+            np.add.at(sums[0, :, place], key, sign * (clipped - column.middle))
+        np.add.at(sums[1, :, 0], np.searchsorted(used, batch.key[counted]), 1)
+        lane = np.stack([np.zeros(len(used), np.uint8), _tag(batch.status[used])])
+        both = np.concatenate([used, used])
+        flat = sums.reshape(-1, 1 + self.columns)
+        return Part(batch.keys.take(both), lane.reshape(-1), flat, np.zeros(0, np.int64))
+
+    # Aggregate shard
+
+    def release(self, closed: Closed, noise: Noise) -> tuple[Rows, Releases]:
+        """Add the micro-batch, test every loaded key, release those above the threshold."""
+        if not 1 <= closed.t <= self.horizon:
+            raise ContractError(f"trigger {closed.t} is beyond the horizon")
+        cell, due, touched = self._advance(closed)
+        hit = self._next(cell, closed.rows.key, closed.t, noise)
+        due[:] = np.where(hit > 0, closed.t + hit, 0)
+        now = np.flatnonzero(hit == 0)
+        cell[now] = self._continued(cell[now], closed.rows.key.take(now), closed, noise)
+        cell["total"][now] += cell["buffer"][now]
+        cell["buffer"][now], cell["units"][now] = 0, 0
+        cell["round"][now] += 1
+        cell["start"][now] = closed.t
+        back = np.flatnonzero(touched | (due != closed.rows.due) | (hit == 0))
+        rows = Rows(closed.rows.key.take(back), cell[back], due[back])
+        return rows, self._releases(cell[now], closed.rows.key.take(now), noise)
+
+    def _advance(self, closed: Closed) -> tuple[NDArray[Any], NDArray[np.int32], Any]:
+        cell, due = closed.rows.cell.copy(), closed.rows.due.copy()
+        part, row = closed.part, rows_of(closed.rows.key, closed.part.key)
+        summed, units = part.lane == 0, part.lane == _tag(cell["round"][row])
+        np.add.at(cell["buffer"], row[summed], part.sums[summed])
+        np.add.at(cell["units"], row[units], part.sums[units, 0])
+        touched = np.zeros(len(cell), np.bool_)
+        touched[row] = True
+        return cell, due, touched
+
+    def _next(self, cell: NDArray[Any], keys: Keys, t: int, noise: Noise) -> I64:
+        """(r,) triggers until N crosses with what is there now: 0 at once, -1 never."""
+        hit = np.full(len(cell), -1, np.int64)
+        bar = np.asarray(self.threshold, np.int64)
+        for rows in self._groups(cell):
+            start = int(cell["start"][rows[0]])
+            age = t - start  # the round's own trigger
+            labels = _with_number(keys.take(rows), cell["round"][rows])
+            first = start + self.selector.first
+            ahead = self.selector.ahead(noise, labels, age, first=first)
+            ahead = ahead[:, : self.horizon - t + 1]
+            count = np.minimum(cell["units"][rows], MOST) * STEPS
+            hit[rows] = first_crossing(count, ahead, bar[age - 1 : age - 1 + ahead.shape[1]])
+        hit[cell["units"] < self.min_units] = -1
+        return hit
+
+    def _groups(self, cell: NDArray[Any]) -> Iterator[NDArray[np.intp]]:
+        """Rows whose rounds began at one trigger, in pieces that fit into memory."""
+        able = np.flatnonzero(cell["units"] >= self.min_units)
+        for start in np.unique(cell["start"][able]):
+            yield from self.selector.chunks(able[cell["start"][able] == start])
+
+    def _continued(
+        self, cell: NDArray[Any], keys: Keys, closed: Closed, noise: Noise
+    ) -> NDArray[Any]:
+        """Rows of keys with one leaf more; in a new chain where an older nonce covers the last."""
+        cell = cell.copy()
+        old = np.flatnonzero((cell["leaf"] > 0) & (cell["chain"] < closed.renewed))
+        if len(old):
+            value, variance = self._chained(cell[old], keys.take(old), noise)
+            cell["base"][old], cell["spread"][old] = value, variance
+            cell["total"][old], cell["leaf"][old] = 0, 0
+        cell["chain"][cell["leaf"] == 0] = closed.t
+        cell["leaf"] += 1
+        return cell
+
+    def _chained(self, cell: NDArray[Any], keys: Keys, noise: Noise) -> tuple[I64, F64]:
+        """(r, 1+c) noisy totals of centred columns at each key's last leaf, and variances."""
+        value, variance = cell["base"] + cell["total"], cell["spread"].copy()
+        first, labels = cell["chain"].astype(np.int64)[:, None], _with_number(keys, cell["chain"])
+        for leaf in np.unique(cell["leaf"]).tolist():
+            rows = np.flatnonzero(cell["leaf"] == leaf)
+            since, some = np.zeros(len(rows), np.int64), labels.take(rows)
+            for place, quantity in enumerate(self.quantities):
+                process = quantity.lanes[0]
+                steps = process.at(noise, some, leaf, since, first[rows])
+                value[rows, place] += (steps + (STEPS + 1) // 2) // STEPS
+                variance[rows, place] += process.variance_at(leaf, since)
+        return value, variance
+
+    def _releases(self, cell: NDArray[Any], keys: Keys, noise: Noise) -> Releases:
+        value, variance = self._chained(cell, keys, noise)
+        for place, column in enumerate(self.summed, 1):
+            value[:, place] = combined(value[:, place], column.middle, value[:, 0])
+            variance[:, place] += column.middle**2 * variance[:, 0]
+        bar = np.array([-(-self.threshold[-1] // STEPS)], np.int64)
+        return Releases(keys, held(value), variance, cell["round"].copy(), {"threshold": bar})
+
+    def error(self, t: int) -> F64:
+        """(c',) noise standard deviation of a key's t-th release in one chain, in grid units."""
+        since = np.zeros(1, np.int64)
+        variance = [float(one.lanes[0].variance_at(t, since)[0]) for one in self.quantities]
+        for place, column in enumerate(self.summed, 1):
+            variance[place] += column.middle**2 * variance[0]
+        deviation: F64 = np.sqrt(np.array(variance))
+        return deviation
+
+    def draws(self) -> tuple[Draws, ...]:
+        """List the draws of selection and of every column."""
+        names = ("count", *(column.name for column in self.summed))
+        values = (one.lanes[0].draws(names[one.column]) for one in self.quantities)
+        return self.selector.draws("count"), *values
+
+    # Statements
+
+    def stated(self, unit: str) -> Stated:
+        """State nothing beside the cost."""
+        return NOTHING_MORE
+
+    def bounds(self, unit: str) -> dict[str, Any]:
+        """The contribution bound."""
+        return stated_bound(self.bound, unit)
+
+    def key_threshold(self, t: int) -> Fraction | None:
+        """The threshold of a round's last trigger; before that it depends on the round's age."""
+        return Fraction(self.threshold[-1], STEPS)
+
+    def digests(self) -> tuple[str, ...]:
+        """Digests of the factorisations of selection and values."""
+        processes = [self.selector, *(one for q in self.quantities for one in q.lanes)]
+        return tuple(one.factor.digest() for one in processes)
+
+    def plan(self) -> dict[str, Any]:
+        """Bounds, noise of successive releases of a key, thresholds and chances to appear."""
+        return {"histogram": plan(self)}
+
+    def plan_rows(self, unit: str) -> list[tuple[str, str]]:
+        """The same in words."""
+        return round_rows(plan(self), unit)
+
+
+def _codes(units: Units) -> NDArray[np.uint64]:
+    owner = np.repeat(np.arange(len(units.left), dtype=np.uint64), np.diff(units.start))
+    return (owner << np.uint64(32)) | units.pair
+
+
+def _tag(rounds: NDArray[Any]) -> NDArray[np.uint8]:
+    return (1 + rounds % _TAGS).astype(np.uint8)
+
+
+def _with_number(keys: Keys, numbers: NDArray[np.int32]) -> Keys:
+    """Each key followed by a number in four bytes: injective, as the width is fixed."""
+    widths = np.diff(keys.offsets) + 4
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(widths)])
+    data = np.empty(int(offsets[-1]), np.uint8)
+    tail = (offsets[1:, None] - 4 + np.arange(4)).reshape(-1)
+    body = np.ones(len(data), np.bool_)
+    body[tail] = False
+    data[tail] = numbers.astype(">i4").view(np.uint8)
+    data[body] = keys.packed()
+    return Keys(data, offsets)
+
+
+def _newly_counted(
+    slot: NDArray[np.intp], status: I64, last: NDArray[np.uint16]
+) -> NDArray[np.bool_]:
+    """(n,) records, in log order, whose round is later than any their pair was counted in."""
+    if len(slot) == 0:
+        return np.zeros(0, np.bool_)
+    order = np.argsort(slot, kind="stable")
+    pair, round_ = slot[order], status[order] + 1
+    step = int(round_.max()) + int(last.max(initial=0)) + 1
+    place = pair * step
+    seen = np.maximum.accumulate(place + np.maximum(round_, last[pair]))
+    head = np.r_[True, pair[1:] != pair[:-1]]
+    before = np.where(head, place + last[pair], np.r_[0, seen[:-1]])
+    out = np.zeros(len(slot), np.bool_)
+    out[order] = place + round_ > before
+    return out
