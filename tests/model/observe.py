@@ -22,7 +22,8 @@ from hushstream.topics.frames import Barrier, CellsFrame, decode
 from hushstream.topics.records import decode_marker
 
 from ..schedules import bugs, patches
-from ..schedules.broker import START, Owner, Transaction
+from ..schedules.broker import Owner
+from ..schedules.log import START, Transaction
 from ..schedules.loop import HERE
 from ..schedules.schedule import Schedule, quiet
 from ..schedules.verdict import RELEASES

@@ -3,7 +3,7 @@
 | module | what it holds |
 |---|---|
 | `loop` | an event loop that owns time; processes that may be paused and die |
-| `broker` | Kafka in memory: logs, transactions, fencing, outages, lost answers |
+| `broker`, `log`, `network` | Kafka in memory: transactions and fencing; records; outages, lost answers |
 | `clients`, `admin` | the clients of both libraries, as the product uses them |
 | `group` | the consumer group, and what stands for Faust |
 | `disk` | tables that outlive their process |

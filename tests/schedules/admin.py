@@ -13,7 +13,8 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPar
 from confluent_kafka.admin import OffsetSpec
 
 from . import world
-from .broker import Broker, Place
+from .broker import Broker
+from .log import Place
 from .loop import HERE
 
 

@@ -11,55 +11,14 @@ late or twice, before which only the epoch protects, and a batch's sequence numb
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from contextlib import suppress
-from contextvars import Context
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
-from aiokafka.errors import (
-    InvalidTxnState,
-    KafkaConnectionError,
-    KafkaTimeoutError,
-    OutOfOrderSequenceNumber,
-    ProducerFenced,
-)
-from hushstream.formats.events.decode import RawRecord
+from aiokafka.errors import InvalidTxnState, OutOfOrderSequenceNumber, ProducerFenced
 
-from .loop import HERE, VirtualLoop
-
-START = 1_552_000_000.0  # wall-clock time of virtual second 0
-Place = tuple[str, int]
-PATIENCE = 40.0
-SERVER = Context()
-
-
-class Again(Exception):
-    """The broker asks the client to try again in a moment."""
-
-
-class Held(KafkaConnectionError):
-    """The connection ended before an answer came, and the request is still on its way."""
-
-
-class Answer(NamedTuple):
-    """What the broker says of a record that was appended."""
-
-    offset: int
-    timestamp: int
-    timestamp_type: int
-
-
-class Transaction:
-    """One transaction of a producer, open until a marker ends it at each of its partitions."""
-
-    def __init__(self) -> None:
-        self.places: list[Place] = []
-        self.left = 0
-        self.ending = False
-        self.commit = False
-        self.timer: Any = None
+from .log import Answer, Log, Place, Transaction
+from .loop import VirtualLoop
+from .network import SERVER, Again, Network
 
 
 class Owner:
@@ -72,98 +31,17 @@ class Owner:
         self.holder = ""  # name of the worker
 
 
-class Log:
-    """One partition. ``records`` holds None where a control marker stands."""
-
-    def __init__(self, stamped: bool) -> None:
-        self.start = 0
-        self.stamped = stamped
-        self.records: list[RawRecord | None] = []
-        self.owners: list[Transaction | None] = []
-        self.open: dict[Transaction, int] = {}
-        self.aborted: set[Transaction] = set()
-        self.watchers: list[Callable[[], None]] = []
-
-    def copy(self) -> Log:
-        """Another log with the same records; none of its transactions is open."""
-        made = Log(self.stamped)
-        made.start = self.start
-        made.records, made.owners = list(self.records), list(self.owners)
-        made.aborted = set(self.aborted)
-        return made
-
-    @property
-    def end(self) -> int:
-        return len(self.records)
-
-    @property
-    def stable(self) -> int:
-        """The last stable offset."""
-        return min(self.open.values()) if self.open else len(self.records)
-
-    def append(
-        self, transaction: Transaction | None, now: float, content: tuple[Any, ...]
-    ) -> Answer:
-        """Append key, value, timestamp and headers."""
-        key, value, stamp, headers = content
-        offset = len(self.records)
-        if self.stamped or stamp is None:
-            stamp = int((START + now) * 1000)
-        self.records.append(RawRecord(offset, stamp, key, value, tuple(headers)))
-        self.owners.append(transaction)
-        if transaction is not None:
-            self.open.setdefault(transaction, offset)
-        return Answer(offset, stamp, int(self.stamped))
-
-    def mark(self, transaction: Transaction, commit: bool) -> None:
-        """End a transaction here."""
-        if self.open.pop(transaction, None) is None:
-            return
-        if not commit:
-            self.aborted.add(transaction)
-        self.records.append(None)
-        self.owners.append(None)
-        self.notify()
-
-    def notify(self) -> None:
-        """Tell those who wait that there may be more to read."""
-        for watcher in list(self.watchers):
-            watcher()
-
-    def read(self, begin: int, most: int, committed: bool = True) -> tuple[list[RawRecord], int]:
-        """Records at or above an offset, and the position after them."""
-        end = self.stable if committed else len(self.records)
-        found: list[RawRecord] = []
-        place = begin
-        while place < end and len(found) < most:
-            record, owner = self.records[place], self.owners[place]
-            if record is not None and not (committed and owner in self.aborted):
-                found.append(record)
-            place += 1
-        return found, place
-
-
-class Broker:
+class Broker(Network):
     """All partitions of one cluster, and the coordinator of transactions."""
 
     def __init__(self, loop: VirtualLoop, random: Random) -> None:
-        self.loop = loop
-        self.random = random
+        super().__init__(loop, random)
         self.logs: dict[Place, Log] = {}
         self.topics: dict[str, int] = {}
         self.ids: dict[str, str] = {}
         self.settings: dict[str, dict[str, str]] = {}
         self.owners: dict[str, Owner] = {}
-        self.down = False
-        self.outages = 0
-        self.slow = 0.0  # seconds that an answer may take at most, beyond the usual
-        self.lossy = 0.0  # share of answers that are lost
-        self.torn = 0.0  # share of the requests of transactions that come late or twice
-        self.tears = Random(0)  # decides which
-        self.tore = 0  # how many there were
         self.bumps = False  # whether `EndTxn` may begin a new epoch (transaction.version 2)
-        self._parked: list[tuple[Any, ...]] = []
-        self._waiting: dict[str, list[Callable[[], Any]]] = {}
         self._known: dict[tuple[Place, str, int, int], Answer] = {}
         self._strangers: dict[tuple[Place, str, int], bool] = {}
 
@@ -176,127 +54,9 @@ class Broker:
         for number in range(partitions):
             self.logs[topic, number] = Log(stamped)
 
-    # -- requests ---------------------------------------------------------------------------------
-
-    def delay(self) -> float:
-        """Seconds that a message is on its way."""
-        draw = self.random.random
-        return draw() ** 3 * 0.03 + (draw() ** 2 * self.slow if self.slow else 0.0)
-
-    def call(
-        self,
-        work: Callable[[], Any],
-        patience: float = PATIENCE,
-        at: float | None = None,
-        twice: bool = False,
-    ) -> asyncio.Future[Any]:
-        """Send a request; the answer, or the error of a client that waited for too long.
-
-        Args:
-            work: what the broker does once the request arrives.
-            patience: seconds.
-            at: when it arrives; None: after some delay.
-            twice: the answer has a way of its own, on which client or answer may be lost.
-        """
-        future = self.loop.create_future()
-        when = self.loop.now + self.delay() if at is None else at
-        request = (work, future, HERE.get(), self.loop.now + patience, twice)
-        self.loop.call_at(when, self._arrive, request, context=SERVER)
-        return future
-
-    def tear(self, work: Callable[[], Any], repeats: bool = True, into: str = "") -> bool:
-        """Perhaps have a request come later than it was sent.
-
-        Args:
-            work: what the broker does once it arrives.
-            repeats: whether it may come once more although it was answered.
-            into: a transactional id, into whose next transaction it may come.
-
-        Returns:
-            Whether its connection ends before there is an answer.
-        """
-        draw = self.tears.random
-        if not self.torn or draw() > self.torn:
-            return False
-        held = not repeats or draw() < 0.5
-        late = 0.1 + draw() * 0.3 if draw() < 0.6 else draw() ** 2 * 8
-        self.tore += 1
-        if into and draw() < 0.7:
-            self._waiting.setdefault(into, []).append(work)
-        else:
-            self.loop.call_later(late, self._late, work, context=SERVER)
-        return held
-
-    def _late(self, work: Callable[[], Any]) -> None:
-        if self.down:
-            self.loop.call_later(0.5, self._late, work, context=SERVER)
-            return
-        with suppress(Exception):  # nobody hears
-            work()
-
-    def _arrive(self, request: tuple[Any, ...]) -> None:
-        work, future, process, deadline, twice = request
-        if self.down or (process is not None and process.paused and future.done()):
-            self._park(request)
-            return
-        try:
-            found = work()
-        except Again:
-            if process is None or not process.dead:
-                delay = 0.02 + self.delay()
-                if self.loop.now + delay > deadline:
-                    self._reply(future, KafkaTimeoutError())
-                else:
-                    self.loop.call_later(delay, self._arrive, request, context=SERVER)
-            return
-        except Exception as error:
-            found = error
-        if self.lossy and self.random.random() < self.lossy:
-            found = self.outage_error()
-        if twice:
-            self.loop.call_later(self.delay(), self._reply, future, found, context=SERVER)
-        else:
-            self._reply(future, found)
-
-    def _park(self, request: tuple[Any, ...]) -> None:
-        """The broker is away: the client asks again when it is back, or gives up before."""
-        _, future, process, deadline, _ = request
-        if process is not None and process.dead:
-            return
-        self._parked.append(request)
-        if not future.done():
-            error = self.outage_error()
-            self.loop.call_at(max(deadline, self.loop.now), self._reply, future, error,
-                              context=SERVER)  # fmt: skip
-
-    @staticmethod
-    def _reply(future: asyncio.Future[Any], found: Any) -> None:
-        if future.done():
-            return
-        if isinstance(found, BaseException):
-            future.set_exception(found)
-            future.exception()  # a client that went away never asks
-        else:
-            future.set_result(found)
-
-    def outage_error(self) -> BaseException:
-        """What a client raises when it has waited for too long."""
-        return KafkaTimeoutError() if self.random.random() < 0.5 else KafkaConnectionError("away")
-
-    def go_down(self) -> None:
-        """Begin an outage."""
-        self.down = True
-        self.outages += 1
-
     def come_back(self) -> None:
         """End an outage: clients that still wait ask again."""
-        self.down = False
-        parked, self._parked = self._parked, []
-        for request in parked:
-            _, future, process, _, _ = request
-            if (process is not None and process.dead) or future.done():
-                continue
-            self.loop.call_later(self.delay() * 5, self._arrive, request, context=SERVER)
+        super().come_back()
         for log in self.logs.values():
             log.notify()
 
@@ -387,8 +147,7 @@ class Broker:
             told = [one._replace(offset=-1) for one in told]
         if mine is not None:
             self._known[mine] = told[0]
-        for work in self._waiting.pop(identity, ()):
-            self.loop.call_later(self.tears.random() * 0.01, self._late, work, context=SERVER)
+        self.let_in(identity)
         return told
 
     def change_leader(self, place: Place, known: bool) -> None:

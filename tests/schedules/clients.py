@@ -23,8 +23,10 @@ from aiokafka.errors import (
 from aiokafka.structs import TopicPartition
 
 from . import world
-from .broker import Answer, Broker, Held
+from .broker import Broker
+from .log import Answer
 from .loop import HERE
+from .network import Held
 
 MOST = 200  # records of one answer
 ROOM = 40  # records of one batch

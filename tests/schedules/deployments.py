@@ -15,7 +15,8 @@ from hushstream.topics.config.load import Config, loads
 from hushstream.topics.names import Names
 
 from . import world
-from .broker import START, Broker, Log
+from .broker import Broker
+from .log import START, Log
 from .loop import VirtualLoop
 from .patches import GENESIS, SECRET
 

@@ -7,9 +7,9 @@ from random import Random
 from hushstream.agents.state.layout import MARKER
 from hushstream.topics.records import decode_marker
 
-from .broker import SERVER
 from .deployments import OUTAGE
 from .machine import Machine
+from .network import SERVER
 from .rewind import Snapshot, restore, snapshot
 from .world import World
 

@@ -20,8 +20,8 @@ from hushstream.agents.kafka.patience import through_outages
 from hushstream.agents.kafka.progress import Progress
 
 from . import world
-from .broker import SERVER
 from .loop import HERE, Process
+from .network import SERVER
 
 AGAIN = 1.0  # seconds until a position that is gone is asked for again
 

@@ -12,8 +12,8 @@ from hushstream.agents.worker.startup import LEAVE_SECONDS
 from hushstream.agents.worker.worker import Worker
 from hushstream.topics.records import Marker, decode_marker, encode
 
-from .broker import SERVER
 from .loop import Process
+from .network import SERVER
 from .world import World
 
 Disk = dict[str, dict[bytes, bytes]]

@@ -18,11 +18,12 @@ from typing import Any
 
 from tests.judge.records import home
 
-from .broker import SERVER, START
 from .deployments import RAW, SESSION, template
 from .faults import Faults
 from .group import Group
+from .log import START
 from .machine import Machine
+from .network import SERVER
 from .verdict import committed, triggers, waiting
 from .world import World, enter
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .broker import Broker, Place, Transaction
+from .broker import Broker
+from .log import Place, Transaction
 
 
 class Kept(NamedTuple):

@@ -16,12 +16,13 @@ from hushstream.topics.records import TriggerRequest, encode
 
 from tests.judge.records import home
 
-from .broker import SERVER, START
 from .deployments import EVERY, HISTOGRAMS, OTHERS, OUTAGE, SESSION, Template, template
 from .faults import LATE, REFUSAL, Faults
 from .group import Group
+from .log import START
 from .loop import HERE, Stuck
 from .machine import Machine
+from .network import SERVER
 from .records import Devices, more
 from .verdict import RELEASES, committed, judge, noise, waiting
 from .world import World, current, enter

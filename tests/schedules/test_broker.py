@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from aiokafka.errors import InvalidTxnState, KafkaTimeoutError, ProducerFenced
 
-from .broker import Again, Broker
+from .broker import Broker
 from .loop import Process, Stuck, VirtualLoop
+from .network import Again
 from .rewind import restore, snapshot
 
 PLACE = ("t", 0)

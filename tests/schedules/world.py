@@ -6,7 +6,8 @@ import hashlib
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from .broker import START, Broker
+from .broker import Broker
+from .log import START
 from .loop import HERE, VirtualLoop
 
 if TYPE_CHECKING:
