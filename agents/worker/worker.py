@@ -1,7 +1,6 @@
 """A worker: Faust assigns partitions, agents hand fetched lists to shards, shards do the rest.
 
-Here partitions meet shards: `Worker` opens and closes shards as they are assigned, and stops the
-process on any unforeseen error.
+`Worker` opens and closes shards as partitions are assigned, and stops on any unforeseen error.
 """
 
 from __future__ import annotations

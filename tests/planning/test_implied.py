@@ -12,7 +12,7 @@ from hushstream.planning.implied import SENT, implied_bound
 from hushstream.topics.config.load import loads
 
 from ..mechanisms.histogram.planning.test_formulas import SETTING
-from .test_search import INPUT
+from .visits import INPUT
 
 PLAIN = INPUT.split("mechanism =")[0]
 MAP = PLAIN.replace('key = ["page", "age"]', 'inputs = { x1 = "x", x2 = "y" }')

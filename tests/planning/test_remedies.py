@@ -15,7 +15,7 @@ from hushstream.planning.variants import Variant, dearer, given
 from hushstream.planning.ways import conclusions
 from hushstream.topics.config.pipelines.pipeline import PipelineSettings
 
-from .test_search import INPUT, answered, config, read, write
+from .visits import INPUT, answered, config, read, write
 
 
 def window(units: int, first: int = 0) -> Workload:

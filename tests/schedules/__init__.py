@@ -3,7 +3,8 @@
 | module | what it holds |
 |---|---|
 | `loop` | an event loop that owns time; processes that may be paused and die |
-| `broker`, `log`, `network` | Kafka in memory: transactions and fencing; records; outages, lost answers |
+| `broker`, `log` | Kafka in memory: topics, transactions, fencing; the records of a partition |
+| `network` | requests on their way to it: outages, lost answers, requests that come late or twice |
 | `clients`, `admin` | the clients of both libraries, as the product uses them |
 | `group` | the consumer group, and what stands for Faust |
 | `disk` | tables that outlive their process |

@@ -1,130 +1,26 @@
-"""The aggregator: bounds, thresholds, estimates, and what it refuses.
-
-Covers: mechanisms/topl/estimate.py, mechanisms/topl/settings.py, mechanisms/topl/units.py
-Covers: mechanisms/topl/groups.py
-"""
+"""The aggregator: which reports it takes, and what it releases when."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import cache
 
 import numpy as np
 import pytest
 from hushstream.client import Budget, Client, ReportStore, Survey, parse
 from hushstream.client.survey import RANGE, VALUE
-from hushstream.errors import ContractError, ParameterError
-from hushstream.mechanisms.columns import Batch, Releases
-from hushstream.mechanisms.contract import UNIT, Setting
-from hushstream.mechanisms.in_memory import Memory, Trace, run
+from hushstream.errors import ContractError
+from hushstream.mechanisms.contract import UNIT
+from hushstream.mechanisms.in_memory import Memory, Trace
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import ZeroNoise
 from hushstream.mechanisms.tables import RowTable
-from hushstream.mechanisms.topl.estimate import CHOSEN
-from hushstream.mechanisms.topl.fit import simulate
 from hushstream.mechanisms.topl.mechanism import ToPL
-from hushstream.mechanisms.topl.settings import ToPLParameters, build
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-TOLD = Keys.of_codes(np.array([CHOSEN], np.uint64)).tolist()[0]
-SURVEY = Survey(Fraction(1), Fraction(100), "s", reports=2, buckets=32, levels=16)
-
-
-@cache
-def somebody(survey: Survey, group: int) -> str:
-    """A user whom the survey's hash puts into a group; anybody if there is no such group."""
-    return next((u for u in map(str, range(5000)) if survey.group(u) == group), "nobody")
-
-
-def columns(
-    rows: Sequence[tuple[int, int, int, int]], survey: Survey = SURVEY
-) -> dict[str, np.ndarray]:
-    """Reports (slot, group, theta, code) as columns, each from a user of its group."""
-    table = np.array(rows, np.int64).reshape(-1, 4).T
-    users = np.array([somebody(survey, group) for group in table[1].tolist()], object)
-    every = [*table, np.full(len(rows), survey.number), users]
-    return dict(zip(ToPL.inputs, every, strict=True))
-
-
-def batch_of(mechanism: ToPL, given_: dict[str, np.ndarray], unit: np.ndarray) -> Batch:
-    coded = mechanism.encode(given_)
-    rows = np.flatnonzero(coded.keep)
-    status = np.zeros(len(coded.keys), np.int32)
-    ones = np.ones(len(rows), np.int8)
-    return Batch(coded.keys, coded.key[rows], unit[rows], coded.value[rows], ones, status)
-
-
-def feed(
-    mechanism: ToPL, given_: dict[str, np.ndarray], unit: np.ndarray, trigger: np.ndarray
-) -> list[Releases]:
-    coded = mechanism.encode(given_)
-    rows = np.flatnonzero(coded.keep)
-    trace = Trace(
-        trigger[rows],
-        unit[rows],
-        coded.keys,
-        coded.key[rows],
-        coded.value[rows],
-        np.ones(len(rows), np.int8),
-    )
-    return list(run(Memory(mechanism, ZeroNoise()), trace))
-
-
-# Bounds
-
-
-def test_a_retry_counts_once_and_excess_not_at_all() -> None:
-    mechanism = ToPL(SURVEY)
-    rows = [
-        (7, RANGE, 0, 3),
-        (7, RANGE, 0, 3),
-        (7, RANGE, 0, 4),
-        (8, RANGE, 0, 5),
-        (9, RANGE, 0, 6),
-    ]
-    given_ = columns(rows)
-    units, part = mechanism.absorb(
-        mechanism.init_units(1), batch_of(mechanism, given_, np.zeros(5, np.intp))
-    )
-    assert part.key.codes().tolist() == [3, 5] and part.sums[:, 0].tolist() == [1, 1]
-    assert units.left.tolist() == [0] and units.pair.tolist() == [7, 8]
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(0, 9)), max_size=40),
-    st.integers(1, 7),
-)
-def test_cutting_a_batch_anywhere_changes_nothing(
-    events: list[tuple[int, int, int]], size: int
-) -> None:
-    mechanism = ToPL(SURVEY)
-    given_ = columns([(slot, RANGE, 0, code) for _, slot, code in events])
-    unit = np.array([one for one, _, _ in events], np.intp)
-    whole, part = mechanism.absorb(mechanism.init_units(4), batch_of(mechanism, given_, unit))
-    units, total = mechanism.init_units(4), np.zeros(64, np.int64)
-    for begin in range(0, len(events), size):
-        cut = {name: column[begin : begin + size] for name, column in given_.items()}
-        units, one = mechanism.absorb(units, batch_of(mechanism, cut, unit[begin : begin + size]))
-        np.add.at(total, one.key.codes().astype(np.intp), one.sums[:, 0])
-    for left, right in zip(whole, units, strict=True):
-        np.testing.assert_array_equal(left, right)
-    expected = np.zeros(64, np.int64)
-    np.add.at(expected, part.key.codes().astype(np.intp), part.sums[:, 0])
-    np.testing.assert_array_equal(total, expected)
-    seen: dict[int, set[int]] = {}
-    for one_unit, slot, _ in events:
-        mine = seen.setdefault(one_unit, set())
-        if len(mine) < 2:
-            mine.add(slot)
-    assert total.sum() == sum(map(len, seen.values()))
-
-
-# Hostile reports
+from .bench import SURVEY, columns, feed, somebody
 
 
 @pytest.mark.parametrize(
@@ -185,115 +81,6 @@ def test_every_possible_report_has_a_key_of_its_own(slot: int, theta: int, code:
     assert coded.keep.all() and len(coded.keys) == 2
     packed = coded.keys.codes()[coded.key].tolist()
     assert packed[0] == slot << 32 | 1 << 31 | theta << 18 | code
-
-
-# Releases
-
-
-@cache
-def crowd(survey: Survey, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """(n,) users and their groups."""
-    users = np.array([f"user {i}" for i in range(n)], object)
-    return users, np.array([survey.group(user) for user in users], np.int64)
-
-
-def survey_run(
-    survey: Survey,
-    value: np.ndarray,
-    seed: int = 0,
-    warmup: int = 2,
-    horizon: int = 6,
-    told: int | None = None,
-) -> tuple[ToPL, list[Releases]]:
-    """Range reports up to the warm-up, then everybody with the released threshold, or ``told``."""
-    n = len(value)
-    generator = np.random.default_rng(seed)
-    mechanism = ToPL(survey, Fraction(1, 1000), horizon, warmup, expected=n // horizon)
-    memory = Memory(mechanism, ZeroNoise())
-    users, group = crowd(survey, n)
-    trigger = np.where(
-        group == RANGE,
-        generator.integers(1, horizon + 1, n),
-        generator.integers(warmup + 1, horizon + 1, n),
-    )
-    out, theta = [], survey.buckets
-    for t in range(1, horizon + 1):
-        now = np.flatnonzero(trigger == t)
-        words = generator.integers(0, 1 << 64, (len(now), 3), dtype=np.uint64)
-        code = simulate(survey, value[now], group[now], theta, words)
-        step = np.where(group[now] == RANGE, 0, theta)
-        slot, own = np.zeros(len(now)), np.full(len(now), survey.number)
-        each = [slot, group[now], step, code, own, users[now]]
-        coded = mechanism.encode(dict(zip(ToPL.inputs, each, strict=True)))
-        batch = Trace(
-            np.full(len(now), t),
-            now,
-            coded.keys,
-            coded.key,
-            coded.value,
-            np.ones(len(now), np.int8),
-        )
-        memory.absorb(batch)
-        out.append(memory.trigger())
-        if told and t == warmup:  # as if the range group had said so
-            kept = memory.row_tables[0].rows
-            kept.cell["count"][kept.key.tolist().index(TOLD)] = told
-            memory.row_tables[0].store(kept)
-        theta = int(out[-1].public.get("theta", [theta])[0]) if t != warmup or not told else told
-    return mechanism, out
-
-
-def test_mean_sum_and_threshold_of_a_skewed_stream() -> None:
-    value = np.minimum(np.random.default_rng(1).exponential(40, 60_000), 3000)
-    survey = Survey(Fraction(1), Fraction(3000), "s")
-    mechanism, releases = survey_run(survey, value)
-    theta = int(releases[-1].public["theta"][0])
-    assert (
-        all(r.public["theta"][0] == theta for r in releases[1:])
-        and "theta" not in releases[0].public
-    )
-    assert float(survey.threshold(theta)) < 1500
-    mean = releases[-1].value[0, 0] / 1000
-    clipped = np.minimum(value, float(survey.threshold(theta))).mean()
-    assert mean == pytest.approx(clipped, abs=5 * releases[-1].variance[0, 0] ** 0.5 / 1000)
-    assert mean == pytest.approx(value.mean(), rel=0.2)
-    # the forecast is for the whole range, hence far above
-    assert releases[-1].variance[0, 0] ** 0.5 < mechanism.error(6)[0] / 2
-    assert {"distribution"} <= releases[1].public.keys() & releases[5].public.keys()
-    assert "distribution" not in releases[2].public
-    assert abs(int(releases[5].public["distribution"].sum()) - 1_000_000) <= survey.buckets
-
-
-@pytest.mark.thorough
-def test_the_forecast_error_is_reached_by_the_worst_case() -> None:
-    """Everybody in the middle of the whole range, where the two-point channel is noisiest."""
-    survey = Survey(Fraction(1, 2), Fraction(100), "s", buckets=32, levels=32)
-    misses = []
-    for seed in range(150):
-        mechanism, releases = survey_run(
-            survey, np.full(3000, 50.0), seed, warmup=1, horizon=2, told=32
-        )
-        assert releases[1].public["theta"][0] == 32
-        misses.append(releases[-1].value[0, 0] / 1000 - 50)
-    # all value reports come after the warm-up, in one trigger
-    forecast = replace(mechanism, expected=3000).error(2)[0] / 1000
-    # a standard deviation of 150 draws is within 18 % (three sigma); group sizes vary a little
-    assert 0.8 * forecast < np.std(misses) < 1.2 * forecast
-
-
-@pytest.mark.thorough
-def test_variance_covers_the_error_of_mean_and_sum() -> None:
-    survey = Survey(Fraction(1), Fraction(100), "s", buckets=64, levels=64)
-    value = np.random.default_rng(2).gamma(3, 4, 4000)
-    scores = []
-    for seed in range(80):
-        _, releases = survey_run(survey, value, seed, warmup=1, horizon=2)
-        last = releases[-1]
-        theta = float(survey.threshold(int(last.public["theta"][0])))
-        truth = np.minimum(value, theta).mean()
-        scores.append((last.value[0, 0] / 1000 - truth) / (last.variance[0, 0] ** 0.5 / 1000))
-    assert 0.6 < np.std(scores) < 1.2
-    assert abs(np.mean(scores)) < 0.5
 
 
 def test_threshold_and_distribution_come_from_the_range_group_alone() -> None:
@@ -364,24 +151,6 @@ def test_a_lost_threshold_stops_the_release() -> None:
         memory.trigger()
 
 
-def test_estimates_are_held_within_64_bits() -> None:
-    survey = Survey(Fraction(1, 1000), Fraction(1 << 62), "s", buckets=2, levels=2)
-    given_ = columns([(0, VALUE, 2, survey.hybrid.outputs - 1)], survey)
-    at = np.full(1, 2, np.intp)
-    last = feed(ToPL(survey, horizon=2), given_, np.zeros(1, np.int64), at)[-1]
-    assert last.value[0, 0] == (1 << 63) - 1
-
-
-def test_sums_of_micro_batches_add_up_over_a_range() -> None:
-    value = np.random.default_rng(4).gamma(3, 12, 50_000)
-    survey = Survey(Fraction(2), Fraction(1440), "s")
-    _, releases = survey_run(survey, value)
-    total = sum(r.value[0, 1] for r in releases[2:]) / 1000
-    sigma = sum(r.variance[0, 1] for r in releases[2:]) ** 0.5 / 1000
-    truth = value.mean() * len(value) * (0.9 + 0.1 * 4 / 6)  # reports of triggers 3 to 6
-    assert total == pytest.approx(truth, abs=5 * sigma + 0.05 * truth)
-
-
 def test_reports_of_real_clients_are_understood() -> None:
     survey = Survey(Fraction(4), Fraction(100), "s", buckets=32, levels=32)
     mechanism = ToPL(survey, Fraction(1, 100), horizon=2)
@@ -405,52 +174,6 @@ def test_reports_of_real_clients_are_understood() -> None:
     assert last.value[0, 1] / 100 == pytest.approx(30 * len(users), rel=0.2)
     assert last.value[0, 0] / 100 == pytest.approx(30, abs=6 * last.variance[0, 0] ** 0.5 / 100)
     assert last.variance[0, 0] ** 0.5 / 100 < 1.5
-
-
-# Parameters and cost
-
-SETTING = Setting(
-    Fraction(2), Fraction(0), 4, columns=(("minutes", 0, 120),), grids=(Fraction(1, 4),)
-)
-
-
-def test_every_report_gets_its_part_of_epsilon() -> None:
-    mechanism = build(ToPLParameters(reports=4, warmup=2), SETTING)
-    assert mechanism.survey.epsilon == Fraction(1, 2)
-    assert mechanism.survey.bound == 30 and mechanism.grid == Fraction(1, 4)
-    assert mechanism.cost().epsilon == 2 and mechanism.cost().mu2 == mechanism.cost().delta == 0
-
-
-def test_errors_shrink_with_reports() -> None:
-    mechanism = build(ToPLParameters(warmup=2), SETTING)
-    means = [mechanism.error(t)[0] for t in range(1, 5)]
-    assert means == sorted(means, reverse=True) and means[2] < means[1] / 2
-    sums = [mechanism.error(t)[1] for t in range(1, 5)]
-    assert sums[0] == sums[1] > sums[2] == sums[3]
-
-
-@pytest.mark.parametrize(
-    "parameters,setting,name",
-    [
-        ({"warmup": 5}, {}, "warmup"),
-        ({"warmup": 0}, {}, "warmup"),
-        ({"expected": 0}, {}, "expected"),
-        ({"reports": 0}, {}, "reports"),
-        ({"share": "1/0"}, {}, "share"),
-        ({"share": "half"}, {}, "share"),
-        ({"share": 1}, {}, "share"),
-        ({"buckets": 1}, {}, "buckets"),
-        ({}, {"epsilon": Fraction(17)}, "epsilon"),
-        ({}, {"keys": (b"a",)}, "keys"),
-        ({}, {"columns": ()}, "columns"),
-        ({}, {"columns": (("minutes", -1, 120),)}, "columns"),
-    ],
-)
-def test_parameters_that_clash_are_named(
-    parameters: dict[str, object], setting: dict[str, object], name: str
-) -> None:
-    with pytest.raises(ParameterError, match=name):
-        build(ToPLParameters(**parameters), replace(SETTING, **setting))  # type: ignore[arg-type]
 
 
 def test_rows_are_a_few_bytes() -> None:

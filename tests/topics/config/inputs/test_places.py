@@ -7,7 +7,7 @@ from hushstream.agents.deployment.cautions import cautions
 from hushstream.topics.config.inputs.places import place_of
 from hushstream.topics.config.load import loads
 
-from ....planning.test_search import INPUT
+from ....planning.visits import INPUT
 
 
 @pytest.mark.parametrize(
