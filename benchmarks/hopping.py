@@ -34,7 +34,7 @@ from hushstream.mechanisms import registry
 from hushstream.mechanisms.columns import FIRST, Hop, Releases
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.histogram.hopping.mechanism import Hopping
-from hushstream.mechanisms.histogram.mechanism import Histogram
+from hushstream.mechanisms.histogram.keyed_sums import KeyedSums
 from hushstream.mechanisms.histogram.settings import HistogramParameters
 from hushstream.mechanisms.in_memory import Memory, feed, seed
 from hushstream.mechanisms.keys import Keys
@@ -91,11 +91,11 @@ def sample(users: int, number: int) -> Sample:
     return Sample(work, tuple(ends.tolist()))
 
 
-def made(hops: int, days: int = 1) -> Histogram:
+def made(hops: int, days: int = 1) -> KeyedSums:
     """The mechanism of windows of so many hops of an hour, for epochs of so many days."""
     setting = Setting(EPSILON, DELTA, 1, windows=HOURS * days, hops=hops)
     built = registry.build("histogram", HistogramParameters(), setting)
-    assert isinstance(built, Histogram)
+    assert isinstance(built, KeyedSums)
     return built
 
 
@@ -106,7 +106,7 @@ def noise(hour: int) -> KeyedNoise:
     )  # fmt: skip
 
 
-def releases(mechanism: Histogram, given: Sample) -> Iterator[tuple[Releases, Counts]]:
+def releases(mechanism: KeyedSums, given: Sample) -> Iterator[tuple[Releases, Counts]]:
     """Release each hour, with what was accepted of each key."""
     work, before, begin = given.work, None, 0
     units = UnitTable(mechanism, work.users)
@@ -125,7 +125,7 @@ def releases(mechanism: Histogram, given: Sample) -> Iterator[tuple[Releases, Co
         begin, before = end, memory if mechanism.carries else None
 
 
-def side(mechanism: Histogram, given: Sample) -> Side:
+def side(mechanism: KeyedSums, given: Sample) -> Side:
     """All hours of one way."""
     shape = (len(given.ends), given.work.keys)
     out = Side(
