@@ -257,6 +257,10 @@ class Mechanism(Statement):
         """The trigger whose error is told in advance: the last one, where one is stated."""
         return self.horizon
 
+    def last_error(self) -> F64:
+        """(c',) `error` at the last trigger, or more where that is costly to compute."""
+        return self.error(self.horizon)
+
     @abstractmethod
     def draws(self) -> tuple[Draws, ...]:
         """Every kind of draw that any release may ask for, at its largest parameter.

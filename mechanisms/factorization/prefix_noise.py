@@ -145,6 +145,14 @@ class Process:
         """The last trigger, or the last one that the smallest table of an endless one holds."""
         return min(self.horizon, self.factor.horizon)
 
+    @property
+    def growth(self) -> float:
+        """Bound of the deviation at any trigger, over that at `foremost`.
+
+        The rows of an endless one grow. Those of 2^24 triggers would take minutes to compute.
+        """
+        return _NORM if self.name == ENDLESS else 1.0
+
     def draws(self, of: str) -> Draws:
         """Its noise, and the most that can be rounded exactly (`exact_rounding.floors`)."""
         return Draws(of, "gauss", self.variance, largest(self.factor))

@@ -259,6 +259,10 @@ class Histogram(KeyedSums):
     def foremost(self) -> int:
         return self.selector.foremost
 
+    def last_error(self) -> F64:
+        later = 1.0 if self.foremost == self.horizon else self.selector.growth
+        return self.error(self.foremost) * later
+
     def draws(self) -> tuple[Draws, ...]:
         """List the draws of every column in both lanes, and of the debiasing counters."""
         made = [one.draws(self._names[q.column]) for q in self.quantities for one in q.lanes]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from fractions import Fraction
 
 import hushstream.mechanisms.factorization.endless as endless
@@ -78,6 +79,18 @@ def test_noise_is_within_three_halves_of_what_a_stated_end_would_need(horizon: i
     k = np.arange(1, horizon)
     root = np.concatenate([np.ones(1), np.cumprod((2 * k - 1) / (2 * k))])
     assert variance <= 1.5 * float((root * root).sum()) ** 2
+
+
+def test_no_later_row_is_longer_than_is_taken_for_granted() -> None:
+    """By the noise of a stated end, see above: squares of its column are below 1/(πk)."""
+    process, none = Process("n", "endless", endless.LONGEST, Fraction(1)), np.zeros(1, np.int64)
+    root2 = 1 + (1 + math.log(endless.LONGEST)) / math.pi
+    last = 1.5 * root2**2 / float(endless.sensitivity2())
+    first = float(reaching(1).row_norms[-1]) ** 2
+    assert first < last < first * process.growth**2
+    for t in (1025, 1 << 14):
+        assert 1 < process.variance_at(t, none)[0] / process.variance_at(1024, none)[0] < 16
+    assert Process("count", "blt", 4, Fraction(1)).growth == 1
 
 
 def test_ties_and_near_ties_are_decided_as_by_solving() -> None:

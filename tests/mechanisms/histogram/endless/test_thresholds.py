@@ -11,8 +11,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from hushstream.errors import ParameterError
+from hushstream.mechanisms import factorization, registry
 from hushstream.mechanisms.columns import Closed, Part
 from hushstream.mechanisms.contract import Setting
+from hushstream.mechanisms.factorization import endless
 from hushstream.mechanisms.histogram.endless.thresholds import share
 from hushstream.mechanisms.histogram.entry import build
 from hushstream.mechanisms.histogram.mechanism import Histogram
@@ -48,6 +50,21 @@ def test_a_threshold_pays_for_its_share_of_delta_at_every_number_of_records() ->
             beta = share(t, SETTING.delta / 2) * m * m / 4
             assert bar >= m + process.quantile(t, beta)
     assert mechanism.threshold[3:6] == [mechanism.threshold[t] for t in (3, 4, 5)]
+
+
+def test_no_table_of_all_triggers_is_made_before_they_are_reached(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made, make = list[int](), endless.Shifted.made
+    monkeypatch.setattr(
+        endless.Shifted, "made", lambda horizon: made.append(horizon) or make(horizon)
+    )
+    factorization.matrix._endless.cache_clear()
+    mechanism = registry.build("histogram", HistogramParameters(), SETTING)
+    assert made == [endless.LEAST]
+    bound, last = mechanism.last_error(), mechanism.error(1 << 14)
+    assert made == [endless.LEAST, 1 << 14]
+    assert (last < bound).all() and (bound < 8 * last).all()
 
 
 @pytest.mark.parametrize(("given", "match"), [
