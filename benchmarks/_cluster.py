@@ -11,11 +11,12 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from _arrivals import Arrivals
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from hushstream.agents.clock import genesis as admin
@@ -26,13 +27,15 @@ from hushstream.agents.kafka.logs import read_topic
 from hushstream.agents.registry.announced import announced
 from hushstream.deploy.process import Child
 from hushstream.formats.events.decode import utc
-from hushstream.formats.values.form import number_in, to_json
+from hushstream.formats.values.form import Described, number_in, to_json
 from hushstream.topics.config.access.secret import noise_key, own_keys, signing_key
 from hushstream.topics.config.load import Config, load
 from hushstream.topics.names import Names
 from hushstream.topics.records import Trigger, TriggerRequest, decode_clock, encode
 
 PATIENCE = 180.0  # seconds; what is waited for comes at once, unless the machine is very busy
+Known = dict[int, Described]  # schemas of a topic by their numbers
+Manifest = tuple[str, str, int, int]
 ANY_TIME = {"message.timestamp.after.max.ms": str((1 << 63) - 1), "retention.ms": "-1"}
 
 
@@ -227,32 +230,56 @@ class Local:
     def triggers(self) -> list[Trigger]:
         """All triggers of the clock log."""
         records = read_topic(self.config().kafka, self.names.clock, 1)[0].records
-        clock = [decode_clock(r.value or b"") for r in records]
-        return [record for record in clock if isinstance(record, Trigger)]
+        return _triggers(r.value or b"" for r in records)
 
     def releases(self, pipeline: str) -> list[dict[str, Any]]:
         """Bodies of all releases of a pipeline or view, committed ones, rows and manifests."""
-        made = self.deployment
-        topics = {v.name: (v.release_topic, 1) for v in made.views}
-        topics |= {p.name: (p.release_topic, p.release_partitions) for p in made.pipelines}
-        topic, partitions = topics[pipeline]
+        (topic, partitions), known = self._topics[pipeline], dict[str, Known]()
         logs = read_topic(self.config().kafka, topic, partitions)
-        values = [r.value for log in logs for r in log.records]
-        coded = any(number_in(value) is not None for value in values)
-        known = announced(self.cluster, topic) if coded else {}
-        return [json.loads(to_json(value, known) or b"{}") for value in values]
+        values = [r.value or b"" for log in logs for r in log.records]
+        return [json.loads(self._plain(topic, value, known)) for value in values]
 
-    def manifests(self, names: Container[str] | None = None) -> set[tuple[str, str, int, int]]:
+    def manifests(self, names: Container[str] | None = None) -> set[Manifest]:
         """(name, window, trigger, shard) of everything released completely; by some names alone."""
+        chosen = [place for name, place in self._topics.items() if names is None or name in names]
+        kafka = self.config().kafka
+        logs = [(topic, read_topic(kafka, topic, number)) for topic, number in chosen]
+        records = ((topic, r.value or b"") for topic, ones in logs for one in ones for r in one[1])
+        return self._manifests(records, {})
+
+    def coming(self) -> Arriving:
+        """Manifests as they come: call it with how many seconds to wait for the next one.
+
+        Use it as a context.
+        """
+        return Arriving(self, Arrivals(self.config().kafka, dict(self._topics.values())))
+
+    @property
+    def _topics(self) -> dict[str, tuple[str, int]]:
+        """Release topic and number of partitions by name of a pipeline or view."""
+        made = self.deployment
+        views = {v.name: (v.release_topic, 1) for v in made.views}
+        return views | {p.name: (p.release_topic, p.release_partitions) for p in made.pipelines}
+
+    def _manifests(
+        self, records: Iterable[tuple[str, bytes]], known: dict[str, Known]
+    ) -> set[Manifest]:
+        texts = (self._plain(topic, value, known) for topic, value in records)
+        bodies = [json.loads(text) for text in texts if b"hush.manifest" in text]
         return {
             (b["pipeline"], b["window"]["start"], b["trigger"], b["shard"])
-            for p in (*self.deployment.pipelines, *self.deployment.views)
-            if names is None or p.name in names
-            for b in self.releases(p.name)
+            for b in bodies
             if b["schema"].startswith("hush.manifest")
         }
 
-    def wanted(self, triggers: Sequence[Trigger]) -> set[tuple[str, str, int, int]]:
+    def _plain(self, topic: str, value: bytes, known: dict[str, Known]) -> bytes:
+        """A release as JSON; schemas of its topic are asked for once."""
+        number = number_in(value)
+        if number is not None and number not in known.get(topic, {}):
+            known[topic] = announced(self.cluster, topic)
+        return to_json(value, known.get(topic, {})) or b"{}"
+
+    def wanted(self, triggers: Sequence[Trigger]) -> set[Manifest]:
         """What every shard has to release of these triggers, and all views of them too."""
         made = self.deployment
         pipelines = {p.name: p for p in made.pipelines}
@@ -267,22 +294,48 @@ class Local:
 
     def wait_released(self, triggers: Sequence[Trigger], timeout: float = PATIENCE) -> None:
         """Wait until all of it is released."""
-        wanted, until = self.wanted(triggers), time.monotonic() + timeout
-        while missing := wanted - self.manifests():
-            if time.monotonic() > until:
-                logs = "\n".join(f"== {m}\n{self.tail(m)}" for m in self.workers)
-                raise AssertionError(f"not released: {sorted(missing)[:10]}\n{logs}")
-            time.sleep(0.3)
+        missing, until = self.wanted(triggers), time.monotonic() + timeout
+        with self.coming() as coming:
+            while missing := missing - coming(0.3):
+                if time.monotonic() > until:
+                    raise AssertionError(f"not released: {sorted(missing)[:10]}\n{self._logs()}")
 
     def wait_triggers(self, count: int, timeout: float = PATIENCE) -> list[Trigger]:
         """Wait until the clock has fired so many triggers; returns all there are."""
-        until = time.monotonic() + timeout
-        while len(found := self.triggers()) < count:
-            if time.monotonic() > until:
-                logs = "\n".join(f"== {m}\n{self.tail(m)}" for m in self.workers)
-                raise AssertionError(f"{len(found)} triggers of {count} were fired\n{logs}")
-            time.sleep(0.2)
+        until, found = time.monotonic() + timeout, list[Trigger]()
+        with Arrivals(self.config().kafka, {self.names.clock: 1}) as arrivals:
+            while len(found) < count:
+                if time.monotonic() > until:
+                    lack = f"{len(found)} triggers of {count} were fired"
+                    raise AssertionError(f"{lack}\n{self._logs()}")
+                found += _triggers(value for _, value in arrivals.take(0.2))
         return found
+
+    def _logs(self) -> str:
+        return "\n".join(f"== {m}\n{self.tail(m)}" for m in self.workers)
+
+
+class Arriving:
+    """Manifests of a deployment as they come; see `Local.coming`."""
+
+    def __init__(self, run: Local, arrivals: Arrivals) -> None:
+        self._run, self._arrivals = run, arrivals
+        self._known: dict[str, Known] = {}
+
+    def __call__(self, seconds: float) -> set[Manifest]:
+        """Those that are new, after at most so many seconds without any record."""
+        return self._run._manifests(self._arrivals.take(seconds), self._known)
+
+    def __enter__(self) -> Arriving:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._arrivals.close()
+
+
+def _triggers(records: Iterable[bytes]) -> list[Trigger]:
+    clock = map(decode_clock, records)
+    return [record for record in clock if isinstance(record, Trigger)]
 
 
 @contextmanager

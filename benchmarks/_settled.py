@@ -84,12 +84,13 @@ def behind(run: Local, at: int) -> list[str]:
 def unreleased(run: Local, triggers: Sequence[Trigger], **more: Any) -> list[str]:
     """What pipelines and views have not released of some triggers; usually nothing."""
     wanted = run.wanted(triggers)
+    with run.coming() as coming:
 
-    def missing() -> list[str]:
-        wanted.difference_update(run.manifests({name for name, *_ in wanted}))
-        return [
-            f"{name}: window {start}, trigger {index} is not released by shard {shard}"
-            for name, start, index, shard in sorted(wanted)
-        ]
+        def missing() -> list[str]:
+            wanted.difference_update(coming(0.3))
+            return [
+                f"{name}: window {start}, trigger {index} is not released by shard {shard}"
+                for name, start, index, shard in sorted(wanted)
+            ]
 
-    return patiently(missing, what="manifests", **more)
+        return patiently(missing, what="manifests", **more)

@@ -1,8 +1,9 @@
-"""Workers that are forks of a process which has imported the product: a second less for each.
+"""Workers that are forks of a process which has loaded the product: two seconds less for each.
 
 A fork has its own session, log and environment, and ends with its server, which ends with the
-process of the tests. Unlike a new process it imports nothing, and all have one seed for hashes: so
-only the gate forks, and what it does not start by `Local` is a new process there too.
+process of the tests. Unlike a new process it imports nothing, finds its compiled loops loaded, and
+all have one seed for hashes: so only the gate forks, and what it does not start by `Local` is a new
+process there too.
 """
 
 from __future__ import annotations
@@ -29,6 +30,23 @@ from ..tree import ROOT
 
 NEW = [sys.executable, "-m", "hushstream"]
 SECONDS = 120.0  # until a server has imported everything, on a busy machine
+TEXT = """
+[deployment]
+name = "any"
+[[input]]
+name = "events"
+topic = "events"
+unit = "user"
+time = { field = "t", format = "epoch_us" }
+[[pipeline]]
+name = "p"
+input = "events"
+key = ["page"]
+window = { length = "1d" }
+triggers = { every = "1d" }
+budget = { epsilon = 1.0, delta = 1e-4 }
+mechanism = { kind = "histogram", budget = 1 }
+"""
 
 
 def started(command: Sequence[str], log: Path) -> Child | Forked:
@@ -123,15 +141,7 @@ def _server() -> Server:
 
 def serve(place: str) -> None:
     """Import what a worker does, then fork one for each line; returns in each fork."""
-    import hushstream.agents.kafka.batches.pack
-    import hushstream.agents.kafka.batches.scan
-    import hushstream.agents.stages.bound.unit_scan
-    import hushstream.agents.state.packed_scan
-    import hushstream.agents.state.row_scan
-    import hushstream.agents.worker.startup
-    import hushstream.cli.worker
-    import hushstream.formats.events.json_scan  # noqa: F401
-
+    _load()
     line = socket.socket(socket.AF_UNIX)
     line.connect(place)
     ended, woken = os.pipe()
@@ -159,6 +169,18 @@ def serve(place: str) -> None:
                     os.close(file)
                 _become(mine, *json.loads(one))
                 return
+
+
+def _load() -> None:
+    """Import what workers do, and load the compiled loops of one."""
+    import hushstream.cli.group
+    import hushstream.cli.worker  # noqa: F401
+    from hushstream.agents.deployment.compile import compile_config
+    from hushstream.agents.worker.startup import warm
+    from hushstream.topics.config.load import loads
+
+    with tempfile.TemporaryDirectory(prefix="forks-") as folder:
+        warm(compile_config(loads(TEXT, environ={}), {"events": 1}), Path(folder))
 
 
 def _report(line: socket.socket) -> None:
