@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import gc
+import inspect
 import json
 import os
 import select
@@ -172,7 +173,7 @@ def serve(place: str) -> None:
 
 
 def _load() -> None:
-    """Import what workers do, and load the compiled loops of one."""
+    """Import what workers do, load the compiled loops of one, and find the files of all modules."""
     import hushstream.cli.group
     import hushstream.cli.worker  # noqa: F401
     from hushstream.agents.deployment.compile import compile_config
@@ -181,6 +182,7 @@ def _load() -> None:
 
     with tempfile.TemporaryDirectory(prefix="forks-") as folder:
         warm(compile_config(loads(TEXT, environ={}), {"events": 1}), Path(folder))
+    inspect.getmodule(inspect.currentframe())  # as faust does where an agent is declared
 
 
 def _report(line: socket.socket) -> None:
