@@ -79,9 +79,10 @@ def by_epoch(keys: Keys) -> Iterator[tuple[bytes, NDArray[np.intp]]]:
     if (heads == heads[0]).all():
         yield heads[0].tobytes(), np.arange(len(keys))
         return
-    each, place = np.unique(heads, axis=0, return_inverse=True)
-    for number, head in enumerate(each):
-        yield head.tobytes(), np.flatnonzero(place.reshape(-1) == number)
+    each, place, counts = np.unique(heads, axis=0, return_inverse=True, return_counts=True)
+    order = np.argsort(place.reshape(-1), kind="stable")
+    for head, rows in zip(each, np.split(order, np.cumsum(counts[:-1])), strict=True):
+        yield head.tobytes(), rows
 
 
 def put_in(values: Keys, rows: NDArray[np.intp], found: Keys) -> Keys:

@@ -11,7 +11,9 @@ from ...compiled import writeable
 from ...mechanisms.keys import Keys
 from .columns import Found, RowColumns
 
-_LEAST = 4096  # slots, and words of rows, of a new table
+_LEAST = 16  # slots of a table that has rows
+_NONE = np.zeros(1, np.uint64)  # of a table without rows; there may be one for each open window
+_OBJECTS = 1024  # bytes of the objects of a table
 
 
 class HeldTable:
@@ -20,14 +22,15 @@ class HeldTable:
     It is a table in arrays: some seventy bytes for a row beside its value, and no object.
     """
 
+    __slots__ = ("_arena", "_count", "_loops", "_slots", "_used", "_wide", "_width")
+
     def __init__(self, width: int) -> None:
         from . import row_scan
 
         self._loops: Any = row_scan
         self._width, self._wide = width, -(-width // 8)
         self._count = self._used = 0
-        self._slots = np.zeros(_LEAST, np.uint64)
-        self._arena = np.empty(_LEAST, np.uint64)
+        self._slots = self._arena = _NONE  # the first row replaces both
 
     def __len__(self) -> int:
         """Rows that it knows, deleted ones among them."""
@@ -41,7 +44,7 @@ class HeldTable:
     @property
     def memory(self) -> int:
         """Bytes of memory in use, about."""
-        return 8 * (self._used + len(self._slots))
+        return _OBJECTS + 8 * (self._used + len(self._slots))
 
     def put(self, rows: RowColumns) -> None:
         """Write rows."""
@@ -100,7 +103,7 @@ class HeldTable:
             arena[: self._used] = self._arena[: self._used]
             self._arena = arena
         if 4 * rows > 3 * len(self._slots):
-            self._slots = np.zeros(1 << (2 * rows - 1).bit_length(), np.uint64)
+            self._slots = np.zeros(max(1 << (2 * rows - 1).bit_length(), _LEAST), np.uint64)
             self._loops.rebuild(self._slots, self._arena, self._used, self._wide)
 
 

@@ -30,6 +30,7 @@ Words = NDArray[np.uint64]
 CROWDED = 1 << 16  # rows of a range, on average, above which each is halved
 CROWDED_BYTES = 1 << 23  # of such a range
 _MOST_BITS = 16
+_OBJECTS = 1024  # bytes of the objects of a range in memory: there may be one for each open window
 _LISTED = 2_000  # rows made at once for a scan
 _NO_IDS = np.zeros(0, np.uint64)
 _ALL = slice(None)
@@ -50,7 +51,7 @@ class UnitBlocks(Protocol):
         """Write blocks; they count once the index names them."""
 
 
-@dataclass
+@dataclass(slots=True)
 class Range:
     """Rows of one range of digests.
 
@@ -75,7 +76,7 @@ class Range:
     @property
     def memory(self) -> int:
         """Bytes of memory in use for what need not be there."""
-        return 0 if self.packed is None else self.packed.memory
+        return 0 if self.packed is None else self.packed.memory + _OBJECTS
 
     @property
     def filter(self) -> int:
@@ -96,6 +97,8 @@ class UnitEpoch:
         blocks: on disk.
         bits, ranges: what is on disk.
     """
+
+    __slots__ = ("_bits", "_blocks", "_filters", "_prefix", "_room", "fresh", "ranges", "stale")
 
     def __init__(
         self, prefix: bytes, blocks: UnitBlocks, bits: int = 0, ranges: Sequence[Range] = ()
@@ -189,7 +192,7 @@ class UnitEpoch:
     def _admit(self, part: Range) -> None:
         """Take a range into memory if there is room; else know its units."""
         packed = self._read(part)
-        if self.memory + packed.memory <= self._room:
+        if self.memory + packed.memory + _OBJECTS <= self._room:
             part.packed = packed
         else:
             part.known = self._filter(packed, self.filters)
@@ -277,9 +280,9 @@ class UnitEpoch:
             packed = packed.merged(some) if len(some) else packed
             for one in packed.halves() if split else (packed,):
                 made.append(self._written(one) if changed else _copy(part))
-                if used + one.memory <= room:
+                if used + one.memory + _OBJECTS <= room:
                     made[-1].packed = one
-                    used += one.memory
+                    used += made[-1].memory
                 else:
                     made[-1].packed, made[-1].known = None, self._filter(one, hints)
                     hints += made[-1].filter

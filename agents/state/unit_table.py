@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -51,6 +52,8 @@ class SavedUnits:
     def __init__(self, blocks: UnitBlocks, room: UnitRoom, hold: int) -> None:
         self._blocks, self._room, self._hold = blocks, room, hold
         self.epochs: dict[bytes, UnitEpoch] = {}  # by all of a key but the digest
+        # Bytes of memory of all of them, kept up to date: each open window is one.
+        self._ranges = self._filters = self._fresh = 0
         self._written = 0  # rows since the last save
         self._kept = 0  # fresh bytes that the last merge has left
         self._saved = time.monotonic()
@@ -70,7 +73,25 @@ class SavedUnits:
                 raise DamagedError("the index of the units' rows is damaged")
             self.epochs[prefix] = epoch
             free = max([free, *(int(one.ids.max()) + 1 for one in epoch.ranges if len(one.ids))])
+        self._count()
         return free
+
+    def _count(self) -> None:
+        """Add up what all epochs take."""
+        self._ranges = sum(one.memory for one in self.epochs.values())
+        self._filters = sum(one.filters for one in self.epochs.values())
+        self._fresh = sum(one.waiting for one in self.epochs.values())
+
+    @contextmanager
+    def _changing(self, epoch: UnitEpoch) -> Iterator[None]:
+        """Count what the body makes one epoch take, more or less."""
+        ranges, filters, fresh = epoch.memory, epoch.filters, epoch.waiting
+        try:
+            yield
+        finally:
+            self._ranges += epoch.memory - ranges
+            self._filters += epoch.filters - filters
+            self._fresh += epoch.waiting - fresh
 
     @property
     def memory(self) -> int:
@@ -90,9 +111,9 @@ class SavedUnits:
             if epoch is None:
                 continue
             room, filters = self._most - self._ranges, self._hints - self._filters
-            values = epoch.look(
-                self._asked(pick(keys, places)), room + epoch.memory, filters + epoch.filters
-            )
+            asked = self._asked(pick(keys, places))
+            with self._changing(epoch):
+                values = epoch.look(asked, room + epoch.memory, filters + epoch.filters)
             if len(places) == len(keys):
                 return values
             found = found or [None] * len(keys)
@@ -107,9 +128,13 @@ class SavedUnits:
             some = rows
             if len(places) < len(rows.keys):
                 some = RowColumns(pick(rows.keys, places), rows.values.take(places))
-            epoch = self.epochs.pop(prefix, None) or UnitEpoch(prefix, self._blocks)
+            epoch = self.epochs.pop(prefix, None)
+            if epoch is None:
+                epoch = UnitEpoch(prefix, self._blocks)
+                self._ranges += epoch.memory
             self.epochs[prefix] = epoch  # the last one is that which was written last
-            epoch.put(self._asked(some.keys), some.values)
+            with self._changing(epoch):
+                epoch.put(self._asked(some.keys), some.values)
 
     def _asked(self, keys: Keys) -> Digests:
         """Digests of keys; a step writes the keys that it has read, so they are sorted once."""
@@ -129,19 +154,12 @@ class SavedUnits:
         return self._room.share // 4
 
     @property
-    def _ranges(self) -> int:
-        return sum(one.memory for one in self.epochs.values())
-
-    @property
-    def _filters(self) -> int:
-        return sum(one.filters for one in self.epochs.values())
-
-    @property
     def full(self) -> bool:
         """Whether it should be saved: for memory, or since a restart would read too much again."""
         if self._fresh - self._kept > max(self._room.share // 8, FRESH_BYTES):
             for epoch in self.epochs.values():
                 epoch.fold()
+            self._count()
             self._kept = self._fresh
         return (
             self._written > REPLAYED * self._hold
@@ -155,10 +173,6 @@ class SavedUnits:
         return self._written >= self.rows or time.monotonic() > self._saved + IDLE_SECONDS
 
     @property
-    def _fresh(self) -> int:
-        return sum(one.waiting for one in self.epochs.values())
-
-    @property
     def changed(self) -> bool:
         """Whether rows were written since the last save."""
         return self._written > 0
@@ -167,7 +181,9 @@ class SavedUnits:
         """Yield rows with start <= key < end, in key order."""
         for prefix in sorted(self.epochs):
             if prefix < end and start < prefix + b"\xff" * (DIGEST + 1):
-                yield from self.epochs[prefix].scan(start, end)
+                with self._changing(epoch := self.epochs[prefix]):
+                    epoch.fold()
+                yield from epoch.scan(start, end)
 
     def save(self) -> Saved:
         """Write what has changed as blocks; nothing counts before `commit`."""
@@ -175,7 +191,9 @@ class SavedUnits:
         after, changes, gone = dict[bytes, UnitEpoch](), Changes(), list[int]()
         room, filters = 7 * self._most // 8, self._hints
         for prefix, epoch in reversed(self.epochs.items()):
-            made = epoch.saved(max(room, 0), max(filters, 0))
+            fits = epoch.memory <= room and epoch.filters <= filters
+            same = fits and not epoch.changed and not epoch.stale
+            made = epoch if same else epoch.saved(max(room, 0), max(filters, 0))
             room, filters = room - made.memory, filters - made.filters
             gone += sorted(epoch.left(made))
             if epoch.changed or epoch.stale:
@@ -187,9 +205,11 @@ class SavedUnits:
     def commit(self, saved: Saved) -> None:
         """Take a state whose index is on disk."""
         self.epochs = saved.epochs
+        self._count()
         self._last = None
         self._written, self._kept, self._saved = 0, 0, time.monotonic()
 
     def clear(self) -> None:
         """Forget everything."""
         self.epochs.clear()
+        self._count()
