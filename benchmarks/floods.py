@@ -156,11 +156,8 @@ class Watched:
             while time.monotonic() < quiet:
                 self.look()
                 time.sleep(0.05)
-            try:
-                self.run.wait_released(triggers, 0)
-            except AssertionError:
-                continue
-            return True
+            if self.run.wanted(triggers) <= self.run.manifests():
+                return True
         return False
 
 
