@@ -11,7 +11,10 @@ import pytest
 
 
 def broken(patch: pytest.MonkeyPatch, owner: Any, name: str, old: str, new: str) -> None:
-    """Replace ``old`` by ``new``, found exactly once, in a function of a module or class."""
+    """Replace ``old`` by ``new``, found exactly once, in a function of a module or class.
+
+    Modules of the product that have imported the function get the new one too.
+    """
     found = inspect.getattr_static(owner, name)
     is_property = isinstance(found, property)
     plain = found.fget if is_property else getattr(found, "__func__", found)
@@ -23,3 +26,6 @@ def broken(patch: pytest.MonkeyPatch, owner: Any, name: str, old: str, new: str)
     code = compile(source.replace(old, new), f"<{name}>", "exec", annotations.compiler_flag, True)
     exec(code, space, out)  # noqa: S102 - this is what a mutant is
     patch.setattr(owner, name, out[plain.__name__])
+    for module in [m for place, m in sys.modules.items() if place.startswith("hushstream.")]:
+        for alias in [a for a, value in vars(module).items() if value is found]:
+            patch.setattr(module, alias, out[plain.__name__])

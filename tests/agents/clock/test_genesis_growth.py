@@ -6,9 +6,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import (
-    NewTopic,
-)
+from confluent_kafka.admin import NewTopic
 from hushstream.agents.clock import genesis as admin
 from hushstream.agents.clock.ledger import GROWN
 from hushstream.agents.worker.admission import prepare
@@ -17,7 +15,9 @@ from hushstream.errors import EngineError
 from hushstream.topics.names import Names
 
 from ...cli.bench import typed
-from .deployed import SECOND, Deployed
+from .deployed import SECOND, Deployed, made
+
+__all__ = ["made"]  # a fixture
 
 
 def counting(made: Deployed, last: int = 0) -> list[str]:
