@@ -61,6 +61,8 @@ def read_topic(
 ) -> list[PartitionLog]:
     """Read each partition of a topic to its end; one log for each, in order.
 
+    A log that is trimmed meanwhile begins where the broker's does then.
+
     Args:
         committed: False also returns records of aborted transactions.
         advance: called with the number of records read since its last call.
@@ -70,17 +72,19 @@ def read_topic(
         EngineError: the broker reports another error.
     """
     with closing(consumer(kafka, committed)) as client:
-        places = [TopicPartition(topic, n, 0) for n in range(partitions)]
-        begins = [watermarks(client, place)[0] for place in places]
+        begins = [_begin(client, topic, n) for n in range(partitions)]
         client.assign([TopicPartition(topic, n, begin) for n, begin in enumerate(begins)])
-        found: list[list[RawRecord]] = [[] for _ in places]
+        found: list[list[RawRecord]] = [[] for _ in begins]
         open_ = set(range(partitions))
         read = told = 0
         while open_:
             message = client.poll(PATIENCE_SECONDS)  # `consume` would wait after the last record
             if message is None:
                 raise OutageError(f"{topic} could not be read to its end: the broker is silent")
-            _take(kafka, topic, message, found, open_)
+            if _trimmed(client, topic, message, begins):
+                found[message.partition()].clear()
+            else:
+                _take(kafka, topic, message, found, open_)
             read += 1
             if read % TOLD == 0 or not open_:
                 advance(read - told)
@@ -138,6 +142,24 @@ def consumer(kafka: Kafka, committed: bool, more: Mapping[str, Any] | None = Non
         "fetch.wait.max.ms": 10,  # else the broker delays its answer at the end of the log
     }
     return Consumer(librdkafka_options(kafka) | options | dict(more or {}))
+
+
+def _begin(client: Consumer, topic: str, partition: int) -> int:
+    return watermarks(client, TopicPartition(topic, partition))[0]
+
+
+def _trimmed(client: Consumer, topic: str, message: Message, begins: list[int]) -> bool:
+    """Whether the log lost what was to come next; if so, go on at its new beginning."""
+    error, n = message.error(), message.partition()
+    if error is None or error.code() != KafkaError._AUTO_OFFSET_RESET:
+        return False
+    if (begin := _begin(client, topic, n)) <= begins[n]:
+        return False
+    begins[n] = begin
+    place = TopicPartition(topic, n, begin)
+    client.incremental_unassign([place])  # the client has stopped to read it, and cannot seek
+    client.incremental_assign([place])
+    return True
 
 
 def _take(
