@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from ..topics.config.access.ratchet_file import ratchet_of
 from ..topics.config.access.secret import noise_key, own_keys, signing_key, write_new_key
 from ..topics.config.load import Config, load
 from .group import exit_code
+from .lines import with_line
 from .options import Flags, config_options, emit, json_option, member_option, read_config
 
 
@@ -63,9 +65,16 @@ def check(flags: Flags, as_json: bool, offline: bool, member: str) -> None:
     """
     config = read_config(flags)
     findings: list[Finding] = []
-    code = _offline(config, findings) if offline else _online(config, member, findings)
-    if not code:
+    code = 0
+    try:
+        if offline:
+            _offline(config, findings.append)
+        else:
+            _online(config, member, findings.append)
         findings += [("warn", text) for text in cautions(config, int(time.time() * 1e6))]
+    except HushError as error:
+        findings.append(("fail", str(with_line(error, flags.path))))
+        code = exit_code(error)
     if as_json:
         emit({"ok": not code, "findings": [{"level": a, "text": b} for a, b in findings]})
     else:
@@ -79,33 +88,25 @@ def check(flags: Flags, as_json: bool, offline: bool, member: str) -> None:
 Finding = tuple[str, str]  # "ok", "warn" or "fail", and what
 
 
-def _offline(config: Config, found: list[Finding]) -> int:
-    try:
-        deployment = compile_config(config)
-        found.append(("ok", f"configuration: {len(deployment.pipelines)} pipelines"))
-        found.append(("ok", f"noise key, fingerprint {fingerprint(noise_key(config))}"))
-        if (signing := signing_key(config)) is not None:
-            found.append(("ok", f"signing key, public part {signing.public}"))
-        for name, key in own_keys(config).items():
-            found.append(("ok", f"noise key of pipeline {name}, fingerprint {fingerprint(key)}"))
-        if (ratchet := ratchet_of(config)) is not None:
-            found.append(("ok", f"ratchet {ratchet.name}"))
-    except HushError as error:
-        return _refused(error, found)
-    return 0
+def _offline(config: Config, told: Callable[[Finding], None]) -> None:
+    deployment = compile_config(config)
+    told(("ok", f"configuration: {len(deployment.pipelines)} pipelines"))
+    told(("ok", f"noise key, fingerprint {fingerprint(noise_key(config))}"))
+    if (signing := signing_key(config)) is not None:
+        told(("ok", f"signing key, public part {signing.public}"))
+    for name, key in own_keys(config).items():
+        told(("ok", f"noise key of pipeline {name}, fingerprint {fingerprint(key)}"))
+    if (ratchet := ratchet_of(config)) is not None:
+        told(("ok", f"ratchet {ratchet.name}"))
 
 
-def _online(config: Config, member: str, found: list[Finding]) -> int:
+def _online(config: Config, member: str, told: Callable[[Finding], None]) -> None:
     """The conditions for a worker to start, and recommendations for production clusters."""
-    try:
-        plan = prepare(config, member, patience=5, told=lambda text: found.append(("ok", text)))
-        advice = warnings(Cluster(config.kafka), plan.deployment, plan.names)
-        if any(p.form.records for p in plan.deployment.pipelines):
-            found.append(("ok", _schemas(config, plan.deployment)))
-    except HushError as error:
-        return _refused(error, found)
-    found.extend(("warn", text) for text in advice)
-    return 0
+    plan = prepare(config, member, patience=5, told=lambda text: told(("ok", text)))
+    if any(p.form.records for p in plan.deployment.pipelines):
+        told(("ok", _schemas(config, plan.deployment)))
+    for text in warnings(Cluster(config.kafka), plan.deployment, plan.names):
+        told(("warn", text))
 
 
 def _schemas(config: Config, deployment: Deployment) -> str:
@@ -114,11 +115,6 @@ def _schemas(config: Config, deployment: Deployment) -> str:
 
     number = look_up(config.registry, deployment)
     return f"schema registry at {config.registry.url}: {number} subjects as the ledger pinned them"
-
-
-def _refused(error: HushError, found: list[Finding]) -> int:
-    found.append(("fail", str(error)))
-    return exit_code(error)
 
 
 @click.command()

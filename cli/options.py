@@ -20,6 +20,7 @@ from ..errors import ConfigError
 from ..reading.client import ReleaseTopic, source_of
 from ..topics.config.load import Config, load
 from ..topics.config.pipelines.pipeline import PipelineSettings
+from .lines import with_line
 
 F = TypeVar("F", bound=Callable[..., Any])
 CONFIG = "hush.toml"
@@ -60,7 +61,10 @@ def config_options(command: F) -> F:
 
     @wraps(command)
     def flagged(path: str, bootstrap: str | None, settings: tuple[str, ...], **more: Any) -> None:
-        command(flags=Flags(path, bootstrap, settings), **more)
+        try:
+            command(flags=Flags(path, bootstrap, settings), **more)
+        except ConfigError as error:
+            raise with_line(error, path) from None
 
     for option in (
         click.option(
