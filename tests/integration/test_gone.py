@@ -39,7 +39,14 @@ def admin(run: Local) -> AdminClient:
     return AdminClient({"bootstrap.servers": run.bootstrap, "log_level": 0})
 
 
-OTHERS = ("cells", "changelog", "ledger", "releases")
+OTHERS = ("cells", "changelog", "ledger", "releases", "view", "rows of a view")
+VIEW = """
+[[view]]
+name = "{0}-v"
+source = "{0}"
+limit = 3
+order = [{{ by = "count", descending = true }}]
+"""
 
 
 @pytest.mark.parametrize(
@@ -49,6 +56,7 @@ def test_a_topic_that_is_deleted_stops_the_worker_within_seconds(tmp_path, broke
     name = unique("gone")
     text = TOML.replace('"away"', f'"{name}"').replace('"p"', f'"{name}"')
     text = text.replace('topic = "events"', f'topic = "{name}-raw"')
+    text += VIEW.format(name) if "view" in which else ""
     with local(tmp_path, broker.bootstrap, text, {f"{name}-raw": 1}) as run:
         run.start("w")
         run.wait_ready(["w"])
@@ -60,6 +68,8 @@ def test_a_topic_that_is_deleted_stops_the_worker_within_seconds(tmp_path, broke
             "raw": f"{name}-raw",
             "ledger": names.ledger,
             "releases": run.deployment.pipelines[0].release_topic,
+            "view": names.changelog("view", name),
+            "rows of a view": f"hush.{name}-v.releases.v1",
         }[which]
         client = admin(run)
         client.delete_topics([topic])[topic].result(120)

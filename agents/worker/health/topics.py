@@ -14,7 +14,7 @@ from ....topics.names import OWNERS
 from ...clock.ledger import Ledger
 from ...clock.pinned import verify
 from ...deployment.model import Deployment
-from ...deployment.topic_specs import public_topics
+from ...deployment.topic_specs import internal_topics, public_topics
 from ...kafka.access.owners import unclaimed
 from ...kafka.cluster import Cluster
 from ...kafka.progress import Progress
@@ -67,10 +67,11 @@ class TopicWatch:
             return
 
     def _compare(self) -> None:
-        verify(self._cluster, self._deployment, self._ledger)
+        names = verify(self._cluster, self._deployment, self._ledger)
         known = self._cluster.topics()
         self.progress.moved()
-        for spec in public_topics(self._deployment):
+        # The ledger pins no topic of a view, which costs nothing.
+        for spec in (*public_topics(self._deployment), *internal_topics(self._deployment, names)):
             if spec.name not in known and spec.name != OWNERS:
                 raise EngineError(
                     f"topic {spec.name} ({spec.purpose}) was deleted while the worker was running: "
