@@ -12,8 +12,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..formats.events.expressions.derived import DOMAINS, PublicTable, Value
-from ..formats.events.expressions.derived import domain_of as all_values
+from ..formats.events.expressions.derived import DOMAINS
+from ..formats.events.expressions.looked_up import PublicTable, Value
+from ..formats.events.expressions.looked_up import domain_of as all_values
 
 NATURAL = "natural"
 MOST = 10_000  # keys of a list by nature
@@ -65,6 +66,8 @@ def domain_of(settings: Any) -> list[Value] | None:
     if not isinstance(settings, Mapping):
         return None
     if isinstance(table := settings.get("lookup"), PublicTable):
+        if {"text", "bucket", "round"} & settings.keys():
+            return None  # its values follow from a function, which is read later
         return list(all_values(table, settings.get("otherwise", "")))
     if "time" in settings:
         found = DOMAINS.get(str(settings["time"]))

@@ -12,7 +12,8 @@ from collections.abc import Collection
 from typing import Any
 
 from ...errors import ConfigError
-from ...formats.events.expressions.derived import Band, Cases, Lookup, TimePart
+from ...formats.events.expressions.derived import Band, Cases, TimePart
+from ...formats.events.expressions.looked_up import Lookup
 from ...formats.events.keys import decode_key
 from .model import Pipeline
 from .shapes import key_names, value_names

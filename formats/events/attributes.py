@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 from ..entries import FORMATS
 from ..schemas.schema import Known
 from .expressions.conditions import Present
-from .expressions.derived import AttributeCases, OfUnit, Value
-from .expressions.filtered import ValueFields
+from .expressions.derived import AttributeCases, OfUnit
+from .expressions.looked_up import Value
+from .expressions.valued import ValueFields
 from .fields import InputFields, PipelineFields
 from .framed import Columns
 from .keys import decode_key, encode_key

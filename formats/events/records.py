@@ -17,8 +17,9 @@ from ...mechanisms.columns import I64
 from ...mechanisms.contract import UNIT, Mechanism
 from ...mechanisms.keys import Keys
 from ..schemas.schema import Known
-from .expressions.derived import Attribute, AttributeCases, Cases, Lookup, TextPart, TimePart
-from .expressions.filtered import ValueFields, doubles
+from .expressions.derived import Attribute, AttributeCases, Cases, TextPart, TimePart
+from .expressions.looked_up import Lookup
+from .expressions.valued import ValueFields, doubles
 from .fields import InputFields, NumericField, PipelineFields
 from .framed import Columns, FramedReader
 from .keys import numbered

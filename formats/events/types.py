@@ -10,7 +10,8 @@ import msgspec
 
 from ...errors import ConfigError
 from .expressions.conditions import leaves
-from .expressions.derived import Attribute, AttributeCases, Band, Cases, Lookup, TextPart
+from .expressions.derived import Attribute, AttributeCases, Band, Cases, TextPart
+from .expressions.looked_up import Lookup
 from .fields import InputFields, PipelineFields
 
 MISSING, NULL, TEXT, INTEGER, REAL, TRUE, FALSE, OTHER = range(8)

@@ -1,4 +1,4 @@
-"""Attributes in Avro and Protobuf, with schemas of a real registry: kills, evolution, a replay.
+"""Attributes in Avro and Protobuf, with schemas of a registry: kills, evolution, replay, the judge.
 
 Covers: agents/stages/ingest/schemas.py, offline/replay_logs.py
 """
@@ -20,6 +20,7 @@ from hushstream.deploy.broker import Broker
 from hushstream.offline.replay import replay
 
 from ..judge.records import home
+from ..judge.topics import deployment as judgement
 from ..servers.registry import SchemaRegistry
 from .local import Local, local
 
@@ -175,6 +176,11 @@ def test_attributes_in_two_formats_evolve_and_a_killed_worker_changes_nothing(
             registry.kill()
             outcome = replay(run.config())
             assert outcome.agrees and outcome.compared, outcome.problems
+            registry.start()
+            judged = judgement(run.bootstrap, run.toml, run.secret)
+            assert sorted(judged) == sorted(f"p-{form}" for form in FORMS)
+            for one in judged.values():
+                assert one.triggers == 2 and one.rows > 3 and not one.objections, one.objections[:2]
 
 
 def check(run: Local, form: str, trigger: int, wanted: dict[str, int]) -> None:

@@ -1,5 +1,7 @@
 """A public table alone, joined to the stream: kills, and another table, on the real broker.
 
+One pipeline has it as a column of its key, by settings; one has conditions on it, by a query.
+
 Covers: topics/config/inputs/lookups.py
 """
 
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from typing import Any
 
 import pytest
 from hushstream.agents.clock.genesis import read_ledger
@@ -19,7 +22,7 @@ from .local import Local, local
 
 HOUR = 3_600_000_000
 ORIGIN = 17956 * 24 * HOUR  # 2019-03-01
-TOML = """
+TOML = '''
 [deployment]
 name = "trips"
 [engine]
@@ -49,11 +52,25 @@ lookup = "zones.csv"
 match = "id"
 take = "borough"
 otherwise = "none"
-"""
+[[pipeline]]
+name = "kinds"
+query = """SELECT CASE WHEN z.borough = 'Queens' AND at.zone <> 2
+    THEN 'near' ELSE 'far' END AS kind,
+    COUNT(*) AS n, COUNT(*) FILTER (WHERE z.borough LIKE 'B%') AS bronx
+    FROM trips LEFT JOIN 'zones.csv' AS z ON at.zone = z.id
+    WHERE UPPER(z.borough) IN ('QUEENS', 'BRONX')
+    GROUP BY kind, TUMBLE(t, INTERVAL '2' HOUR)"""
+window = { origin = "2019-03-01T00:00:00Z" }
+triggers = { every = "1h" }
+schedule = "external"
+budget = { epsilon = 16.0, delta = 1e-3 }
+mechanism = { kind = "histogram", budget = 16, adaptive_weight = 0 }
+'''
 ZONES = "id,borough\n0,Bronx\n1,Queens\n2,Queens\n"
 MOVED = ZONES.replace("2,Queens", "2,Bronx")
 USERS, PARTITIONS = 800, 2
 WANTED = {"Bronx": 200, "Queens": 400, "none": 200}  # of an hour; zone 3 is in no row
+KINDS = {"near": (200, 0), "far": (400, 200)}  # records of zones 0 to 2, and those in the Bronx
 
 pytestmark = pytest.mark.broker
 
@@ -86,10 +103,10 @@ def test_a_public_table_is_joined_through_kills_and_no_other_table_serves_its_ch
         run.start("w")
         trips(run, 0, 1)
         run.trigger(ORIGIN + HOUR)
-        run.wait_triggers(1)
+        run.wait_triggers(2)
         run.kill("w")  # while it is released
         run.start("w")
-        run.wait_released(run.wait_triggers(1), 300)
+        run.wait_released(run.wait_triggers(2), 300)
         check(run, 1, WANTED)
         run.kill("w")
         (tmp_path / "zones.csv").write_text(MOVED)
@@ -99,19 +116,21 @@ def test_a_public_table_is_joined_through_kills_and_no_other_table_serves_its_ch
         for part in range(2):
             trips(run, 1, part)
         run.trigger(ORIGIN + 2 * HOUR)
-        run.wait_released(run.wait_triggers(2), 300)
+        run.wait_released(run.wait_triggers(4), 300)
         check(run, 2, {name: 2 * number for name, number in WANTED.items()})
         assert run.stop("x") == 0
         ledger = read_ledger(run.cluster, "trips")
         pinned = run.deployment.pipelines[0].config["derive"]["borough"]
         assert pinned["kind"] == "lookup" and len(pinned["sha256"]) == 64 and pinned["count"] == 3
         assert {charge.body["config_hash"] for charge in ledger.charges.values()} == {
-            run.deployment.pipelines[0].config_hash
+            one.config_hash for one in run.deployment.pipelines
         }
         outcome = replay(run.config())
         assert outcome.agrees and outcome.compared, outcome.problems
-        (judged,) = judgement(run.bootstrap, run.toml, run.secret).values()
-        assert judged.triggers == 2 and not judged.objections, judged.objections[:2]
+        judged = judgement(run.bootstrap, run.toml, run.secret)
+        assert sorted(judged) == ["boroughs", "kinds"]
+        for one in judged.values():
+            assert one.triggers == 2 and one.rows > 3 and not one.objections, one.objections[:2]
 
 
 def turned() -> list[str]:
@@ -131,13 +150,24 @@ def refused(run: Local) -> None:
 
 
 def check(run: Local, trigger: int, wanted: dict[str, int]) -> None:
-    """How many trips of each borough count by a trigger."""
-    rows = [
-        body for body in run.releases("boroughs")
+    """How many trips of each borough, and of each kind, count by a trigger."""
+    near(rows(run, "boroughs", trigger), {name: {"count": n} for name, n in wanted.items()})
+    kinds = {name: {"n": n * trigger, "bronx": m * trigger} for name, (n, m) in KINDS.items()}
+    near(rows(run, "kinds", trigger), kinds)
+
+
+def rows(run: Local, pipeline: str, trigger: int) -> dict[str, Any]:
+    """Values of a release by the only column of their key."""
+    return {
+        next(iter(body["key"].values())): body["values"] for body in run.releases(pipeline)
         if body.get("trigger") == trigger and "key" in body
-    ]  # fmt: skip
-    found = {row["key"]["borough"]: row["values"]["count"] for row in rows}
+    }  # fmt: skip
+
+
+def near(found: dict[str, Any], wanted: dict[str, dict[str, int]]) -> None:
+    """Whether values are what they should be, up to their noise."""
     assert set(found) == set(wanted), json.dumps(found)
-    for borough, number in wanted.items():
-        one = found[borough]
-        assert abs(one["value"] - number) < 8 * one["stddev"] < 100, (borough, one)
+    for name, values in wanted.items():
+        for label, number in values.items():
+            one = found[name][label]
+            assert abs(one["value"] - number) < 8 * one["stddev"] < 100, (name, label, one)

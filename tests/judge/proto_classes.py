@@ -16,7 +16,7 @@ FIELD = re.compile(r"(repeated |optional )?(map<string, \w+>|\w+) (\w+) = (\d+);
 
 
 def message_class(text: str) -> Any:
-    """The class of the first message of a file."""
+    """The class of the first message of a .proto text."""
     file = descriptor_pb2.FileDescriptorProto(name="f.proto", syntax="proto3")
     message, oneof = None, False
     for line in (raw.partition("//")[0].strip() for raw in text.splitlines()):
@@ -40,9 +40,14 @@ def message_class(text: str) -> Any:
             if field.proto3_optional:
                 field.oneof_index = len(message.oneof_decl)
                 message.oneof_decl.add(name=f"_{field.name}")
+    return first_of(file)
+
+
+def first_of(file: descriptor_pb2.FileDescriptorProto) -> Any:
+    """The class of the first message of a file."""
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
-    first = f"{file.package}.{file.message_type[0].name}"
+    first = ".".join(filter(None, (file.package, file.message_type[0].name)))
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(first))
 
 

@@ -221,6 +221,8 @@ def fulfils(record: Any, condition: dict[str, Any] | None) -> bool:
         return text is not None and (text in condition["values"]) != condition["denied"]
     if kind == "textfits":
         return fits(at(record, path, (str,)), condition)
+    if kind == "rowfits":
+        return row_fits(condition["rows"].get(str(at(record, path, (str, int)))), condition["test"])
     number = at(record, path, (int, float))
     if number is None:
         return False
@@ -229,6 +231,13 @@ def fulfils(record: Any, condition: dict[str, Any] | None) -> bool:
         known = [float(Fraction(one)) for one in condition["values"]]
         return (value in known) != condition["denied"]
     return within(value, condition)
+
+
+def row_fits(value: Any, test: dict[str, Any]) -> bool:
+    """Whether the value that a record finds in a table, or none, fulfils a condition."""
+    if test["kind"] in ("between", "numberin") and isinstance(value, str):
+        value = float(value)  # a table may write a number with decimals
+    return fulfils({"row": value}, {**test, "field": "row"})
 
 
 def fits(text: str | None, condition: dict[str, Any]) -> bool:
@@ -318,11 +327,24 @@ def derived(how: dict[str, Any], record: Any, time: int) -> Any:
         asked = [fulfils(record, case) for case in how["cases"]]  # all: any may be unreadable
         return json.loads(how["values"][(*asked, True).index(True)])
     if how["kind"] == "lookup":
-        found = at(record, how["field"], (str, int))
-        return how["rows"].get(str(found), how["otherwise"])
+        return value_in(how, str(at(record, how["field"], (str, int))))
     if how["kind"] == "textpart":
         return after(at(record, how["field"], (str,)), how["steps"])
-    number = at(record, how["field"], (int, float))
+    return band(how, at(record, how["field"], (int, float)))
+
+
+def value_in(how: dict[str, Any], text: str) -> Any:
+    """What a table has for a text, after the column's function."""
+    value = how["rows"].get(text)
+    if value is not None and "steps" in how:
+        value = after(value, how["steps"]) or None
+    elif value is not None and "width" in how:
+        value = band(how, float(value))
+    return how["otherwise"] if value is None else value
+
+
+def band(how: dict[str, Any], number: float | None) -> Any:
+    """The band of a number; None where there is none."""
     if number is None:
         return None
     width = Fraction(how["width"])

@@ -1,30 +1,69 @@
-"""Public tables that a column of a key is looked up in, as the judge reads them."""
+"""Public tables that records are looked up in, found by the digest of their content.
+
+A charge names the content alone, so the judge need not know where a query or a setting has it from.
+"""
 
 import csv
 import hashlib
+import itertools
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+KINDS = ("lookup", "rowfits")
 
-def looked_up(config: dict[str, Any], settings: dict[str, Any], folder: Path) -> dict[str, Any]:
+
+def looked_up(config: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Put the rows of public tables beside their digests, which were charged."""
-    for name, how in config.get("derive", {}).items():
-        if how["kind"] != "lookup":
-            continue
-        asked = settings["derive"][name]
-        path = folder / asked["lookup"]
-        delimiter = "," if path.suffix == ".csv" else "\t"
-        match = asked.get("match", how["field"].split(".")[-1])
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            read = csv.DictReader(file, delimiter=delimiter)
-            pairs = [(row[match], row[asked["take"]]) for row in read]
-        rows: dict[str, Any] = {key: value for key, value in pairs if key and value}
-        if all(re.fullmatch("0|-?[1-9][0-9]{,17}", value) for value in rows.values()):
-            rows = {key: int(value) for key, value in rows.items()}
-        lines = [json.dumps([key, rows[key]], ensure_ascii=False) for key in sorted(rows)]
-        if hashlib.sha256("\n".join(lines).encode()).hexdigest() != how["sha256"]:
-            raise ValueError(f"another table of {name} was charged")
-        how["rows"] = rows
+    known: dict[str, dict[str, Any]] = {}
+    for how in asked(config):
+        if how["sha256"] not in known:
+            known[how["sha256"]] = found(how["sha256"], folder)
+        how["rows"] = known[how["sha256"]]
+        if len(how["rows"]) != how["count"]:
+            raise ValueError("a table has another number of rows than was charged")
     return config
+
+
+def asked(value: Any) -> Iterator[dict[str, Any]]:
+    """Every part of a configuration that looks something up."""
+    if isinstance(value, dict):
+        if value.get("kind") in KINDS:
+            yield value
+        for inner in value.values():
+            yield from asked(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from asked(inner)
+
+
+def found(sha256: str, folder: Path) -> dict[str, Any]:
+    """The one table of a folder with this content: some column of a file by another one."""
+    for path in sorted(folder.iterdir()):
+        if path.suffix not in (".csv", ".tsv"):
+            continue
+        delimiter = "," if path.suffix == ".csv" else "\t"
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            header, *lines = list(csv.reader(file, delimiter=delimiter))
+        columns = {name: [line[n] for line in lines if line] for n, name in enumerate(header)}
+        for match, take in itertools.permutations(columns, 2):
+            rows = typed(dict(zip(columns[match], columns[take], strict=True)))
+            if digest(rows) == sha256:
+                return rows
+    raise ValueError(f"no table in {folder} has the content that was charged, {sha256}")
+
+
+def typed(texts: dict[str, str]) -> dict[str, Any]:
+    """Rows that have both values; whole numbers, where all values are."""
+    rows = {key: value for key, value in texts.items() if key and value}
+    if all(re.fullmatch("0|-?[1-9][0-9]{,17}", value) for value in rows.values()):
+        return {key: int(value) for key, value in rows.items()}
+    return dict(rows)
+
+
+def digest(rows: dict[str, Any]) -> str:
+    """What is charged of a table."""
+    lines = [json.dumps([key, rows[key]], ensure_ascii=False) for key in sorted(rows)]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()

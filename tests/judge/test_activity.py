@@ -14,7 +14,7 @@ from hushstream.topics.config.load import loads
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .test_histogram import CONDITIONS, COUNT, FORMS, KEYS
+from .test_histogram import CONDITIONS, COUNT, FORMS, HERE, KEYS
 from .worlds import HORIZONS, INPUT, PIPELINE, verdict, world
 
 
@@ -63,7 +63,7 @@ def test_much_random_activity_is_released_as_the_judge_says(text, partitions, se
 
 
 def agreed(text: str, partitions: int, seed: int, size: tuple[int, int]) -> None:
-    made = compile_config(loads(text, environ={}), {"events": partitions})
+    made = compile_config(loads(text, environ={}, folder=HERE), {"events": partitions})
     one = world(made, Random(seed), events=size[0], users=size[1])
     assert verdict(made, one.logs, one.clock)[0] == []
 

@@ -20,9 +20,9 @@ HERE = Path(__file__).parent
 JUDGE = (
     "histogram", "rounds", "rows", "rules", "purses", "numbers", "noise", "records", "logs",
     "calendar", "endless", "forms", "proto_classes", "ratchet", "distinct", "quantiles", "hopping",
-    "tables", "sessions", "activity", "views", "attributes", "slots", "wide", "tops",
+    "tables", "framed", "sessions", "activity", "views", "attributes", "slots", "wide", "tops",
     "pak", "pak_choice", "pak_counter", "topl", "space", "phdstream", "phd_rules", "privhp",
-    "hp_rules", "survey", "smooth", "optimal",
+    "hp_rules", "natural", "survey", "smooth", "optimal",
 )  # fmt: skip
 ALLOWED = {"cryptography", "confluent_kafka", "pyarrow", "fastavro", "google", "jsonschema"}
 FORMS = ("json", "avro", "protobuf", "json_schema")
@@ -54,6 +54,10 @@ CONDITIONS = (
     '{ any = [{ field = "gone", present = true }, { field = "page", one_of = ["p0", "p1"] }] }',
     '{ field = "page", text = [{ case = "upper" }], like = "P_%" }',
     '{ field = "page", not_matches = "[02468]$" }',
+    '{ field = "page", lookup = "pages.csv", take = "kind", none_of = [8] }',
+    """{ any = [{ field = "page", lookup = "pages.csv", take = "name", present = false }, \
+    { field = "page", lookup = "pages.csv", take = "name", text = [{ case = "lower" }], \
+    like = "%o%" }] }""",
 )
 DERIVED = (
     '{ time = "hour", zone = "Asia/Kathmandu" }',
@@ -63,12 +67,20 @@ DERIVED = (
     '{ time = "dow" }',
     """{ cases = [{ where = [{ field = "spent", above = 20 }], then = "much" }, \
     { where = [{ field = "page", equals = "p1" }], then = true }], otherwise = 1 }""",
+    """{ lookup = "pages.csv", field = "page", take = "name", text = [{ start = 3 }], \
+    otherwise = "-" }""",
+    '{ lookup = "pages.csv", field = "page", take = "share", bucket = 0.5, otherwise = "-" }',
+    """{ cases = [{ where = [{ field = "page", lookup = "pages.csv", take = "share", \
+    above = 0.5 }, { field = "spent", above = 20 }], then = "much" }, { where = [{ \
+    field = "page", lookup = "pages.csv", take = "name", not_like = "f%" }], then = 3 }], \
+    otherwise = "less" }""",
     '{ lookup = "pages.csv", field = "page", take = "kind", otherwise = -1 }',
 )
 NATURAL = (
     ("[]", "{}"),
-    ('["more"]', f"{{ more = {DERIVED[-3]} }}"),
-    ('["more", "hour"]', f"{{ more = {DERIVED[-2]}, hour = {DERIVED[0]} }}"),
+    ('["more"]', f"{{ more = {DERIVED[4]} }}"),
+    ('["more", "hour"]', f"{{ more = {DERIVED[5]}, hour = {DERIVED[0]} }}"),
+    ('["more"]', f"{{ more = {DERIVED[-2]} }}"),
     ('["more"]', f"{{ more = {DERIVED[-1]} }}"),
 )
 SIZES = ((30, 5), (120, 10), (400, 10), (600, 100))  # events and users

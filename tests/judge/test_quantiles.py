@@ -14,7 +14,7 @@ from hushstream.topics.config.load import loads
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from .test_histogram import CONDITIONS, FACTORS, FORMS, KEYS, caps
+from .test_histogram import CONDITIONS, FACTORS, FORMS, HERE, KEYS, caps
 from .worlds import HORIZONS, INPUT, PIPELINE, verdict, world
 
 RANGES = ("low = -5, high = 50", "low = 0, high = 15.5", 'low = 0.5, high = 60, spacing = "log"')
@@ -74,7 +74,7 @@ def test_many_random_quantiles_are_released_as_the_judge_says(text, partitions, 
 
 
 def agreed(text: str, partitions: int, seed: int, size: tuple[int, int]) -> None:
-    made = compile_config(loads(text, environ={}), {"events": partitions})
+    made = compile_config(loads(text, environ={}, folder=HERE), {"events": partitions})
     one = world(made, Random(seed), events=size[0], users=size[1])
     found, rows = verdict(made, one.logs, one.clock)
     assert found == []

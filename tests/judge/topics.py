@@ -18,10 +18,13 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from . import ratchet
+from .attributes import form_of as attributes_form
 from .attributes import topic_of as attributes_topic
 from .forms import plain
+from .framed import unframed
 from .histogram import Objection, Order
 from .logs import KINDS, Pipeline, charges, judged, objections, until_published
+from .natural import natural
 from .noise import Secret, derived
 from .records import digest, key_bytes
 from .rules import Rules
@@ -145,13 +148,14 @@ def deployment(
     found: dict[str, Judgement] = {}
     known: dict[str, Pipeline] = {}
     for one in settings["pipeline"]:
-        source, called = inputs[one["input"]], one["name"]
+        called = one["name"]
         charged = [b["config"] for b in bodies if b.get("pipeline") == called and "mu2" in b]
         if not charged or charged[0]["mechanism"]["kind"] not in KINDS:
             continue
+        source = inputs[charged[0]["input"]["name"]]
         raw = read_topic(bootstrap, source["topic"])
         pipeline = Pipeline(
-            looked_up(charged[0], one, config.parent), listed(one, charged[0]),
+            looked_up(charged[0], config.parent), listed(one, charged[0]),
             source.get("partitioner", "none"), len(raw),
             beside(charged[0], bodies, settings, config.parent),
         )  # fmt: skip
@@ -168,7 +172,9 @@ def deployment(
             told = [(r.key or b"", plain(r.value, texts)) for r in published[called]]
             other = attributes_topic(pipeline.config)
             others = [] if other is None else read_topic(bootstrap, other)
-            stated = [[(r.offset, r.key, r.value) for r in log] for log in others]
+            how = attributes_form(pipeline.config)
+            stated = [[(r.offset, r.key, unframed(how, r.value, texts)) for r in log]
+                      for log in others]  # fmt: skip
             key = key_of(one, config, secret, state)
             made = judged(pipeline, key, clock, logs, told, order, stated)
             releases = list(until_published(made, told))
@@ -220,9 +226,7 @@ def beside(
     others = set(config["budget"].get("shared", {"members": ()})["members"]) - {config["name"]}
     told = {b["pipeline"]: b["config"] for b in bodies if "pipeline" in b and "config" in b}
     every = {one["name"]: one for one in settings["pipeline"]}
-    return [
-        (looked_up(told[n], every[n], folder), listed(every[n], told[n])) for n in sorted(others)
-    ]
+    return [(looked_up(told[n], folder), listed(every[n], told[n])) for n in sorted(others)]
 
 
 def key_of(one: dict[str, Any], config: Path, secret: bytes, state: Path | None) -> Secret:
@@ -261,13 +265,10 @@ def units_order(frames: Iterable[Record], span: Callable[[int], int], secret: by
 def listed(settings: dict[str, Any], config: dict[str, Any]) -> list[list[Any]] | None:
     """The public keys, if their digest is the one that was charged."""
     keys = settings.get("public_keys")
-    if keys is None:
+    if keys is None and ("query" not in settings or config["public_keys"] is None):
         return None
-    if keys == "natural" and not settings["key"]:
-        keys = [[]]  # a total has one key, which has no column
-    elif keys == "natural":  # one column, of a public table
-        (how,) = config["derive"].values()
-        keys = dict.fromkeys([*how["rows"].values(), how["otherwise"]])
+    if keys in (None, "natural"):  # a query need not say so
+        keys = natural(config)
     found = [key if isinstance(key, list) else [key] for key in keys]
     lines = b"\n".join(sorted(map(key_bytes, found)))
     if hashlib.sha256(lines).hexdigest() != config["public_keys"]["sha256"]:

@@ -37,8 +37,7 @@ def public(made: Input, pipeline: Compiled) -> Pipeline:
     """What the judge is told of a pipeline: its canonical configuration as plain JSON."""
     told = {p.name: (json.loads(encode(p.config)), _listed(p)) for p in made.pipelines}
     config, listed = told.pop(pipeline.name)
-    table = {"lookup": "pages.csv", "take": "kind"}
-    looked_up(config, {"derive": dict.fromkeys(config.get("derive", ()), table)}, HERE)
+    looked_up(config, HERE)
     shared = config["budget"].get("shared", {"members": ()})
     beside = [one for name, one in told.items() if name in shared["members"]]
     return Pipeline(config, listed, made.partitioner, made.partitions, beside)

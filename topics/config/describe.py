@@ -16,7 +16,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from ...formats.events.expressions.derived import PublicTable
+from ...formats.events.expressions.looked_up import PublicTable
 from ..calendar import CalendarSpan
 from . import change
 from .merge import tables

@@ -26,7 +26,15 @@ from .columns import (
 )
 from .expressions.derived import derived_of
 from .expressions.filters import conditions_of
-from .outer.joined import check_alone, check_elsewhere, chosen_by_unit, joins_of, looked_up
+from .outer.joined import (
+    check_alone,
+    check_elsewhere,
+    check_numbers,
+    chosen_by_unit,
+    joins_of,
+    looked_up,
+    with_rows,
+)
 from .outer.outer import name_of
 from .parsing.parsed import Parsed, expression_of
 from .promised import Promise
@@ -117,7 +125,10 @@ class SelectOfInput:
         if listed and "min_users" not in promised.get("mechanism", {}):
             found["public_keys"] = NATURAL
         self._note()
-        return found | promised
+        found |= promised
+        check_numbers(found, self._joins)
+        made: dict[str, Any] = with_rows(found, self._joins)
+        return made
 
     def _beside(self) -> Iterator[exp.Expr]:
         """WHERE, and what SELECT has besides columns of the key."""

@@ -57,6 +57,8 @@ def _of_conditions(place: str, where: Sequence[Table]) -> Iterator[Use]:
 
 def _role(condition: Table) -> str:
     """The role in which a condition asks for its field."""
+    if "lookup" in condition:
+        return "unit"
     if "present" in condition:
         return "scalar"
     asked = next(value for name, value in condition.items() if name not in ("field", "text"))

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ....formats.events.expressions.filtered import ValueFields
+from ....formats.events.expressions.valued import ValueFields
 from ....formats.events.fields import NumericField
 from ....formats.events.views import Numbers, on_grid
 from ....mechanisms.columns import I64

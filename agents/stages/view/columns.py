@@ -39,8 +39,11 @@ class ReleasedFields:
         found = [is_text and one in known for is_text, one in zip(there, column, strict=True)]
         return np.array(found, np.bool_), np.array(there, np.bool_)
 
-    def texts(self, path: str) -> tuple[list[str], NDArray[np.int64]]:
-        """Distinct texts of a column, and (n,) which one each row has; -1 where there is none."""
+    def texts(self, path: str, role: str = "text") -> tuple[list[str], NDArray[np.int64]]:
+        """Distinct texts of a column, and (n,) which one each row has; -1 where there is none.
+
+        No condition of a view asks for them in another role.
+        """
         column = self._column(path)
         places = {
             t: n for n, t in enumerate(dict.fromkeys(t for t in column if isinstance(t, str)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from dataclasses import field as member
 from fractions import Fraction
 from typing import Protocol
 
@@ -29,8 +30,11 @@ class Fields(Protocol):
     def among(self, path: str, texts: Sequence[str]) -> tuple[Flags, Flags]:
         """(n,) whether a field is one of ``texts``, and whether it holds a text at all."""
 
-    def texts(self, path: str) -> tuple[list[str], NDArray[np.int64]]:
-        """Distinct texts of a field, and (n,) which one each record has; -1 where there is none."""
+    def texts(self, path: str, role: str = "text") -> tuple[list[str], NDArray[np.int64]]:
+        """Distinct texts of a field, and (n,) which one each record has; -1 where there is none.
+
+        In the role ``unit`` a whole number counts as its text.
+        """
 
     def truths(self, path: str) -> tuple[Flags, Flags]:
         """(n,) whether a field is true, and whether it is false."""
@@ -137,6 +141,26 @@ class Present:
 
 
 @dataclass(frozen=True)
+class RowFits:
+    """A field whose row in a public table fulfils a condition, ``test``, on the row's value."""
+
+    field: str
+    sha256: str  # of the table, with all of its values
+    count: int  # its rows
+    test: Leaf
+    # keys of the rows that fulfil it or, if denied, of those that do not
+    keys: frozenset[str] = member(repr=False, compare=False)
+    denied: bool  # whether a record without a row fulfils it
+    role = "unit"
+
+    def fulfilled(self, fields: Fields) -> Flags:
+        texts, place = fields.texts(self.field, self.role)
+        return np.array([*((text in self.keys) != self.denied for text in texts), self.denied])[
+            place
+        ]
+
+
+@dataclass(frozen=True)
 class Every:
     """A conjunction: all of at least one condition."""
 
@@ -158,7 +182,7 @@ class Some:
         return out
 
 
-Leaf = Between | NumberIn | TextIn | TextFits | TruthIs | Present
+Leaf = Between | NumberIn | TextIn | TextFits | TruthIs | Present | RowFits
 Condition = Leaf | Every | Some
 
 

@@ -7,13 +7,12 @@ so a key of such columns needs no private selection, and a list of it costs noth
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
-from functools import cached_property
+from functools import lru_cache
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 from ....mechanisms.columns import I64
 from ..times import LATEST
 from .conditions import Condition, Fields, Flags
+from .looked_up import Lookup, PublicTable, Value, numbers_of
 from .texts import Step, changed
 
 QUARTER = 900_000_000  # microseconds; no zone changes its offset within a quarter of an hour
@@ -159,63 +159,6 @@ def _first(conditions: Sequence[Condition], fields: Fields, size: int) -> NDArra
     return chosen
 
 
-Value = int | str | bool
-
-
-class PublicTable:
-    """Values by the text of a field. Two tables are equal if their contents are.
-
-    >>> PublicTable({"1": "Queens", "2": "Bronx"}) == PublicTable({"2": "Bronx", "1": "Queens"})
-    True
-
-    Attributes:
-        rows: the values.
-        sha256: of the JSON lines of all pairs, in the order of their keys.
-    """
-
-    def __init__(self, rows: Mapping[str, Value]) -> None:
-        self.rows = rows
-        lines = (json.dumps([key, rows[key]], ensure_ascii=False) for key in sorted(rows))
-        self.sha256 = hashlib.sha256("\n".join(lines).encode()).hexdigest()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, PublicTable) and self.sha256 == other.sha256
-
-    def __hash__(self) -> int:
-        return hash(self.sha256)
-
-    def __repr__(self) -> str:
-        return f"PublicTable({self.sha256})"
-
-
-@dataclass(frozen=True)
-class Lookup:
-    """The value that a public table has for a field, or another one where it has none.
-
-    The table is part of the configuration: a record's value is a function of that record alone,
-    as for every derived column, so no unit's removal changes what another one's record gives.
-    """
-
-    field: str  # path of a text or a whole number, which is compared as text
-    table: PublicTable
-    otherwise: Value  # where the field is missing, or the table does not have it
-    role: ClassVar[str] = "unit"
-
-    def values(self, texts: Sequence[str]) -> list[Value]:
-        """One for each text."""
-        return [self.table.rows.get(text, self.otherwise) for text in texts]
-
-    @property
-    def missing(self) -> Value:
-        """The value of records without the field."""
-        return self.otherwise
-
-    @cached_property
-    def domain(self) -> tuple[Value, ...]:
-        """Every value of the table, and the one for all else."""
-        return domain_of(self.table, self.otherwise)
-
-
 @dataclass(frozen=True)
 class Attribute:
     """The newest that a topic of attributes says of a record's own unit.
@@ -248,11 +191,25 @@ OfUnit = Attribute | AttributeCases
 """Columns of a key that follow from the attributes of the unit."""
 
 
-def domain_of(table: PublicTable, otherwise: Value) -> tuple[Value, ...]:
-    """All values that a lookup can give, in order, the one for all else last."""
-    apart = {(type(value).__name__, value): value for value in table.rows.values()}
-    last = (type(otherwise).__name__, otherwise)
-    return (*(apart[one] for one in sorted(apart) if one != last), otherwise)
+@lru_cache(100)
+def mapped(table: PublicTable, part: TextPart | Band) -> PublicTable:
+    """A table whose values are the texts after some functions, or bands; rows without one are gone.
+
+    Raises:
+        ValueError: its values are no texts, or no numbers.
+    """
+    keys = list(table.rows)
+    if isinstance(part, Band):
+        numbers = numbers_of(table)
+        if numbers is None:
+            raise ValueError("has values that are no numbers, and bands are of numbers")
+        found: Sequence[Value | None] = part.values(np.array([numbers[key] for key in keys]))
+    else:
+        texts = [value for value in table.rows.values() if isinstance(value, str)]
+        if len(texts) < len(keys):
+            raise ValueError("has values that are no texts, and functions are of texts")
+        found = part.values(texts)
+    return PublicTable({k: v for k, v in zip(keys, found, strict=True) if v not in (None, "")})
 
 
 Derived = TimePart | Band | TextPart | Cases | Lookup | Attribute

@@ -21,6 +21,7 @@ from .conditions import (
     Leaf,
     NumberIn,
     Present,
+    RowFits,
     Some,
     TextFits,
     TextIn,
@@ -61,6 +62,8 @@ def groups(conditions: Sequence[Condition]) -> tuple[tuple[int, ...], ...]:
 
 def _apart(one: Leaf, other: Leaf) -> bool:
     """Whether no value of their field fulfils both, as ``one`` shows."""
+    if isinstance(one, RowFits) or isinstance(other, RowFits):
+        return isinstance(one, RowFits) and _rows_apart(one, other)
     if isinstance(one, Present):
         return not one.value and (not isinstance(other, Present) or other.value)
     if isinstance(other, Present):
@@ -77,6 +80,13 @@ def _apart(one: Leaf, other: Leaf) -> bool:
     if isinstance(one, TextIn | TextFits) and isinstance(other, TextIn | TextFits):
         return _texts_apart(_as_fits(one), _as_fits(other))
     return False
+
+
+def _rows_apart(one: RowFits, other: Leaf) -> bool:
+    """Whether no text finds a row in one table, or none, and what ``other`` asks for."""
+    if one.denied or not isinstance(other, RowFits):  # a text finds a row whatever else it fulfils
+        return False
+    return one.keys <= other.keys if other.denied else one.keys.isdisjoint(other.keys)
 
 
 def _as_fits(condition: TextIn | TextFits) -> TextFits:
@@ -117,7 +127,7 @@ class _Numbers:
     def among(self, path: str, texts: Sequence[str]) -> tuple[Flags, Flags]:
         raise TypeError(path)
 
-    def texts(self, path: str) -> tuple[list[str], NDArray[np.int64]]:
+    def texts(self, path: str, role: str = "text") -> tuple[list[str], NDArray[np.int64]]:
         raise TypeError(path)
 
     def truths(self, path: str) -> tuple[Flags, Flags]:

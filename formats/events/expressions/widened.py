@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from ....mechanisms.columns import I64
 from ..scanned import Flags, Scanned
 from ..types import FALSE, INTEGER, MISSING, TEXT, TRUE
-from .derived import Band, Cases, Derived, Lookup, TextPart, TimePart, Value
+from .derived import Band, Cases, Derived, TextPart, TimePart
 from .filtered import ScannedFields
+from .looked_up import Lookup, Value
 
 _KINDS: dict[type, int] = {int: INTEGER, str: TEXT, type(None): MISSING}
 

@@ -18,7 +18,7 @@ import pytest
 from hushstream.agents.stages.ingest.unit_digests import UnitDigests
 from hushstream.formats.events.columns import LEAST
 from hushstream.formats.events.decode import Decoded, Decoder, RawRecord
-from hushstream.formats.events.expressions.derived import Lookup, PublicTable
+from hushstream.formats.events.expressions.looked_up import Lookup, PublicTable
 from hushstream.formats.events.fields import InputFields, NumericField, PipelineFields
 from hushstream.formats.events.json_scan import decimals
 from hushstream.formats.events.views import UnitTexts

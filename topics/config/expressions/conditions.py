@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any
 
 from ....formats.events.expressions import conditions as means
+from ....formats.events.expressions.looked_up import PublicTable, row_fits
 from ....formats.events.expressions.texts import MOST, expression
 from ..toml.lines import Path
 from ..toml.read import Convert, Reader
@@ -19,6 +20,7 @@ Literal = str | bool | int | Fraction
 
 _DEEPEST = 16
 _ENDS = ("at_least", "above", "at_most", "below")
+_OF_FIELD = ("field", "text", "lookup", "match", "take")
 _FORMS = {"like": "like", "not_like": "like", "matches": "matches", "not_matches": "matches"}
 
 
@@ -40,13 +42,18 @@ class Condition:
 
     A record without the field fulfils none but `present = false`. Besides `field`, give one of
     `equals`, `one_of`, `none_of`, `like`, `not_like`, `matches`, `not_matches` and `present`, or
-    one end or two of an interval; instead of all these, give `any` or `all`.
+    one end or two of an interval; instead of all these, give `any` or `all`. With `lookup` it is on
+    the row that the field finds.
 
     Attributes:
         field: path of a text, a number, or a truth value.
         equals: the value that it must be.
         one_of: values of one type, one of which it must be.
         none_of: values of one type, none of which it may be.
+        lookup: public file with a table (`.csv` or `.tsv` with a header) in which the field finds
+            a row; its content is part of what is charged.
+        match: column of that file that is compared with the field; the field's own name.
+        take: column of that file whose value counts.
         text: functions applied to the text before the condition is tested.
         like: pattern of the whole text: `%` stands for any characters, `_` for one, and a
             backslash takes the next one as it is.
@@ -66,6 +73,9 @@ class Condition:
     equals: Literal | None = None
     one_of: tuple[Literal, ...] | None = None
     none_of: tuple[Literal, ...] | None = None
+    lookup: Annotated[PublicTable | None, Convert(lambda _, raw, path: raw)] = None
+    match: str | None = None
+    take: str | None = None
     text: tuple[TextStep, ...] | None = None
     like: str | None = None
     not_like: str | None = None
@@ -97,7 +107,24 @@ class Condition:
         if "field" not in given:
             yield "", "needs field, any or all"
             return
-        yield from self._leaf([name for name in given if name not in ("field", "text")])
+        asked = [name for name in given if name not in _OF_FIELD]
+        found = list(self._leaf(asked))
+        yield from found or self._looked_up()
+
+    def _looked_up(self) -> Iterator[tuple[str, str]]:
+        """Objections to a condition on a row, whose other settings are valid."""
+        if self.lookup is None:
+            for name in ("match", "take"):
+                if getattr(self, name) is not None:
+                    yield name, "has an effect only with lookup"
+            return
+        if not isinstance(self.lookup, PublicTable):  # none was read for it
+            yield "lookup", "is possible in conditions on records alone, not in those of a view"
+            return
+        try:
+            self.meant()
+        except ValueError as error:
+            yield "lookup", f"column {self.take} {error}"
 
     def _leaf(self, given: Sequence[str]) -> Iterator[tuple[str, str]]:
         """Objections to a condition on one field."""
@@ -145,7 +172,11 @@ class Condition:
             return joined(means.Some, [part.meant() for part in self.any])
         if self.all is not None:
             return joined(means.Every, [part.meant() for part in self.all])
-        path = self.field or ""
+        found = self._of_value(self.field or "")
+        return found if self.lookup is None else _of_row(found, self.lookup)
+
+    def _of_value(self, path: str) -> means.Condition:
+        """The condition on the field's own value, or on its row's."""
         steps = steps_of(self.text)
         for name, test in _FORMS.items():
             if (pattern := getattr(self, name)) is not None:
@@ -187,6 +218,13 @@ def joined(
     return distinct[0] if len(distinct) == 1 else kind(tuple(distinct))
 
 
+def _of_row(condition: means.Condition, table: PublicTable) -> means.Condition:
+    """A condition on the value of the row that a field finds."""
+    if isinstance(condition, means.Every | means.Some):
+        return joined(type(condition), [_of_row(part, table) for part in condition.parts])
+    return row_fits(condition.field, table, replace(condition, field=""))
+
+
 def _among(path: str, values: Sequence[Literal], denied: bool) -> means.Condition:
     """One of some values, or none of them; the values are of one type."""
     if isinstance(values[0], bool):
@@ -203,6 +241,10 @@ def _among(path: str, values: Sequence[Literal], denied: bool) -> means.Conditio
 
 def _told(condition: means.Condition) -> dict[str, Any]:
     """A condition in plain values, with the name of its kind."""
+    if isinstance(condition, means.RowFits):  # its keys follow from the table
+        test = {name: value for name, value in _told(condition.test).items() if name != "field"}
+        told = {name: getattr(condition, name) for name in ("field", "sha256", "count", "denied")}
+        return {"kind": "rowfits", **told, "test": test}
     plain: dict[str, Any] = {"kind": type(condition).__name__.lower()}
     for one in fields(condition):
         value = getattr(condition, one.name)

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from ....formats.events.expressions.conditions import leaves
+from ....formats.events.expressions.conditions import RowFits, leaves
 from ....formats.events.expressions.derived import (
     PARTS,
     Attribute,
@@ -19,12 +19,12 @@ from ....formats.events.expressions.derived import (
     Cases,
     ChosenNumber,
     Derived,
-    Lookup,
-    PublicTable,
     TextPart,
     TimePart,
     decimals_of,
+    mapped,
 )
+from ....formats.events.expressions.looked_up import Lookup, PublicTable
 from ..toml.read import Convert
 from ..toml.values import FieldPath, above, within
 from .conditions import Condition, every, pinned
@@ -54,7 +54,8 @@ class Derive:
     """A column of the key that is computed from the record; with `cases`, or a number to sum.
 
     Give `time`, or `field` with `bucket`, `round` or `text`, or `cases` with `otherwise`, or
-    `field` with `lookup`, `take` and `otherwise`, or `attribute` with `otherwise`.
+    `field` with `lookup`, `take` and `otherwise`, perhaps with one of the former three, or
+    `attribute` with `otherwise`.
 
     Attributes:
         time: part of the event time: `year`, `quarter`, `month`, `day`, `weekday` (from Monday,
@@ -70,10 +71,10 @@ class Derive:
             Where all values are numbers, an aggregate may name the column as its `field`.
         otherwise: value of records that fulfil none of the cases, or that the lookup does not have,
             or whose unit has no such attribute.
-        lookup: public file with a table (`.csv` or `.tsv` with a header) that has the key's value
-            for each value of the field; its content is part of what is charged.
+        lookup: public file with a table (`.csv` or `.tsv` with a header) in which the field finds
+            a row; its content is part of what is charged.
         match: column of that file that is compared with the field; the field's own name.
-        take: column of that file that is the key's value.
+        take: column of that file whose value counts.
         attribute: path in the unit's newest record in the topic that has `attributes_of`.
         of_unit: whether `cases` look at that record.
     """
@@ -119,7 +120,12 @@ class Derive:
             yield "", "needs time, field with bucket, round or text, or cases with otherwise"
         elif [self.bucket, self.round, self.text].count(None) != 2:
             yield "", f"of field {self.field!r} needs one of bucket, round and text"
-        elif self.text is not None:
+        else:
+            yield from self._function()
+
+    def _function(self) -> Iterator[tuple[str, str]]:
+        """Objections to the function of a field, or of what it finds in a table."""
+        if self.text is not None:
             yield from objections_to(self.text)
         elif self.round is not None and not -9 <= self.round <= 9:
             yield "round", f"{self.round} must lie between -9 and 9"
@@ -131,15 +137,42 @@ class Derive:
 
     def _looked_up(self) -> Iterator[tuple[str, str]]:
         """Objections to a lookup."""
-        for name in ("time", "zone", "bucket", "round", "text", "cases", "attribute"):
+        for name in ("time", "zone", "cases", "attribute"):
             if getattr(self, name) is not None:
                 yield name, "has no effect with lookup"
+        if [self.bucket, self.round, self.text].count(None) < 2:
+            yield "", "has more than one of bucket, round and text"
+        elif not (wrong := list(self._function())):
+            yield from self._of_rows()
+        else:
+            yield from wrong
         for name in ("field", "take", "otherwise"):
             if getattr(self, name) is None:
                 yield name, "is missing: lookup needs field, take and otherwise"
         yield from self._whole()
         if self.otherwise == "":
             yield "otherwise", "is an empty text, which is no key"
+
+    def _of_rows(self) -> Iterator[tuple[str, str]]:
+        """Objections to a function of the values of a table."""
+        part = self._part
+        try:
+            if part is not None and self.lookup is not None:
+                mapped(self.lookup, part)
+        except ValueError as error:
+            yield "lookup", f"column {self.take} {error}"
+
+    @property
+    def _part(self) -> TextPart | Band | None:
+        """The function of the field, or of what it finds; None: there is none."""
+        path = self.field or ""
+        if self.text is not None:
+            return TextPart(path, steps_of(self.text))
+        if self.bucket is not None:
+            return Band(path, self.bucket)
+        if self.round is not None:
+            return Band(path, Fraction(10) ** -self.round, nearest=True)
+        return None
 
     def _attributed(self) -> Iterator[tuple[str, str]]:
         """Objections to an attribute of the unit."""
@@ -170,6 +203,8 @@ class Derive:
             for at, condition in enumerate(case.where):
                 for setting, message in condition.objections():
                     yield f"cases.{place}.where.{at}.{setting}".rstrip("."), message
+            if self.of_unit and any(isinstance(one, RowFits) for one in leaves(every(case.where))):
+                yield f"cases.{place}.where", "looks up a field of the record, and of_unit has none"
         if "" in [case.then for case in self.cases or ()] + [self.otherwise]:
             yield "cases", "have an empty text as a value, which is no key"
 
@@ -235,7 +270,9 @@ class Derive:
     def meant(self) -> Derived:
         other = self.otherwise
         if self.lookup is not None and other is not None and not isinstance(other, Fraction):
-            return Lookup(self.field or "", self.lookup, other)
+            part = self._part
+            table = self.lookup if part is None else mapped(self.lookup, part)
+            return Lookup(self.field or "", table, other)
         if self.attribute is not None and other is not None and not isinstance(other, Fraction):
             return Attribute(self.attribute, other)
         if self.cases is not None:
@@ -247,11 +284,7 @@ class Derive:
             )
         if self.time is not None:
             return TimePart(self.time, self.zone or "UTC")
-        if self.text is not None:
-            return TextPart(self.field or "", steps_of(self.text))
-        if self.bucket is not None:
-            return Band(self.field or "", self.bucket)
-        return Band(self.field or "", Fraction(10) ** -(self.round or 0), nearest=True)
+        return self._part or Band(self.field or "", Fraction(1), nearest=True)
 
     def pinned(self) -> dict[str, Any]:
         """The column as the charged configuration states it, in its normal form."""
@@ -261,9 +294,9 @@ class Derive:
             return self._numbers()
         derived = self.meant()
         if isinstance(derived, Lookup):
-            content = {"sha256": derived.table.sha256, "count": len(derived.table.rows)}
-            otherwise = derived.otherwise
-            return {"kind": "lookup", "field": derived.field, "otherwise": otherwise, **content}
+            assert self.lookup is not None
+            told = {"field": derived.field, "otherwise": derived.otherwise, **self.lookup.content}
+            return {"kind": "lookup", **told} | _told(self._part)
         if isinstance(derived, Attribute):
             told = {"field": derived.field, "otherwise": derived.otherwise}
             return {"kind": "attribute", **told}
@@ -271,8 +304,8 @@ class Derive:
             asked = [pinned(case.where) for case in self.cases or ()]
             kind = "attribute_cases" if self.of_unit else "cases"
             return {"kind": kind, "cases": asked, "values": derived.constants}
-        told = {one.name: getattr(derived, one.name) for one in fields(derived)}
-        return {"kind": type(derived).__name__.lower(), **told}
+        named = {one.name: getattr(derived, one.name) for one in fields(derived)}
+        return {"kind": type(derived).__name__.lower(), **named}
 
     def _numbers(self) -> dict[str, Any]:
         """The same, of numbers that no key can have."""
@@ -280,3 +313,12 @@ class Derive:
         told = [{"field": one} if isinstance(one, str) else str(one) for one in self.chosen.numbers]
         asked = [pinned(case.where) for case in self.cases]
         return {"kind": "choice", "cases": asked, "numbers": told}
+
+
+def _told(part: TextPart | Band | None) -> dict[str, Any]:
+    """The function of a looked-up value as the charged configuration states it; {}: none."""
+    if part is None:
+        return {}
+    if isinstance(part, TextPart):
+        return {"steps": part.steps}
+    return {"width": part.width, "nearest": part.nearest}

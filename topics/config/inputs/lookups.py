@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ....errors import ConfigError
-from ....formats.events.expressions.derived import PublicTable, Value
+from ....formats.events.expressions.looked_up import PublicTable, Value
 from ..toml.read import Problem
 
 MOST = 1_000_000  # rows of a table, which each worker holds in memory
@@ -26,10 +26,9 @@ def read_lookups(data: dict[str, Any], folder: Path) -> list[Problem]:
     """
     problems: list[Problem] = []
     known: dict[tuple[str, ...], PublicTable] = {}
-    for place, name, column in _lookups(data):
-        path = ("pipeline", place, "derive", name)
-        file, take = column.pop("lookup"), column.get("take")
-        match = column.get("match", str(column.get("field")).rpartition(".")[2])
+    for path, table in lookups(data):
+        file, take = table.pop("lookup"), table.get("take")
+        match = table.get("match", str(table.get("field")).rpartition(".")[2])
         asked = tuple(one for one in (file, match, take) if isinstance(one, str))
         if len(asked) < 3:
             message = "must be a file's name, with take, a column of it"
@@ -38,19 +37,48 @@ def read_lookups(data: dict[str, Any], folder: Path) -> list[Problem]:
         try:
             if asked not in known:
                 known[asked] = read_table(folder / asked[0], *asked[1:])
-            column["lookup"] = known[asked]
+            table["lookup"] = known[asked]
         except ConfigError as error:
             problems.append(Problem((*path, "lookup"), str(error)))
     return problems
 
 
-def _lookups(data: dict[str, Any]) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    pipelines = data.get("pipeline")
-    for place, pipeline in enumerate(pipelines if isinstance(pipelines, list) else ()):
-        derive: Any = pipeline.get("derive") if isinstance(pipeline, dict) else None
+Place = tuple[str | int, ...]
+
+
+def lookups(data: dict[str, Any]) -> Iterator[tuple[Place, dict[str, Any]]]:
+    """Tables of a configuration that name a lookup: columns of keys, and conditions of records."""
+    for place, pipeline in _numbered(data.get("pipeline")):
+        path: Place = ("pipeline", place)
+        yield from _of_conditions(pipeline.get("where"), (*path, "where"))
+        derive: Any = pipeline.get("derive")
         for name, column in derive.items() if isinstance(derive, dict) else ():
-            if isinstance(column, dict) and "lookup" in column:
-                yield place, name, column
+            if isinstance(column, dict):
+                yield from _named(column, (*path, "derive", name))
+                for at, case in _numbered(column.get("cases")):
+                    inner = (*path, "derive", name, "cases", at, "where")
+                    yield from _of_conditions(case.get("where"), inner)
+        for at, one in _numbered(pipeline.get("aggregate")):
+            yield from _of_conditions(one.get("where"), (*path, "aggregate", at, "where"))
+
+
+def _of_conditions(given: Any, path: Place) -> Iterator[tuple[Place, dict[str, Any]]]:
+    for place, one in _numbered(given):
+        yield from _named(one, (*path, place))
+        for name in ("any", "all"):
+            yield from _of_conditions(one.get(name), (*path, place, name))
+
+
+def _named(table: dict[str, Any], path: Place) -> Iterator[tuple[Place, dict[str, Any]]]:
+    if "lookup" in table:
+        yield path, table
+
+
+def _numbered(given: Any) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The tables of a list; of anything else, none: what is no list is refused elsewhere."""
+    for place, one in enumerate(given if isinstance(given, list) else ()):
+        if isinstance(one, dict):
+            yield place, one
 
 
 def read_table(path: Path, match: str, take: str) -> PublicTable:

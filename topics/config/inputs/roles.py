@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from ....formats.events.expressions.conditions import Condition as Meant
 from ....formats.events.expressions.conditions import leaves
-from ....formats.events.expressions.derived import Band, Cases, ChosenNumber, Lookup, TextPart
+from ....formats.events.expressions.derived import Band, Cases, ChosenNumber, TextPart
+from ....formats.events.expressions.looked_up import Lookup
 from ....formats.events.roles import WORDS, Use, clashes
 from ..aggregates.distinct import Distinct
 from ..expressions.conditions import Condition, every

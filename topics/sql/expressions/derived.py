@@ -69,10 +69,14 @@ def derived_of(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Der
     return (
         _time_part(node, source, table)
         or choice_of(node, table, source.time)
-        or _text(node, table)
-        or _band(node, table)
+        or function_of(node, table)
         or _unknown(node)
     )
+
+
+def function_of(node: exp.Expr, table: Sequence[str]) -> Derivation | None:
+    """A function of one text, or a band of one number; None if an expression is neither."""
+    return _text(node, table) or _band(node, table)
 
 
 def _text(node: exp.Expr, table: Sequence[str]) -> Derivation | None:

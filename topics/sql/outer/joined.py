@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from sqlglot import exp
 
 from ..columns import QuerySource, bare, path_of, uncast
-from ..expressions.derived import Derivation, choice_of, constant_of
-from ..refusal import CLAUSES, refused, shown
+from ..expressions.derived import Derivation, choice_of, constant_of, function_of
+from ..refusal import CLAUSES, QueryError, refused, shown
 
 FILES = (".csv", ".tsv")
 UNMATCHED = "unmatched"
@@ -35,10 +35,12 @@ class Joined(NamedTuple):
 
     def settings(self, take: str, otherwise: Any) -> dict[str, Any]:
         """A derived column, as a person would write it."""
+        return {**self.row(take), "otherwise": otherwise}
+
+    def row(self, take: str) -> dict[str, Any]:
+        """A column of the row that a record finds."""
         match = {} if self.match == self.field.rpartition(".")[2] else {"match": self.match}
-        return {"field": self.field, "lookup": self.file, **match, "take": take} | {
-            "otherwise": otherwise
-        }
+        return {"field": self.field, "lookup": self.file, **match, "take": take}
 
 
 class JoinedAttributes(NamedTuple):
@@ -72,7 +74,7 @@ def joins_of(
     """
     found: dict[str, Join] = {}
     for join in select.args.get("joins") or ():
-        file, other = _file(join.this), _stating(join.this, source, sources)
+        file, other = file_of(join.this), _stating(join.this, source, sources)
         if file is None and other is None:
             raise refused(join.this, CLAUSES["joins"])
         if (join.side or "LEFT").upper() != "LEFT" or join.kind not in ("", "INNER", "OUTER"):
@@ -87,6 +89,10 @@ def joins_of(
             found[name] = JoinedAttributes(other.topic)
         else:
             found[name] = Joined(file or "", *_matched(join, name, table))
+    for column in select.find_all(exp.Column):
+        steps = [part.name for part in column.parts]
+        if len(steps) > 2 and steps[0] in table and steps[1] in found:  # both would be z.borough
+            raise refused(column, f"a field and a table are named {steps[1]}: name the table anew")
     return found
 
 
@@ -115,7 +121,7 @@ def _check_unit(
         )
 
 
-def _file(node: exp.Expr) -> str | None:
+def file_of(node: exp.Expr) -> str | None:
     """The file that a table is; None if it is none."""
     if not isinstance(node, exp.Table):
         return None
@@ -153,16 +159,27 @@ def _column(node: exp.Expr, names: Sequence[str]) -> tuple[str, str] | None:
 
 
 def looked_up(node: exp.Expr, joins: Mapping[str, Join]) -> Derivation | None:
-    """The column of a key that is looked up, perhaps with another value for all other records."""
+    """The column of a key that is looked up, perhaps with another value for all other records.
+
+    It may be a function of the table's column: of a text, or a band of a number.
+    """
     otherwise: Any = None
+    asked = node
     if isinstance(node, exp.Coalesce) and len(node.expressions) == 1:
-        inner = uncast(node.this)
-        if _column(inner, list(joins)) is None:
+        asked = uncast(node.this)
+        if not _of_tables(asked, joins):
             return None
-        otherwise, node = constant_of(node.expressions[0]), inner
-    column = _column(node, list(joins))
-    if column is None:
+        otherwise = constant_of(node.expressions[0])
+    if not _of_tables(asked, joins):
         return None
+    column, part = _column(asked, list(joins)), dict[str, Any]()
+    if column is None:
+        made = function_of(asked, _BESIDE)
+        found = None if made is None else _parted(made.settings["field"], joins)
+        if made is None or found is None or isinstance(joins[found[0]], JoinedAttributes):
+            return None
+        column = found
+        part = {name: value for name, value in made.settings.items() if name != "field"}
     name, take = column
     note = None
     if otherwise is None:
@@ -172,7 +189,42 @@ def looked_up(node: exp.Expr, joins: Mapping[str, Join]) -> Derivation | None:
             f"'{UNMATCHED}'; COALESCE({shown(node)}, 'other') names another key"
         )
     own = take.rpartition(".")[2] if isinstance(joins[name], JoinedAttributes) else take
-    return Derivation(own, joins[name].settings(take, otherwise), note)
+    settings = joins[name].settings(take, otherwise)
+    return Derivation(own, {**settings, **part}, note)
+
+
+_BESIDE = ()
+"""No table but joined ones: `path_of` leaves their names in a path."""
+
+
+def _of_tables(node: exp.Expr, joins: Mapping[str, Join]) -> bool:
+    """Whether an expression is of columns of joined tables alone."""
+    columns = list(node.find_all(exp.Column))
+    return bool(columns) and all(_column(one, list(joins)) is not None for one in columns)
+
+
+def _parted(path: str, joins: Mapping[str, Join]) -> tuple[str, str] | None:
+    """Table and column of a path that begins with the name of a joined table."""
+    name, _, take = path.partition(".")
+    return (name, take) if name in joins and take else None
+
+
+def with_rows(settings: Any, joins: Mapping[str, Join]) -> Any:
+    """Settings of a pipeline in which conditions on columns of public tables name the table.
+
+    Conditions are read as if a table were a part of the record: ``z.borough`` is a path. The name
+    of a joined table hides a field of the same name, as in SQL.
+    """
+    if isinstance(settings, list):
+        return [with_rows(one, joins) for one in settings]
+    if not isinstance(settings, dict):
+        return settings
+    found = {name: with_rows(one, joins) for name, one in settings.items()}
+    column = _parted(str(found.get("field", "")), joins)
+    join = None if column is None else joins[column[0]]
+    if column is None or not isinstance(join, Joined):
+        return found
+    return {**join.row(column[1]), **{n: one for n, one in found.items() if n != "field"}}
 
 
 def chosen_by_unit(node: exp.Expr, joins: Mapping[str, Join]) -> Derivation | None:
@@ -186,32 +238,49 @@ def chosen_by_unit(node: exp.Expr, joins: Mapping[str, Join]) -> Derivation | No
 
 
 def check_alone(node: exp.Expr, joins: Mapping[str, Join]) -> None:
-    """Refuse (`QueryError`) a column of a key that is computed from those of joined tables."""
+    """Refuse (`QueryError`) a column of a key that is computed from attributes of units."""
+    stating = {name: join for name, join in joins.items() if isinstance(join, JoinedAttributes)}
     for one in node.find_all(exp.Column):
-        if (column := _column(one, list(joins))) is not None:
-            join = joins[column[0]]
-            if isinstance(join, JoinedAttributes) and node.find(exp.Case, exp.If, exp.Predicate):
+        if (column := _column(one, list(stating))) is not None:
+            if node.find(exp.Case, exp.If, exp.Predicate):
                 raise refused(
                     node, "looks at the record and at its unit at once: GROUP BY a CASE of each, "
                     "and add up the released rows that belong together",
                 )  # fmt: skip
-            made = (
-                f"write the result into {join.file}"
-                if isinstance(join, Joined)
-                else f"let {join.topic} state it"
-            )
             raise refused(
                 node, f"is computed from {shown(one)}, which a key has as it is: GROUP BY "
-                f"{shown(one)}, and add up the released rows that belong together; or {made}",
+                f"{shown(one)}, and add up the released rows that belong together; or let "
+                f"{stating[column[0]].topic} state it",
             )  # fmt: skip
 
 
 def check_elsewhere(parts: Iterator[exp.Expr], joins: Mapping[str, Join]) -> None:
-    """Refuse (`QueryError`) columns of joined tables in what is no key."""
+    """Refuse (`QueryError`) attributes of units in what is no key."""
+    stating = [name for name, join in joins.items() if isinstance(join, JoinedAttributes)]
     for part in parts:
         for node in part.find_all(exp.Column):
-            if _column(node, list(joins)) is not None:
+            if _column(node, stating) is not None:
                 raise refused(
-                    node, "a looked-up column is a column of the key: name it in GROUP BY, or "
+                    node, "an attribute is a column of the key: name it in GROUP BY, or "
                     "compare it in WHERE, which keeps released rows",
                 )  # fmt: skip
+
+
+def check_numbers(settings: Mapping[str, Any], joins: Mapping[str, Join]) -> None:
+    """Refuse (`QueryError`) aggregates of the values of a public table.
+
+    Conditions may look at them; a number or a distinct value is one of the record's own fields.
+    """
+    found = settings.get("aggregate", ())
+    paths = [one.get("field") for one in found if not isinstance(found, str)]
+    paths += settings.get("inputs", {}).values()
+    for column in settings.get("derive", {}).values():
+        paths += [case.get("field") for case in column.get("cases", ())]
+        paths += [column.get("field")] if "cases" in column else []
+    for path in paths:
+        if path is not None and _parted(path, joins) is not None:
+            raise QueryError(
+                f"{path}: a column of a joined table is compared, or is a column of the key: "
+                f"write CASE WHEN {path} = ... THEN 1 ELSE 0 END, or let the producer write its "
+                "number into the record"
+            )

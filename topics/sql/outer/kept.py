@@ -1,8 +1,9 @@
-"""Conditions on columns of joined tables: they keep released rows, and become a view.
+"""Conditions on attributes of units: they keep released rows, and become a view.
 
-What a table or a topic of attributes says of a record is a column of its key, so the pipeline
-releases it, and the view keeps the rows that fulfil the condition. It costs nothing, and each row
-has the noise that it would have had: a record is in one row, whichever rows are kept.
+What a topic of attributes says of a record's unit is a column of its key, so the pipeline releases
+it, and the view keeps the rows that fulfil the condition. It costs nothing, and each row has the
+noise that it would have had: a record is in one row, whichever rows are kept. A column of a public
+table follows from the record alone, so a condition on it is one on the record.
 """
 
 from __future__ import annotations
@@ -13,23 +14,23 @@ from sqlglot import exp
 
 from ..columns import bare
 from ..refusal import refused
-from .joined import UNMATCHED
+from .joined import UNMATCHED, file_of
 
 ROWS = (
-    "WHERE of a joined column: rows are released for each of its values, and the view keeps those "
+    "WHERE of an attribute: rows are released for each of its values, and the view keeps those "
     "that fulfil the condition"
 )
 _NAME = "released"
 
 
 def after_release(select: exp.Select) -> exp.Select:
-    """The query, with conditions on joined columns in a SELECT around it; as it is without any.
+    """The query, with conditions on attributes in a SELECT around it; as it is without any.
 
     Raises:
-        QueryError: a condition is of joined columns and of others at once.
+        QueryError: a condition is of attributes and of other columns at once.
     """
     joins = [one for one in select.args.get("joins") or () if {"on", "using"} & one.args.keys()]
-    names = {join.this.alias_or_name for join in joins}
+    names = {join.this.alias_or_name for join in joins if file_of(join.this) is None}
     where = select.args.get("where")
     if where is None or not names:
         return select
@@ -49,7 +50,7 @@ def after_release(select: exp.Select) -> exp.Select:
         if not all(_of(column, names) for column in columns) or len(set(columns)) > 1:
             raise refused(
                 condition,
-                "a looked-up column is compared alone, with values that are known before: write "
+                "an attribute is compared alone, with values that are known before: write "
                 "conditions one by one, with AND between them",
             )
         if condition.find(exp.Null):

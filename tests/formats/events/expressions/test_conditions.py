@@ -1,6 +1,7 @@
 """Conditions and derived columns of records, against a plain reading of each record by itself.
 
 Covers: formats/events/expressions/derived.py, formats/events/expressions/filtered.py
+Covers: formats/events/expressions/valued.py
 Covers: formats/events/expressions/widened.py, formats/events/expressions/texts.py
 """
 
@@ -20,6 +21,7 @@ from hushstream.formats.events.expressions.conditions import (
     Between,
     Condition,
     Every,
+    Leaf,
     NumberIn,
     Present,
     Some,
@@ -38,6 +40,7 @@ from hushstream.formats.events.expressions.derived import (
     decimals_of,
 )
 from hushstream.formats.events.expressions.filtered import ScannedFields
+from hushstream.formats.events.expressions.looked_up import PublicTable, row_fits
 from hushstream.formats.events.expressions.texts import matching
 from hushstream.formats.events.fields import InputFields, NumericField, PipelineFields
 
@@ -54,6 +57,12 @@ STEPS: list[tuple[Any, ...]] = [
     ("extract", "[a-x]+"), ("extract", "^(.)"), ("extract", "(?:b|(x+))"),
 ]  # fmt: skip
 LIKES = ["", "%", "a%", "%b", "_", "%_x%", "a\\%b", "%a%b%", "x%x%x", "\\", "%\n", "__"]
+TABLES = [
+    PublicTable({"a": "x", "b": "aé", "1": "b", "x" * 40: "a%b", "3": "q", " a ": "ß"}),
+    PublicTable({"a": 1, "b": 7, "3": 0, "true": 2}),
+    PublicTable({"a": "0.5", "é": "2.5", "3": "7"}),
+]
+ROWS = {table.sha256: table.rows for table in TABLES}
 NUMBERS = [0, 1, -1, 7, 2.5, -0.0, 0.1, 0.3, 1e300, 2**53 + 1, 10**400, -(10**400), 1e-9]
 NUMBERS += [0.30000000000000004, 4503599627370497.5, 123456.78901234567]
 
@@ -66,7 +75,9 @@ class Plain:
 
 def leaf(random: Random) -> Condition:
     field = random.choice(["fare", "n", "kind", "open", "page"])
-    kind = random.randrange(6)
+    kind = random.randrange(7)
+    if kind == 6:
+        return on_row(random)
     if kind == 0:
         ends = sorted([Fraction(random.choice([0, 1, 7])), Fraction(random.choice([1, 5, 10**6]))])
         low = random.choice([None, ends[0]])
@@ -86,6 +97,20 @@ def leaf(random: Random) -> Condition:
     if kind == 3:
         return TruthIs("open", random.choice([True, False]))
     return Present(field, random.choice([True, False]))
+
+
+def on_row(random: Random) -> Condition:
+    """A condition on what the kind finds in a table."""
+    text = random.random() < 0.5
+    tests: list[Leaf] = [Present("", random.choice([True, False]))]
+    if text:
+        tests += [TextIn("", tuple(random.sample(TEXTS, 3)), random.choice([True, False]))]
+        tests += [TextFits("", (("part", 1, 1),), "like", (random.choice(LIKES),))]
+    else:
+        tests += [NumberIn("", (Fraction(1), Fraction(1, 2)), random.choice([True, False]))]
+        tests += [Between("", Fraction(random.choice([0, 1])), None, random.choice([True, False]))]
+    table = TABLES[0] if text else random.choice(TABLES[1:])
+    return row_fits("kind", table, random.choice(tests))
 
 
 def condition(random: Random, depth: int = 0) -> Condition:
@@ -134,6 +159,8 @@ def told(where: Condition | None) -> dict[str, Any] | None:
     for name, value in vars(where).items():
         if name == "parts":
             found[name] = [told(part) for part in value]
+        elif isinstance(value, Leaf):  # of the row
+            found |= {"test": told(value), "rows": ROWS[found["sha256"]]}
         elif isinstance(value, tuple):
             found[name] = [str(v) if isinstance(v, Fraction) else v for v in value]
         else:

@@ -21,6 +21,7 @@ from hushstream.formats.events.expressions.conditions import (
     TruthIs,
 )
 from hushstream.formats.events.expressions.exclusive import exclusive, groups
+from hushstream.formats.events.expressions.looked_up import PublicTable, row_fits
 
 from ....judge import records as judge
 from .test_conditions import condition, event, told
@@ -38,6 +39,14 @@ LOW = (("lower",),)
 A, B = TextIn("kind", ("a",)), TextIn("kind", ("b", "c"))
 OPEN, SHUT = TruthIs("open", True), TruthIs("open", False)
 LIKE = TextFits("kind", (), "like", ("a%",))
+ZONES = PublicTable({"1": "Queens", "2": "Queens", "3": "Bronx"})
+
+
+def row(*texts: str, denied: bool = False) -> Condition:
+    return row_fits("kind", ZONES, TextIn("", texts, denied))
+
+
+NO_ROW = row_fits("kind", ZONES, Present("", False))
 APART: list[tuple[Condition, Condition]] = [
     (A, B),
     (A, TextIn("kind", ("a", "b"), denied=True)),
@@ -54,6 +63,10 @@ APART: list[tuple[Condition, Condition]] = [
     (Every((A, OPEN)), Every((A, SHUT))),
     (Every((A, OPEN)), Some((SHUT, TextIn("kind", ("a",), denied=True)))),
     (TextIn("n", ("a",)), above(1)),
+    (row("Queens"), row("Bronx")),
+    (row("Queens"), row("Queens", denied=True)),
+    (row("Queens"), NO_ROW),
+    (row("Queens"), row_fits("kind", PublicTable({"3": "x"}), TextIn("", ("x",)))),
 ]
 TOGETHER: list[tuple[Condition, Condition]] = [
     (A, A),
@@ -70,6 +83,13 @@ TOGETHER: list[tuple[Condition, Condition]] = [
     (Some((A, OPEN)), B),
     (Every((A, OPEN)), Some((SHUT, A))),
     (Present("n"), above(1)),
+    (row("Queens"), row("Queens", "Bronx")),
+    (row("Queens"), A),  # the field is a text whatever row it finds
+    (row("Queens"), row_fits("page", ZONES, TextIn("", ("Bronx",)))),
+    (row("Queens"), row_fits("kind", PublicTable({"1": "x"}), TextIn("", ("x",)))),
+    (row("Queens"), row_fits("kind", PublicTable({"3": "x"}), Present("", False))),
+    (NO_ROW, Present("kind", False)),
+    (NO_ROW, row_fits("kind", PublicTable({"3": "x"}), Present("", False))),
 ]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from hushstream.errors import ConfigError
-from hushstream.formats.events.expressions.derived import PublicTable
+from hushstream.formats.events.expressions.looked_up import PublicTable
 from hushstream.topics.config.canonical import canonical
 from hushstream.topics.config.inputs.lookups import read_table
 from hushstream.topics.config.load import Config, loads
@@ -73,7 +73,10 @@ def test_all_keys_follow_from_the_table(folder):
         (COLUMN.replace('"zones.csv"', "3"), "must be a file's name, with take"),
         (COLUMN.replace(', otherwise = "none"', ""), "otherwise: is missing"),
         (COLUMN.replace('"none"', '""'), "otherwise: is an empty text"),
-        (COLUMN + ", bucket = 3", "bucket: has no effect with lookup"),
+        (COLUMN + ", bucket = 3", "column borough has values that are no numbers"),
+        (COLUMN + ", bucket = 3, round = 1", "more than one of bucket, round and text"),
+        (COLUMN + ", text = []", "text: is empty"),
+        (COLUMN + ", cases = []", "cases: has no effect with lookup"),
         ('field = "at", bucket = 3, take = "a"', "take: has an effect only with lookup"),
     ],
 )
@@ -108,3 +111,82 @@ def test_the_same_row_twice_is_no_mistake(tmp_path):
     path = tmp_path / "zones.csv"
     path.write_text("\ufeffid,borough\n1,a\n\n1,a\n", encoding="utf-8")
     assert read_table(path, "id", "borough") == PublicTable({"1": "a"})
+
+
+WHERE = 'field = "at.id", lookup = "zones.csv", take = "borough"'
+
+
+def test_a_column_may_be_a_function_of_the_values_and_is_charged_as_both(folder):
+    column = COLUMN + ', text = [{ case = "upper" }, { start = 1, length = 1 }]'
+    config = read(folder, column)
+    derived = config.pipeline[0].derive["zone"].meant()
+    assert derived.values(["3", "2", "9"]) == ["Q", "B", "none"]
+    assert charged(config) == charged(read(folder)) | {"steps": [["upper"], ["part", 1, 1]]}
+    banded = COLUMN.replace('take = "borough"', 'take = "rank", bucket = 2')
+    assert read(folder, banded).pipeline[0].derive["zone"].meant().values(["3", "9"]) == [4, "none"]
+    told = charged(read(folder, banded))
+    assert (told["width"], told["nearest"]) == ("2", False)
+
+
+def conditioned(folder: Path, where: str) -> Any:
+    config = loads(f"{TEXT}where = [{where}]\n", environ={}, folder=folder)
+    return json.loads(canonical(config, config.pipeline[0]))["where"]
+
+
+def test_a_condition_on_a_row_is_charged_by_the_content_of_its_column(folder):
+    one = conditioned(folder, f'{{ {WHERE}, equals = "Queens" }}')
+    assert one == {
+        "kind": "rowfits", "field": "at.id", "count": 3, "denied": False,
+        "sha256": charged(read(folder))["sha256"],
+        "test": {"kind": "textin", "values": ["Queens"], "denied": False},
+    }  # fmt: skip
+    (folder / "zones.csv").write_text(ZONES.replace("3,Queens", "3,Bronx"))
+    assert conditioned(folder, f'{{ {WHERE}, equals = "Queens" }}')["sha256"] != one["sha256"]
+    other = f"{{ {WHERE.replace('borough', 'rank')}, above = 3 }}"
+    both = conditioned(folder, f'{{ any = [{other}, {{ field = "price", above = 3 }}] }}')
+    assert [part["kind"] for part in both["parts"]] == ["between", "rowfits"]
+
+
+def test_conditions_of_cases_and_aggregates_look_up_too(folder):
+    text = (
+        TEXT.replace('key = "page"', 'key = ["kind"]')
+        + f"""
+    aggregate = [{{ kind = "count", where = [{{ {WHERE}, equals = "Bronx" }}] }},
+        {{ kind = "count", name = "n", where = [{{ {WHERE}, none_of = ["Bronx"] }}] }}]
+    [pipeline.derive.kind]
+    cases = [{{ where = [{{ {WHERE}, present = false }}], then = "far" }}]
+    otherwise = "near"
+    """
+    )
+    config = loads(text, environ={}, folder=folder)
+    told = json.loads(canonical(config, config.pipeline[0]))
+    assert told["derive"]["kind"]["cases"][0]["denied"] is True
+    assert [sorted(group) for group in told["apart"]] == [
+        sorted(one["column"] for one in told["aggregate"])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        (WHERE + ", above = 3", "lookup: column borough is compared as number, and its values"),
+        (WHERE, "says nothing about at.id"),
+        (WHERE.replace("zones", "zone") + ", equals = 1", "zone.csv cannot be read"),
+        ('field = "at.id", take = "borough", equals = 1', "take: has an effect only with lookup"),
+        (WHERE + ', any = [{ field = "a", equals = 1 }]', "any: must stand alone"),
+    ],
+)
+def test_mistakes_in_conditions_are_named(folder, where, message):
+    with pytest.raises(ConfigError) as caught:
+        conditioned(folder, f"{{ {where} }}")
+    assert message in str(caught.value)
+    assert "hush.toml:13: pipeline[0].where[0]" in str(caught.value)
+
+
+def test_no_view_and_no_choice_of_units_looks_up(folder):
+    view = f'[[view]]\nname = "v"\nsource = "p"\nwhere = [{{ {WHERE}, equals = "a" }}]\n'
+    with pytest.raises(ConfigError, match="not in those of a view"):
+        loads(TEXT + view, environ={}, folder=folder)
+    unit = f'of_unit = true, cases = [{{ where = [{{ {WHERE}, equals = "a" }}], then = 1 }}]'
+    with pytest.raises(ConfigError, match="of_unit has none"):
+        read(folder, unit + ", otherwise = 2")

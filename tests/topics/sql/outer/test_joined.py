@@ -67,17 +67,91 @@ def test_a_column_of_the_same_name_needs_no_match():
         ("SELECT z.b FROM trips JOIN 'z.csv' z ON zone = 1 GROUP BY 1", "compare one field"),
         ("SELECT z.b FROM trips RIGHT JOIN 'z.csv' z ON zone = z.id GROUP BY 1", "or none"),
         ("SELECT z.b FROM trips CROSS JOIN 'z.csv' z GROUP BY 1", "or none"),
-        (f"SELECT z.b, SUM(CLIP(z.a, 0, 1)) {LEFT} GROUP BY 1", "or compare it in WHERE"),
+        (f"SELECT z.b, SUM(CLIP(z.a, 0, 1)) {LEFT} GROUP BY 1", "CASE WHEN z.a = ... THEN 1"),
+        (f"SELECT page, COUNT(DISTINCT z.a) {LEFT} GROUP BY 1", "CASE WHEN z.a = ... THEN 1"),
+        (f"SELECT page, MEDIAN(CLIP(z.a, 0, 9)) {LEFT} GROUP BY 1", "CASE WHEN z.a = ... THEN 1"),
+        (
+            f"SELECT page, SUM(CASE WHEN n > 1 THEN CLIP(z.a, 0, 9) ELSE 0 END) {LEFT} GROUP BY 1",
+            "CASE WHEN z.a = ... THEN 1",
+        ),
+        (f"SELECT z.b > fare, COUNT(*) {LEFT} GROUP BY 1", "two fields are not compared"),
+        (f"SELECT page, COUNT(*) {LEFT} WHERE r.z.b = 1 GROUP BY 1", "a table are named z"),
         (f"SELECT zone, z.b, COUNT(*) {LEFT} GROUP BY zone", "add it to GROUP BY"),
         (f"SELECT z.b {LEFT} JOIN 'b.csv' z ON zone = z.id GROUP BY 1", "is named z already"),
         (f"SELECT COALESCE(z.b, fare) {LEFT} GROUP BY 1", "must be a text, a whole number"),
-        (f"SELECT UPPER(z.b) {LEFT} GROUP BY 1", "or write the result into z"),
+        (f"SELECT CONCAT(z.b, 'x') {LEFT} GROUP BY 1", "no column of a key is made by this"),
     ],
 )
 def test_other_joins_are_refused_with_what_to_do(query, message):
     with pytest.raises(QueryError) as caught:
         read_query(query, SOURCES)
     assert message in str(caught.value)
+
+
+ROW = {"field": "at.zone", "lookup": "zones.csv", "match": "id", "take": "borough"}
+QUEENS = {**ROW, "equals": "Queens"}
+
+
+@pytest.mark.parametrize(
+    ("column", "settings"),
+    [
+        ("CASE WHEN z.borough = 'Queens' AND fare > 3 THEN 'a' ELSE 'b' END AS c",
+         {"cases": [{"where": [QUEENS, {"field": "fare", "above": 3}], "then": "a"}],
+          "otherwise": "b"}),
+        ("IF(z.borough = 'Queens', 1, 0) AS c",
+         {"cases": [{"where": [QUEENS], "then": 1}], "otherwise": 0}),
+        ("CASE z.borough WHEN 'Queens' THEN 1 WHEN 'Bronx' THEN 2 ELSE 0 END AS c",
+         {"cases": [{"where": [QUEENS], "then": 1},
+                    {"where": [{**ROW, "equals": "Bronx"}], "then": 2}], "otherwise": 0}),
+        ("z.borough = 'Queens' AS c",
+         {"cases": [{"where": [QUEENS], "then": True}], "otherwise": False}),
+        ("LOWER(z.borough) AS c", {**LOOKUP, "text": [{"case": "lower"}]}),
+        ("COALESCE(LEFT(z.borough, 2), '-') AS c",
+         {**LOOKUP, "otherwise": "-", "text": [{"start": 1, "length": 2}]}),
+        ("FLOOR(z.area / 10) * 10 AS c", {**LOOKUP, "take": "area", "bucket": 10}),
+        ("ROUND(z.area, 1) AS c", {**LOOKUP, "take": "area", "round": 1}),
+    ],
+)  # fmt: skip
+def test_what_is_computed_from_a_looked_up_column_is_one_of_the_key(column: str, settings: Any):
+    read = read_query(f"SELECT {column}, COUNT(*) {LEFT} GROUP BY c", SOURCES)
+    assert read.settings["derive"] == {"c": settings} and read.over is None
+    assert ("public_keys" in read.settings) == ("cases" in settings)
+
+
+@pytest.mark.parametrize(
+    ("condition", "where"),
+    [
+        ("z.borough = 'Queens'", [QUEENS]),
+        ("fare > 2 AND LOWER(z.borough) LIKE 'q%'",
+         [{"field": "fare", "above": 2}, {**ROW, "text": [{"case": "lower"}], "like": "q%"}]),
+        ("z.borough IS NULL OR z.borough <> 'Queens'",
+         [{"any": [{**ROW, "present": False}, {**ROW, "none_of": ["Queens"]}]}]),
+        ("z.area BETWEEN 1 AND 2", [{**ROW, "take": "area", "at_least": 1, "at_most": 2}]),
+        ("COALESCE(z.borough, 'Queens') = 'Queens'",
+         [{"any": [{**ROW, "present": False}, QUEENS]}]),
+    ],
+)  # fmt: skip
+def test_a_looked_up_column_decides_which_records_count(condition: str, where: Any):
+    query = f"SELECT page, COUNT(*) {LEFT} WHERE {condition} GROUP BY page"
+    read = read_query(query, SOURCES)
+    assert read.settings["where"] == where and read.settings["key"] == ["page"]
+    assert read.over is None and read.notes == ()
+
+
+def test_an_aggregate_may_have_a_condition_on_a_looked_up_column():
+    query = f"""SELECT page, COUNT(*) FILTER (WHERE z.borough = 'Queens') AS n,
+    SUM(CASE WHEN z.borough = 'Queens' THEN CLIP(fare, 0, 9) ELSE 0 END) AS s, COUNT(z.borough)
+    {LEFT} GROUP BY page"""
+    made = read_query(query, SOURCES).settings["aggregate"]
+    assert [one["where"] for one in made] == [[QUEENS], [QUEENS], [{**ROW, "present": True}]]
+
+
+def test_attributes_and_rows_stand_side_by_side():
+    query = f"""SELECT page, COUNT(*) AS n {LEFT} JOIN users u ON user = u.id
+    WHERE u.country = 'DE' AND z.borough = 'Queens' GROUP BY page"""
+    read = read_query(query, WITH)
+    assert read.settings["where"] == [QUEENS] and read.settings["key"] == ["page", "country"]
+    assert read.over == {"where": [{"field": "country", "equals": "DE"}]}
 
 
 USERS = QuerySource("users", "crm.users", ("id",), None, "trips")

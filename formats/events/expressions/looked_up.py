@@ -1,0 +1,123 @@
+"""Public tables: the row that a field of a record finds, as a column of a key and in conditions.
+
+A table is part of the configuration. So what a record finds in it is a function of that record
+alone, and no unit's removal changes what another one's record finds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .conditions import Leaf, RowFits
+from .valued import ValueFields
+
+Value = int | str | bool
+
+_DECIMAL = re.compile(r"-?[0-9]{1,17}(\.[0-9]{1,17})?")
+_HELD = {"number": "numbers alone", "text": "texts alone", "truth": "truth values alone"}
+
+
+class PublicTable:
+    """Values by the text of a field. Two tables are equal if their contents are.
+
+    >>> PublicTable({"1": "Queens", "2": "Bronx"}) == PublicTable({"2": "Bronx", "1": "Queens"})
+    True
+
+    Attributes:
+        rows: the values.
+        sha256: of the JSON lines of all pairs, in the order of their keys.
+    """
+
+    def __init__(self, rows: Mapping[str, Value]) -> None:
+        self.rows = rows
+        lines = (json.dumps([key, rows[key]], ensure_ascii=False) for key in sorted(rows))
+        self.sha256 = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PublicTable) and self.sha256 == other.sha256
+
+    def __hash__(self) -> int:
+        return hash(self.sha256)
+
+    def __repr__(self) -> str:
+        return f"PublicTable({self.sha256})"
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """What is charged of it."""
+        return {"sha256": self.sha256, "count": len(self.rows)}
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """The value that a public table has for a field, or another one where it has none."""
+
+    field: str  # path of a text or a whole number, which is compared as text
+    table: PublicTable
+    otherwise: Value  # where the field is missing, or the table does not have it
+    role: ClassVar[str] = "unit"
+
+    def values(self, texts: Sequence[str]) -> list[Value]:
+        """One for each text."""
+        return [self.table.rows.get(text, self.otherwise) for text in texts]
+
+    @property
+    def missing(self) -> Value:
+        """The value of records without the field."""
+        return self.otherwise
+
+    @cached_property
+    def domain(self) -> tuple[Value, ...]:
+        """Every value of the table, and the one for all else."""
+        return domain_of(self.table, self.otherwise)
+
+
+def domain_of(table: PublicTable, otherwise: Value) -> tuple[Value, ...]:
+    """All values that a lookup can give, in order, the one for all else last."""
+    apart = {(type(value).__name__, value): value for value in table.rows.values()}
+    last = (type(otherwise).__name__, otherwise)
+    return (*(apart[one] for one in sorted(apart) if one != last), otherwise)
+
+
+def numbers_of(table: PublicTable) -> dict[str, float] | None:
+    """The values as doubles, also of decimal texts; None if one of them is no number."""
+    found: dict[str, float] = {}
+    for key, value in table.rows.items():
+        plain = not isinstance(value, bool) and _DECIMAL.fullmatch(str(value))
+        if not plain or not math.isfinite(number := float(value)):
+            return None
+        found[key] = number
+    return found
+
+
+@lru_cache(1000)  # a table may have a million rows, and settings are asked for again and again
+def row_fits(field: str, table: PublicTable, test: Leaf) -> RowFits:
+    """The condition that the row which a field finds fulfils another one, ``test``.
+
+    A record without a row has no value to compare, so it fulfils ``test`` only where that asks for
+    a missing one.
+
+    Raises:
+        ValueError: values of the table have another type than ``test`` asks for.
+    """
+    keys = list(table.rows)
+    values: list[Any] = [table.rows[key] for key in keys]
+    if test.role == "number":
+        numbers = numbers_of(table)
+        values = [None] if numbers is None else [numbers[key] for key in keys]
+    types = {"number": float, "text": str, "truth": bool}.get(test.role, object)
+    if not all(isinstance(value, types) for value in values):
+        raise ValueError(f"is compared as {test.role}, and its values are not {_HELD[test.role]}")
+    fits = test.fulfilled(ValueFields(len(values), lambda path, role: values))
+    denied = bool(test.fulfilled(ValueFields(1, lambda path, role: [None]))[0])
+    kept = np.flatnonzero(fits != denied).tolist()
+    return RowFits(field, table.sha256, len(keys), test, frozenset(keys[n] for n in kept), denied)
