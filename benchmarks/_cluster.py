@@ -20,6 +20,7 @@ from _arrivals import Arrivals
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from hushstream.agents.clock import genesis as admin
+from hushstream.agents.clock.kept_tables import KeptTables
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.model import Deployment
 from hushstream.agents.kafka.cluster import Cluster
@@ -83,7 +84,11 @@ class Local:
     def config(self, **flags: Any) -> Config:
         """The configuration with this broker and folder."""
         own = {"kafka.bootstrap": self.bootstrap, "engine.data_dir": str(self.folder / "state")}
-        return load(self.toml, flags=own | flags, environ={})
+        made = load(self.toml, flags=own | flags, environ={})
+        if not made.lookup:
+            return made
+        tables = KeptTables(made.kafka, made.deployment.name)
+        return load(self.toml, flags=own | flags, environ={}, tables=tables)
 
     @property
     def cluster(self) -> Cluster:

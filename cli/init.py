@@ -63,7 +63,7 @@ def check(flags: Flags, as_json: bool, offline: bool, member: str) -> None:
 
     Otherwise the exit code is the one that a worker would end with.
     """
-    config = read_config(flags)
+    config = read_config(flags, tables=not offline)
     findings: list[Finding] = []
     code = 0
     try:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import click
 from rich.table import Table
 
+from ..agents.clock.kept_tables import KeptTables
 from ..agents.worker.lines.screen import put
 from ..agents.worker.lines.visible import visible
 from ..errors import ConfigError
@@ -86,12 +87,16 @@ def config_options(command: F) -> F:
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 
-def read_config(flags: Flags) -> Config:
+def read_config(flags: Flags, tables: bool = True) -> Config:
     """Read the configuration with overrides from flags.
+
+    Args:
+        tables: whether tables of lookups from topics are needed, for which a cluster is asked.
 
     Raises:
         UsageError: an override has another form.
         ConfigError: the configuration is missing or not valid.
+        EngineError: there are such lookups, and no cluster answers.
     """
     given: dict[str, Any] = {}
     for setting in flags.settings:
@@ -101,7 +106,16 @@ def read_config(flags: Flags) -> Config:
         given[name.strip()] = value.strip()
     if flags.bootstrap:
         given["kafka.bootstrap"] = flags.bootstrap
-    return load(flags.path, flags=given)
+    config = load(flags.path, flags=given)
+    if not tables or not config.lookup:
+        return config
+    return load(flags.path, flags=given, tables=kept_tables(config))
+
+
+def kept_tables(config: Config) -> KeptTables:
+    """The tables that a deployment's lookups from topics have."""
+    patience = config.kafka.outage_timeout / 1e6
+    return KeptTables(config.kafka, config.deployment.name, patience)
 
 
 def release_topic(flags: Flags, pipeline: str) -> ReleaseTopic:
@@ -112,7 +126,7 @@ def release_topic(flags: Flags, pipeline: str) -> ReleaseTopic:
     """
     if flags.bootstrap and flags.alone:
         return source_of(flags.bootstrap, pipeline)
-    config = read_config(flags)
+    config = read_config(flags, tables=False)
     view = next((one for one in config.view if one.name == pipeline), None)
     found = view or declared(config, pipeline)
     return ReleaseTopic(config.kafka, found.release_topic, pipeline)

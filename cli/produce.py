@@ -65,7 +65,7 @@ def produce(
     if append and resume:
         raise click.UsageError("give --append or --resume, not both")
     layout = _layout(delimiter, no_header, columns)
-    config = read_config(flags)
+    config = read_config(flags, tables=False)
     source = input_of(config, topic)
     content = of_file(file, layout)
     total = checked(content, source, force)

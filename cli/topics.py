@@ -77,8 +77,9 @@ def topics(
 
     With --print, --format, --role, --user or --genesis nothing is created, and no cluster is asked.
     """
-    config = read_config(flags)
-    if only_print or form or roles or genesis or users:
+    printed = bool(only_print or form or roles or genesis or users)
+    config = read_config(flags, tables=not printed)
+    if printed:
         shown = Shown(config, genesis or UNKNOWN, roles or ROLES, _named(users), resource)
         shown.say(form or "table", as_json, topics=not roles or only_print)
         return
@@ -297,7 +298,7 @@ def _line(spec: TopicSpec) -> str:
 )
 def alerts(flags: Flags, as_json: bool, runbooks: str) -> None:
     """Print Prometheus rules; each pipeline's schedule decides when it is overdue."""
-    found = gaps(read_config(flags))
+    found = gaps(read_config(flags, tables=False))
     if as_json:
         emit(rules(found, runbooks))
     else:

@@ -18,7 +18,7 @@ LOADS = "hush-load"
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9-]{0,62}"  # of a deployment or a pipeline
 _INTERNAL = re.compile(
-    rf"({_NAME})\.([0-9a-f]{{10}})\.(clock|requests|begins|{_NAME}\.(units|cells|selected|flow|keys)"
+    rf"({_NAME})\.([0-9a-f]{{10}})\.(clock|requests|begins|tables|{_NAME}\.(units|cells|selected|flow|keys)"
     rf"|(ingest|bound|aggregate|view|flow)\..+-changelog)"
 )
 _LEDGER = re.compile(rf"({_NAME})\.ledger\.v[0-9]+")
@@ -71,6 +71,11 @@ class Names(NamedTuple):
     def begins(self) -> str:
         """The first offsets of each raw topic for each pipeline, which are exact counts."""
         return f"{self.base}.begins"
+
+    @property
+    def tables(self) -> str:
+        """Public tables of topics, as pipelines were declared with them."""
+        return f"{self.base}.tables"
 
     @property
     def apart(self) -> Names:

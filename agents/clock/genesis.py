@@ -26,6 +26,7 @@ from .ends import following, retirement
 from .ledger import FORMAT, GROWN, SHARED, SIGNED, Ledger
 from .ledger_record import Record
 from .pinned import growths, placement, verify_declared, verify_key, verify_signing, verify_there
+from .tables import records_of
 
 FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH,
           KafkaError.UNKNOWN_TOPIC_OR_PART)  # its topics were deleted as orphans  # fmt: skip
@@ -244,6 +245,9 @@ class Beginning:
             for p in declared_in_order(source):
                 if p.name in ledger.pipelines:
                     continue
+                lines += [
+                    Line(names.tables, *one) for t in p.tables for one in records_of(p.name, t)
+                ]
                 begins = Begins(names.genesis, p.name, source.topic, offsets)
                 lines.append(Line(names.begins, p.name.encode(), begins.encode()))
                 body = _pipeline(cluster, source, p, names) | following(p, ledger, self.now)

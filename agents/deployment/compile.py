@@ -27,6 +27,7 @@ from ...topics.names import dead_letter_topic, late_topic, shared
 from .attributes import attributes_of, input_fields, split_key
 from .lifetime import with_caps
 from .lineage import lineage
+from .looked_up import stated_tables
 from .model import Deployment, Input, Pipeline, Sessions
 from .sharing import share_out
 from .spread import StatePartitions, spread_of, with_spread
@@ -133,6 +134,7 @@ def _pipeline(
         delta=Fraction(p.budget.delta),
         limit_epsilon=p.budget.limit_epsilon,
         limit_delta=p.budget.limit_delta,
+        tables=stated_tables(p),
         config=privacy_settings(config, p),
         config_hash=pinned_hash(config_hash(config, p), mechanism),
         release_topic=p.release_topic,

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from ...formats.events.decode import Decoder
 from ...formats.events.expressions.conditions import Condition
 from ...formats.events.expressions.derived import OfUnit
+from ...formats.events.expressions.looked_up import PublicTable
 from ...formats.events.fields import InputFields, NumericField, PipelineFields
 from ...formats.values.form import JSON, Encoding, Form
 from ...mechanisms.accounting.composition import charge_of
@@ -121,6 +122,7 @@ class Pipeline:
     lifetime: Lifetime | None = None  # what a unit may lose over many epochs; None: no cap
     sessions: Sessions | None = None  # None: records count
     attributed: Attributed | None = None  # columns of the key that ``fields`` lacks; None: none
+    tables: tuple[PublicTable, ...] = ()  # that it looks up and topics state, each once
     shared: bool = False  # it has seats in topics that all pipelines of its input share
 
     @property

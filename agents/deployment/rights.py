@@ -59,6 +59,7 @@ def _administrator(deployment: Deployment, names: Names) -> list[Right]:
     every = ("CREATE", "READ", "WRITE", "DELETE", "ALTER", "DESCRIBE_CONFIGS", "ALTER_CONFIGS")
     return [
         *_each(_raw(deployment), ("DESCRIBE",), "their ids and first offsets"),
+        *_each(_looked_up(deployment), ("READ",), "public tables"),
         Right("topic", own, True, every, "ledger and internal topics"),
         Right("topic", OWNERS, False, ("CREATE", "READ", "WRITE"), "claims of topics"),
         *_each(_public(deployment) + _aside(deployment), ("CREATE", "DESCRIBE"), "to make them"),
@@ -105,6 +106,7 @@ def _reader(deployment: Deployment, names: Names) -> list[Right]:
         *_each(_public(deployment), ("READ",), "releases"),
         Right("topic", OWNERS, False, ("READ",), "schemas of releases"),
         Right("topic", names.ledger, False, ("READ",), "`hush live`: what was paid"),
+        *_each([names.tables] if _looked_up(deployment) else [], ("READ",), "public tables"),
     ]
 
 
@@ -133,6 +135,11 @@ def _each(topics: Iterable[str], operations: tuple[str, ...], why: str) -> list[
 
 def _raw(deployment: Deployment) -> list[str]:
     return sorted({source.topic for source in deployment.inputs})
+
+
+def _looked_up(deployment: Deployment) -> list[str]:
+    made = (table.origin for p in deployment.pipelines for table in p.tables)
+    return sorted({origin.topic for origin in made if origin is not None})
 
 
 def _public(deployment: Deployment) -> list[str]:

@@ -94,6 +94,9 @@ def internal_topics(deployment: Deployment, names: Names) -> list[TopicSpec]:
         TopicSpec(names.requests, 1, TRIMMED, True, "triggers that `hush trigger` asks for"),
         TopicSpec(names.begins, 1, KEPT, True, "offsets at which inputs began: exact counts"),
     ]
+    if any(p.tables for p in deployment.pipelines):
+        text = "public tables of topics, as pipelines were declared with them: never delete"
+        specs.append(TopicSpec(names.tables, 1, KEPT, True, text))
     for source in deployment.streams:
         log_name = names.changelog("ingest", source.name)
         text = "how far the input was read, and the watermark: a copy of a worker's table"

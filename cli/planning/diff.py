@@ -12,7 +12,7 @@ from ...agents.deployment.difference import ChangedSetting, Difference, Terms, b
 from ...agents.worker.lines.screen import Screen, say
 from ...topics.config.load import Config, load
 from ..deployed import ledger_of
-from ..options import emit, readable
+from ..options import emit, kept_tables, readable
 
 LEDGER = "ledger"
 
@@ -30,6 +30,7 @@ def show_difference(config: Config, before: str, as_json: bool) -> None:
         old = _declared(config)
     else:
         other = load(before)
+        other = load(before, tables=kept_tables(other)) if other.lookup else other
         old = [Terms.of(p) for p in compile_config(other).pipelines]
         more = beside(other, config)
     found = differences(old, new, int(time.time() * 1e6))

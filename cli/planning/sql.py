@@ -13,6 +13,7 @@ import click
 
 from ...agents.deployment.cautions import cautions
 from ...agents.deployment.compile import compile_config
+from ...agents.deployment.looked_up import stated_tables
 from ...agents.worker.lines.screen import Screen, put, say
 from ...errors import ConfigError
 from ...planning.ways import show_ways
@@ -21,7 +22,7 @@ from ...topics.digits import NOT_HUGE, huge
 from ...topics.sql.columns import QuerySource, plain_number
 from ...topics.sql.query import Query, read_query
 from ...topics.sql.written import table
-from ..options import CONFIG, emit, readable
+from ..options import CONFIG, emit, kept_tables, readable
 from .plan import describe, described
 from .request import check, forecasts, request
 
@@ -113,6 +114,7 @@ def sql(
     sources = [
         QuerySource(i.name, i.topic, i.unit, i.time.field, i.attributes_of) for i in before.input
     ]
+    sources += [QuerySource(one.name, one.topic, (), None, public=True) for one in before.lookup]
     read = read_query(query, sources, bounds)
     meant = read.settings
     if read.view is not None:
@@ -220,6 +222,8 @@ def _asked(
 def _checked(text: str, path: str, folder: Path, name: str) -> Config:
     """The configuration with the new pipeline alone; its mistakes are the query's."""
     config = loads(text, name=path, folder=folder)
+    if any(stated_tables(p) for p in config.pipeline if p.name == name):
+        config = loads(text, name=path, folder=folder, tables=kept_tables(config))
     return replace(
         config,
         pipeline=tuple(p for p in config.pipeline if p.name == name),

@@ -8,16 +8,25 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 KINDS = ("lookup", "rowfits")
 
 
-def looked_up(config: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Put the rows of public tables beside their digests, which were charged."""
-    known: dict[str, dict[str, Any]] = {}
+Known = Mapping[str, dict[str, Any]]
+
+
+def looked_up(
+    config: dict[str, Any], folder: Path, kept: Known = MappingProxyType({})
+) -> dict[str, Any]:
+    """Put the rows of public tables beside their digests, which were charged.
+
+    ``kept`` has those from topics, by their digests.
+    """
+    known: dict[str, dict[str, Any]] = {**kept}
     for how in asked(config):
         if how["sha256"] not in known:
             known[how["sha256"]] = found(how["sha256"], folder)
@@ -25,6 +34,19 @@ def looked_up(config: dict[str, Any], folder: Path) -> dict[str, Any]:
         if len(how["rows"]) != how["count"]:
             raise ValueError("a table has another number of rows than was charged")
     return config
+
+
+def kept_in(log: Iterable[tuple[bytes | None, bytes | None]]) -> Known:
+    """Tables of topics, by the digest of what a topic of tables really holds of each."""
+    parts: dict[str, dict[int, list[str]]] = {}
+    for key, value in log:
+        *whose, number, count = json.loads(key or b"")
+        mine = parts.setdefault(json.dumps([*whose, count]), {})
+        mine[number] = (value or b"").decode().split("\n")
+    tables = (
+        dict(json.loads(line) for part in mine.values() for line in part) for mine in parts.values()
+    )
+    return {digest(rows): rows for rows in tables}
 
 
 def asked(value: Any) -> Iterator[dict[str, Any]]:

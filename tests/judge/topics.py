@@ -30,7 +30,7 @@ from .records import digest, key_bytes
 from .rules import Rules
 from .seals import Record as Sealed
 from .seals import of_ledger, of_releases
-from .tables import looked_up
+from .tables import Known, kept_in, looked_up
 from .views import about_view
 
 PATIENCE = 30.0
@@ -145,6 +145,8 @@ def deployment(
     bodies = [json.loads(value)["body"] for value in ledger]
     base = f"{name}.{json.loads(ledger[0])['body']['genesis']}"
     clock = [json.loads(r.value or b"") for r in read_topic(bootstrap, f"{base}.clock")[0]]
+    (tables,) = read_topic(bootstrap, f"{base}.tables") or [[]]
+    kept = kept_in((r.key, r.value) for r in tables)
     found: dict[str, Judgement] = {}
     known: dict[str, Pipeline] = {}
     for one in settings["pipeline"]:
@@ -155,9 +157,9 @@ def deployment(
         source = inputs[charged[0]["input"]["name"]]
         raw = read_topic(bootstrap, source["topic"])
         pipeline = Pipeline(
-            looked_up(charged[0], config.parent), listed(one, charged[0]),
+            looked_up(charged[0], config.parent, kept), listed(one, charged[0]),
             source.get("partitioner", "none"), len(raw),
-            beside(charged[0], bodies, settings, config.parent),
+            beside(charged[0], bodies, settings, config.parent, kept),
         )  # fmt: skip
         known[called] = pipeline
         order = None
@@ -221,12 +223,13 @@ def beside(
     bodies: Iterable[dict[str, Any]],
     settings: dict[str, Any],
     folder: Path,
+    kept: Known,
 ) -> list[tuple[dict[str, Any], list[list[Any]] | None]]:
     """Configuration and public keys of the other pipelines of a shared budget, as declared."""
     others = set(config["budget"].get("shared", {"members": ()})["members"]) - {config["name"]}
     told = {b["pipeline"]: b["config"] for b in bodies if "pipeline" in b and "config" in b}
     every = {one["name"]: one for one in settings["pipeline"]}
-    return [(looked_up(told[n], folder), listed(every[n], told[n])) for n in sorted(others)]
+    return [(looked_up(told[n], folder, kept), listed(every[n], told[n])) for n in sorted(others)]
 
 
 def key_of(one: dict[str, Any], config: Path, secret: bytes, state: Path | None) -> Secret:

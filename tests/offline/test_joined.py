@@ -47,8 +47,8 @@ KIND = """derive.country = { field = "page", lookup = "pages.csv", take = "kind"
     otherwise = "none" }""".replace("\n   ", "")
 ROW = '{ field = "page", lookup = "pages.csv", take = "kind"'
 CHOICE = f"""derive.country = {{ otherwise = "none", cases = [
-    {{ where = [{ROW}, equals = "news" }}, {{ field = "page", none_of = ["p2"] }}],
-       then = "news" }},
+    {{ where = [{ROW}, equals = "news" }}, {{ field = "page", none_of = ["p2"] }}], \
+then = "news" }},
     {{ where = [{ROW}, equals = "front" }}], then = "front" }},
 ] }}"""
 SHORT = KIND.replace("otherwise", "text = [{ start = 1, length = 1 }], otherwise")

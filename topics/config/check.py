@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from zoneinfo import ZoneInfo
 
-from ..names import ledger_topic, reserved
+from ..names import dead_letter_topic, late_topic, ledger_topic, reserved, shared
 from . import learn, sharing
 from .checks.connections import of_engine, of_kafka, of_registry
 from .checks.pipelines import Objections, of_limits, of_pipeline
@@ -28,11 +28,12 @@ def contradictions(config: Config) -> Iterator[Problem]:
         yield Problem(("input", place, setting), why)
     for place, pipeline in enumerate(config.pipeline):
         yield from of_pipeline(config, pipeline).under("pipeline", place)
-    for place, shared in enumerate(config.budget):
-        yield from Objections(of_limits(shared)).under("budget", place)
+    for place, budget in enumerate(config.budget):
+        yield from Objections(of_limits(budget)).under("budget", place)
     yield from (Problem(path, message) for path, message in sharing.contradictions(config))
     yield from (Problem(path, message) for path, message in learn.contradictions(config))
     yield from _topics(config)
+    yield from _lookups(config)
     topics = [source.topic for source in config.input]
     partitions = config.engine.release_partitions
     yield from views.contradictions(config.view, config.pipeline, topics, partitions)
@@ -65,6 +66,25 @@ def _time(time: Time) -> Iterator[tuple[str, str]]:
         yield "time.zone", f'"{time.zone}" is not a time zone'
     if time.zone != "UTC" and time.format != "iso":
         yield "time.zone", 'has an effect only with format = "iso"'
+
+
+def _lookups(config: Config) -> Iterator[Problem]:
+    """Mistakes in topics of reference data, which are public by the operator's statement."""
+    raw = {one.topic: f"of input {one.name}" for one in config.input}
+    whose = [p.name for p in config.pipeline]
+    whose += [shared(config.deployment.name, one.name) for one in config.input]
+    for name in whose:
+        raw |= dict.fromkeys((dead_letter_topic(name), late_topic(name)), f"of {name}, set aside")
+    names = [one.name for one in config.input]
+    for place, one in enumerate(config.lookup):
+        if one.name in names:
+            yield Problem(("lookup", place, "name"), f'"{one.name}" is the name of another table')
+        names.append(one.name)
+        if one.topic in raw:
+            message = f'"{one.topic}" holds records {raw[one.topic]}, and a lookup must be public'
+            yield Problem(("lookup", place, "topic"), message)
+        elif kept := reserved(one.topic):
+            yield Problem(("lookup", place, "topic"), f'"{one.topic}" is {kept}')
 
 
 def _topics(config: Config) -> Iterator[Problem]:

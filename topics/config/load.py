@@ -31,7 +31,7 @@ from ..digits import NOT_HUGE
 from ..natural import fill_in_keys
 from ..sql.expand import expand
 from .check import contradictions
-from .inputs.lookups import read_lookups
+from .inputs.lookups import Tables, read_lookups
 from .learn import stand_for
 from .merge import SECRETS, Origins, merge, tables_of_names
 from .model import Config, Kafka, RegistrySettings, SecretFiles
@@ -54,6 +54,7 @@ def load(
     *,
     environ: Mapping[str, str] | None = None,
     flags: Mapping[str, Any] | None = None,
+    tables: Tables | None = None,
 ) -> Config:
     """Return the configuration in file ``path`` with its overrides.
 
@@ -63,13 +64,16 @@ def load(
     Args:
         environ: environment; by default that of this process.
         flags: dotted settings and their values; ``None`` means not given.
+        tables: finds the table of a lookup from a topic; None: it stays unread.
 
     Raises:
         ConfigError: the file cannot be read, or a setting is wrong.
     """
     file = FilePath(path)
     text = read_text(file)
-    return loads(text, name=str(path), folder=file.parent, environ=environ, flags=flags)
+    return loads(
+        text, name=str(path), folder=file.parent, environ=environ, flags=flags, tables=tables
+    )
 
 
 def read_text(file: FilePath) -> str:
@@ -92,6 +96,7 @@ def loads(
     folder: FilePath | None = None,
     environ: Mapping[str, str] | None = None,
     flags: Mapping[str, Any] | None = None,
+    tables: Tables | None = None,
 ) -> Config:
     """Return the configuration in ``text``; see `load`. ``name`` names it in messages."""
     try:
@@ -109,7 +114,7 @@ def loads(
     where = (folder or FilePath()).resolve()
     problems += read_regions(data, where)
     problems += [Problem(place, message) for place, message in expand(data)]
-    problems += read_lookups(data, where)
+    problems += read_lookups(data, where, tables)
     problems += [Problem(place, message) for place, message in fill_in_keys(data)]
     problems += [Problem(place, message) for place, message in stand_for(data, origins.lines)]
     problems += [Problem(place, message) for place, message in fill_in(data)]

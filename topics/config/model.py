@@ -310,6 +310,19 @@ class InputSettings:
 
 
 @dataclass(frozen=True)
+class LookupSettings:
+    """Public data in a topic. A pipeline has them as they were when `hush topics` declared it.
+
+    Attributes:
+        name: for `lookup`, and JOIN in a query.
+        topic: JSON objects: of each key the newest is a row; one without a value deletes it.
+    """
+
+    name: Name
+    topic: TopicName
+
+
+@dataclass(frozen=True)
 class Config:
     """A complete deployment.
 
@@ -323,6 +336,7 @@ class Config:
         pipeline: private releases.
         budget: charges that several pipelines share.
         view: releases made of those of one pipeline, at no cost.
+        lookup: public reference data in topics.
     """
 
     deployment: DeploymentSettings = field(default_factory=DeploymentSettings)
@@ -334,3 +348,4 @@ class Config:
     pipeline: tuple[PipelineSettings, ...] = ()
     budget: tuple[SharedBudget, ...] = ()
     view: tuple[ViewSettings, ...] = ()
+    lookup: tuple[LookupSettings, ...] = ()

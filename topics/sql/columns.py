@@ -25,6 +25,7 @@ class QuerySource(NamedTuple):
         unit: paths that together name the privacy unit.
         time: path of the event time; None if it is the record's own.
         attributes_of: name of the input whose units' attributes it states; None: it has records.
+        public: whether it is no input, but public data that records are joined to.
     """
 
     name: str
@@ -32,6 +33,7 @@ class QuerySource(NamedTuple):
     unit: tuple[str, ...]
     time: str | None
     attributes_of: str | None = None
+    public: bool = False
 
     @property
     def words(self) -> tuple[str, ...]:

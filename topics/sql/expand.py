@@ -76,4 +76,9 @@ def _sources(data: Table) -> list[QuerySource]:
                 None if (of := table.get("attributes_of")) is None else str(of),
             )
         )
+    lookups = data.get("lookup")
+    for table in lookups if isinstance(lookups, list) else ():
+        if isinstance(table, dict):
+            name, topic = str(table.get("name", "")), str(table.get("topic", ""))
+            found.append(QuerySource(name, topic, (), None, public=True))
     return found

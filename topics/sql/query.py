@@ -81,7 +81,7 @@ def read_query(
             names it, and what to do instead.
     """
     read = parsed(text, [part for one in sources for part in one.words])
-    asked = after_release(read.select)
+    asked = after_release(read.select, sources)
     parts = split(asked)
     select = lifted(flattened(parts.inner))
     source, table = source_of(select, sources)

@@ -18,6 +18,8 @@ def source_of(
 ) -> tuple[QuerySource, tuple[str, ...]]:
     """The input that FROM names, by its name or its topic, and how columns may call it."""
     clause = select.args.get("from_")
+    public = [one.name for one in sources if one.public]
+    sources = [one for one in sources if not one.public]
     known = ", ".join(one.name for one in sources) or "none"
     if clause is None:
         raise QueryError(f"FROM is missing; inputs: {known}")
@@ -38,6 +40,11 @@ def source_of(
     found = found or [one for one in sources if one.topic == name]
     last = name.rpartition(".")[2]  # `project.dataset.table`, or catalog, schema and table
     found = found or [one for one in sources if last in (one.name, one.topic)]
+    if not found and name in public:
+        raise QueryError(
+            f"FROM {name}: it is a public table, and has no records that count: write FROM "
+            f"{sources[0].name if sources else 'input'} JOIN {name}"
+        )
     if not found:
         names = [part for one in sources for part in (one.name, one.topic)]
         near = difflib.get_close_matches(last, names, 1, 0.6)

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,14 @@ _DECIMAL = re.compile(r"-?[0-9]{1,17}(\.[0-9]{1,17})?")
 _HELD = {"number": "numbers alone", "text": "texts alone", "truth": "truth values alone"}
 
 
+class Origin(NamedTuple):
+    """A topic that states a table, and the two fields of its records that are its columns."""
+
+    topic: str
+    match: str  # path of what a record's field is compared with
+    take: str  # path of the value
+
+
 class PublicTable:
     """Values by the text of a field. Two tables are equal if their contents are.
 
@@ -34,13 +42,22 @@ class PublicTable:
 
     Attributes:
         rows: the values.
-        sha256: of the JSON lines of all pairs, in the order of their keys.
+        sha256: of `lines`.
+        origin: the topic that it is from; None: a file.
     """
 
-    def __init__(self, rows: Mapping[str, Value]) -> None:
-        self.rows = rows
-        lines = (json.dumps([key, rows[key]], ensure_ascii=False) for key in sorted(rows))
-        self.sha256 = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    def __init__(self, rows: Mapping[str, Value], origin: Origin | None = None) -> None:
+        self.rows, self.origin = rows, origin
+        self.sha256 = hashlib.sha256("\n".join(self.lines()).encode()).hexdigest()
+
+    def lines(self) -> list[str]:
+        """A line of JSON for each pair, in the order of their keys."""
+        return [json.dumps([key, self.rows[key]], ensure_ascii=False) for key in sorted(self.rows)]
+
+    @property
+    def unread(self) -> bool:
+        """Whether its topic was not read yet: no table that was read is empty."""
+        return self.origin is not None and not self.rows
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PublicTable) and self.sha256 == other.sha256
@@ -53,7 +70,7 @@ class PublicTable:
 
     @property
     def content(self) -> dict[str, Any]:
-        """What is charged of it."""
+        """Digest and size, as the charge has them."""
         return {"sha256": self.sha256, "count": len(self.rows)}
 
 

@@ -50,10 +50,10 @@ class Condition:
         equals: the value that it must be.
         one_of: values of one type, one of which it must be.
         none_of: values of one type, none of which it may be.
-        lookup: public file with a table (`.csv` or `.tsv` with a header) in which the field finds
-            a row; its content is part of what is charged.
-        match: column of that file that is compared with the field; the field's own name.
-        take: column of that file whose value counts.
+        lookup: public table in which the field finds a row, charged by its content: a file (`.csv`
+            or `.tsv` with a header), or the name of a `[[lookup]]`.
+        match: its column that is compared with the field; the field's own name.
+        take: its column whose value counts.
         text: functions applied to the text before the condition is tested.
         like: pattern of the whole text: `%` stands for any characters, `_` for one, and a
             backslash takes the next one as it is.

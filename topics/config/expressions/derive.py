@@ -71,10 +71,10 @@ class Derive:
             Where all values are numbers, an aggregate may name the column as its `field`.
         otherwise: value of records that fulfil none of the cases, or that the lookup does not have,
             or whose unit has no such attribute.
-        lookup: public file with a table (`.csv` or `.tsv` with a header) in which the field finds
-            a row; its content is part of what is charged.
-        match: column of that file that is compared with the field; the field's own name.
-        take: column of that file whose value counts.
+        lookup: public table in which the field finds a row, charged by its content: a file (`.csv`
+            or `.tsv` with a header), or the name of a `[[lookup]]`.
+        match: its column that is compared with the field; the field's own name.
+        take: its column whose value counts.
         attribute: path in the unit's newest record in the topic that has `attributes_of`.
         of_unit: whether `cases` look at that record.
     """

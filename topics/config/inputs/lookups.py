@@ -1,40 +1,57 @@
-"""Tables of lookups: public files with a header, read at start."""
+"""Tables of lookups: public files with a header, read at start, and topics that were read before.
+
+A topic changes, so a pipeline keeps what its declaration has read. Nothing here opens a connection:
+whoever has one gives `Tables`; without them a table is unread, and nothing can be declared with it.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from ....errors import ConfigError
-from ....formats.events.expressions.looked_up import PublicTable, Value
+from ....formats.events.expressions.looked_up import Origin, PublicTable, Value
 from ..toml.read import Problem
 
 MOST = 1_000_000  # rows of a table, which each worker holds in memory
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
+Tables = Callable[[str, Origin], PublicTable]
+"""Finds the table of a pipeline of this name; raises a `ConfigError` if there is none."""
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
-def read_lookups(data: dict[str, Any], folder: Path) -> list[Problem]:
-    """Put the table of each lookup in place of its file's name, in the tables of a configuration.
+def read_lookups(data: dict[str, Any], folder: Path, tables: Tables | None = None) -> list[Problem]:
+    """Put the table of each lookup in place of its name, in the tables of a configuration.
+
+    Args:
+        tables: finds those of topics; None: they stay unread.
 
     Returns:
         Files that cannot be read or are no tables.
     """
     problems: list[Problem] = []
     known: dict[tuple[str, ...], PublicTable] = {}
+    topics = {one.get("name"): one.get("topic") for _, one in _numbered(data.get("lookup"))}
     for path, table in lookups(data):
         file, take = table.pop("lookup"), table.get("take")
         match = table.get("match", str(table.get("field")).rpartition(".")[2])
         asked = tuple(one for one in (file, match, take) if isinstance(one, str))
         if len(asked) < 3:
-            message = "must be a file's name, with take, a column of it"
+            message = "must be a file's name, or a [[lookup]]'s, with take, a column of it"
             problems.append(Problem((*path, "lookup"), message))
             continue
         try:
+            if isinstance(topic := topics.get(file), str):
+                origin = Origin(topic, *asked[1:])
+                pipeline = str(data["pipeline"][path[1]].get("name"))
+                table["lookup"] = (
+                    PublicTable({}, origin) if tables is None else tables(pipeline, origin)
+                )
+                continue
             if asked not in known:
                 known[asked] = read_table(folder / asked[0], *asked[1:])
             table["lookup"] = known[asked]
@@ -91,7 +108,9 @@ def read_table(path: Path, match: str, take: str) -> PublicTable:
     """
     delimiter = _DELIMITERS.get(path.suffix.lower())
     if delimiter is None:
-        raise ConfigError(f"{path} must be a file .csv or .tsv with a header")
+        raise ConfigError(
+            f"{path} must be a file .csv or .tsv with a header, or the name of a [[lookup]]"
+        )
     try:
         text = path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

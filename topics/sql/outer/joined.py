@@ -25,7 +25,7 @@ _HOW = "JOIN 'zones.csv' AS z ON zone = z.id"
 class Joined(NamedTuple):
     """A public table, and the field of a record that finds its row."""
 
-    file: str
+    file: str  # or name of a lookup
     field: str  # path
     match: str  # column of the file
 
@@ -74,12 +74,13 @@ def joins_of(
     """
     found: dict[str, Join] = {}
     for join in select.args.get("joins") or ():
-        file, other = file_of(join.this), _stating(join.this, source, sources)
+        file, other = table_of(join.this, sources), _stating(join.this, source, sources)
         if file is None and other is None:
             raise refused(join.this, CLAUSES["joins"])
         if (join.side or "LEFT").upper() != "LEFT" or join.kind not in ("", "INNER", "OUTER"):
             raise refused(join, f"a record has one row of the table, or none: write LEFT {_HOW}")
-        name = join.this.alias if other is None else join.this.alias_or_name
+        anonymous = other is None and (file or "").lower().endswith(FILES)
+        name = join.this.alias if anonymous else join.this.alias_or_name
         if not name:
             raise refused(join.this, f"the table needs a name: write {_HOW}")
         if name in found or name in table:
@@ -121,13 +122,15 @@ def _check_unit(
         )
 
 
-def file_of(node: exp.Expr) -> str | None:
-    """The file that a table is; None if it is none."""
-    if not isinstance(node, exp.Table):
+def table_of(node: exp.Expr, sources: Sequence[QuerySource]) -> str | None:
+    """The file, or the name of the lookup, that a table is; None if it is neither."""
+    if not isinstance(node, exp.Table) or node.args.get("db"):
         return None
     inner = node.this
-    file = inner.this.name if isinstance(inner, exp.ReadCSV) else inner.name
-    return file if not node.args.get("db") and file.lower().endswith(FILES) else None
+    file = str(inner.this.name if isinstance(inner, exp.ReadCSV) else inner.name)
+    if file.lower().endswith(FILES):
+        return file
+    return next((one.name for one in sources if one.public and node.name == one.name), None)
 
 
 def _matched(join: exp.Join, name: str, table: Sequence[str]) -> tuple[str, str]:

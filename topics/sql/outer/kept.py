@@ -8,13 +8,13 @@ table follows from the record alone, so a condition on it is one on the record.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from sqlglot import exp
 
-from ..columns import bare
+from ..columns import QuerySource, bare
 from ..refusal import refused
-from .joined import UNMATCHED, file_of
+from .joined import UNMATCHED, table_of
 
 ROWS = (
     "WHERE of an attribute: rows are released for each of its values, and the view keeps those "
@@ -23,14 +23,17 @@ ROWS = (
 _NAME = "released"
 
 
-def after_release(select: exp.Select) -> exp.Select:
+def after_release(select: exp.Select, sources: Sequence[QuerySource]) -> exp.Select:
     """The query, with conditions on attributes in a SELECT around it; as it is without any.
+
+    Args:
+        sources: all inputs, and public tables.
 
     Raises:
         QueryError: a condition is of attributes and of other columns at once.
     """
     joins = [one for one in select.args.get("joins") or () if {"on", "using"} & one.args.keys()]
-    names = {join.this.alias_or_name for join in joins if file_of(join.this) is None}
+    names = {join.this.alias_or_name for join in joins if table_of(join.this, sources) is None}
     where = select.args.get("where")
     if where is None or not names:
         return select

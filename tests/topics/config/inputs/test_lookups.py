@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from hushstream.errors import ConfigError
-from hushstream.formats.events.expressions.looked_up import PublicTable
+from hushstream.formats.events.expressions.looked_up import Origin, PublicTable
 from hushstream.topics.config.canonical import canonical
 from hushstream.topics.config.inputs.lookups import read_table
 from hushstream.topics.config.load import Config, loads
@@ -69,8 +69,8 @@ def test_all_keys_follow_from_the_table(folder):
         (COLUMN.replace("zones.csv", "zones"), "must be a file .csv or .tsv with a header"),
         (COLUMN.replace('"borough"', '"boro"'), "no column 'boro'; its columns: id, borough, rank"),
         (COLUMN.replace("at.id", "at.zone"), "no column 'zone'"),
-        (COLUMN.replace(', take = "borough"', ""), "must be a file's name, with take"),
-        (COLUMN.replace('"zones.csv"', "3"), "must be a file's name, with take"),
+        (COLUMN.replace(', take = "borough"', ""), "[[lookup]]'s, with take"),
+        (COLUMN.replace('"zones.csv"', "3"), "must be a file's name, or a"),
         (COLUMN.replace(', otherwise = "none"', ""), "otherwise: is missing"),
         (COLUMN.replace('"none"', '""'), "otherwise: is an empty text"),
         (COLUMN + ", bucket = 3", "column borough has values that are no numbers"),
@@ -190,3 +190,62 @@ def test_no_view_and_no_choice_of_units_looks_up(folder):
     unit = f'of_unit = true, cases = [{{ where = [{{ {WHERE}, equals = "a" }}], then = 1 }}]'
     with pytest.raises(ConfigError, match="of_unit has none"):
         read(folder, unit + ", otherwise = 2")
+
+
+TOPIC = '[[lookup]]\nname = "zones"\ntopic = "shop-zones"\n'
+NAMED = COLUMN.replace("zones.csv", "zones")
+
+
+def kept(pipeline: str, origin: Origin) -> PublicTable:
+    assert (pipeline, origin) == ("p", Origin("shop-zones", "id", "borough"))
+    return PublicTable({"1": "Queens", "2": "Bronx", "3": "Queens"}, origin)
+
+
+def from_topic(tables: Any, column: str = NAMED, more: str = TOPIC) -> Config:
+    text = TEXT.replace('key = "page"', 'key = ["zone"]')
+    return loads(f"{text}derive = {{ zone = {{ {column} }} }}\n{more}", environ={}, tables=tables)
+
+
+def test_a_table_of_a_topic_is_charged_as_a_file_with_the_same_content(folder):
+    config = from_topic(kept)
+    assert charged(config) == charged(read(folder))
+    natural = TOPIC.replace("[[", 'public_keys = "natural"\naggregate = [{ kind = "count" }]\n[[')
+    assert from_topic(kept, more=natural).pipeline[0].public_keys == (
+        ("Bronx",), ("Queens",), ("none",)
+    )  # fmt: skip
+
+
+def test_a_table_that_nobody_has_read_is_known_as_such():
+    config = from_topic(None)
+    table = config.pipeline[0].derive["zone"].lookup
+    assert table is not None and table.unread
+    assert not PublicTable({}).unread
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (TOPIC.replace('"shop-zones"', '"orders"'), "holds records of input orders, and a lookup"),
+        (TOPIC.replace("shop-zones", "hush.p.dlq"), "holds records of p, set aside, and a lookup"),
+        (TOPIC.replace("shop-zones", "hush.ledger.v1"), "is the ledger of deployment hush"),
+        (TOPIC.replace('"zones"', '"orders"') + TOPIC, "is the name of another table"),
+        (TOPIC + TOPIC, "is the name of another table"),
+        (TOPIC.replace('topic = "shop-zones"', ""), "topic is missing"),
+        (TOPIC.replace("zones", "zone", 1), "or the name of a [[lookup]]"),
+    ],
+)
+def test_a_topic_that_cannot_be_public_is_refused(more: str, message: str):
+    def any_table(pipeline: str, origin: Origin) -> PublicTable:
+        return PublicTable({"1": "a"}, origin)
+
+    with pytest.raises(ConfigError) as caught:
+        from_topic(any_table, more=more)
+    assert message in str(caught.value)
+
+
+def test_a_table_that_is_refused_is_named_with_its_line():
+    def none(pipeline: str, origin: Origin) -> PublicTable:
+        raise ConfigError("topic shop-zones has no rows")
+
+    with pytest.raises(ConfigError, match=r"hush.toml:13: .*lookup: topic shop-zones has no rows"):
+        from_topic(none)

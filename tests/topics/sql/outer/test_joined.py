@@ -247,3 +247,31 @@ def test_units_of_one_name_are_joined_by_it():
 def test_attributes_are_joined_by_nothing_else(query: str, message: str):
     with pytest.raises(QueryError, match=message):
         read_query(query, WITH)
+
+
+PRODUCTS = QuerySource("products", "shop-products", (), None, public=True)
+
+
+@pytest.mark.parametrize(
+    "joined",
+    [
+        "FROM trips AS r LEFT JOIN products AS p ON r.at.zone = p.id",
+        "FROM trips JOIN products p ON p.id = at.zone",
+    ],
+)
+def test_a_lookup_from_a_topic_is_joined_by_its_name(joined: str):
+    query = f"""SELECT p.category, COUNT(*) {joined} WHERE p.price > 3 GROUP BY p.category"""
+    read = read_query(query, [*WITH, PRODUCTS])
+    row = {"field": "at.zone", "lookup": "products", "match": "id"}
+    assert read.settings["derive"] == {
+        "category": {**row, "take": "category", "otherwise": "unmatched"}
+    }
+    assert read.settings["where"] == [{**row, "take": "price", "above": 3}]
+    assert read.over is None
+
+
+def test_a_public_table_needs_no_other_name_and_has_no_records():
+    query = "SELECT products.category FROM trips JOIN products ON zone = products.id GROUP BY 1"
+    assert read_query(query, [*SOURCES, PRODUCTS]).settings["key"] == ["category"]
+    with pytest.raises(QueryError, match=r"is a public table.* write FROM trips JOIN products"):
+        read_query("SELECT category, COUNT(*) FROM products GROUP BY 1", [*SOURCES, PRODUCTS])
