@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import click
@@ -37,7 +38,7 @@ from .options import Flags, config_options, member_option, read_config
 @click.option("--pages", type=click.Path(path_type=Path), hidden=True)  # given by `_supervise`
 def worker(flags: Flags, processes: int, member: str, pages: Path | None) -> None:
     """Run a worker; any number of workers, on any machines, form one group."""
-    config = read_config(flags)
+    config = read_config(flags, tables=False)
     if not quoting():  # -v logs more than any configured level
         logging.getLogger("hushstream").setLevel(config.engine.log_level.upper())
     # The last one is of Faust's own services, as far as classes here extend them.
@@ -47,7 +48,7 @@ def worker(flags: Flags, processes: int, member: str, pages: Path | None) -> Non
     if processes > 1:
         with tempfile.TemporaryDirectory(prefix="hush-") as folder:  # for this user alone
             sys.exit(_supervise(config.engine, processes, member, Path(folder)))
-    run_worker(config, member, pages)
+    run_worker(config, member, pages, partial(read_config, flags) if config.lookup else None)
 
 
 def _supervise(engine: Engine, processes: int, member: str, folder: Path) -> int:

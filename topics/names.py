@@ -21,6 +21,7 @@ _INTERNAL = re.compile(
     rf"({_NAME})\.([0-9a-f]{{10}})\.(clock|requests|begins|tables|{_NAME}\.(units|cells|selected|flow|keys)"
     rf"|(ingest|bound|aggregate|view|flow)\..+-changelog)"
 )
+_ASIDE = re.compile(rf"hush\.({_NAME}\.)?{_NAME}\.(dlq|late)")
 _LEDGER = re.compile(rf"({_NAME})\.ledger\.v[0-9]+")
 
 
@@ -197,6 +198,15 @@ def dead_letter_topic(whose: str) -> str:
 def late_topic(whose: str) -> str:
     """Late and far-future records, likewise, if they are kept."""
     return f"hush.{whose}.late"
+
+
+def set_aside(topic: str) -> bool:
+    """Whether a topic of this name has raw records that some deployment has set aside.
+
+    >>> set_aside(dead_letter_topic("orders")), set_aside(late_topic("shop.orders"))
+    (True, True)
+    """
+    return _ASIDE.fullmatch(topic) is not None
 
 
 def shared(deployment: str, source: str) -> str:

@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from http.server import HTTPServer
 from pathlib import Path
@@ -56,16 +56,20 @@ SIGNALS = signal.SIGINT, signal.SIGTERM
 LEAVE_SECONDS = 40.0  # twice what the parts of a worker are given to stop
 EXIT_ENGINE = 4
 COMPILED = "compiled"  # folder of numba's cache, within a worker's
+Whole = Callable[[], Config]
 SLOW_SECONDS = 3.0  # a cache that was found takes less
 
 
-def run_worker(config: Config, member: str = "", pages: Path | None = None) -> None:
+def run_worker(
+    config: Config, member: str = "", pages: Path | None = None, whole: Whole | None = None
+) -> None:
     """Run one worker process until SIGINT or SIGTERM.
 
     Args:
         member: stable name of this worker in the consumer group; empty: it has none.
         pages: socket at which all pages are served to the process that started this one, instead of
             the configured addresses.
+        whole: reads the configuration with its tables of topics; None: it has them.
 
     Raises:
         BaseException: the error that made the worker stop.
@@ -75,7 +79,7 @@ def run_worker(config: Config, member: str = "", pages: Path | None = None) -> N
     stopping.daemon = True
     before = signal.signal(signal.SIGTERM, _stopped)  # until the worker can stop by itself
     try:
-        asyncio.run(_run(config, member, stopping, pages))
+        asyncio.run(_run(config, member, stopping, pages, whole))
     finally:
         stopping.cancel()
         signal.signal(signal.SIGTERM, before)
@@ -99,7 +103,13 @@ def _collect_rarely() -> None:
     gc.set_threshold(200_000, 20, 20)
 
 
-async def _run(config: Config, member: str, stopping: threading.Timer, pages: Path | None) -> None:
+async def _run(
+    config: Config,
+    member: str,
+    stopping: threading.Timer,
+    pages: Path | None,
+    whole: Whole | None,
+) -> None:
     probes = Probes()
     if pages is not None:
         config = replace(config, engine=replace(config.engine, public_port=0, operator_port=0))
@@ -107,7 +117,7 @@ async def _run(config: Config, member: str, stopping: threading.Timer, pages: Pa
     notifier = Notifier(probes.ready, probes.live)
     notifier.start()
     try:
-        plan = admitted(config, member, probes)
+        plan = admitted(config, member, probes, whole)
         with lock_folder(plan.data_dir):
             await _serve(plan, stopping, probes)
     finally:
@@ -149,11 +159,14 @@ class Probes:
         return metrics_page(getattr(self.worker, registry).registry)()
 
 
-def admitted(config: Config, member: str, probes: Probes) -> WorkerSetup:
+def admitted(
+    config: Config, member: str, probes: Probes, whole: Whole | None = None
+) -> WorkerSetup:
     """Wait until the cluster answers, for `kafka.outage_timeout`; decide whether to start.
 
     Args:
         probes: served meanwhile, since an orchestrator would restart a process that is silent.
+        whole: as for `run_worker`.
 
     Raises:
         ConfigError, LedgerError, EngineError: something does not fit, or nothing answers.
@@ -166,6 +179,9 @@ def admitted(config: Config, member: str, probes: Probes) -> WorkerSetup:
                 servers.append(serve_public(engine, probes.pages()))
 
     try:
+        if whole is not None:
+            waiting()
+            config = replace(whole(), engine=engine)
         return prepare(config, member, config.kafka.outage_timeout / 1e6, waiting=waiting)
     finally:
         for server in servers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from zoneinfo import ZoneInfo
 
-from ..names import dead_letter_topic, late_topic, ledger_topic, reserved, shared
+from ..names import ledger_topic, reserved, set_aside
 from . import learn, sharing
 from .checks.connections import of_engine, of_kafka, of_registry
 from .checks.pipelines import Objections, of_limits, of_pipeline
@@ -28,8 +28,8 @@ def contradictions(config: Config) -> Iterator[Problem]:
         yield Problem(("input", place, setting), why)
     for place, pipeline in enumerate(config.pipeline):
         yield from of_pipeline(config, pipeline).under("pipeline", place)
-    for place, budget in enumerate(config.budget):
-        yield from Objections(of_limits(budget)).under("budget", place)
+    for place, shared in enumerate(config.budget):
+        yield from Objections(of_limits(shared)).under("budget", place)
     yield from (Problem(path, message) for path, message in sharing.contradictions(config))
     yield from (Problem(path, message) for path, message in learn.contradictions(config))
     yield from _topics(config)
@@ -71,10 +71,6 @@ def _time(time: Time) -> Iterator[tuple[str, str]]:
 def _lookups(config: Config) -> Iterator[Problem]:
     """Mistakes in topics of reference data, which are public by the operator's statement."""
     raw = {one.topic: f"of input {one.name}" for one in config.input}
-    whose = [p.name for p in config.pipeline]
-    whose += [shared(config.deployment.name, one.name) for one in config.input]
-    for name in whose:
-        raw |= dict.fromkeys((dead_letter_topic(name), late_topic(name)), f"of {name}, set aside")
     names = [one.name for one in config.input]
     for place, one in enumerate(config.lookup):
         if one.name in names:
@@ -82,6 +78,9 @@ def _lookups(config: Config) -> Iterator[Problem]:
         names.append(one.name)
         if one.topic in raw:
             message = f'"{one.topic}" holds records {raw[one.topic]}, and a lookup must be public'
+            yield Problem(("lookup", place, "topic"), message)
+        elif set_aside(one.topic):
+            message = f'"{one.topic}" holds records set aside, and a lookup must be public'
             yield Problem(("lookup", place, "topic"), message)
         elif kept := reserved(one.topic):
             yield Problem(("lookup", place, "topic"), f'"{one.topic}" is {kept}')

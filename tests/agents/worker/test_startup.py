@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.request import urlopen
 
 import hushstream.agents.worker.admission as admission
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from hushstream.agents.worker import startup
 from hushstream.agents.worker.admission import prepare
 from hushstream.agents.worker.startup import Probes, lock_folder
 from hushstream.errors import EngineError, LedgerError, OutageError
-from hushstream.topics.config.load import load
+from hushstream.topics.config.load import Config, load
 
 HOLD = """
 import sys, time
@@ -108,6 +114,24 @@ def test_probes_live_and_are_not_ready_before_there_is_a_worker():
     probes = Probes()
     answers = {path: page() for path, page in probes.pages().items()}
     assert {path: code for path, (code, _) in answers.items()} == {"/live": 200, "/ready": 503}
+
+
+def test_probes_are_served_while_tables_of_topics_are_read(monkeypatch: pytest.MonkeyPatch):
+    with closing(socket.create_server(("127.0.0.1", 0))) as held:
+        port = held.getsockname()[1]
+    path = Path(__file__).parents[3] / "topics" / "config" / "template.toml"
+    config = load(path, environ={}, flags={"engine.public_port": str(port)})
+
+    def whole() -> Config:
+        with urlopen(f"http://127.0.0.1:{port}/live", timeout=20) as answer:
+            assert answer.status == 200
+        return load(path, environ={}, flags={"kafka.bootstrap": "read:1"})
+
+    monkeypatch.setattr(startup, "prepare", lambda made, *_, **__: made)
+    made: Any = startup.admitted(config, "", Probes(), whole)
+    assert (made.kafka.bootstrap, made.engine) == ("read:1", config.engine)
+    with pytest.raises(URLError):
+        urlopen(f"http://127.0.0.1:{port}/live", timeout=20)
 
 
 def test_a_process_that_cannot_stop_ends_with_4():

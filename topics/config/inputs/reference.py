@@ -1,12 +1,14 @@
 """Public reference data in a topic, as a table.
 
-All that is wrong is refused with its place: the data are public, and whoever declares a pipeline
-looks at the message. Once it is declared, what the topic holds later changes nothing.
+All that is wrong is refused with its place, for whoever declares a pipeline; a message shows no
+values, since a topic may be named by mistake. Once a pipeline is declared, what the topic holds
+later changes nothing.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple, NoReturn
 
@@ -15,6 +17,7 @@ from ....formats.events.expressions.looked_up import Origin, PublicTable, Value
 from .lookups import MOST
 
 _LARGEST = 10**18
+_HALF = re.compile("[\ud800-\udfff]")  # JSON can escape what no encoding of text has
 
 
 class ReferenceRecord(NamedTuple):
@@ -55,7 +58,7 @@ def table_of(records: Iterable[ReferenceRecord], origin: Origin) -> PublicTable:
         if isinstance(key, bool):
             _refuse(record, origin, f"has a truth value as {origin.match}, which no field finds")
         if (before := rows.setdefault(str(key), value)) != value or type(before) is not type(value):
-            _refuse(record, origin, f"has another {origin.take} for {origin.match} {str(key)!r}")
+            _refuse(record, origin, f"has another {origin.take} than one with its {origin.match}")
         if len(rows) > MOST:
             raise ConfigError(f"topic {origin.topic} has more than {MOST:,} rows")
     if not rows:
@@ -88,6 +91,8 @@ def _field(
         _refuse(record, origin, f"has a list or an object as {path}")
     if isinstance(value, int) and abs(value) >= _LARGEST:
         _refuse(record, origin, f"has a number of more than 18 digits as {path}")
+    if isinstance(value, str) and _HALF.search(value):
+        _refuse(record, origin, f"has half of a character as {path}")
     return str(value) if isinstance(value, str) else value
 
 

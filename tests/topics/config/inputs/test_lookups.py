@@ -226,7 +226,8 @@ def test_a_table_that_nobody_has_read_is_known_as_such():
     ("more", "message"),
     [
         (TOPIC.replace('"shop-zones"', '"orders"'), "holds records of input orders, and a lookup"),
-        (TOPIC.replace("shop-zones", "hush.p.dlq"), "holds records of p, set aside, and a lookup"),
+        (TOPIC.replace("shop-zones", "hush.p.dlq"), "holds records set aside, and a lookup"),
+        (TOPIC.replace("shop-zones", "hush.other.trips.late"), "holds records set aside"),
         (TOPIC.replace("shop-zones", "hush.ledger.v1"), "is the ledger of deployment hush"),
         (TOPIC.replace('"zones"', '"orders"') + TOPIC, "is the name of another table"),
         (TOPIC + TOPIC, "is the name of another table"),
