@@ -88,9 +88,10 @@ class Declared:
     def next_due(self, after: int) -> int:
         """First scheduled trigger time after a time; both in microseconds since 1970."""
         schedule = self.windows
-        window = schedule.window(after - schedule.lateness)
         if schedule.endless:
-            return after + schedule.every - (after - schedule.times(window)[0]) % schedule.every
+            first = schedule.times(0)[0]
+            return max(first, after + schedule.every - (after - first) % schedule.every)
+        window = schedule.window(after - schedule.lateness)
         times = [t for ahead in range(-1, FAR) for t in schedule.times(window + ahead)]
         return min((t for t in times if t > after), default=after + schedule.length)
 

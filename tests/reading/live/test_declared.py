@@ -17,6 +17,10 @@ CRON = (
     'window = { length = "1d", origin = "2019-03-01T00:00:00Z" }\nlateness = "5m"\nepoch = "2d"\n'
     'triggers = { cron = "0 6,0 * * *", count = 2 }\nschedule = "external"'
 )
+ENDLESS = (
+    'window = { endless = true, origin = "2019-03-01T00:00:00Z" }\ntriggers = { every = "3h" }\n'
+    'schedule = "external"'
+)
 
 
 def compiled(case: str, window: str = WINDOW) -> Pipeline:
@@ -99,6 +103,10 @@ def test_the_next_trigger_is_the_first_one_after_a_time() -> None:
     assert late.next_due(begin) == begin + hour // 12  # of the window before
     assert late.next_due(begin + hour) == begin + 6 * hour + hour // 12
     assert late.next_due(begin + 25 * hour) == begin + 30 * hour + hour // 12
+    endless = seen(compiled("histogram-plain", ENDLESS))
+    for before in (begin - 90 * hour, begin, begin + 3 * hour - 1):
+        assert endless.next_due(before) == begin + 3 * hour  # no trigger precedes the first one
+    assert endless.next_due(begin + 3 * hour) == begin + 6 * hour
 
 
 def test_a_declaration_that_lacks_something_is_refused() -> None:
