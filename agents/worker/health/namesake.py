@@ -22,8 +22,8 @@ from ....formats.events.decode import utc
 from ...kafka.cluster import Cluster
 
 WITHIN_SECONDS = 60.0
-STRANGE = 3  # changes of the member id within that time, where the first runs on another machine
-ALIKE = 9  # the same on one machine: this worker may have been restarted, and be the first itself
+STRANGE = 3  # changes of the member id within that time, where the first is another process
+ALIKE = 9  # where it may be gone: this worker may have been restarted, and be the first itself
 PREFIX = "hush"
 log = logging.getLogger("hushstream.worker")
 
@@ -38,7 +38,8 @@ class Identity(NamedTuple):
     @classmethod
     def own(cls) -> Self:
         """Make that of this process."""
-        return cls(int(time.time()), secrets.token_hex(4), os.uname().nodename)
+        tag = f"{os.getpid()}-{secrets.token_hex(4)}"
+        return cls(int(time.time()), tag, os.uname().nodename)
 
     @classmethod
     def read(cls, client_id: str) -> Self | None:
@@ -52,6 +53,20 @@ class Identity(NamedTuple):
     def client_id(self) -> str:
         """The client id that says all of it."""
         return f"{PREFIX}.{self.started}.{self.tag}.{self.host}"
+
+    @property
+    def lives(self) -> bool:
+        """Whether the process runs, as seen from this one on the same machine; False: perhaps."""
+        number = self.tag.partition("-")[0]
+        if "-" not in self.tag or not number.isdecimal() or int(number) in (0, 1, os.getpid()):
+            return False  # in a container, a process that starts again often has the same id
+        try:
+            os.kill(int(number), 0)
+        except PermissionError:
+            return True
+        except (OSError, OverflowError):
+            return False
+        return True
 
 
 class Namesake:
@@ -93,12 +108,16 @@ class Namesake:
             if one.instance == self._instance:
                 self._judge(Identity.read(one.client_id), one.host, recent)
 
+    def _other(self, first: Identity | None) -> bool:
+        """Whether the first is certainly another process than the one that this worker replaced."""
+        return first is None or first.host != self._identity.host or first.lives
+
     def _judge(self, first: Identity | None, address: str, recent: int) -> None:
         if first is not None and first.tag == self._identity.tag:
             log.warning(
                 "another worker has started under the name %r and takes its partitions from this "
                 "one: end it, or give it a name of its own (--member)", self._member)  # fmt: skip
-        elif first is None or first.host != self._identity.host or recent >= ALIKE:
+        elif self._other(first) or recent >= ALIKE:
             told = f"on {address}" if first is None else (
                 f"on {first.host} ({address}) since {utc(first.started * 1_000_000)}"
             )  # fmt: skip

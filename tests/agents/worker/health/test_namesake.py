@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
+import subprocess
 import time
 from typing import Any
 
@@ -86,6 +88,28 @@ def test_one_on_the_same_machine_may_be_the_first_after_a_restart_and_is_given_t
     times(later, 8)
     with pytest.raises(EngineError, match="this one ends"):
         later.changed()
+
+
+def test_one_on_the_same_machine_that_runs_is_the_first(now) -> None:
+    with subprocess.Popen(["sleep", "60"]) as other:
+        first = FIRST._replace(tag=f"{other.pid}-{FIRST.tag}")
+        assert first.lives
+        second = namesake(Group(first.client_id), LATER)
+        times(second, 2)
+        with pytest.raises(EngineError, match="since 2025-11-25T04:00:00Z"):
+            second.changed()
+        other.kill()
+        other.wait()
+        assert not first.lives  # it was restarted, perhaps as this one
+        times(namesake(Group(first.client_id), LATER), 8)
+
+
+@pytest.mark.parametrize(
+    "tag", ["0a0b0c0d", "-1", "x-1", "0-a", "1-a", f"{os.getpid()}-0a0b0c0d", "9" * 40 + "-a"]
+)
+def test_of_some_nobody_knows_whether_they_run(tag: str) -> None:
+    assert not FIRST._replace(tag=tag).lives
+    assert Identity.own().tag.startswith(f"{os.getpid()}-")
 
 
 def test_an_earlier_version_says_nothing_of_itself(now) -> None:
