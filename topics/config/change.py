@@ -92,6 +92,8 @@ SETTINGS: dict[str, Change] = {
     "pipeline.public_keys_file": Change(FREE, "the file may move; a digest of the keys is held"),
     "pipeline.noise_key_file": Change(KEY, "the file may move; another key gives a second noise"),
     "pipeline.forget_keys": Change(KEY, "a release keeps the noise that it was charged with"),
+    "lookup.name": Change(FREE, "pipelines name it; what they found is held"),
+    "lookup.topic": Change(HASH, "a pipeline keeps the rows that it was declared with"),
     "view.*": Change(
         FREE,
         "what is released is charged, and not what follows from it; the state says what it was",

@@ -15,6 +15,7 @@ from hushstream.agents.clock.pinned import _verify_end, _verify_own_key, placeme
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.topic_specs import layout
 from hushstream.errors import EngineError
+from hushstream.formats.events.expressions.looked_up import PublicTable
 from hushstream.topics.config import change
 from hushstream.topics.config.load import Config, loads
 from hushstream.topics.config.toml.values import INPUT
@@ -58,8 +59,23 @@ STATED = loads(
     environ={},
 )
 VIEW = '[[view]]\nname = "busy"\nsource = "pages"\nvalues = [{ of = "count" }]\n'
+LOOKUP = '[[lookup]]\nname = "land"\ntopic = "lands"\n' + TOML.replace(
+    '["page"]',
+    '["page"]\nderive.page = { field = "land", lookup = "land", match = "id", take = "name", '
+    'otherwise = "none" }',
+)
 CAP = 'per_unit = { epsilon = 8.0, delta = 1e-4, period = "30d" }\n'
 CAPPED = loads((TOML + OTHER).replace(ALONE, "") + SHARED + CAP, environ={})
+
+
+def looking_up(text: str) -> Config:
+    """The settings with the rows of a topic, of which each has its own."""
+    rows = {"lands": "Togo"}
+    return loads(
+        text,
+        environ={},
+        tables=lambda _, origin: PublicTable({"tg": rows.get(origin.topic, "Mali")}, origin),
+    )
 
 
 def holds(config: Config) -> dict[str, Any]:
@@ -110,10 +126,18 @@ def begun(setting: str) -> Config:
         return CAPPED
     if setting == "input.attributes_of":
         return STATED
+    if setting.startswith("lookup."):
+        return looking_up(LOOKUP)
     return SHARING if setting.startswith("budget.") else CONFIG
 
 
 def moved(setting: str) -> Config:
+    if setting.startswith("lookup."):
+        old = {"lookup.name": '"land"\n', "lookup.topic": '"lands"'}[setting]
+        text = LOOKUP.replace(old, old.replace("land", "other"))
+        if setting == "lookup.name":
+            text = text.replace('lookup = "land"', 'lookup = "other"')
+        return looking_up(text)
     config: Config = changed(begun(setting), setting.split("."))
     if setting == "pipeline.forget_keys":
         config = changed(config, ["secret", "ratchet"])

@@ -12,9 +12,11 @@ from confluent_kafka import KafkaException
 from faust.types import TP
 from hushstream.agents.worker.health.topics import Inflow, TopicWatch
 from hushstream.errors import EngineError
-from hushstream.topics.names import OWNERS
+from hushstream.topics.names import OWNERS, Names
 
 from ....support import deployment, messages
+
+NAMES = Names("hush", "abcdef")
 
 
 class FakeCluster:
@@ -38,13 +40,15 @@ class FakeCluster:
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> Callable[..., TopicWatch]:
     monkeypatch.setattr(module, "CONFIRM_SECONDS", 0.0)
-    monkeypatch.setattr(module, "verify", lambda *_: None)  # has tests of its own
+    monkeypatch.setattr(module, "verify", lambda *_: NAMES)  # has tests of its own
     monkeypatch.setattr(module, "unclaimed", lambda *_: [])  # likewise
     return lambda *answers: TopicWatch(FakeCluster(*answers), deployment(), None)  # type: ignore[arg-type]
 
 
 def whole() -> dict[str, int]:
-    return {spec.name: spec.partitions for spec in module.public_topics(deployment())}
+    made = deployment()
+    specs = [*module.public_topics(made), *module.internal_topics(made, NAMES)]
+    return {spec.name: spec.partitions for spec in specs}
 
 
 def test_what_is_missing_twice_is_gone_and_what_comes_back_is_not(watch):
