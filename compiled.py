@@ -11,8 +11,9 @@ data files by numbers, and two processes may give one number to two signatures, 
 between index and data: then the name fits, and the code is another's.
 
 A seal does not help where wrong code was sealed. So a process that loads all of it leaves a mark
-while it does (`marked`). A mark whose process has ended says that it did not get through, and
-everything is dropped.
+while it does (`marked`). A mark whose process has ended says that it did not get through. After
+two in a row everything is dropped; not after one, which may have been killed while it loaded, for
+all workers would compile for a minute or two.
 
 The seal is no signature: a user who may write into the folder can run code here. Files are
 therefore for their owner alone, and files of others, or that others may write, are not read.
@@ -40,6 +41,7 @@ log = logging.getLogger("hushstream")
 F = TypeVar("F", bound=Callable[..., Any])
 
 MARK = "hush-warming-"
+STRIKE = "hush-not-warmed"  # a process did not get through, and none has since
 _SEAL = 32
 _marks: set[Path] = set()
 _told: set[str] = set()
@@ -160,16 +162,19 @@ def _tell(path: str) -> None:
 def marked(folder: Path, code: Iterable[Path]) -> Iterator[None]:
     """Leave a mark in ``folder`` while the cache in the folders ``code`` is loaded.
 
-    A mark that an earlier process left drops the cache first.
+    If the last two processes that tried did not get through, the cache is dropped first.
     """
+    strike = folder / STRIKE
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if _left(folder):
-            log.warning(
-                "the last start ended while compiled code was loaded: all of its cache is dropped "
-                "and compiled anew"
-            )
-            drop(code)
+            if strike.exists():
+                log.warning(
+                    "two starts ended while compiled code was loaded: all of its cache is dropped "
+                    "and compiled anew"
+                )
+                drop(code)
+            strike.touch(mode=0o600)
         name = secrets.token_hex(8)
         mark, hidden = folder / f"{MARK}{name}", folder / f".{name}"
         held = hidden.open("w")
@@ -182,6 +187,8 @@ def marked(folder: Path, code: Iterable[Path]) -> Iterator[None]:
         _marks.add(mark)
         yield
         unmark()
+        with suppress(OSError):
+            strike.unlink(missing_ok=True)
 
 
 def unmark() -> None:

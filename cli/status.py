@@ -116,16 +116,16 @@ def _pipelines(seen: Status) -> Table:
     for one in seen.pipelines:
         left, total = seen.left(one), one["budget"]["total"]
         spent = f"{total:.4g}" if left is None else f"{total:.4g} of {left + total:.4g}"
-        aside = _aside(seen.aside.get(one["name"]))
+        aside = _aside(seen.aside.get(one["name"]), seen.late(one["name"]))
         table.add_row(one["name"], one["health"]["words"], spent, aside)
     return table
 
 
-def _aside(found: Aside | None) -> str:
+def _aside(found: Aside | None, late: int | None) -> str:
     if found is None or not found.seen:
-        return "not known"
-    dead = sum(one.records for one in found.dead)
-    said = [f"{dead:,} dead" if found.whole else f"more than {dead - 1:,} dead"]
-    if found.late is not None:
-        said.append(f"{found.late:,} late")
+        said = ["dead not known"]
+    else:
+        dead = sum(one.records for one in found.dead)
+        said = [f"{dead:,} dead" if found.whole else f"more than {dead - 1:,} dead"]
+    said.append("late not known" if late is None else f"{late:,} late")
     return ", ".join(said)

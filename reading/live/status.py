@@ -11,27 +11,26 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-from urllib.error import HTTPError
-from urllib.request import ProxyHandler, build_opener
 
 from ...agents.deployment.model import Deployment, Pipeline
 from ...agents.kafka.cluster import Cluster
 from ...agents.kafka.groups import Member
 from ...agents.kafka.set_aside import Letter, Reasons, letters, reasons
+from ...agents.worker.health.losses import CAUSES
 from ...agents.worker.health.namesake import Identity
 from ...errors import RightError
 from ...topics.config.model import Engine
 from ...topics.names import Names
+from .asked import Losses, losses, page_of, ready, together
 from .board import Board
 from .health import span
 
-PAGE_SECONDS = 1.0
 READ_SECONDS = 20.0  # for the newest releases of all pipelines
 NEWEST = 10_000  # offsets of each raw partition over which a share of dead letters is told
 MOST = 50_000  # dead letters that are counted
 LITTLE = 0.1  # of a limit: too little is left
-DIRECT = build_opener(ProxyHandler({}))  # no proxy of a desk knows workers
 BAD_STATES = ("late", "stopped")
+ALARMS = ("late", "misplaced")  # dead letters are counted here; a cut is what a bound is for
 
 
 @dataclass(frozen=True)
@@ -64,38 +63,34 @@ class Aside:
     seen: bool = True  # False: this user may not read them, or they are not kept
 
 
-def workers(cluster: Cluster, names: Names, engine: Engine) -> list[Working] | None:
+def members(cluster: Cluster, names: Names) -> list[Member] | None:
     """List the workers of a deployment; None: this user may not describe their group."""
     try:
-        found = cluster.groups.members(names.group)
+        return sorted(cluster.groups.members(names.group))
     except RightError:
         return None
-    return [_working(one, engine.public_port) for one in sorted(found)]
 
 
-def _working(member: Member, port: int) -> Working:
+def working(member: Member, engine: Engine) -> Working:
+    """Tell what is known of one worker, whose page is asked."""
     told = Identity.read(member.client_id)
     return Working(
         member.instance or member.client_id,
         member.host if told is None else told.host,
         None if told is None else told.started,
         member.partitions,
-        _ready(member.host, port),
+        ready(member.host, engine.public_port),
     )
 
 
-def _ready(host: str, port: int) -> bool | None:
-    """Ask a worker's page; None: it does not answer here."""
-    if not port:
-        return None
-    place = f"[{host}]" if ":" in host else host
-    try:
-        with DIRECT.open(f"http://{place}:{port}/ready", timeout=PAGE_SECONDS):
-            return True
-    except HTTPError as error:
-        return False if error.code == 503 else None
-    except (OSError, ValueError):
-        return None
+def lost(found: Iterable[Member], engine: Engine) -> Losses | None:
+    """Ask the operators' pages of workers; None: none of them can be reached from here.
+
+    Processes of one worker are members of their own and share a page.
+    """
+    pages = {page_of(Identity.read(one.client_id), one.host, engine) for one in found}
+    told = [losses(page) for page in sorted(one for one in pages if one is not None)]
+    return together(one for one in told if one is not None) if any(told) else None
 
 
 def backlog(cluster: Cluster, names: Names, topic: str) -> Untaken | None:
@@ -176,6 +171,7 @@ class Status:
     now: int  # milliseconds since 1970
     link: Mapping[str, Any]  # of the connection, as `Board.summary` tells it
     workers: list[Working] | None
+    lost: Losses | None  # of all pages of workers that answer; None: none does
     backlogs: dict[str, Untaken | None]  # by raw topic
     pipelines: list[Mapping[str, Any]]  # as `Board.summary` tells them
     aside: dict[str, Aside]  # by pipeline
@@ -193,13 +189,14 @@ class Status:
         told = released(board)
         inputs = {p.name: one.topic for one in deployment.inputs for p in one.pipelines}
         behind = {topic: backlog(cluster, names, topic) for topic in sorted(set(inputs.values()))}
-        set_aside = {}
+        group, set_aside = members(cluster, names), {}
         for p in deployment.pipelines:
             found = behind[inputs[p.name]]
             set_aside[p.name] = aside(cluster, p, {} if found is None else found.read)
         return cls(
-            deployment.name, told["now"], told["link"], workers(cluster, names, engine), behind,
-            told["pipelines"], set_aside, inputs,
+            deployment.name, told["now"], told["link"],
+            None if group is None else [working(one, engine) for one in group],
+            lost(group or (), engine), behind, told["pipelines"], set_aside, inputs,
             {p.name: None if p.limit_epsilon is None else float(p.limit_epsilon)
              for p in deployment.pipelines},
         )  # fmt: skip
@@ -211,12 +208,27 @@ class Status:
         found += self._wrong_workers()
         for one in self.pipelines:
             found += _wrong_pipeline(one, self.aside.get(one["name"]), self.left(one))
+            found += [
+                f"{one['name']}: too many of its newest records {CAUSES[cause]}."
+                for cause in ALARMS
+                if self.lost is not None and (one["name"], cause) in self.lost.alarms
+            ]
         return found
 
     def left(self, one: Mapping[str, Any]) -> float | None:
         """Tell what is left of the limit on a pipeline's ε; None: it has no limit of its own."""
         limit = self.limits.get(one["name"])
         return None if limit is None else max(limit - one["budget"]["total"], 0.0)
+
+    def late(self, name: str) -> int | None:
+        """Tell how many records of a pipeline were late; None: nobody here knows.
+
+        Where they are not kept, workers count them since they began.
+        """
+        kept = self.aside.get(name)
+        if kept is not None and kept.late is not None:
+            return kept.late
+        return None if self.lost is None else self.lost.late.get(name)
 
     def _wrong_workers(self) -> list[str]:
         if self.workers is None:
@@ -241,6 +253,7 @@ class Status:
                 topic: None if one is None else {"waiting": one.records, "oldest": one.oldest}
                 for topic, one in self.backlogs.items()
             },
+            "lost": None if self.lost is None else self.lost.body(),
             "pipelines": [self._pipeline(one) for one in self.pipelines],
         }
 
@@ -248,12 +261,13 @@ class Status:
         budget = {"spent": one["budget"]["total"], "limit": self.limits.get(one["name"]),
                   "left": self.left(one), "refused": one["budget"]["refused"]}  # fmt: skip
         told = {"name": one["name"], "input": self.inputs.get(one["name"]),
-                "health": one["health"], "budget": budget}  # fmt: skip
+                "health": one["health"], "budget": budget,
+                "late": self.late(one["name"])}  # fmt: skip
         found = self.aside.get(one["name"])
         if found is None or not found.seen:
-            return told | {"dead": None, "late": None, "dead_share": None}
+            return told | {"dead": None, "dead_share": None}
         dead = [{"reason": r.reason, "field": r.field, "records": r.records} for r in found.dead]
-        return told | {"dead": dead, "dead_share": found.share, "late": found.late}
+        return told | {"dead": dead, "dead_share": found.share}
 
 
 def _wrong_pipeline(one: Mapping[str, Any], found: Aside | None, left: float | None) -> list[str]:

@@ -1,0 +1,124 @@
+"""What is read from workers' pages, and what a status says of late records that nobody keeps."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+from typing import Any
+
+import pytest
+from hushstream.agents.kafka.groups import Member
+from hushstream.agents.worker.health.namesake import Identity
+from hushstream.agents.worker.metrics import OperatorMetrics
+from hushstream.reading.live.asked import Losses, losses, page_of, ready, together
+from hushstream.reading.live.status import Aside, Status, lost
+from hushstream.topics.config.model import Engine
+from prometheus_client import generate_latest
+
+LATE = {"late": 1_990_000, "future": 10_000, "seen": 3}
+
+
+def _page(late: Mapping[str, int], alarm: bool) -> bytes:
+    """An operator's page as a worker makes it."""
+    metrics = OperatorMetrics()
+    for outcome, records in late.items():
+        metrics.count({("fares", outcome): records})
+    metrics.loss.labels(pipeline="fares", cause="late").set(alarm)
+    return bytes(generate_latest(metrics.registry))
+
+
+@contextmanager
+def _served(body: bytes, code: int = 200, family: int = socket.AF_INET) -> Iterator[list[int]]:
+    """A server of one page; its port, and how often it was asked."""
+    asked = [0, 0]
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked[1] += 1
+            self.send_response(code)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = type("Server", (HTTPServer,), {"address_family": family})
+    host = "::1" if family == socket.AF_INET6 else "127.0.0.1"
+    with server((host, 0), Page) as made:
+        Thread(target=made.serve_forever, daemon=True).start()
+        asked[0] = made.server_port
+        yield asked
+        made.shutdown()
+
+
+def _status(found: Losses | None, aside: Aside) -> Status:
+    one: dict[str, Any] = {"name": "fares", "health": {"state": "good", "words": ""},
+                           "budget": {"total": 1.0, "refused": 0}}  # fmt: skip
+    return Status("taxis", 0, {"good": True}, None, found, {}, [one], {"fares": aside},
+                  {"fares": "trips"}, {"fares": None})  # fmt: skip
+
+
+def test_late_records_that_are_dropped_are_told_and_are_wrong() -> None:
+    seen = _status(Losses.read(_page(LATE, True).decode()), Aside())
+    assert seen.late("fares") == 2_000_000
+    (said,) = seen.wrong
+    assert said.startswith("fares: too many of its newest records were late") and "clocks" in said
+    body = seen.body()
+    assert body["pipelines"][0]["late"] == 2_000_000
+    assert body["lost"]["alarms"] == [["fares", "late"]]
+
+
+def test_a_few_late_records_are_told_and_are_well() -> None:
+    seen = _status(Losses.read(_page({"late": 5, "seen": 900}, False).decode()), Aside())
+    assert seen.late("fares") == 5 and not seen.wrong
+
+
+@pytest.mark.parametrize("aside,late", [(Aside(), None), (Aside(late=7), 7)])
+def test_without_a_page_late_records_are_known_where_they_are_kept(
+    aside: Aside, late: int | None
+) -> None:
+    assert _status(None, aside).late("fares") == late
+
+
+def test_processes_of_one_worker_share_a_page_and_workers_add_up() -> None:
+    with _served(_page(LATE, True)) as asked:
+        engine = Engine(operator_port=asked[0])
+        found = lost([Member(f"c{n}", None, "127.0.0.1", 1) for n in range(3)], engine)
+    assert asked[1] == 1 and found is not None
+    assert found.late == {"fares": 2_000_000}
+    few = Losses(frozenset({("tips", "cut")}), {"fares": 1, "tips": 2})
+    both = together([found, few])
+    assert both.late == {"fares": 2_000_001, "tips": 2}
+    assert both.alarms == {("fares", "late"), ("tips", "cut")}
+
+
+@pytest.mark.parametrize("body", [b"not metrics {", b"hush_loss_alarm 1\n", b"\xff"])
+def test_what_is_no_page_of_a_worker_says_nothing(body: bytes) -> None:
+    with _served(body) as asked:
+        assert losses(("127.0.0.1", asked[0])) is None
+    assert losses(("127.0.0.1", asked[0])) is None  # nobody there
+
+
+def test_a_worker_of_this_machine_is_asked_where_its_page_listens() -> None:
+    """The broker sees another address of it, where a page for this machine does not answer."""
+    here = Identity(1, "1-a", os.uname().nodename)
+    assert page_of(here, "10.0.0.1", Engine()) == ("127.0.0.1", 9465)
+    assert page_of(here._replace(host="other"), "10.0.0.1", Engine()) == ("10.0.0.1", 9465)
+    assert page_of(None, "10.0.0.1", Engine()) == ("10.0.0.1", 9465)
+    assert page_of(here, "10.0.0.1", Engine(operator_host="0.0.0.0"))[0] == "10.0.0.1"  # type: ignore[index]
+    assert page_of(here, "10.0.0.1", Engine(operator_port=0)) is None
+
+
+@pytest.mark.parametrize("code,good", [(200, True), (503, False), (404, None)])
+def test_a_worker_with_an_address_of_ipv6_is_asked_too(
+    code: int, good: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java writes such an address in full; a proxy of the desk is not asked."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    with _served(b"", code, socket.AF_INET6) as asked:
+        assert ready("0:0:0:0:0:0:0:1", asked[0]) is good
+    assert ready("::1", asked[0]) is None
