@@ -1,4 +1,4 @@
-"""What the workers' own pages say, for operators: readiness, and alarms about lost records.
+"""Answers of the workers' own pages, for operators: readiness, and alarms about lost records.
 
 Late records that are not kept are counted nowhere else.
 """
