@@ -118,6 +118,9 @@ def json_path(node: exp.Expr) -> str | None:
         first = inner if plain is None else plain
         parts = parts or [node.expression.name]
         return None if first is None else ".".join([first, *map(str, parts)])
+    if isinstance(node, exp.Bracket) and len(node.expressions) == 1:
+        key, field = node.expressions[0], path_of(node.this, ()) or json_path(node.this)
+        return f"{field}.{key.name}" if field is not None and key.is_string else None
     call = node.name.upper() if isinstance(node, exp.Anonymous) else ""
     if call in _JSON and len(node.expressions) == 2:
         field, path = path_of(node.expressions[0], ()), node.expressions[1].name

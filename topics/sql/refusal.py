@@ -55,9 +55,8 @@ EACH = "makes several records of one: let the producer write a record for each e
 
 CLAUSES = {
     "joins": "JOIN of two inputs is not possible: a pipeline reads one. Join the topics first, for "
-    "example with Kafka Streams, so that one record holds all fields. A public table is a file: "
-    "LEFT JOIN 'zones.csv' AS z ON zone = z.id. One in a topic has to be dumped to such a file: "
-    "kafka-console-consumer --topic zones --from-beginning --timeout-ms 9000 has its records. A "
+    "example with Kafka Streams, so that one record holds all fields. A public table is a file, "
+    "LEFT JOIN 'zones.csv' AS z ON zone = z.id, or a topic that a [[lookup]] names. A "
     "topic that states something of each privacy unit, such as its country, is joined by the unit: "
     'give its [[input]] attributes_of = "…"',
     "laterals": f"LATERAL {EACH}",

@@ -39,6 +39,8 @@ def aggregate_of(node: exp.Expr, alias: str | None, scope: Scope) -> Aggregated:
         raise refused(node, instead)
     if isinstance(node, exp.Literal | exp.Boolean | exp.Null | exp.CurrentDate):
         raise refused(node, "is the same in every row: add it where rows are read")
+    if call in _DISTINCT:
+        raise refused(node, "is COUNT(DISTINCT field), which is exact but for its noise")
     near = (
         difflib.get_close_matches(call, [*_NAMES, *CALLS, *QUANTILE_CALLS], 1, 0.6) if call else []
     )
@@ -46,6 +48,7 @@ def aggregate_of(node: exp.Expr, alias: str | None, scope: Scope) -> Aggregated:
     raise refused(node, f"is neither an aggregate nor a column of GROUP BY{hint}")
 
 
+_DISTINCT = ("UNIQ", "UNIQEXACT", "UNIQHLL12", "UNIQCOMBINED", "UNIQTHETA", "NDV", "COUNTD")
 _NAMES = ("COUNT", "SUM", "AVG", "COUNT_DISTINCT")
 _UNKNOWN = (
     "is no aggregate that is released: write COUNT, SUM, AVG, VARIANCE, STDDEV, MEDIAN or "

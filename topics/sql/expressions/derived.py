@@ -105,7 +105,7 @@ _MADE = (
 """Functions of which a column of a key, or a window, is made."""
 
 _NUMERIC = (
-    exp.Mod, exp.Div, exp.IntDiv, exp.WidthBucket, exp.Mul, exp.Add, exp.Sub, exp.Ceil, exp.Floor,
+    exp.Div, exp.IntDiv, exp.WidthBucket, exp.Mul, exp.Add, exp.Sub, exp.Ceil, exp.Floor,
     exp.Round,
 )  # fmt: skip
 
@@ -115,6 +115,8 @@ def _instead(node: exp.Expr) -> str | None:
     fields = [shown(one) for one in node.find_all(exp.Column, bfs=False)]
     if isinstance(node, exp.Literal):
         return f"is a text, not a name: write {node.name}" if node.is_string else None
+    if (dots := json_path(node)) is not None:
+        return f"write the path with dots, of an object of the record: {dots}"
     if isinstance(node, exp.Explode | exp.Unnest | exp.Bracket):
         return EACH
     if isinstance(node, exp.Ceil) and node.args.get("to") is not None:
@@ -145,14 +147,14 @@ def _instead(node: exp.Expr) -> str | None:
         return f"write WHERE {fields[0]} <> {other}, and group by {fields[0]}"
     if isinstance(node, exp.Concat | exp.DPipe) and len(fields) > 1:
         return f"a key may have several columns: GROUP BY {', '.join(fields)}"
-    if (dots := json_path(node)) is not None:
-        return f"write the path with dots, of an object of the record: {dots}"
     if len(set(fields)) == 1 and _counts_in_numbers(node):
         width = _width(node)
         band = f"FLOOR({fields[0]} / {width}) * {width}" if width > 1 else f"FLOOR({fields[0]})"
         return f"a band of a number is {band}, or ROUND({fields[0]}, 0)"
     if isinstance(node, exp.RangeBucket) and fields:
         return _ranges(node, fields[0])
+    if isinstance(node, exp.Anonymous) and node.name.upper() in _PART_CALLS:
+        return _parts(node.expressions[0].name.lower(), node.expressions[-1])
     if isinstance(node, exp.Anonymous):
         near = difflib.get_close_matches(node.name.upper(), _MADE, 1, 0.75)
         return f"did you mean {near[0]}?" if near else f"is no function that is known here: {_LET}"
@@ -201,16 +203,20 @@ def _unknown(node: exp.Expr) -> Derivation:
     if (words := _instead(node)) is not None:
         raise refused(node, words)
     if isinstance(node, exp.Extract):
-        known = ", ".join(dict.fromkeys(name.upper() for name in PARTS))
-        part = node.name.lower()
-        near = difflib.get_close_matches(part, _EXTRACTED, 1, 0.75)
-        hint = f"did you mean {near[0].upper()}? " if near else ""
-        if part in ("week", "isoweek"):
-            hint = f"weeks are windows: DATE_TRUNC('week', {shown(node.expression)}). "
-        raise refused(node, hint + f"parts of a time are {known}")
+        raise refused(node, _parts(node.name.lower(), node.expression))
     if isinstance(node, exp.Anonymous) and node.name.upper() == "WEEKDAY":
         raise refused(node, "write EXTRACT(ISODOW FROM time), where 1 is Monday")
     raise refused(node, f"is no column of a key: {_BANDS}")
+
+
+def _parts(part: str, time: exp.Expr) -> str:
+    """Say which parts a time has, where one was asked for that it has not."""
+    known = ", ".join(dict.fromkeys(name.upper() for name in PARTS))
+    near = difflib.get_close_matches(part, _EXTRACTED, 1, 0.75)
+    hint = f"did you mean {near[0].upper()}? " if near else ""
+    if part in ("week", "isoweek"):
+        hint = f"weeks are windows: DATE_TRUNC('week', {shown(time)}). "
+    return f"{hint}parts of a time are {known}"
 
 
 def _time_part(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Derivation | None:

@@ -15,7 +15,7 @@ from ..aggregates.cases import around
 from ..aggregates.read import AGGREGATES, one_case
 from ..columns import bare, number_of
 from ..expressions.derived import branches
-from ..refusal import SAID, QueryError, instead_of, refused, shown, sql_of
+from ..refusal import SAID, QueryError, instead_of, over_of, refused, shown, sql_of
 from .flat import DEEPEST, INNER, merged, named_queries, within
 
 ARITHMETIC = (exp.Div, exp.SafeDivide, exp.Sub, exp.Add, exp.Mul)
@@ -101,7 +101,8 @@ def _of_one(select: exp.Select) -> AskedOfRows:
             if item.alias == name and (over := item.find(exp.Window)) is not None:
                 raise refused(over, instead_of(over) or _SINGLE)
     if composed and not grouped and (over := composed[0].find(exp.Window)) and not _groups(select):
-        raise refused(over, _SINGLE)
+        parts = isinstance(over.this, exp.Ntile)
+        raise refused(over, (over_of(over) if parts else None) or _SINGLE)
     if not (limit or having or (composed and (grouped or _groups(select)))):
         return AskedOfRows(select, None)
     inner = select.copy()

@@ -124,6 +124,11 @@ def _select(found: Sequence[exp.Expr]) -> exp.Select:
         )
         raise refused(only, f"must be one SELECT over one input: write {more}")
     check_clauses(only, VIEWED)
+    for given in only.find_all(exp.Subquery, exp.Table):
+        joined = isinstance(given.parent, exp.Join)  # which has words of its own
+        for name in () if joined else ("pivots", "sample", "version", "when"):
+            if given.args.get(name):
+                raise QueryError(CLAUSES[name])
     return only
 
 
