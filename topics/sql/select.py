@@ -104,6 +104,7 @@ class SelectOfInput:
         numbers = {self._name_of(n): one for n, one in enumerate(self._chosen)}
         if self._derive or numbers:
             found["derive"] = self._derive | numbers
+        self._check_where()
         if where := conditions_of(self._select.args.get("where"), self._table, self._source.time):
             found["where"] = where
         if not self._quantiles:
@@ -129,6 +130,18 @@ class SelectOfInput:
         check_numbers(found, self._joins)
         made: dict[str, Any] = with_rows(found, self._joins)
         return made
+
+    def _check_where(self) -> None:
+        """Refuse a name that SELECT gives: no record has such a field, so none would count."""
+        where, items = self._select.args.get("where"), self._select.expressions
+        fields = {path_of(c, self._table) for one in items for c in one.find_all(exp.Column)}
+        for column in where.find_all(exp.Column) if where is not None else ():
+            name = path_of(column, self._table) or ""
+            meant = None if name in fields else self._aliases.get(name)
+            if meant is not None and self._counts(meant):
+                raise refused(column, f"is not known before noise is added: write HAVING {name}")
+            if meant is not None:
+                raise refused(column, f"WHERE reads fields of the record: write {shown(meant)}")
 
     def _beside(self) -> Iterator[exp.Expr]:
         """WHERE, and what SELECT has besides columns of the key."""
@@ -188,7 +201,8 @@ class SelectOfInput:
                 raise QueryError(f"GROUP BY {name.upper()} {GROUPINGS}")
         if group.args.get("all"):
             return self._plain()
-        return [self._resolved(one) for one in group.expressions]
+        total = exp.Tuple()  # GROUP BY () is one group of all records
+        return [self._resolved(one) for one in group.expressions if one != total]
 
     def _plain(self) -> list[exp.Expr]:
         """ReleasedColumns of SELECT that are no aggregates."""

@@ -25,6 +25,8 @@ CALLED = "SESSWIN"
 """What the parser reads in place of SESSION, a word of its own, where that is called."""
 _TABLE = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
 _PRIVATE = ("DIFFERENTIAL_PRIVACY", "ANONYMIZATION")
+HOPPED = "HOPPED"
+"""Stands for Spark's window of a time, a length and a hop, in this order."""
 SMOOTH = "windows tumble or hop: write"
 
 
@@ -86,8 +88,12 @@ class _Reader:
             raise QueryError(f"WITH is missing: write SELECT WITH {word} OPTIONS(epsilon=1)")
         if word == "WINDOW" and after in ("TUMBLING", "HOPPING", "SESSION"):
             return self._window(place)
-        if word == "WINDOW" and after == "(":  # Spark's function, of the same length
-            self._edit(place, place, "TUMBLE")
+        if word == "WINDOW" and after == "(":  # Spark's function, a word of the same length
+            parts = list(self._parts(place + 2, self._close(place + 1)))
+            self._edit(place, place, HOPPED if len(parts) == 3 else "TUMBLE")
+        elif self._tokens[place].text == "STREAM" and self._word(place - 1) == "SELECT":
+            if after not in ("", ",", ".", "AS", "FROM"):  # Calcite's word, and no column
+                self._edit(place, place)
         elif word == "EMIT" and after in ("CHANGES", "FINAL"):
             self._edit(place, place + 1)
             self.said.emit = True
@@ -116,6 +122,10 @@ class _Reader:
         last = names[0]
         while self._word(last + 1) == ".":
             last += 2
+        if self._word(last + 1) == "(" and last + 1 != begin - 1:
+            raise QueryError(
+                f"{self._tokens[last].text}: AS in the query names columns: leave out their list"
+            )
         self.said.view = self._tokens[last].text.split(".")[-1]
         self._edit(0, begin - 1 - (self._word(begin - 1) == "("))
 

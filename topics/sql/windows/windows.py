@@ -14,7 +14,7 @@ from ....errors import ConfigError
 from ....formats.events.decode import utc
 from ...calendar import midnight
 from ..columns import ROW_TIME, QuerySource, bare, meant_text, path_of
-from ..parsing.spoken import SMOOTH
+from ..parsing.spoken import HOPPED, SMOOTH
 from ..refusal import refused, shown, single_quotes
 
 _UNITS = {
@@ -100,7 +100,7 @@ def names_window(node: exp.Expr, table: Sequence[str]) -> bool:
     node = bare(node)
     if isinstance(node, exp.Anonymous):
         return node.name.upper().startswith(
-            ("TUMBLE", "HOP_", "WINDOW_", "SESSION_START", "SESSION_END")
+            ("TUMBLE", HOPPED, "HOP_", "WINDOW_", "SESSION_START", "SESSION_END")
         )
     path = path_of(node, table)
     return path is not None and path.upper() in _NAMES
@@ -124,6 +124,8 @@ def window_of(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Wind
         raise refused(node, f"{SMOOTH} TUMBLE(time, INTERVAL '1' DAY)")
     if name in ("HOP", "HOPPING"):
         return _hopping(node, given, source, table)
+    if name == HOPPED:
+        return hopping(node, given[2], given[1], source, table, given[0])
     if name.startswith("TUMBLE"):
         return _tumbling(node, given, source, table)
     if name == "TRUNC" and len(given) == 2 and isinstance(given[1], exp.Literal):
@@ -148,9 +150,7 @@ def window_of(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Wind
 def _tumbling(
     node: exp.Anonymous, given: Sequence[exp.Expr], source: QuerySource, table: Sequence[str]
 ) -> Windowed:
-    if len(given) == 3 and node.name.upper() == "TUMBLE":  # of Spark: length, then the hop
-        return hopping(node, given[2], given[1], source, table, given[0])
-    if len(given) > 3:
+    if len(given) > 2:
         raise refused(node, f"is moved: {SMOOTH} TUMBLE(time, INTERVAL '1' DAY)")
     if len(given) != 2:
         raise refused(node, "must be TUMBLE(time, INTERVAL '1' DAY)")
