@@ -92,6 +92,7 @@ def prepare(
     told: Told | None = None,
     waiting: Callable[[], None] = _passed,
     role: Role = "worker",
+    whole: Callable[[], Config] | None = None,
 ) -> WorkerSetup:
     """Decide whether a worker may start, from the cluster as it is; see `admit`.
 
@@ -101,6 +102,7 @@ def prepare(
         told: called with each finding in order, also where a later one stops the worker.
         waiting: called, again and again, while something does not answer.
         role: role whose rights the cluster must grant; a replay only reads.
+        whole: reads the configuration with its tables of topics; None: it has them.
 
     Raises:
         ConfigError, LedgerError, EngineError: something does not fit; the message says what to do.
@@ -111,6 +113,7 @@ def prepare(
         cluster = Cluster(config.kafka, min(patience, ATTEMPT_SECONDS), role)
         try:
             cluster.wait(left.tell)
+            config = config if whole is None else whole()
             return admit(config, cluster, member, found.append, role)
         except (OutageError, KafkaException) as error:
             # The cluster answered and then went away. What was found before may be stale by the

@@ -178,11 +178,16 @@ def admitted(
             with contextlib.suppress(EngineError):  # taken: said when the worker serves its own
                 servers.append(serve_public(engine, probes.pages()))
 
+    def read() -> Config:
+        assert whole is not None
+        waiting()
+        return replace(whole(), engine=engine)
+
     try:
-        if whole is not None:
-            waiting()
-            config = replace(whole(), engine=engine)
-        return prepare(config, member, config.kafka.outage_timeout / 1e6, waiting=waiting)
+        return prepare(
+            config, member, config.kafka.outage_timeout / 1e6, waiting=waiting,
+            whole=None if whole is None else read,
+        )  # fmt: skip
     finally:
         for server in servers:
             server.shutdown()

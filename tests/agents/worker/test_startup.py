@@ -110,6 +110,21 @@ def test_a_start_waits_as_long_as_any_outage_says_so_once_a_minute_and_ends(
     assert len(said) == (seconds // 60 + 1 if seconds else 0)
 
 
+def test_an_outage_while_tables_of_topics_are_read_is_waited_for(hours, monkeypatch):
+    """The configuration is read anew: it may have changed by the time the cluster is back."""
+    monkeypatch.setattr(admission, "admit", lambda config, *_: config.kafka.bootstrap)
+    path = Path(__file__).parents[3] / "topics" / "config" / "template.toml"
+    answers = [OutageError("t-0 could not be read"), LEADERLESS]
+
+    def whole() -> Config:
+        if answers:
+            raise answers.pop(0)
+        return load(path, environ={}, flags={"kafka.bootstrap": "read:1"})
+
+    assert prepare(load(path, environ={}), patience=300.0, whole=whole) == "read:1"
+    assert not answers
+
+
 def test_probes_live_and_are_not_ready_before_there_is_a_worker():
     probes = Probes()
     answers = {path: page() for path, page in probes.pages().items()}
@@ -127,7 +142,7 @@ def test_probes_are_served_while_tables_of_topics_are_read(monkeypatch: pytest.M
             assert answer.status == 200
         return load(path, environ={}, flags={"kafka.bootstrap": "read:1"})
 
-    monkeypatch.setattr(startup, "prepare", lambda made, *_, **__: made)
+    monkeypatch.setattr(startup, "prepare", lambda *_, whole, **__: whole())
     made: Any = startup.admitted(config, "", Probes(), whole)
     assert (made.kafka.bootstrap, made.engine) == ("read:1", config.engine)
     with pytest.raises(URLError):
