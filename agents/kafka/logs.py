@@ -21,11 +21,13 @@ from .access.refusals import of_group, refusal
 TOLD = 2_000
 PATIENCE_SECONDS = 30.0
 _LEADERLESS = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+_GONE = "_DESTROY_BROKER"  # a broker left the metadata while it was asked; since librdkafka 2.10
 _PASSING = frozenset(
     {
         *_LEADERLESS,
         *(KafkaError._NOENT, KafkaError._UNKNOWN_PARTITION),  # the same, found by the client itself
         *(KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE),
+        getattr(KafkaError, _GONE, KafkaError._TRANSPORT),
         *(KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE, KafkaError._WAIT_COORD),
         *(KafkaError.BROKER_NOT_AVAILABLE, KafkaError.REPLICA_NOT_AVAILABLE),
         *(KafkaError.NETWORK_EXCEPTION, KafkaError.REQUEST_TIMED_OUT, KafkaError.NOT_CONTROLLER),

@@ -12,22 +12,13 @@ from faust.types import TP
 
 from ...topics.config.access.clients import librdkafka_options
 from ...topics.config.model import Kafka
+from .logs import passing
 from .patience import OUTAGES, asked_to_end
 
 log = logging.getLogger("hushstream.trim")
 
 PATIENCE_SECONDS = 10.0
 CHECK_SECONDS = 30.0
-AWAY = {  # the broker is away, which others log
-    KafkaError._ALL_BROKERS_DOWN,
-    KafkaError._RESOLVE,
-    KafkaError._TIMED_OUT,
-    KafkaError._TRANSPORT,
-    KafkaError._WAIT_COORD,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.REQUEST_TIMED_OUT,
-}
 
 
 class Trimmer:
@@ -84,7 +75,7 @@ class Trimmer:
             except TimeoutError:
                 continue  # it costs disk space only, and the next round tries again
             except KafkaException as error:
-                if error.args[0].code() not in AWAY:
+                if not passing(error.args[0]):  # a broker that is away is logged by others
                     refused[_text(error)] = place.topic
         for reason, topic in refused.items():
             log.warning("%s is not trimmed: %s", topic, reason)

@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from ...agents.kafka.access.refusals import refusal
-from ...agents.kafka.logs import check, consumer, raw
+from ...agents.kafka.logs import check, consumer, passing, raw
 from ...errors import EngineError
 from ...formats.events.decode import RawRecord
 from ...topics.config.model import Kafka
@@ -94,7 +94,7 @@ class Tail(threading.Thread):
                     records.append(raw(message))
             elif error.code() == KafkaError._PARTITION_EOF:
                 unread.discard(message.partition())
-            elif error.code() not in PASSING:
+            elif not _passes(error):
                 check(self._kafka, self._topic, error, self._topic, "reader")
         if records:
             self._taken(records)
@@ -152,17 +152,10 @@ class Tail(threading.Thread):
                     yield message
                 elif error.code() == KafkaError._PARTITION_EOF:
                     return
-                elif error.code() not in PASSING:
+                elif not _passes(error):
                     check(self._kafka, self._topic, error, self._topic, "reader")
 
 
-PASSING = (
-    KafkaError._ALL_BROKERS_DOWN,
-    KafkaError._TRANSPORT,
-    KafkaError._RESOLVE,
-    KafkaError._TIMED_OUT,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-)
-"""Errors that end when the broker is back; meanwhile the client tries again by itself."""
+def _passes(error: KafkaError) -> bool:
+    """Whether an error ends by itself; meanwhile the client tries again."""
+    return passing(error) or error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART

@@ -49,6 +49,13 @@ def test_other_errors_and_lasting_ones_name_the_topic(monkeypatch):
         logs.watermarks(Answers(None), PLACE)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("code", [KafkaError._TRANSPORT, KafkaError._DESTROY_BROKER])
+def test_a_broker_that_goes_while_it_is_asked_is_an_outage(code):
+    """A start waits for it. Else it would end, as it did where a broker left the metadata."""
+    with pytest.raises(OutageError, match="t cannot be read"):
+        logs.watermarks(Answers(code), PLACE)  # type: ignore[arg-type]
+
+
 @pytest.fixture
 def topic(broker: Broker, unique: Callable[[str], str]) -> str:
     """Two partitions of ten records each, which no client gets at once."""
