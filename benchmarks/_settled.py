@@ -7,7 +7,7 @@ a busy machine takes long, and only what stands still is stuck. What is missing 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from _cluster import Local
@@ -94,3 +94,25 @@ def unreleased(run: Local, triggers: Sequence[Trigger], **more: Any) -> list[str
             ]
 
         return patiently(missing, what="manifests", **more)
+
+
+def unproved(whole: Mapping[str, int], triggers: Iterable[Trigger]) -> str:
+    """The first pipeline that lacks a proof of a release of ``triggers``; usually none.
+
+    Workers go on until they are stopped: what began after these triggers may be there in part.
+
+    Args:
+        whole: number of each pipeline's last release that is proved whole.
+        triggers: all that were waited for.
+    """
+    due: dict[str, int] = {}
+    for trigger in triggers:
+        due[trigger.pipeline] = max(trigger.ordinal, due.get(trigger.pipeline, 0))
+    return next(
+        (
+            f"{name}: release {last} is due, and the last one proved whole is {whole.get(name, 0)}"
+            for name, last in sorted(due.items())
+            if whole.get(name, 0) < last
+        ),
+        "",
+    )

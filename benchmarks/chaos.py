@@ -40,7 +40,7 @@ from _judge import judge
 from _load import PARTITIONS, Load, Visits, toml
 from _loop import loop
 from _outage import buffered
-from _settled import behind, patiently, unreleased
+from _settled import behind, patiently, unproved, unreleased
 from _six import Six
 from _six import toml as six_toml
 from _trio import Trio
@@ -200,7 +200,7 @@ def finish(
         "refused": len(ledger.refused),
         "wrong_charges": len(wrong),
         "trimmed": trimmed(run),
-        "unproved": proof.fault or proof.unfinished,
+        "unproved": proof.fault or unproved(proof.releases, triggers),
         "forgotten": forgotten(run).forgotten,
         **judge(run),
         **conserved(run.bootstrap, run.toml),

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from hushstream.topics.records import Trigger
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,3 +56,14 @@ def test_a_broker_that_is_away_is_no_progress(error: type[Exception]):
 
     left = _settled.patiently(gone, patience=0.1, what="manifests", **FAST)
     assert left == ["nothing is known of manifests"]
+
+
+@pytest.mark.parametrize("whole, named", [({"p": 3, "q": 1}, ""), ({"p": 2, "q": 1}, "p"),
+                                          ({"p": 9}, "q"), ({"p": 4, "q": 2}, "")])  # fmt: skip
+def test_what_was_waited_for_is_proved_and_what_began_later_may_be_there_in_part(whole, named):
+    due = [_trigger("p", 2), _trigger("q", 1), _trigger("p", 3)]
+    assert _settled.unproved(whole, due).partition(":")[0] == named
+
+
+def _trigger(pipeline: str, ordinal: int) -> Trigger:
+    return Trigger(0, {}, pipeline, ordinal, 0, 1, False, 0, 0, 0, "", "", "")
