@@ -102,6 +102,7 @@ VARIANTS = (
     Variant("paper's parameters, simple", paper()),
     Variant("paper's parameters, block of 8", paper(counter="block", block=8)),
     Variant("each tick anew, ε/150", paper(), "each tick anew"),
+    Variant("each tick anew, all of ε", paper(), "each tick anew, all of ε", note="NOT PRIVATE"),
     Variant("increments, rescaled by released totals", paper(), "increments"),
     Variant("increments, rescaled by exact totals", paper(), "increments, exact total",
             note="NOT PRIVATE"),
@@ -155,12 +156,17 @@ def at_once(parameters: Parameters, events: Stream, epsilon: Fraction, name: str
 
 
 def anew(variant: Variant, stream: Stream, deletions: bool, seed: str) -> Iterator[Snapshot]:
-    """All live points at every tick, each paying ε/150 every time."""
+    """All live points at every tick: PrivTree, as if the others were never released.
+
+    With ε/150 each time it is private. With all of ε it is not: the paper's first baseline, which
+    shows what a stream costs.
+    """
+    epsilon = EPSILON if variant.kind.endswith("all of ε") else EPSILON / TICKS
     for t in range(1, TICKS + 1):
         now = stream.upto(t)
         left = int((now.sign < 0).sum())  # deletions took the oldest points
         live = Stream(*(column[now.sign > 0][left:] for column in now))
-        yield at_once(variant.parameters, live, EPSILON / TICKS, f"{seed}.{t}")
+        yield at_once(variant.parameters, live, epsilon, f"{seed}.{t}")
 
 
 def gone(events: Stream, t: int, name: str) -> float:
@@ -191,6 +197,7 @@ KINDS = {
     "stream": streamed,
     "frozen": streamed,
     "each tick anew": anew,
+    "each tick anew, all of ε": anew,
     "increments": increments,
     "increments, exact total": increments,
 }
