@@ -39,6 +39,7 @@ from rich.console import Console
 from rich.table import Table
 
 USERS, KEYS, PARTITIONS = 200_000, 100_000, 4
+MANY = 10_000_000  # users
 START = 1_700_006_400_000  # a midnight, in milliseconds
 console = Console(stderr=True)
 
@@ -68,9 +69,9 @@ mechanism = {{ kind = "histogram"{mechanism} }}
 
 
 def users(law: str, n: int, rng: np.random.Generator) -> np.ndarray:
-    """User of each event: uniform, or Zipf with exponent 1.1."""
-    if law == "uniform":
-        return rng.integers(0, USERS, n)
+    """User of each event: uniform, uniform among many, or Zipf with exponent 1.1."""
+    if law in ("uniform", "many"):
+        return rng.integers(0, USERS if law == "uniform" else MANY, n)
     weight = 1.0 / np.arange(1, USERS + 1) ** 1.1
     return np.searchsorted(np.cumsum(weight) / weight.sum(), rng.random(n))
 

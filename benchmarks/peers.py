@@ -1,4 +1,4 @@
-"""One worker beside Kafka Streams, Quix Streams, stock Faust and a bare fetch: one broker, one run.
+"""One worker beside Kafka Streams, Flink, Quix Streams, stock Faust and a bare fetch, in one run.
 
     python benchmarks/peers.py [--quick] [--json] [--events N] [--rounds N]
 
@@ -6,12 +6,16 @@ All of them read the same topics of JSON events that were produced before. Kafka
 worker's work without privacy, in two stages (`Streams.java`): at most BOUND records of each user,
 kept in RocksDB; a repartition by page; a count per page, kept likewise; exactly once (v2). Its time
 runs from the first record read to the last one counted, a worker's from the cut at the end of the
-log to the last manifest. Quix Streams and Faust count per page alone. What a peer needs and is not
-found here (a JDK, `pip install quixstreams`) leaves that peer out, and says so.
+log to the last manifest. Flink does the same as Kafka Streams (`Flink.java`), checkpointed each
+second; it brings all records to their users by itself, as a worker does for `rekeyed`. Quix Streams
+and Faust count per page alone. What a peer needs and is not found here (a JDK, `pip install
+quixstreams`) leaves that peer out, and says so.
+
+`many` has as many events, of 10 million users.
 
 Each figure is the median of the rounds, in events per second; ratios are of medians of one run.
-`exact`: the worker bounded every event, and Kafka Streams counted every event that its bound allows
-and none twice.
+`exact`: the worker bounded every event, and Kafka Streams and Flink counted every event that the
+bound allows and none twice.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,43 +48,51 @@ from rich.table import Table
 
 HERE = Path(__file__).parent
 BOUND = 64
-OURS = ("uniform", "rekeyed", "zipf")
+OURS = ("uniform", "rekeyed", "zipf", "many")
+PROGRAMS = ("Streams", "Flink")
+MADE = VARIANTS | {"many": ("many", "murmur2", ", adaptive_weight = 0")}
 console = Console(stderr=True)
 
 
-def compiled(folder: Path) -> Path | None:
-    """Compile the Kafka Streams program; None, and a line that says why, where there is no JDK."""
+class Program:
+    """A peer that is written in Java, compiled against the jars of its lock.
+
+    Args:
+        name: of its class.
+        folder: for its classes and states.
+    """
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name, self.folder = name, folder
+        place = cache_dir() / f"{name.lower()}-peer"
+        self.jars = fetch(place, HERE / f"{name.lower()}.lock")
+        source = str(HERE / f"{name}.java")
+        subprocess.run(["javac", "-cp", f"{self.jars}/*", "-d", str(folder), source], check=True)
+
+    def seconds(self, bootstrap: str, topic: str, wanted: int, *more: object) -> tuple[float, bool]:
+        """How long it took, and whether it counted what it should."""
+        quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
+        given = [bootstrap, topic, wanted, BOUND, *more]
+        done = subprocess.run(
+            ["java", "-Xmx2g", quiet, "-cp", f"{self.folder}:{self.jars}/*", self.name,
+             *map(str, given)],
+            capture_output=True, text=True, timeout=900, check=True,
+        )  # fmt: skip
+        seconds, counted = done.stdout.split()[-2:]
+        return float(seconds), int(counted) == wanted
+
+
+def programs(folder: Path) -> dict[str, Program]:
+    """Peers in Java by name; none, and a line that says why, where there is no JDK."""
     if shutil.which("javac") is None:
-        console.print("no javac here: Kafka Streams is left out", style="yellow")
-        return None
-    jars = fetch(cache_dir() / "streams-peer", HERE / "streams.lock")
-    subprocess.run(
-        ["javac", "-cp", f"{jars}/*", "-d", str(folder), str(HERE / "Streams.java")], check=True
-    )
-    return jars
+        console.print("no javac here: Kafka Streams and Flink are left out", style="yellow")
+        return {}
+    return {name: Program(name, folder) for name in PROGRAMS}
 
 
 def allowed(who: np.ndarray) -> int:
     """How many events a bound of BOUND per user lets through."""
     return int(np.minimum(np.bincount(who), BOUND).sum())
-
-
-def streams(
-    bootstrap: str, topic: str, wanted: int, threads: int, rekey: bool, place: tuple[Path, Path]
-) -> tuple[float, bool]:
-    """Seconds of Kafka Streams, and whether it counted what it should."""
-    jars, folder = place
-    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
-    given = [bootstrap, topic, wanted, BOUND, threads, folder, str(rekey).lower()]
-    done = subprocess.run(
-        ["java", "-Xmx2g", quiet, "-cp", f"{folder}:{jars}/*", "Streams", *map(str, given)],
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=True,
-    )
-    seconds, counted = done.stdout.split()[-2:]
-    return float(seconds), int(counted) == wanted
 
 
 def fetched(bootstrap: str, topic: str, events: int) -> float:
@@ -134,11 +147,11 @@ class Run:
         self.bootstrap = broker.bootstrap
         self.cluster = Cluster(Kafka(bootstrap=broker.bootstrap))
         self.cluster.wait()
-        self.jars = compiled(folder)
+        self.programs = programs(folder)
         self.wanted: dict[str, int] = {}
         self.exact = True
         rng = np.random.default_rng(0)
-        for law in ("uniform", "zipf"):
+        for law in ("uniform", "zipf", "many"):
             self.cluster._admin.create_topics([NewTopic(law, PARTITIONS, 1)])[law].result()
             who = users(law, events, rng)
             self.wanted[law] = allowed(who)
@@ -162,48 +175,56 @@ class Run:
     def works(self) -> dict[str, Callable[[], float | None]]:
         """What is timed, in an order in which each worker stands beside its peers."""
         made: dict[str, Callable[[], float | None]] = {
-            "fetch": lambda: fetched(self.bootstrap, "uniform", self.events),
-            "uniform": lambda: self.ours("uniform"),
+            "fetch": lambda: fetched(self.bootstrap, "uniform", self.events)
         }
-        if self.jars is not None:
-            made["streams_one"] = lambda: self.theirs("uniform", 1)
-            made["streams_two"] = lambda: self.theirs("uniform", 2)
-        made["rekeyed"] = lambda: self.ours("rekeyed")
-        if self.jars is not None:
-            made["streams_rekeyed_one"] = lambda: self.theirs("uniform", 1, rekey=True)
-            made["streams_rekeyed_two"] = lambda: self.theirs("uniform", 2, rekey=True)
-        made["zipf"] = lambda: self.ours("zipf")
-        if self.jars is not None:
-            made["streams_zipf_one"] = lambda: self.theirs("zipf", 1)
-            made["streams_zipf_two"] = lambda: self.theirs("zipf", 2)
+        for name in OURS:
+            made[name] = partial(self.ours, name)
+            topic, rekey = ("uniform", True) if name == "rekeyed" else (name, False)
+            for threads, said in ((1, "one"), (2, "two")):
+                if "Streams" in self.programs:
+                    peer = f"streams_{name}_{said}"
+                    made[peer] = partial(self.streams, topic, threads, rekey)
+                if "Flink" in self.programs and not rekey:
+                    made[f"flink_{name}_{said}"] = partial(self.flink, topic, threads)
         made["quix"] = lambda: quix(self.bootstrap, "uniform", self.events, self.folder)
         return made
 
     def ours(self, name: str) -> float:
         """Seconds of one worker."""
-        topic, partitioner, mechanism = VARIANTS[name]
+        topic, partitioner, mechanism = MADE[name]
         seconds, seen = measure(self.cluster, self.folder, topic, partitioner, mechanism)
         self.exact &= seen == self.events
         return float(seconds)
 
-    def theirs(self, topic: str, threads: int, rekey: bool = False) -> float:
+    def streams(self, topic: str, threads: int, rekey: bool) -> float:
         """Seconds of Kafka Streams."""
-        assert self.jars is not None
-        place = (self.jars, self.folder)
-        wanted = self.wanted[topic]
-        seconds, exact = streams(self.bootstrap, topic, wanted, threads, rekey, place)
+        return self._theirs("Streams", topic, threads, self.folder, str(rekey).lower())
+
+    def flink(self, topic: str, parallelism: int) -> float:
+        """Seconds of Flink."""
+        return self._theirs("Flink", topic, parallelism, self.folder)
+
+    def _theirs(self, name: str, topic: str, *more: object) -> float:
+        program, wanted = self.programs[name], self.wanted[topic]
+        seconds, exact = program.seconds(self.bootstrap, topic, wanted, *more)
         self.exact &= exact
         return seconds
 
 
 def ratios(found: dict[str, Any]) -> dict[str, float]:
-    """Of each variant, against the better of one and two threads; and the share of a fetch."""
+    """Of each variant, against the better of one and two threads; and the share of a fetch.
+
+    ``ratio_…`` is over Kafka Streams, ``ratio_flink_…`` over Flink; with 200,000 uniform users it
+    is ``ratio_flink``.
+    """
     made = {"fetch_share": round(found["uniform"] / found["fetch"], 2)}
     for name in OURS:
-        stem = "streams" if name == "uniform" else f"streams_{name}"
-        peers = [found[peer] for peer in (f"{stem}_one", f"{stem}_two") if peer in found]
-        if peers:
-            made[f"ratio_{name}"] = round(found[name] / max(peers), 2)
+        for peer, stem in (("streams", "ratio"), ("flink", "ratio_flink")):
+            same = "uniform" if (peer, name) == ("flink", "rekeyed") else name
+            peers = [found[key] for key in found if key.startswith(f"{peer}_{same}_")]
+            if peers and name in found:
+                short = (stem, name) == ("ratio_flink", "uniform")
+                made[stem if short else f"{stem}_{name}"] = round(found[name] / max(peers), 2)
     return made
 
 
