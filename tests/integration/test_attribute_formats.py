@@ -19,7 +19,7 @@ from hushstream.agents.kafka.logs import read_topic
 from hushstream.deploy.broker import Broker
 from hushstream.offline.replay import replay
 
-from ..judge.records import home
+from ..judge.places import home
 from ..judge.topics import deployment as judgement
 from ..servers.registry import SchemaRegistry
 from .local import Local, local

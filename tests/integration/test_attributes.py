@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from hushstream.deploy.broker import Broker
 from hushstream.offline.replay import replay
 
-from ..judge.records import home
+from ..judge.places import home
 from ..judge.topics import deployment as judgement
 from .local import Local, local
 

@@ -16,7 +16,7 @@ from hushstream.agents.clock.genesis import read_ledger
 from hushstream.deploy.broker import Broker
 from hushstream.offline.replay import replay
 
-from ..judge.records import home
+from ..judge.places import home
 from ..judge.topics import deployment as judgement
 from .local import Local, local
 

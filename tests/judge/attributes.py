@@ -5,7 +5,8 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .records import Bad, at, refuse
+from .conditions import Bad, at
+from .records import refuse
 
 KINDS = ("attribute", "attribute_cases")
 

@@ -22,9 +22,10 @@ from .noise import Secret
 from .pak import PakJudge, PakRules
 from .phd_rules import PhdRules
 from .phdstream import PhdJudge
+from .places import home
 from .privhp import PrivhpJudge
 from .quantiles import QuantileJudge, QuantileRules
-from .records import Event, home, read
+from .records import Event, read
 from .rounds import RoundsJudge
 from .rows import utc
 from .rules import Rules

@@ -1,16 +1,15 @@
 """Raw records as the judge reads them: one JSON object each, by the rules of the documentation."""
 
-import hashlib
 import json
 import math
-import re
-import zlib
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
+
+from .conditions import Bad, after, at, double, fulfils
 
 REPORT = ("slot", "group", "theta", "code", "survey")
 EPOCH_FACTORS = {"epoch_s": 1_000_000, "epoch_ms": 1_000, "epoch_us": 1}
@@ -78,10 +77,6 @@ class Event(NamedTuple):
     pair: bytes = b""  # key and value, where distinct values are counted
     value: float = 0.0  # where quantiles are asked for
     numbers: tuple[float, ...] = ()  # that other mechanisms read, in the order of `inputs_of`
-
-
-class Bad(Exception):
-    """The record is a dead letter."""
 
 
 def read(
@@ -189,131 +184,6 @@ def refuse(text: str) -> None:
     raise Bad(text)
 
 
-def at(record: Any, path: str, kinds: tuple[type, ...]) -> Any:
-    """The value of a path, None if it is not there."""
-    for name in path.split("."):
-        if record is None:
-            return None
-        if not isinstance(record, dict):
-            raise Bad
-        record = record.get(name)
-    if record is not None and type(record) not in kinds:
-        raise Bad
-    return record
-
-
-def fulfils(record: Any, condition: dict[str, Any] | None) -> bool:
-    """Whether a record fulfils a condition as the charged configuration states it."""
-    if condition is None:
-        return True
-    kind = condition["kind"]
-    if kind in ("every", "some"):
-        found = [fulfils(record, part) for part in condition["parts"]]
-        return all(found) if kind == "every" else any(found)
-    path = condition["field"]
-    if kind == "present":
-        there = at(record, path, (str, int, float, bool)) is not None
-        return there == condition["value"]
-    if kind == "truthis":
-        return at(record, path, (bool,)) is condition["value"]
-    if kind == "textin":
-        text = at(record, path, (str,))
-        return text is not None and (text in condition["values"]) != condition["denied"]
-    if kind == "textfits":
-        return fits(at(record, path, (str,)), condition)
-    if kind == "rowfits":
-        return row_fits(condition["rows"].get(str(at(record, path, (str, int)))), condition["test"])
-    number = at(record, path, (int, float))
-    if number is None:
-        return False
-    value = double(number)
-    if kind == "numberin":
-        known = [float(Fraction(one)) for one in condition["values"]]
-        return (value in known) != condition["denied"]
-    return within(value, condition)
-
-
-def row_fits(value: Any, test: dict[str, Any]) -> bool:
-    """Whether the value that a record finds in a table, or none, fulfils a condition."""
-    if test["kind"] in ("between", "numberin") and isinstance(value, str):
-        value = float(value)  # a table may write a number with decimals
-    return fulfils({"row": value}, {**test, "field": "row"})
-
-
-def fits(text: str | None, condition: dict[str, Any]) -> bool:
-    """Whether a text, after its functions, is what a condition asks for."""
-    text = after(text, condition["steps"])
-    if text is None:
-        return False
-    values, test = condition["values"], condition["test"]
-    if test == "in":
-        found = text in values
-    else:
-        found = bool(re.search(values[0], text)) if test == "matches" else like(text, values[0])
-    return found != condition["denied"]
-
-
-def after(text: str | None, steps: Sequence[Sequence[Any]]) -> str | None:
-    """A text after some functions; None where there is none."""
-    for name, *given in steps:
-        if text is None:
-            return None
-        if name in ("lower", "upper"):
-            text = text.lower() if name == "lower" else text.upper()
-        elif name == "extract":
-            found = re.search(given[0], text)
-            text = None if found is None else found[min(found.re.groups, 1)]
-        elif name == "trim":
-            while given[0] != "right" and text[:1] == " ":
-                text = text[1:]
-            while given[0] != "left" and text[-1:] == " ":
-                text = text[:-1]
-        else:
-            start, length = given
-            letters = [*text]
-            first = start - 1 if start > 0 else max(0, len(letters) + start)
-            text = "".join(letters[first:][: None if length == -1 else length])
-    return text
-
-
-def like(text: str, pattern: str) -> bool:
-    """Whether a text is as a pattern of LIKE says, by which prefixes each part of it can match."""
-    reached, place = {0}, 0
-    while place < len(pattern):
-        one = pattern[place]
-        if one == "%":
-            reached = set(range(min(reached, default=len(text) + 1), len(text) + 1))
-        else:
-            exact = one == "\\" and place + 1 < len(pattern)
-            place += exact
-            wanted = pattern[place]
-            reached = {n + 1 for n in reached if n < len(text)
-                       and (text[n] == wanted or (wanted == "_" and not exact))}  # fmt: skip
-        place += 1
-    return len(text) in reached
-
-
-def double(number: float) -> float:
-    """A number as a double; an integer beyond every double is infinite."""
-    try:
-        return float(number)
-    except OverflowError:
-        return math.copysign(math.inf, number > 0 or -1)
-
-
-def within(value: float, interval: dict[str, Any]) -> bool:
-    """Whether a number lies in an interval, whose ends may be open or missing."""
-    if interval["low"] is not None:
-        low = float(Fraction(interval["low"]))
-        if value < low or (value == low and interval["low_open"]):
-            return False
-    if interval["high"] is not None:
-        high = float(Fraction(interval["high"]))
-        if value > high or (value == high and interval["high_open"]):
-            return False
-    return True
-
-
 def derived(how: dict[str, Any], record: Any, time: int) -> Any:
     """A column of a key that is computed from the record; None where there is none."""
     if how["kind"] == "timepart":
@@ -414,31 +284,3 @@ def sign_of(value: Any) -> int:
     if value not in known:
         raise Bad
     return known[value]
-
-
-def digest(unit: tuple[Any, ...], key: bytes) -> bytes:
-    """The keyed digest under which a unit is known between stages."""
-    parts = ((b"s" if isinstance(part, str) else b"i", str(part).encode()) for part in unit)
-    text = b"".join(b"%d:%b%b" % (len(part), kind, part) for kind, part in parts)
-    return hashlib.blake2b(text, digest_size=16, key=key).digest()
-
-
-def home(unit: tuple[Any, ...], partitioner: str, partitions: int) -> int:
-    """The partition into which a producer's partitioner puts a unit, by its text."""
-    text = str(unit[0] if len(unit) == 1 else unit).encode()
-    number = zlib.crc32(text) if partitioner == "crc32" else murmur2(text) & 0x7FFFFFFF
-    return number % partitions
-
-
-def murmur2(data: bytes) -> int:
-    """The hash of Kafka's Java clients (Appleby's MurmurHash2, 32 bits)."""
-    m, mask = 0x5BD1E995, 0xFFFFFFFF
-    state = 0x9747B28C ^ len(data)
-    whole = len(data) // 4 * 4
-    for place in range(0, whole, 4):
-        word = int.from_bytes(data[place : place + 4], "little") * m & mask
-        state = state * m & mask ^ (word ^ word >> 24) * m & mask
-    if whole < len(data):
-        state = (state ^ int.from_bytes(data[whole:], "little")) * m & mask
-    state = (state ^ state >> 13) * m & mask
-    return state ^ state >> 15

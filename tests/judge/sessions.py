@@ -4,8 +4,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
+from .conditions import fulfils
 from .histogram import Clock, Judge, Objection, Place, Placed
-from .records import Event, columns, fulfils, stepped
+from .records import Event, columns, stepped
 
 ROOM = 64  # open sessions of a unit; what comes beyond depends on their order, and is not judged
 

@@ -26,7 +26,8 @@ from .histogram import Objection, Order
 from .logs import KINDS, Pipeline, charges, judged, objections, until_published
 from .natural import natural
 from .noise import Secret, derived
-from .records import digest, key_bytes
+from .places import digest
+from .records import key_bytes
 from .rules import Rules
 from .seals import Record as Sealed
 from .seals import of_ledger, of_releases

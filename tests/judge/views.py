@@ -15,8 +15,8 @@ from fractions import Fraction
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
+from .conditions import after, like
 from .numbers import root
-from .records import after, like
 from .rows import plain, six
 from .rules import Rules, written
 

@@ -27,7 +27,7 @@ from .forms import Texts, plain
 from .histogram import Release
 from .logs import Pipeline, Published, judged, objections
 from .noise import Secret
-from .records import home
+from .places import home
 from .tables import looked_up
 
 HERE = Path(__file__).parent

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from tests.judge.records import home
+from tests.judge.places import home
 
 from .deployments import RAW, SESSION, template
 from .faults import Faults

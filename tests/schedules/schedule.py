@@ -14,7 +14,7 @@ from typing import Any
 import hushstream.agents.worker.worker as worker_module
 from hushstream.topics.records import TriggerRequest, encode
 
-from tests.judge.records import home
+from tests.judge.places import home
 
 from .deployments import EVERY, HISTOGRAMS, OTHERS, OUTAGE, SESSION, Template, template
 from .faults import LATE, REFUSAL, Faults

@@ -10,7 +10,7 @@ import pytest
 from hushstream.agents.stages.ingest.unit_digests import UnitDigests, encode_unit
 from hushstream.formats.events.views import UnitTexts
 
-from ....judge.records import home
+from ....judge.places import home
 
 TEXTS = [f"u{n}" for n in range(50)] + ["é" * n for n in range(140)] + ["x" * 4096, "-17", "0"]
 

@@ -11,7 +11,7 @@ from hushstream.mechanisms.keys import Keys
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ....judge.records import murmur2
+from ....judge.places import murmur2
 
 KEY = b"k" * 32
 UNIT = st.sampled_from(["", "a", "b", "1", "ü"]) | st.integers(-2, 2)

@@ -23,7 +23,7 @@ from hushstream.formats.events.expressions.conditions import (
 from hushstream.formats.events.expressions.exclusive import exclusive, groups
 from hushstream.formats.events.expressions.looked_up import PublicTable, row_fits
 
-from ....judge import records as judge
+from ....judge import conditions as judge
 from .test_conditions import condition, event, told
 
 
