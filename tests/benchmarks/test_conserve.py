@@ -67,7 +67,8 @@ def world() -> Topics:
         lines.append(json.dumps(entry).encode())
     paid = hashlib.sha256(lines[-1]).hexdigest()
     trigger = {"type": "trigger", "pipeline": "p", "window": 7, "index": 1, "ordinal": 1,
-               "epoch": 0, "charge": paid, "offsets": {"trips": [5]}}  # fmt: skip
+               "final": True, "scheduled": HOUR, "epoch": 0, "charge": paid,
+               "offsets": {"trips": [5]}}  # fmt: skip
     window = {"start": "1970-01-01T00:00:00Z", "end": "1970-01-01T01:00:00Z"}
     common = {"window": window, "trigger": 1}
     released: list[Any] = [
@@ -120,6 +121,36 @@ def skipped(topics: Topics) -> None:
     released(topics, 2, trigger=2)
 
 
+def later(topics: Topics, window: int) -> None:
+    """A trigger of the last moment of some hour."""
+    first = json.loads(topics["d.g.clock"][0][0].value)
+    body = first | {"window": window, "scheduled": (window - 6) * HOUR, "ordinal": window - 6}
+    topics["d.g.clock"][0].append(record(window, body))
+
+
+def left_out(topics: Topics) -> None:
+    """Three windows were triggered; the first of them is not released."""
+    later(topics, 8)
+    later(topics, 9)
+    for n in (2, 3):
+        for start in (1, 2):
+            body = json.loads(topics["hush.p.releases.v1"][0][n].value)
+            span = {"start": _utc(start), "end": _utc(start + 1)}
+            topics["hush.p.releases.v1"][0].append(record(9, body | {"window": span}))
+    del topics["hush.p.releases.v1"][0][:4]
+
+
+def _utc(hour: int) -> str:
+    return f"1970-01-01T{hour:02}:00:00Z"
+
+
+def test_of_the_last_windows_nothing_may_be_released_yet():
+    topics = world()
+    for window in (8, 9, 10):
+        later(topics, window)
+    assert objections(topics) == []
+
+
 def charged_twice(topics: Topics) -> None:
     (ledger,) = topics["d.ledger.v1"]
     before = hashlib.sha256(ledger[-1].value).hexdigest()
@@ -130,6 +161,7 @@ BREAKS: dict[str, Callable[[Topics], Any]] = {
     "was released 2 times by shard 1": lambda t: t["hush.p.releases.v1"][0].append(
         t["hush.p.releases.v1"][0][-1]),
     "was released 0 times by shard 0": lambda t: skipped(t),
+    "window 7 of 3 was triggered and not released": left_out,
     "came 2 times": lambda t: released(t, 1, release_id="r0"),
     "was released without a trigger": lambda t: (
         t["hush.p.releases.v1"][0].extend(record(9, {**json.loads(r.value), "trigger": 2})

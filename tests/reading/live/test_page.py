@@ -83,12 +83,19 @@ def shown(broker: Broker) -> Iterator[Shown]:
     server = serve(board, "127.0.0.1", 0)
     browser = chromium.Browser()
     try:
+        # A panel is drawn as soon as one release is there, and may then be older than `newest`.
+        until(lambda: len(board.names) == len(made.pipelines) and all_read(board))
         yield Shown(made, broker.bootstrap, held, board, server, browser)
     finally:
         browser.close()
         board.end()
         server.shutdown()
         server.server_close()
+
+
+def all_read(board: Board) -> bool:
+    """Whether each topic was read to the end that it had."""
+    return all(one["health"]["words"][:7] != "Reading" for one in board.summary()["pipelines"])
 
 
 def newest(shown: Shown, case: str) -> list[dict[str, Any]]:
