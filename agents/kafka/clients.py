@@ -287,20 +287,21 @@ async def answers(sent: Sequence[asyncio.Future[Any]]) -> list[Any]:
         KafkaError: one was refused: the transaction must not be committed.
         RightError: the right to write is refused, so trying again is of no use.
     """
+    for one in sent:
+        one.add_done_callback(heard)
     try:
         told = [await one for one in sent]
         if any(one.offset < 0 for one in told):  # of the first record, where it is one's batch
             raise DuplicateSequenceNumber
         return told
     except Exception as error:
-        for one in sent:
-            one.add_done_callback(_heard)
         if (refused := aio_refusal(error, ROLE, "WRITE")) is not None:
             raise refused from error
         raise
 
 
-def _heard(answer: asyncio.Future[Any]) -> None:
+def heard(answer: asyncio.Future[Any]) -> None:
+    """Take an answer that may come when nobody waits any more; asyncio would log its error."""
     if not answer.cancelled():
         answer.exception()  # the first one was raised
 

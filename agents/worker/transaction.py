@@ -12,7 +12,7 @@ import numpy as np
 from ...errors import EngineError
 from ...topics.records import encode
 from ..kafka.batches.record_columns import Content, RecordColumns
-from ..kafka.clients import BATCH_BYTES, answers
+from ..kafka.clients import BATCH_BYTES, answers, heard
 from ..kafka.private.of_aiokafka import fill, fill_columns
 from ..stages.step import Out, Step
 from ..state.layout import MARKER
@@ -80,7 +80,9 @@ async def send(
             sent = fill(batch, records, begun)
         if sent == begun:
             raise EngineError(f"a record for {topic} is too large for one batch")
-        futures.append(await producer.send_batch(batch, topic, partition=partition))
+        answer = await producer.send_batch(batch, topic, partition=partition)
+        answer.add_done_callback(heard)  # a later batch may fail first
+        futures.append(answer)
     return futures
 
 

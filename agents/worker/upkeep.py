@@ -100,14 +100,12 @@ class Upkeep:
     async def run(
         self, crash: Callable[[], BaseException | None], fail: Callable[[BaseException], None]
     ) -> None:
-        """Look after the worker until cancelled.
+        """Look after a worker that has started, until cancelled.
 
         Args:
             crash: returns why Faust's own services have stopped; None while they run.
         """
-        await asyncio.gather(
-            self._look_after(crash, fail), self._watch_topics(fail), self._forget_keys(fail)
-        )
+        await asyncio.gather(self._look_after(crash, fail), self._forget_keys(fail))
 
     async def _forget_keys(self, fail: Callable[[BaseException], None]) -> None:
         while self._forgetting is not None:
@@ -120,7 +118,8 @@ class Upkeep:
             except HushError as error:
                 fail(error)
 
-    async def _watch_topics(self, fail: Callable[[BaseException], None]) -> None:
+    async def watch_topics(self, fail: Callable[[BaseException], None]) -> None:
+        """Look for topics that are gone, until cancelled."""
         while True:
             await asyncio.sleep(TOPICS_SECONDS)
             try:

@@ -359,6 +359,8 @@ class Worker:
             BaseException: the error that made the worker stop, if one did.
         """
         ended = asyncio.ensure_future(self.stopped.wait())
+        # At once: where a topic is deleted while the group assigns partitions, no start ends.
+        watching = self._tasks.start("watching topics", self._upkeep.watch_topics(self.fail))
         starting = asyncio.ensure_future(self.app.start())
         # Whichever comes first: a start that waits for a broker must not hold up a signal to stop.
         await asyncio.wait([ended, starting], return_when=asyncio.FIRST_COMPLETED)
@@ -369,6 +371,7 @@ class Worker:
         if self.error is None:
             log.info("stopping")
         stopping()
+        await self._tasks.stop(watching)
         await self._tasks.stop(upkeep)
         await self._stop_app()
         starting.cancel()

@@ -6,6 +6,7 @@ Covers: agents/kafka/patience.py
 from __future__ import annotations
 
 import asyncio
+import gc
 from types import SimpleNamespace
 
 import hushstream.agents.kafka.clients as clients
@@ -110,6 +111,26 @@ def test_one_refused_batch_is_enough_to_keep_a_transaction_from_its_commit():
         await asyncio.sleep(0)
 
     asyncio.run(run())
+
+
+def test_an_answer_that_comes_after_a_wait_was_cancelled_is_not_logged():
+    unheard: list[str] = []
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: unheard.append(context["message"]))
+        sent = [loop.create_future(), loop.create_future()]
+        waiting = asyncio.create_task(clients.answers(sent))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        sent[1].set_exception(KafkaConnectionError())
+        await asyncio.sleep(0)
+        sent.clear()
+        gc.collect()
+
+    asyncio.run(run())
+    assert unheard == []
 
 
 class Silent:

@@ -49,6 +49,10 @@ async def nothing(*_: Any, **__: Any) -> None:
     """Stands for what needs a broker."""
 
 
+async def endless(*_: Any) -> None:
+    await asyncio.Event().wait()
+
+
 def check(failures: list[BaseException], name: str, why: str) -> None:
     (error,) = failures
     assert isinstance(error, HushError) and exit_code(error) == 4
@@ -107,7 +111,7 @@ def worker() -> Any:
         crash_reason=None, should_stop=False, start=nothing, stop=nothing,
     )  # fmt: skip
     made._shared = SimpleNamespace(room=SimpleNamespace(among=0))
-    made._upkeep = SimpleNamespace(run=asyncio.Event().wait, prune_clock=lambda: None)
+    made._upkeep = SimpleNamespace(run=endless, watch_topics=endless, prune_clock=lambda: None)
     return made
 
 
@@ -175,6 +179,20 @@ def test_the_end_of_upkeep_stops_the_worker(body, why):
         with pytest.raises(EngineError, match="upkeep stopped") as caught:
             await asyncio.wait_for(made.run(), 120)
         check([caught.value], "upkeep", why)
+
+    asyncio.run(run())
+
+
+def test_a_topic_that_is_gone_ends_a_start_that_would_wait_for_it():
+    async def gone(fail: Any) -> None:
+        fail(EngineError("topic p.cells is gone"))
+        await endless()
+
+    async def run() -> None:
+        made = worker()
+        made.app.start, made._upkeep.watch_topics = endless, gone
+        with pytest.raises(EngineError, match="is gone"):
+            await asyncio.wait_for(made.run(), 120)
 
     asyncio.run(run())
 
