@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlglot import exp
@@ -104,7 +104,7 @@ class SelectOfInput:
         numbers = {self._name_of(n): one for n, one in enumerate(self._chosen)}
         if self._derive or numbers:
             found["derive"] = self._derive | numbers
-        self._check_where()
+        self._check_conditions()
         if where := conditions_of(self._select.args.get("where"), self._table, self._source.time):
             found["where"] = where
         if not self._quantiles:
@@ -131,17 +131,31 @@ class SelectOfInput:
         made: dict[str, Any] = with_rows(found, self._joins)
         return made
 
-    def _check_where(self) -> None:
+    def _check_conditions(self) -> None:
         """Refuse a name that SELECT gives: no record has such a field, so none would count."""
-        where, items = self._select.args.get("where"), self._select.expressions
-        fields = {path_of(c, self._table) for one in items for c in one.find_all(exp.Column)}
+        items, where = self._select.expressions, self._select.args.get("where")
+        tested = [
+            one.expression if isinstance(one, exp.Filter) else one.this
+            for item in items for one in item.find_all(exp.Filter, exp.CountIf, exp.If)
+        ]  # fmt: skip
+        inside = {id(column) for one in tested for column in one.find_all(exp.Column)}
+        columns = [column for item in items for column in item.find_all(exp.Column)]
+        fields = {path_of(one, self._table) for one in columns if id(one) not in inside}
         for column in where.find_all(exp.Column) if where is not None else ():
-            name = path_of(column, self._table) or ""
-            meant = None if name in fields else self._aliases.get(name)
-            if meant is not None and self._counts(meant):
-                raise refused(column, f"is not known before noise is added: write HAVING {name}")
-            if meant is not None:
-                raise refused(column, f"WHERE reads fields of the record: write {shown(meant)}")
+            self._check_field(column, fields, "WHERE")
+        for column in columns:
+            if id(column) in inside:
+                self._check_field(column, fields, "a condition")
+
+    def _check_field(self, column: exp.Column, fields: Collection[str | None], what: str) -> None:
+        name = path_of(column, self._table) or ""
+        meant = None if name in fields else self._aliases.get(name)
+        if meant is None:
+            return
+        if not self._counts(meant):
+            raise refused(column, f"{what} reads fields of the record: write {shown(meant)}")
+        if what == "WHERE":  # the name of a count with a condition may be that of a field as well
+            raise refused(column, f"is not known before noise is added: write HAVING {name}")
 
     def _beside(self) -> Iterator[exp.Expr]:
         """WHERE, and what SELECT has besides columns of the key."""

@@ -28,7 +28,7 @@ CAUSES: Mapping[str, str] = {
         "records without a key have no place at all"
     ),
     "late": (
-        "were late or from the far future, or their epoch was refused, and were dropped: look at "
+        "were late or from the far future, or their epoch was refused, and do not count: look at "
         "the producers' clocks, the unit of the time field, lateness and the budget's limit"
     ),
     "cut": (
