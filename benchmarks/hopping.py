@@ -10,8 +10,8 @@ key, which costs windows that hop more. Judged are the windows of the third day,
 - ``keys``: released on average, of windows that hop and of the recipe, where a key counts that was
   released in any hour; ``keys_over_recipe``: their ratio.
 - ``deviation_over_recipe``: of the noise of a window over that of 24 released hours, root mean
-  squares over the windows of a day; ``longer_epochs``: the same ratio where both have epochs of
-  more days.
+  squares over the windows of a day; ``least``: the least that any factorisation reaches with these
+  epochs; ``longer_epochs``: the same ratio where both have epochs of more days.
 - ``error_over_recipe``: root mean squares of errors against what was accepted, over all keys that
   either releases; a hidden key and a hidden hour are 0.
 - ``accepted``: share of records that the bound lets through, of both.
@@ -156,6 +156,31 @@ def deviations(days: int) -> float:
     return own / float(recipe.error(1)[0]) / HOURS**0.5
 
 
+def least(hops: int = HOURS, rounds: int = 2_000) -> float:
+    """Bound the deviation of windows, over that of their hops added up, from below.
+
+    Epochs are as long as windows. One answers, with one noise, the sum of its first j hops and that
+    of all others, for each j: the rows of W. Let W = BC, no column of C longer than 1, and q a
+    distribution of hops. Then the nuclear norm of W diag(√q) is at most |B| |C diag(√q)| <= |B| in
+    Frobenius norms, and |B|² is the sum of the variances of n windows, each of which takes its end
+    from one epoch and its beginning from the one before. The recipe's add up to n². It holds for
+    any B and C, those among them that would need the future.
+
+    Args:
+        hops: n, of a window.
+        rounds: steps towards the best q; any q is a bound.
+    """
+    first = np.tril(np.ones((hops, hops)))
+    workload = np.vstack([first, 1 - first])
+    q, bound = np.full(hops, 1 / hops), 0.0
+    for _ in range(rounds):
+        _, sizes, right = np.linalg.svd(workload * np.sqrt(q), full_matrices=False)
+        bound = max(bound, float(sizes.sum()))
+        q = np.sqrt(q * (right**2 * sizes[:, None]).sum(axis=0))
+        q /= q.sum()
+    return bound / hops
+
+
 def listed(keys: int) -> float:
     """Coverage of windows of so many listed keys without records, all places of an epoch alike."""
     names = Keys.of([b"%d" % number for number in range(keys)])
@@ -198,6 +223,7 @@ def measure(users: int, number: int = 11) -> dict[str, Any]:
     return {
         "keys_over_recipe": round(keys[0] / keys[1], 2),
         "deviation_over_recipe": round(deviations(1), 3),
+        "least": round(least(), 3),
         "longer_epochs": {f"{days} days": round(deviations(days), 3) for days in (2, 7)},
         "error_over_recipe": round(rms(lost[either]) / rms(apart[either]), 3),
         "coverage": round(listed(LISTED), 4),

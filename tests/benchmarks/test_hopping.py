@@ -25,6 +25,19 @@ def test_windows_that_hop_show_more_keys_with_less_noise() -> None:
     assert found["coverage"] == pytest.approx(0.95, abs=0.01)
 
 
+def test_no_factorisation_has_less_noise_than_the_bound() -> None:
+    first = np.tril(np.ones((hopping.HOURS, hopping.HOURS)))
+    workload = np.vstack([first, 1 - first])
+    least = hopping.least(rounds=200)
+    rng = np.random.default_rng(5)
+    for spread in (0.0, 0.02, 0.1):
+        encoder = np.eye(hopping.HOURS) + spread * np.tril(rng.random(first.shape), -1)
+        encoder /= np.linalg.norm(encoder, axis=0).max()
+        noise = np.linalg.norm(workload @ np.linalg.inv(encoder)) / hopping.HOURS
+        assert noise >= least
+    assert 0.52 < least <= hopping.deviations(1)
+
+
 def test_a_day_is_the_sum_of_the_hours_that_end_with_it() -> None:
     hourly = np.random.default_rng(3).integers(0, 9, (hopping.HOURS * hopping.DAYS, 2))
     for place, total in enumerate(hopping.last_day(hourly)):
