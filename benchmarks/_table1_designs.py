@@ -130,15 +130,28 @@ class Deployment(NamedTuple):
     min_users: int
     published: int | None  # threshold, where it was published
 
-    def least(self, factorization: str = "auto", last_share: float = 0.5) -> list[float]:
-        """(T,) users that a key needs at each trigger with our mechanism, if its noise is 0."""
+    def made(self, factorization: str = "auto", last_share: float = 0.5) -> Histogram:
+        """Our mechanism at the privacy of this deployment."""
         parameters = HistogramParameters(
             budget=1, adaptive_weight=0, min_users=self.min_users, factorization=factorization,
             last_share=last_share,
         )  # fmt: skip
         made = build(parameters, Setting(Fraction(self.epsilon), self.delta, self.triggers))
         assert isinstance(made, Histogram)
-        return [bar / STEPS for bar in made.threshold]
+        return made
+
+    def rounds(self) -> Rounds:
+        """The paper's mechanism with a sound threshold, at the same privacy."""
+        parameters = HistogramParameters(
+            selection="rounds", budget=1, min_users=self.min_users
+        )
+        made = build(parameters, Setting(Fraction(self.epsilon), self.delta, self.triggers))
+        assert isinstance(made, Rounds)
+        return made
+
+    def least(self, factorization: str = "auto", last_share: float = 0.5) -> list[float]:
+        """(T,) users that a key needs at each trigger with our mechanism, if its noise is 0."""
+        return [bar / STEPS for bar in self.made(factorization, last_share).threshold]
 
 
 DEPLOYMENTS = (
