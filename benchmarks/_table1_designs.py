@@ -142,9 +142,7 @@ class Deployment(NamedTuple):
 
     def rounds(self) -> Rounds:
         """The paper's mechanism with a sound threshold, at the same privacy."""
-        parameters = HistogramParameters(
-            selection="rounds", budget=1, min_users=self.min_users
-        )
+        parameters = HistogramParameters(selection="rounds", budget=1, min_users=self.min_users)
         made = build(parameters, Setting(Fraction(self.epsilon), self.delta, self.triggers))
         assert isinstance(made, Rounds)
         return made

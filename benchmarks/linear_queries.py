@@ -25,8 +25,8 @@ on fixed triggers, and the record enters those of A(t) alone, at trigger t. The 
 square over queries and triggers, beside what the counter's variance says; beside all queries
 counted at all triggers; and beside a recomputation of the active ones at every trigger with
 ε/T each. *Bound*: by Chan, Shi & Song (2011, Corollary 2.9) the error of k draws of scale s is at
-most √8·s·√k·ln(2/β) with probability 1 - β. (Discrete Laplace noise has a smaller moment generating
-function than Laplace noise, since sinh(x)/x increases.)
+most √8·s·√k·ln(2/β) with probability 1 - β. It holds for discrete Laplace noise too, whose moment
+generating function is smaller, because sinh(x)/x increases.
 
     python benchmarks/linear_queries.py [--quick] [--json]
 
@@ -40,7 +40,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -101,7 +101,7 @@ def counters(epsilon: Fraction, horizon: int) -> list[SimpleCounter | BlockCount
 
 
 def admitted(weight: I64, order: NDArray[np.intp], most: int) -> NDArray[np.intp]:
-    """Queries in ascending order, taken in ``order`` unless a cell's total would exceed ``most``."""
+    """Queries in ascending order, taken in ``order`` unless a cell's total would exceed Δ."""
     load, taken = np.zeros(weight.shape[1], np.int64), []
     for query in order.tolist():
         if (load + weight[query]).max() <= most:
@@ -144,14 +144,31 @@ class Step(NamedTuple):
     variance: NDArray[np.float64]  # (a,) stated
 
 
-def counted(weight: I64, most: int, counter: NodeCounter, triggers: int, noise: Noise) -> list[Step]:
-    """Algorithm 4 over the stream; queries are labelled like nodes, by their numbers."""
+def counted(
+    weight: I64,
+    most: int,
+    counter: NodeCounter,
+    days: Iterable[I64],
+    noise: Noise,
+    sets: Sequence[NDArray[np.intp]] | None = None,
+) -> list[Step]:
+    """Algorithm 4; queries are labelled like nodes, by their numbers.
+
+    Args:
+        weight: (q, cells) public weights.
+        most: Δ.
+        counter: of (ε/Δ)-DP for a change by 1.
+        days: (cells,) records of each trigger.
+        noise: keyed noise.
+        sets: active queries of a transcript that is held fixed; None = `chosen` picks them.
+    """
     queries = len(weight)
     cell, exact = np.zeros(queries, NODE), np.zeros(queries, np.int64)
     label = np.arange(1, queries + 1, dtype=np.uint64)
     found = []
-    for t, records in enumerate(stream(triggers), 1):
-        active = chosen(weight, cell["out"], cell["steps"].astype(np.int64), most)
+    for t, records in enumerate(days, 1):
+        steps = cell["steps"].astype(np.int64)
+        active = chosen(weight, cell["out"], steps, most) if sets is None else sets[t - 1]
         change = weight[active] @ records
         exact[active] += change
         now: Cells = counter.step(picked(cell, active), label[active], change, Now(t), noise)
@@ -176,14 +193,14 @@ def rms(steps: list[Step]) -> float:
 def rows(family: str, triggers: int, seeds: int) -> list[dict[str, Any]]:
     """Figures of one family, one row per counter."""
     weight, most = FAMILIES[family](), DELTA[family]
-    overlap, found = int(weight.sum(axis=0).max()), []
+    overlap, found, days = int(weight.sum(axis=0).max()), [], list(stream(triggers))
     selective, every = (counters(EPSILON / part, triggers) for part in (most, overlap))
     for counter, with_all in zip(selective, every, strict=True):
         steps, whole = [], []
         for seed in range(seeds):
             noise = keyed(f"{family} {seed}")
-            steps += counted(weight, most, counter, triggers, noise)
-            whole += counted(weight, overlap, with_all, triggers, noise)
+            steps += counted(weight, most, counter, days, noise)
+            whole += counted(weight, overlap, with_all, days, noise)
         error = np.concatenate([abs(step.out - step.exact) for step in steps])
         variance = np.concatenate([step.variance for step in steps])
         found.append({

@@ -108,7 +108,9 @@ def rates(keys: int) -> list[dict[str, Any]]:
     return rows
 
 
-def played(options: argparse.Namespace, work: Workload, console: Console) -> dict[str, list[Result]]:
+def played(
+    options: argparse.Namespace, work: Workload, console: Console
+) -> dict[str, list[Result]]:
     """Results of every design, one per noise key."""
     names = options.designs.split(",")
     steps = sum(1 if name == "one_shot" else options.triggers for name in names) * options.seeds
