@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hushstream.agents.deployment.compile import compile_config
+from hushstream.topics.config.load import loads
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 try:
@@ -58,3 +60,33 @@ def test_stretches_have_less_error_on_the_axis(mechanism: str) -> None:
     assert axis["map"] == "axis"
     assert axis["quarter"] < min(row["quarter"] for row in plane)
     assert axis["road"] < min(row["road"] for row in plane)
+
+
+ON_ROADS = """\
+[[input]]
+name = "trips"
+topic = "trips"
+unit = "trip"
+time = { field = "at", format = "epoch_ms" }
+
+[[pipeline]]
+name = "roads"
+input = "trips"
+inputs = { metres = "road.metres" }
+window = { length = "1d" }
+triggers = { every = "1h" }
+budget = { epsilon = 0.5 }
+
+[pipeline.mechanism]
+kind = "KIND"
+
+[pipeline.mechanism.domain]
+depth = 16
+axes = [{ name = "metres", low = 0, high = 84000 }]
+"""
+
+
+@pytest.mark.parametrize("mechanism", roads.MECHANISMS)
+def test_the_axis_is_a_field_of_the_record(mechanism: str) -> None:
+    (pipeline,) = compile_config(loads(ON_ROADS.replace("KIND", mechanism))).pipelines
+    assert pipeline.mechanism.inputs == ("metres",)
