@@ -55,11 +55,11 @@ def test_a_reader_keeps_every_record_and_exact_fine_cells_give_exact_counts() ->
 
 
 @pytest.mark.parametrize("mechanism", roads.MECHANISMS)
-def test_stretches_have_less_error_on_the_axis(mechanism: str) -> None:
-    *plane, axis = roads.rows("roads", mechanism, 12_000, 1)
+def test_roads_and_routes_have_less_error_on_the_axis(mechanism: str) -> None:
+    *plane, axis = roads.rows("roads", mechanism, 24_000, 2)
     assert axis["map"] == "axis"
-    assert axis["quarter"] < min(row["quarter"] for row in plane)
-    assert axis["road"] < min(row["road"] for row in plane)
+    for size in ("road", "route"):
+        assert axis[size] < min(row[size] for row in plane)
 
 
 ON_ROADS = """\
