@@ -228,10 +228,12 @@ def summary(found: list[dict[str, Any]]) -> dict[str, Any]:
 
 def table(found: list[dict[str, Any]]) -> Table:
     shown = Table(title="error of an active query's count, records, ε = 1")
-    for column in found[0]:
+    columns = ("family", "counter", "Δ", "count", "error", "stated", "bound", "all", "recomputed")
+    for column in columns:
         shown.add_column(column, justify="right" if column not in ("family", "counter") else "left")
     for row in found:
-        shown.add_row(*(f"{v:.4g}" if isinstance(v, float) else str(v) for v in row.values()))
+        cells = [row[column] for column in columns]
+        shown.add_row(*(f"{v:,.0f}" if isinstance(v, float) else str(v) for v in cells))
     return shown
 
 

@@ -143,9 +143,9 @@ def histograms(results: dict[str, list[Result]], options: argparse.Namespace) ->
 def rates_table(rows: list[dict[str, Any]]) -> Table:
     """One line per deployment."""
     shown = Table(title="users with whom a key is released by the end of the day, T = 150")
-    likely = [f"{p:.1%}" for p in PROBABILITIES]
-    columns = [*(f"ours, {p}" for p in likely), *(f"sound, {p}" for p in likely)]
-    for column in ("ε", "δ", "min_users", "published", *columns):
+    likely = [f"{100 * p:g} %" for p in PROBABILITIES]
+    columns = [f"{whose} {p}" for whose in ("ours", "sound") for p in likely]
+    for column in ("ε", "δ", "least", "published", *columns):
         shown.add_column(column, justify="right")
     for row in rows:
         named = (str(row["epsilon"]), f"{row['delta']:.0e}", str(row["min_users"]))
