@@ -154,8 +154,9 @@ NOTHING = Leaves(np.ones(1, np.uint64), np.ones(1, np.int64))
 def distance(source: Input) -> Callable[[Leaves], float]:
     """Wasserstein-1 distance from the points to a tree, uniform within its leaves.
 
-    d = 1: exact. d = 2: sliced, the mean over eight directions of the exact distance of the
-    projections, points and leaves being spread over the 2^20 finest cells.
+    d = 1: exact. Else sliced, the mean over eight directions (even angles for d = 2, else fixed
+    random ones) of the exact distance of the projections, points and leaves being spread over the
+    2^20 finest cells.
     """
     return _exact(source) if source.points.shape[1] == 1 else _sliced(source)
 
@@ -182,10 +183,13 @@ def _exact(source: Input) -> Callable[[Leaves], float]:
 def _sliced(source: Input) -> Callable[[Leaves], float]:
     cells = (source.domain.place(source.points) - np.uint64(1 << DEPTH)).astype(np.intp)
     data = np.bincount(cells, minlength=1 << DEPTH) / len(cells)
+    dimensions = source.points.shape[1]
 
     def of(tree: Leaves) -> float:
         gap = data - _spread(tree)
-        each = [(np.abs(np.cumsum(gap[o])[:-1]) * step).sum() for o, step in _directions()]
+        each = [
+            (np.abs(np.cumsum(gap[o])[:-1]) * step).sum() for o, step in _directions(dimensions)
+        ]
         return float(np.mean(each))
 
     return of
@@ -200,15 +204,25 @@ def _spread(tree: Leaves) -> np.ndarray:
 
 
 @lru_cache(maxsize=1)
-def _directions() -> list[tuple[np.ndarray, np.ndarray]]:
+def _directions(dimensions: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Per direction: the order of the finest cells and the steps between them."""
-    low, high = Domain.unit(2, DEPTH).fractions(np.arange(1 << DEPTH, 2 << DEPTH, dtype=np.uint64))
+    codes = np.arange(1 << DEPTH, 2 << DEPTH, dtype=np.uint64)
+    low, high = Domain.unit(dimensions, DEPTH).fractions(codes)
     out = []
-    for angle in np.arange(8) * np.pi / 8:
-        along = (low + high) / 2 @ (np.cos(angle), np.sin(angle))
+    for direction in _units(dimensions):
+        along = (low + high) / 2 @ direction
         order = np.argsort(along, kind="stable")
         out.append((order, np.diff(along[order])))
     return out
+
+
+def _units(dimensions: int) -> np.ndarray:
+    """(8, d) unit vectors."""
+    if dimensions == 2:
+        angles = np.arange(8) * np.pi / 8
+        return np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    drawn = np.random.default_rng(8).standard_normal((8, dimensions))
+    return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
 
 
 def tail(source: Input, k: int) -> int:

@@ -4,14 +4,16 @@ A million points, ε = 1, depth 20, sketches of one row, all sums together at mo
 the 2^21 - 1 of a full tree: a counter with its optimal share of ε at every node, as in the private
 measure mechanism of He, Vershynin and Zhu (``pooled`` is the same tree read as ours is). Error:
 Wasserstein-1 distance from the points to the released tree, exact for d = 1, sliced for d = 2;
-means over seeds of the noise. Speed: the product's own encode and absorb, in time of one core; a
+means over seeds of the noise. Rivals: a superregular random walk, an adaptive grid, Misra-Gries
+summaries (δ = 10^-6) and, in d = 3 and 5, the full tree. Speed: the product's own encode and absorb, in time of one core; a
 tick is one of a hundred, of a million points.
 
     python benchmarks/privhp.py [--quick] [--json] [--out DIR]
 
 The last line under ``--json``: ``w1_ratio`` (the worst skewed input against the full tree),
 ``w1_ratio_pooled`` (the same, both read alike), ``memory_ratio``, ``points_per_second``,
-``tick_seconds``, and every row of every table.
+``tick_seconds``, ``rows`` (rivals of other papers: ``ratio`` is our distance over the rival's, so
+above 1 the rival is better), and every row of every table.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import matplotlib as mpl
@@ -30,17 +32,20 @@ from _privhp import (
     FULL,
     NOTHING,
     Input,
+    Leaves,
     absorbed,
     distance,
     inputs,
     keyed,
     made,
+    mixture,
     multifractal,
     one_level,
     postal,
     released,
     tail,
 )
+from _privhp_rivals import DELTA, grid, summaries, summarised, walk
 from hushstream.mechanisms.columns import Closed, merge
 from hushstream.mechanisms.privhp.mechanism import PrivHP
 from hushstream.mechanisms.spatial.sample import sample
@@ -150,6 +155,46 @@ def speed(source: Input, repeats: int) -> Row:
     return {"points_per_second": len(source.points) / absorb, "tick_seconds": tick}
 
 
+def beside(source: Input, seeds: int, quick: bool, epsilon: float = 1.0) -> Iterator[Row]:
+    """Rivals of other papers on one input; ``words`` is what they keep at the end."""
+    measure = distance(source)
+    ours, mechanism = error(source, seeds, epsilon, **USUAL)
+    dimensions = source.points.shape[1]
+
+    def row(rival: str, w1: float, words: int, delta: float = 0.0) -> Row:
+        return {"input": source.name, "rival": rival, "n": len(source.points), "epsilon": epsilon,
+                "delta": delta, "words": words, "ours": ours, "w1": w1,
+                "ratio": ours / w1}  # fmt: skip
+
+    def mean(rival: Callable[[int], Leaves]) -> float:
+        return float(np.mean([measure(rival(seed)) for seed in range(seeds)]))
+
+    full, _ = error(source, seeds, epsilon, **TREE)
+    yield row("full tree", full, FULL)
+    if dimensions > 2:
+        return
+    yield row("walk", mean(lambda seed: walk(source, epsilon, seed)), 1 << DEPTH)
+    if dimensions == 2:
+        yield row("adaptive grid", mean(lambda seed: grid(source, epsilon, seed)), 1 << DEPTH)
+    if quick and dimensions == 2:
+        return
+    found = summaries(source, mechanism.shape)
+    read = mean(lambda seed: summarised(source, mechanism, found, epsilon, seed))
+    yield row("Misra-Gries", read, mechanism.shape.cells, DELTA)
+    single, _ = error(source, seeds, epsilon, decode="single", **USUAL)
+    yield row("our sketch, read singly", single, mechanism.shape.cells)
+
+
+def rivals(sources: list[Input], quick: bool) -> Iterator[Callable[[], list[Row]]]:
+    """One job per input."""
+    rng = np.random.default_rng(35)
+    spaces = [Input("uniform, d=3", rng.random((N, 3)), False)]
+    spaces += [Input(f"Gaussian mixture, d={d}", mixture(rng, N, d), True) for d in (3, 5)]
+    chosen = [sources[1], sources[6], spaces[1]] if quick else [*sources, *spaces]
+    for source in chosen:
+        yield lambda s=source: list(beside(s, 1 if quick else 3, quick))
+
+
 def run(quick: bool, console: Console) -> dict[str, list[Row]]:
     """All tables."""
     seeds = 3 if quick else 5
@@ -168,6 +213,7 @@ def run(quick: bool, console: Console) -> dict[str, list[Row]]:
         ),
         ("trend", lambda: list(trend(cascade, 1 if quick else 3, quick))),
         *(("variants", lambda s=s: list(variants(s, 1 if quick else 3, quick))) for s in skewed),
+        *(("rivals", job) for job in rivals(sources, quick)),
     ]
     out: dict[str, list[Row]] = {}
     with Progress(console=console, disable=not console.is_terminal) as progress:
@@ -188,6 +234,7 @@ def summary(result: dict[str, list[Row]]) -> dict[str, object]:
         ),
         "memory_ratio": max(float(row["memory"]) for row in rows),
         **result["speed"][0],
+        "rows": result["rivals"],
         "tables": result,
     }
 
