@@ -110,15 +110,15 @@ COARSE, FINE, ALPHA, NUMBER = 10.0, 5.0, 0.5, 0.01
 """c, c2, α of the grids, and the share of ε for the number of records."""
 
 
-def refined(total: float, cells: F64) -> tuple[float, F64]:
-    """Shares of a coarse noisy count and of its (m, m) fine ones, made consistent.
+def refined(total: float, cells: F64) -> F64:
+    """(m, m) fine noisy counts, made consistent with the coarse one.
 
     Inverse variances weigh the count (variance ∝ 1/α²) against the sum (∝ m²/(1-α)²).
     """
     m2 = cells.size
     weight = ALPHA**2 * m2 / ((1 - ALPHA) ** 2 + ALPHA**2 * m2)
     best = weight * total + (1 - weight) * float(cells.sum())
-    return best, cells + (best - cells.sum()) / m2
+    return cells + (best - cells.sum()) / m2
 
 
 def overlap(begin: float, end: float, parts: int, side: int) -> tuple[int, F64]:
@@ -129,8 +129,10 @@ def overlap(begin: float, end: float, parts: int, side: int) -> tuple[int, F64]:
     return first, np.diff(filled, axis=0)
 
 
-def grid(source: Input, epsilon: float, seed: int) -> Leaves:
-    """AG in d = 2, spread over the 2^20 finest cells; ε-private, in two passes over the records.
+def grid(source: Input, epsilon: float, seed: int) -> tuple[Leaves, int]:
+    """AG in d = 2, spread over the 2^20 finest cells, and its number of counts; ε-private.
+
+    It takes two passes over the records.
 
     Qardaji, Yang and Li, *Differentially Private Grids for Geospatial Data* (2013). A record is
     in the number, one coarse and one fine cell, so the three shares of ε add up to ε and noise has
@@ -145,7 +147,7 @@ def grid(source: Input, epsilon: float, seed: int) -> Leaves:
     cell = place[:, 0] * m1 + place[:, 1]
     order = np.argsort(cell, kind="stable")
     ends = np.r_[0, np.cumsum(np.bincount(cell, minlength=m1 * m1))]
-    mass = np.zeros((side, side))
+    mass, words = np.zeros((side, side)), m1 * m1
     for one in range(m1 * m1):
         mine = inner[order[ends[one] : ends[one + 1]]]
         total = len(mine) + rng.laplace(0, 1 / (ALPHA * rest))
@@ -153,14 +155,14 @@ def grid(source: Input, epsilon: float, seed: int) -> Leaves:
         x, y = np.minimum((mine * m2).astype(np.intp), m2 - 1).T
         counts = np.bincount(x * m2 + y, minlength=m2 * m2).reshape(m2, m2)
         noisy = counts + rng.laplace(0, 1 / ((1 - ALPHA) * rest), (m2, m2))
-        _, best = refined(total, noisy)
+        best, words = refined(total, noisy), words + m2 * m2
         i, j = divmod(one, m1)
         west, across = overlap(i / m1, (i + 1) / m1, m2, side)
         south, along = overlap(j / m1, (j + 1) / m1, m2, side)
         spread = across @ np.maximum(best, 0) @ along.T
         mass[west : west + len(across), south : south + len(along)] += spread
     places = np.stack(np.divmod(np.arange(side * side), side), axis=1).astype(np.uint64)
-    return Leaves(interleave(places, DEPTH), mass.reshape(-1))
+    return Leaves(interleave(places, DEPTH), mass.reshape(-1)), words
 
 
 def misra_gries(stream: Sequence[int], size: int) -> dict[int, int]:
