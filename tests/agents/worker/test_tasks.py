@@ -192,7 +192,7 @@ def test_a_topic_that_is_gone_ends_a_start_that_would_wait_for_it():
         made = worker()
         made.app.start, made._upkeep.watch_topics = endless, gone
         with pytest.raises(EngineError, match="is gone"):
-            await asyncio.wait_for(made.run(), 120)
+            await asyncio.wait_for(made.run(), 20)
 
     asyncio.run(run())
 
