@@ -6,7 +6,7 @@ A changelog on a real broker holds rows of privacy units as a shard writes them,
 `STEP` rows, each with its marker: 44 bytes of key and value to a row, keys at random. The table is
 then restored from nothing, as a worker does when its shard opens.
 
-- ``rows_per_second``: by the clock on the wall; the broker and other work on the machine are in it.
+- ``rows_per_s``: by the clock on the wall; the broker and other work on the machine are in it.
 - ``cpu``: microseconds of CPU of this process per row, RocksDB's threads among it.
 - ``rows_per_core``: rows for each second of that CPU.
 - ``said``: lines of progress in the log.
@@ -121,7 +121,7 @@ def measure(rows: int, rounds: int, report: Any) -> dict[str, Any]:
     seconds, spent = (statistics.median(one[place] for one in found) for place in (0, 1))
     return {
         "rows": rows,
-        "rows_per_second": round(rows / seconds),
+        "rows_per_s": round(rows / seconds),
         "cpu": round(1e6 * spent / rows, 2),
         "rows_per_core": round(rows / spent),
         "said": said[:3],

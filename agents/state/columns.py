@@ -71,6 +71,23 @@ def pick(keys: Keys, rows: NDArray[np.intp]) -> Keys:
     return Keys.fixed(keys.packed().reshape(len(keys), -1)[rows])
 
 
+def taken(values: Keys, rows: NDArray[np.intp]) -> Keys:
+    """Take some of a column, like `Keys.take`, by a compiled loop."""
+    begins = values.offsets[:-1][rows]
+    ends = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum(values.offsets[1:][rows] - begins, out=ends[1:])
+    return gathered(values.data, begins, ends)
+
+
+def gathered(data: NDArray[np.uint8], begins: NDArray[np.int64], ends: NDArray[np.int64]) -> Keys:
+    """Make a column of strings that lie anywhere in ``data``; see `mechanisms.keys.gather`."""
+    from .row_scan import gather
+
+    out = np.empty(int(ends[-1]), np.uint8)
+    gather(writeable(data), begins, ends, out)
+    return Keys(out, ends)
+
+
 def by_epoch(keys: Keys) -> Iterator[tuple[bytes, NDArray[np.intp]]]:
     """Group keys of units: all of a key but the digest, and which of them begin with it."""
     if len(keys) == 0:

@@ -58,7 +58,7 @@ PLAIN_POSITION = b"\x00position"  # of tables that held each unit's row by itsel
 SEEN = b"\x00seen"
 INDEX, BLOCK = b"\x00units", b"b"
 
-_HEAD = 1 + 8  # tag and window before a key
+HEAD = 1 + 8  # tag and window before a key
 _SESSIONS = 1 << 15  # no deployment has as many pipelines
 _ATTRIBUTES = _SESSIONS - 1  # the number of none
 DIGEST = 16  # bytes
@@ -170,7 +170,7 @@ def rows_of(window: int) -> bytes:
 
 def key_of(row: bytes) -> bytes:
     """Read the key in the name of a key row."""
-    return row[_HEAD:]
+    return row[HEAD:]
 
 
 def statuses_of(window: int) -> bytes:
@@ -241,7 +241,7 @@ def index_entries(key: bytes, value: bytes | None) -> dict[bytes, bytes | None]:
     if key[:1] != ROW or value is None:
         return {}
     due = int.from_bytes(value[:4], "little", signed=True)
-    return {} if due == 0 else {due_at(unsortable(key[1:_HEAD]), due) + key[_HEAD:]: b""}
+    return {} if due == 0 else {due_at(unsortable(key[1:HEAD]), due) + key[HEAD:]: b""}
 
 
 def pack_held(value: NDArray[np.int64], variance: NDArray[np.float64]) -> list[bytes]:

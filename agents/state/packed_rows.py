@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...compiled import writeable
 from ...errors import DamagedError
 from ...mechanisms.keys import Keys
-from .columns import RowColumns
+from .columns import RowColumns, taken
 from .layout import DIGEST
 
 I64 = NDArray[np.int64]
@@ -73,8 +73,15 @@ class NewRows:
     def __init__(self, digests: Digests, values: Keys) -> None:
         order = digests.order
         self.digests = digests.take(order)
-        values = values.take(order)
-        self.values, self.ends = writeable(values.data), values.offsets
+        values = taken(values, order)
+        self.values, self.ends = values.data, values.offsets
+
+    @classmethod
+    def ordered(cls, digests: Digests, values: Keys) -> NewRows:
+        """Rows that are in order; their values can be written over."""
+        made = cls.__new__(cls)
+        made.digests, made.values, made.ends = digests, values.data, values.offsets
+        return made
 
     def __len__(self) -> int:
         return len(self.digests.heads)
@@ -85,10 +92,8 @@ class NewRows:
 
     def part(self, low: int, high: int) -> NewRows:
         """Some neighbours."""
-        made = NewRows.__new__(NewRows)
-        made.digests = Digests(self.digests.heads[low:high], self.digests.tails[low:high])
-        made.values, made.ends = self.values, self.ends[low : high + 1]
-        return made
+        digests = Digests(self.digests.heads[low:high], self.digests.tails[low:high])
+        return NewRows.ordered(digests, Keys(self.values, self.ends[low : high + 1]))
 
 
 class PackedRows:

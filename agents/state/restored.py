@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from ...errors import EngineError
 from ...formats.events.raw import RawBatch
-from ...mechanisms.keys import Keys, gather
-from .columns import NO_ROWS, RowColumns
-from .layout import DIGEST, ROW, UNIT, UNIT_WIDTH, index_entries
+from ...mechanisms.keys import Keys
+from .columns import NO_ROWS, RowColumns, gathered
+from .layout import DIGEST, HEAD, ROW, UNIT, UNIT_WIDTH, index_entries
 from .row_table import HeldTable
 from .store import Changes
 
@@ -45,11 +45,17 @@ def _others(batch: RawBatch, rows: NDArray[np.intp]) -> Changes:
     changes: Changes = {}
     blob = batch.data.tobytes() if len(rows) else b""
     columns = (batch.key, batch.key_end, batch.value, batch.value_end)
+    heads: dict[bytes, bytes] = {}  # of entries, by window and due trigger: few, for many rows
     for key_at, key_end, at, end in zip(*(one[rows].tolist() for one in columns), strict=True):
         key, value = blob[key_at:key_end], None if at < 0 else blob[at:end]
         changes[key] = value
-        if key[:1] == ROW:
-            changes.update(index_entries(key, value))
+        if key[:1] == ROW and value is not None:
+            told = key[:HEAD] + value[:4]
+            head = heads.get(told)
+            if head is None:
+                head = heads[told] = b"".join(index_entries(key[:HEAD], value))
+            if head:
+                changes[head + key[HEAD:]] = b""
     return changes
 
 
@@ -62,7 +68,7 @@ def _units(batch: RawBatch, rows: NDArray[np.intp]) -> RowColumns:
         raise EngineError("a unit's row in a changelog is damaged: it is empty")
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(widths)])
     begins = np.where(widths > 0, batch.value[rows], 0)
-    found = RowColumns(Keys.fixed(matrix), Keys(gather(batch.data, begins, ends), ends))
+    found = RowColumns(Keys.fixed(matrix), gathered(batch.data, begins, ends))
     return _newest(found, matrix)
 
 

@@ -28,14 +28,16 @@ from ...errors import DamagedError
 from ...mechanisms.keys import Keys
 from .block_files import BlockFiles
 from .columns import NO_ROWS, RowColumns
-from .layout import INDEX, POSITION, UNIT, UNIT_WIDTH, of_unit
+from .layout import INDEX, MARKER, POSITION, UNIT, UNIT_WIDTH, of_unit
 from .rocks_errors import explained
 from .store import Changes
+from .unit_intake import UnitIntake
 from .unit_room import UnitRoom
-from .unit_table import SavedUnits
+from .unit_table import FRESH_BYTES, Saved, SavedUnits
 
 READ = 1_000  # keys of one lookup: each pins the block that it lies in
 CLOSED_ROWS = 1_000_000  # of units, up to which a table is saved when it is closed soon
+PROGRESS = POSITION, MARKER  # rows that tell how far a table has come
 _ASK: Any = object()  # not in memory
 _PREFIX = UNIT_WIDTH - 16
 
@@ -74,6 +76,8 @@ class RocksStore:
         self._hold = hold
         self._held: Changes = {}  # not on disk yet
         self._recent: Changes = {}  # those, and what went to disk last
+        self._intake: UnitIntake | None = None
+        self._told: Changes = {}  # the progress of a table that is being filled
         self._room = room or UnitRoom(0)
         path.mkdir(parents=True, exist_ok=True)
         options = partial(_options, cache, write_buffer_bytes)
@@ -174,8 +178,14 @@ class RocksStore:
         single = {key: changes[key] for key in named}
         columns = [one for one in (units, RowColumns.of(single)) if len(one.keys)]
         for one in columns:
-            self._units.put(one)
+            if self._intake is None:
+                self._units.put(one)
+            else:
+                self._intake.add(one)
         others = {k: v for k, v in changes.items() if k not in single} if single else changes
+        if self._intake is not None:
+            self._told |= {key: others[key] for key in PROGRESS if key in others}
+            others = {key: row for key, row in others.items() if key not in PROGRESS}
         self._held.update(others)
         self._recent.update(others)
         if len(self._held) > self._hold or self._units.full:
@@ -184,6 +194,40 @@ class RocksStore:
     def note(self, key: bytes, row: bytes | None) -> None:
         """Write a row at once, whatever is held; it must be none that `write` is given."""
         self._put({key: row})
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no row on disk."""
+        with explained(self.path, "read"):
+            rows = self._db.iter(ReadOptions())
+            rows.seek(b"")
+            found = rows.valid()
+            rows.status()
+            del rows  # it would keep the table open
+        return not found
+
+    def gather(self) -> None:
+        """Begin to fill an empty table: rows of units are put where they belong by `gathered`.
+
+        Until then no row of the table may be read. If the process ends before, the table is not
+        empty and tells no progress.
+        """
+        self._intake = UnitIntake(self.path, max(self._room.share, FRESH_BYTES))
+        self._quick.disable_wal = True
+
+    def gathered(self) -> Iterator[None]:
+        """Write what came since `gather`; yield between two parts of many rows."""
+        assert self._intake is not None
+        with contextlib.closing(self._intake) as intake:
+            with self._files.writing():
+                saved = yield from self._units.take(intake)
+            self.flush()
+            with explained(self.path, "written"):
+                self._db.flush()  # all rows are on disk before the table tells its progress
+            self._quick.disable_wal = False
+            self._held.update(self._told)
+            self._keep(saved)
+        self._intake = None
 
     def settle(self) -> None:
         """Hand the held rows to RocksDB if that is worth rewriting the blocks of units."""
@@ -194,10 +238,15 @@ class RocksStore:
         """Hand the held rows to RocksDB."""
         if not self._held and not self._units.changed:
             return
-        changes, saved = Changes(self._held), None
+        saved = None
         if self._units.changed:
             with self._files.writing():
                 saved = self._units.save()
+        self._keep(saved)
+
+    def _keep(self, saved: Saved | None) -> None:
+        changes = Changes(self._held)
+        if saved is not None:
             changes |= {**saved.changes, **self._files.dropped(saved.gone)}
         if saved is not None or POSITION in changes:
             changes[INDEX] = b"".join(self._units.epochs if saved is None else saved.epochs)
@@ -264,6 +313,8 @@ class RocksStore:
             self._db.close()
 
     def _leave(self) -> None:
+        if self._intake is not None:
+            self._intake.close()
         if self._hold and self._open:
             self._room.leave()
         self._open = False

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from math import ceil, log2
 from os import urandom
 from typing import Protocol
 
@@ -35,6 +36,7 @@ _LISTED = 2_000  # rows made at once for a scan
 _NO_IDS = np.zeros(0, np.uint64)
 _ALL = slice(None)
 _MARK = 8  # bytes of the mark before a block
+_BESIDE = 8  # bytes that a range in memory takes for a row beside its digest and itself, at most
 
 
 class UnitBlocks(Protocol):
@@ -108,6 +110,12 @@ class UnitEpoch:
         self.fresh = HeldTable(DIGEST)
         self.stale: list[Words] = []  # blocks of ranges that were halved in memory
         self._room = self._filters = 0  # bytes that ranges may take, and filters
+
+    @classmethod
+    def empty(cls, prefix: bytes, blocks: UnitBlocks, bits: int) -> UnitEpoch:
+        """No rows, divided into the ranges of the first ``bits`` bits."""
+        ranges = [Range(PackedRows.none(bits)) for _ in range(1 << bits)]
+        return cls(prefix, blocks, bits, ranges)
 
     @property
     def memory(self) -> int:
@@ -245,6 +253,22 @@ class UnitEpoch:
             self.ranges = [Range(half, dirty=True) for half in halves]
             self._bits += 1
 
+    def fill(self, new: NewRows, room: int, filters: int) -> None:
+        """Write rows of ranges that have none, all of each, as blocks.
+
+        Args:
+            room: bytes of memory that ranges may take; those that do not fit in leave it.
+            filters: for filters of those.
+        """
+        self._filters = filters
+        used, hints = self.memory, self.filters
+        for number, low, high in self._spans(new.digests.heads):
+            packed = PackedRows.none(self._bits).merged(new.part(low, high))
+            part = self.ranges[number] = self._written(packed)
+            if used + part.memory > room:
+                part.packed, part.known = None, self._filter(packed, hints)
+            used, hints = used + part.memory, hints + part.filter
+
     def _ordered(self) -> NewRows:
         rows = self.fresh.rows()
         return NewRows(Digests.of(rows.keys.packed().reshape(-1, DIGEST)), rows.values)
@@ -330,6 +354,12 @@ class UnitEpoch:
             head = np.array([one.rows, one.size, len(one.ids)], np.uint64)
             parts += [head, one.ids, one.firsts, one.marks]
         return np.concatenate(parts).astype("<u8").tobytes()
+
+
+def bits_of(rows: int, size: int) -> int:
+    """Bits of the ranges for so many rows, of ``size`` bytes with their digests: none is halved."""
+    crowd = max(rows / CROWDED, (size + _BESIDE * rows) / CROWDED_BYTES)
+    return min(max(ceil(log2(crowd)), 0), _MOST_BITS) if crowd > 0 else 0
 
 
 _FORM = 1

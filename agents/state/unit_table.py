@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -15,7 +15,8 @@ from .columns import RowColumns, by_epoch, column_of, pick
 from .layout import DIGEST, INDEX, UNIT_WIDTH
 from .packed_rows import Digests
 from .store import Changes
-from .unit_epoch import UnitBlocks, UnitEpoch, read_index
+from .unit_epoch import UnitBlocks, UnitEpoch, bits_of, read_index
+from .unit_intake import UnitIntake
 from .unit_room import UnitRoom
 
 FRESH_BYTES = 8 << 20  # of rows that wait for `save`, which a table may have in any case
@@ -201,6 +202,26 @@ class SavedUnits:
             if made.number:
                 after[prefix] = made
         return Saved(dict(reversed(after.items())), changes, gone)
+
+    def take(self, intake: UnitIntake) -> Generator[None, None, Saved]:
+        """Write the rows of an intake to a table that has none; nothing counts before `commit`.
+
+        Yields:
+            Between two parts of many rows.
+        """
+        after, changes = dict[bytes, UnitEpoch](), Changes()
+        room, filters = 7 * self._most // 8, self._hints
+        for prefix, one in intake.epochs.items():
+            bits = max(bits_of(one.rows, one.size), one.bits)
+            epoch = UnitEpoch.empty(prefix, self._blocks, bits)
+            for part in intake.parts(prefix):
+                epoch.fill(part, room, filters)
+                if one.bits:
+                    yield
+            room, filters = room - epoch.memory, filters - epoch.filters
+            if epoch.number:
+                after[prefix], changes[INDEX + prefix] = epoch, epoch.index()
+        return Saved(after, changes, [])
 
     def commit(self, saved: Saved) -> None:
         """Take a state whose index is on disk."""

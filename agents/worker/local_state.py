@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import time
@@ -142,7 +143,7 @@ class LocalState:
         # Nor is one used whose last transaction the changelog no longer has: nothing tells then
         # that it comes from this history.
         start = known.start if known is not None and same else None
-        if start is None and any(store.get_many(TOLD)):
+        if start is None and not store.empty:
             store = self._anew()
         try:
             await self._read(store, start)
@@ -249,11 +250,17 @@ class LocalState:
         kafka, topic, number = self._shared.kafka, self._changelog, self._partition
         lists = read_to_end(kafka, topic, number, start, columns=True)
         told = Restoring(self.name)
+        if start is None:
+            store.gather()
         async for records, position, end in lists:
             _apply(store, records, position)
             remaining.set(max(end - position, 0))
             told.reached(position, end)
             self._moved()
+        if start is None:
+            for _ in store.gathered():
+                self._moved()
+                await asyncio.sleep(0)
 
     def _known(self, store: RocksStore) -> Known | None:
         """The progress of the table; None if it is empty or belongs to another genesis."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hushstream.agents.state import unit_epoch, unit_table
+from hushstream.agents.state import rocks, unit_epoch, unit_table
 from hushstream.agents.state.columns import RowColumns
 from hushstream.agents.state.layout import MARKER, POSITION, sortable, units_of
 from hushstream.agents.state.rocks import RocksStore, discard, set_aside
@@ -60,7 +60,8 @@ def test_a_table_finds_each_row_through_flushes_deletions_and_another_start(tmp_
 
 CHANGES = st.lists(st.tuples(st.integers(0, 59), st.booleans()), min_size=6, max_size=30)
 THEN = st.sampled_from(
-    ["go on"] * 12 + ["scan", "flush", "close", "kill", "wipe", "damage", "expire"]
+    ["go on"] * 12
+    + ["scan", "flush", "close", "kill", "wipe", "wipe", "end in a restore", "damage", "expire"]
 )
 POOL = concat([keys_of(np.random.default_rng(8), 15, epoch) for epoch in range(4)])
 
@@ -80,8 +81,16 @@ class _Shard:
 
     def _restore(self) -> None:
         (position,) = self.table.get_many([POSITION])
+        if position is None and not self.table.empty:
+            self.table.abandon()
+            discard(self._folder / "s")
+            self.table = self._opened()
+        if position is None:
+            self.table.gather()
         for step in range(int(position or b"0"), len(self.log)):
             self._write(step)
+        if position is None:
+            list(self.table.gathered())
 
     def _write(self, step: int) -> None:
         rows, others = self.log[step], {MARKER: b"m", POSITION: b"%d" % (step + 1)}
@@ -112,10 +121,17 @@ class _Shard:
             discard(self._folder / "s")
             (self._folder / "left").rename(self._folder / "s")
             self.table = self._opened()
-        elif what in ("wipe", "damage"):
+        elif what in ("wipe", "damage", "end in a restore"):
             self.table.abandon()
-            (discard if what == "wipe" else set_aside)(self._folder / "s")
+            (set_aside if what == "damage" else discard)(self._folder / "s")
             self.table = self._opened()
+            if what == "end in a restore":
+                self.table.gather()
+                for step in range(len(self.log)):
+                    self._write(step)
+                self.table.abandon()
+                self.table = self._opened()
+                assert self.table.get_many([MARKER, POSITION]) == [None, None]
         elif what == "expire":
             self.step(dict.fromkeys(POOL.tolist()[:30], b""))
         self._restore()
@@ -138,6 +154,7 @@ def test_no_row_is_missed_whatever_happens_to_a_table(
     monkeypatch.setattr(unit_epoch, "CROWDED", crowded)
     monkeypatch.setattr(unit_table, "REPLAYED", 2)
     monkeypatch.setattr(unit_table, "FRESH_BYTES", 0)
+    monkeypatch.setattr(rocks, "FRESH_BYTES", 0)
     shard = _Shard(tmp_path_factory.mktemp("filter"), hold, size)
     try:
         for number, (changes, then) in enumerate(history):

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
+from hushstream.agents.state.layout import MARKER
+from hushstream.agents.state.rocks import RocksStore
 from hushstream.agents.worker import local_state
-from hushstream.agents.worker.local_state import Restoring
+from hushstream.agents.worker.local_state import LocalState, Restoring, Shared
+from hushstream.agents.worker.metrics import OperatorMetrics
+from hushstream.formats.events.raw import RawRecord
+from hushstream.topics.config.model import Kafka
+from hushstream.topics.records import Marker, encode
+from rocksdict import Cache
 
 from ...support import messages
 
@@ -46,3 +56,26 @@ def test_no_position_is_told(said):
     said(0, 987_654_321, 987_655_321)
     (line,) = said(5, 987_654_821, 987_655_321)
     assert "987" not in line and "50 %" in line
+
+
+async def changelog(*_, columns: bool):
+    """A changelog of one row and a marker."""
+    yield [], 0, 2
+    marker = encode(Marker("g", 1))
+    yield [RawRecord(0, 0, b"kept", b"1"), RawRecord(1, 0, MARKER, marker)], 2, 2
+
+
+def test_what_an_interrupted_restore_has_left_is_dropped(tmp_path: Path, monkeypatch):
+    """The changelog may have lost the deletion of such a row since."""
+    monkeypatch.setattr(local_state, "read_to_end", changelog)
+    shared = Shared(
+        Kafka(), "g", tmp_path, Cache(1 << 20), 1 << 20, ThreadPoolExecutor(1), OperatorMetrics(), 1
+    )
+    store = RocksStore(tmp_path / "g" / "log" / "0", None, 1 << 20)
+    store.write({b"deleted": b"1"})
+    store.close()
+    state = LocalState(shared, "log", 0, 0, lambda: None)
+    marker = asyncio.run(state.open())
+    assert marker is not None and marker.applied == 1
+    assert state.table.get_many([b"deleted", b"kept"]) == [None, b"1"]
+    state.close()
