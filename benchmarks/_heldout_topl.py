@@ -8,7 +8,8 @@ and T what theta cuts off the mean. ``best`` is its least value over all theta f
 ten, found with the data in view: what the second tenth costs is in the ratio. ``one_round`` is the
 same with ``rounds = 1``, where nine tenths report values, and ``whole`` that of reports of
 everybody within the whole range, which learn nothing. Sets are the streams of `_heldout_streams`
-without their order, and laws that fill a range or hardly use it.
+without their order, and laws that fill a range or hardly use it. ``covered`` is the share of the
+runs in two rounds whose stated interval holds the exact share of values at or above theta.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from _values import F64
 from hushstream.client import Survey
 from hushstream.client.survey import NARROW, RANGE, VALUE
 from hushstream.mechanisms.contract import Setting
-from hushstream.mechanisms.topl.estimate import Buckets, density, threshold, variances
+from hushstream.mechanisms.topl.beyond import beyond
+from hushstream.mechanisms.topl.estimate import Buckets, Steps, density, threshold, variances
 from hushstream.mechanisms.topl.fit import simulate
 from hushstream.mechanisms.topl.rounds import found_range, found_threshold
 from hushstream.mechanisms.topl.settings import ToPLParameters
@@ -90,7 +92,9 @@ def row_of(one: Values, epsilon: Fraction, runs: int, single: bool = True) -> Ro
     row: Row = {"set": one.name, "epsilon": float(epsilon)}
     for name, rounds in (("topl", 0), *([("one_round", 1)] if single else [])):
         survey = survey_of(one, epsilon, rounds)
-        learnt = np.array([_learnt(one, survey, run) for run in range(runs)])
+        found = np.array([_learnt(one, survey, run) for run in range(runs)])
+        learnt = found[:, 0]
+        row.setdefault("covered", float(found[:, 1].mean()))
         row[name] = float(squared(one, survey, learnt, USERS * float(1 - survey.share)).mean())
         row[f"{name}_threshold"] = float(np.median(learnt))
     errors = squared(one, survey, PLACES * one.top, BEST)
@@ -115,17 +119,29 @@ def squared(one: Values, survey: Survey, theta: F64, reports: float) -> F64:
     return made
 
 
-def _learnt(one: Values, survey: Survey, run: int) -> float:
-    """The threshold that a survey's reports choose."""
+def _learnt(one: Values, survey: Survey, run: int) -> tuple[float, bool]:
+    """The threshold that a survey's reports choose; whether what lies beyond it is stated right."""
     draw = np.random.default_rng([5, run])
     users = int(USERS * survey.share) // survey.rounds
     wide = reports(one, survey, RANGE, survey.buckets, users, draw)
     if survey.rounds == 1:
-        return float(survey.threshold(threshold(survey, wide, density(survey, wide, True))))
+        exact = density(survey, wide, True)
+        told = Steps(threshold(survey, wide, exact))
+        return _judged(one, survey, wide, told, exact)
     within = found_range(survey, wide, True)
     near = reports(one, survey, NARROW, within, users, draw)
     exact = density(survey, near, True, NARROW)
-    return float(survey.threshold(found_threshold(survey, near, exact, within)))
+    told = Steps(found_threshold(survey, near, exact, within), within)
+    both = Buckets(*(np.concatenate(parts) for parts in zip(wide, near, strict=True)))
+    return _judged(one, survey, both, told, exact)
+
+
+def _judged(
+    one: Values, survey: Survey, seen: Buckets, told: Steps, exact: F64
+) -> tuple[float, bool]:
+    theta, stated = float(survey.threshold(told.theta)), beyond(survey, seen, told, exact)
+    share = float((one.value >= theta).mean()) * (told.theta < survey.buckets)
+    return theta, stated.low <= share * 1e6 <= stated.high
 
 
 def reports(
@@ -161,6 +177,7 @@ def totals(rows: list[Row]) -> Row:
         "topl_over_whole": float(max(row["topl"] / row["whole"] for row in rows)),
         "topl_cells_over_3": int((ratio > 3).sum()),
         "topl_cells": len(rows),
+        "topl_beyond_covered": float(np.mean([row["covered"] for row in rows])),
     }
     if len(single):
         found["topl_one_round_over_best"] = float(np.median(single))

@@ -10,7 +10,8 @@ seeds.
   al. (CCS 2021) on the same warm-up (`_heldout_values`).
 * ``topl_within_3``: share of cells whose squared error of a mean is at most three times that of
   the best threshold; ``topl_worst`` the largest ratio, ``topl_over_whole`` the largest one over
-  reports of everybody within [0, B] (`_heldout_topl`).
+  reports of everybody within [0, B]; ``topl_beyond_covered`` the share of runs whose 95 % interval
+  holds the share of values at or above theta (`_heldout_topl`).
 * ``pak_median``, ``pak_worst``: error of running totals over that with the best threshold
   (`_heldout_pak`).
 * ``histogram_over_oracle``: l1 error over that of the best bound (`_heldout_histogram`, "held").
@@ -53,7 +54,8 @@ def topl_figures(half: str, quick: bool, tell: Tell) -> Found:
     """ToPL over the best threshold."""
     rows = topl.measure(half, quick, lambda row: tell(row["set"]), single=False)
     found = topl.totals(rows)
-    names = {"within_3": "within_3", "worst": "over_best_worst", "over_whole": "over_whole"}
+    names = {"within_3": "within_3", "worst": "over_best_worst"}
+    names |= {name: name for name in ("over_whole", "beyond_covered")}
     return rows, {f"topl_{name}": found[f"topl_{of}"] for name, of in names.items()}
 
 

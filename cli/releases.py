@@ -18,7 +18,7 @@ from ..reading.client import Wanted, moment
 from ..reading.client import releases as read
 from ..reading.tables import table_of
 from ..topics.assembly import Released, in_order, newest
-from ..topics.cut_share import in_words
+from ..topics.cut_share import beyond_in_words, in_words
 from ..topics.releases import Manifest, Row, Value
 from .deployed import pipeline_of
 from .options import Flags, check_place, config_options, read_config, release_topic
@@ -185,7 +185,13 @@ def in_part(told: Manifest) -> str:
 
 def cut_off(release: Released) -> str:
     """Tell what intervals cover, and what share of the records the contribution bound cut."""
-    return f"intervals: noise alone; {in_words(release.cut)}"
+    return f"intervals: noise alone; {in_words(release.cut)}{beyond(release.manifest)}"
+
+
+def beyond(told: Manifest) -> str:
+    """A line that tells what share of the values a learnt threshold cuts, where that is stated."""
+    words = beyond_in_words(told.beyond)
+    return words and f"\n{words}"
 
 
 def span(start: datetime, end: datetime) -> str:

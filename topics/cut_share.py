@@ -50,5 +50,17 @@ def in_words(found: CutShare | None) -> str:
     return f"the bound cut {found.share:.1%} of the records ({found.low:.1%} to {found.high:.1%})"
 
 
+def beyond_in_words(parts: tuple[int, int, int] | None) -> str:
+    """Tell what share of the values counts as a learnt threshold, from parts per million.
+
+    >>> beyond_in_words((12_000, 0, 41_000))
+    'values from the threshold on count as it: 1.2% of all (0.0% to 4.1%)'
+    """
+    if parts is None:
+        return ""
+    share, low, high = (part / 1_000_000 for part in parts)
+    return f"values from the threshold on count as it: {share:.1%} of all ({low:.1%} to {high:.1%})"
+
+
 def _inside(share: float) -> float:
     return float(f"{min(max(share, 0.0), 1.0):.6g}")  # the same text on every machine

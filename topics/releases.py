@@ -118,11 +118,20 @@ class Manifest(msgspec.Struct, frozen=True):
         """Hops that a window holds, and hops of a whole one; None where windows do not overlap."""
         return _PUBLIC.decode(self.public).hops if self.public else None
 
+    @property
+    def beyond(self) -> tuple[int, int, int] | None:
+        """Parts per million of the values at or above a threshold, and both ends of the interval.
+
+        None where the release does not state it.
+        """
+        return _PUBLIC.decode(self.public).beyond if self.public else None
+
 
 class ToldOfWindow(msgspec.Struct, frozen=True):
     """Public figures of a manifest, as far as they are read here."""
 
     hops: tuple[Whole, Whole] | None = None
+    beyond: tuple[Whole, Whole, Whole] | None = None
 
 
 _ROW = msgspec.json.Decoder(Row)

@@ -52,6 +52,7 @@ from ..keys import Keys, concat
 from ..parts.stated_bound import stated_records
 from ..ranges import Draws
 from ..validate import at_least, between, positive
+from .beyond import beyond
 from .estimate import (
     CHOSEN,
     FOUND,
@@ -109,6 +110,7 @@ class ToPL(Mechanism):
         warmup: trigger (1..horizon-1) at which theta is chosen, from the range group alone.
         expected: reports expected per trigger; `error` forecasts with it, nothing else reads it.
         smooth: whether expectation maximisation filters its rounds.
+        beyond: whether releases state the share of values at or above theta, see `beyond`.
     """
 
     routing: ClassVar[Literal["key", "single"]] = "single"
@@ -126,6 +128,7 @@ class ToPL(Mechanism):
     warmup: int = 1
     expected: int = 1000
     smooth: bool = True
+    beyond: bool = True
 
     def __post_init__(self) -> None:
         positive("grid", self.grid)
@@ -191,9 +194,11 @@ class ToPL(Mechanism):
         seen = counted(unpack(rows.key, rows.cell["count"]), told)
         public = {"survey": np.array([self.survey.number], np.int64)}
         exact, theta, within = np.zeros(0), told.theta, told.within
-        if closed.t in (self.chosen_at, self.horizon):
+        stated = closed.t in (self.chosen_at, self.horizon)
+        if stated or (self.beyond and closed.t > self.chosen_at):
             group = NARROW if self.survey.rounds > 1 else RANGE
             exact = density(self.survey, seen, self.smooth, group)
+        if stated:
             public["distribution"] = np.rint(exact * _PPM).astype(np.int64)
         if self.survey.rounds > 1 and closed.t == self.warmup:
             within = found_range(self.survey, seen, self.smooth)
@@ -204,6 +209,9 @@ class ToPL(Mechanism):
         for name, step in (("range", within), ("theta", theta)):
             if step:
                 public[name] = np.array([step], np.int64)
+        if self.beyond and theta:
+            share = beyond(self.survey, seen, Steps(theta, within), exact)
+            public["beyond"] = np.array(share, np.int64)
         batch = counted(unpack(closed.part.key, closed.part.sums[:, 0]), told)
         return _changed(rows, closed, batch), self._estimates(seen, batch, public)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
+from typing import Any
 
 from ...client.survey import OCTAVES, ReportError, Survey
 from ...errors import ParameterError
@@ -27,6 +28,7 @@ class ToPLParameters:
         expected: reports expected per trigger, for the error forecast.
         smooth: whether expectation maximisation is smoothed.
         rounds: 1 or 2; 0 for two where the window has triggers for them.
+        beyond: whether releases state the share of values at or above the threshold.
     """
 
     salt: str = "hushstream"
@@ -39,6 +41,12 @@ class ToPLParameters:
     smooth: bool = True
     period: int = 0
     rounds: int = 0
+    beyond: bool = True
+
+    def pinned(self) -> dict[str, Any]:
+        """The settings as they are charged: later ones only where they are not as before."""
+        plain = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {name: value for name, value in plain.items() if value or name != "beyond"}
 
 
 def rounds_of(parameters: ToPLParameters, horizon: int) -> int:
@@ -88,4 +96,5 @@ def build(parameters: ToPLParameters, setting: Setting) -> ToPL:
         parameters.warmup,
         parameters.expected,
         parameters.smooth,
+        parameters.beyond,
     )

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...agents.worker.lines.visible import visible
 from ...errors import needs
-from ...topics.cut_share import CutShare, in_words
+from ...topics.cut_share import CutShare, beyond_in_words, in_words
 from .views import geographic
 
 with needs("plot"):
@@ -93,7 +93,8 @@ def _title(name: str, told: dict[str, Any], view: dict[str, Any]) -> str:
 
 def _cut(told: dict[str, Any], view: dict[str, Any]) -> str:
     """Tell what is known of the records that the bound cut off."""
-    known = in_words(None if view["cut"] is None else CutShare(**view["cut"]))
+    lost = in_words(None if view["cut"] is None else CutShare(**view["cut"]))
+    known = "; ".join(filter(None, (lost, beyond_in_words(view.get("beyond")))))
     if view["most"] is None:
         return known
     return f"at most {view['most']:,} of a {told['unit']}'s records count in an epoch; {known}"

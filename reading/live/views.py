@@ -87,7 +87,7 @@ def _meta(sheet: Sheet, value: str) -> dict[str, Any]:
         "value": value, "values": list(sheet.names), "confidence": told.confidence_level,
         "key_names": list(told.key_names), "number": len(sheet),
         "total": _point(sheet, value, total(sheet, value)),
-        "hops": told.hops,
+        "hops": told.hops, "beyond": told.beyond,
         "cut": None if sheet.cut is None else sheet.cut._asdict(),
     }  # fmt: skip
 

@@ -40,10 +40,13 @@ def test_a_cell_of_pak_is_held_against_the_best_threshold() -> None:
 
 
 def test_figures_have_the_names_that_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [{"set": "a", "topl": one, "best": 2.0, "whole": 4.0} for one in (2.0, 6.0, 20.0)]
+    same = {"set": "a", "best": 2.0, "whole": 4.0, "covered": 0.5}
+    rows = [same | {"topl": one} for one in (2.0, 6.0, 20.0)]
     monkeypatch.setattr(topl, "measure", lambda *given, single: rows)
     _, found = heldout.topl_figures("unseen", True, str)
-    assert found == {"topl_within_3": pytest.approx(2 / 3), "topl_worst": 10, "topl_over_whole": 5}
+    within = found.pop("topl_within_3")
+    assert within == pytest.approx(2 / 3) and found.pop("topl_beyond_covered") == 0.5
+    assert found == {"topl_worst": 10, "topl_over_whole": 5}
     shares = [intervals.Snapshot(1.0, 1.0, 1, share) for share in (0.5, 1.0)]
     monkeypatch.setattr(intervals, "snapshots", lambda *given: shares)
     _, found = heldout.coverage_figures("unseen", True, str)

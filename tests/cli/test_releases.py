@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -169,6 +170,11 @@ def test_what_the_bound_cut_stands_below_each_release_or_is_unknown() -> None:
     text = cut_off(Released((), (manifest,)))
     assert text.startswith("intervals: noise alone; the bound cut 25.0% of the records (24.")
     assert max(map(len, (text, hidden, unknown))) <= 80
+    lines = [one.split("\n") for one in said("topl")]
+    assert all(one[0] == unknown for one in lines) and [unknown] in lines
+    told = [one[1] for one in lines if len(one) > 1]
+    words = r"values from the threshold on count as it: [\d.]+% of all \([\d.]+% to [\d.]+%\)"
+    assert told and all(re.fullmatch(words, one) and len(one) <= 80 for one in told)
 
 
 def test_a_window_that_is_not_full_says_so() -> None:

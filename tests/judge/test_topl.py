@@ -27,6 +27,7 @@ CASES = {
     "two-rounds": ', share = "1/2", buckets = 32, levels = 16',
     "one-round": ', share = "1/2", buckets = 30, levels = 16, reports = 2, rounds = 1',
     "sharp": ', share = "1/3", buckets = 16, levels = 8, reports = 3, smooth = false',
+    "plain": ', share = "1/3", buckets = 30, levels = 16, rounds = 1, beyond = false',
 }
 
 
@@ -107,7 +108,7 @@ def test_topl_releases_what_the_judge_says(case: str) -> None:
     assert found == [] and rows > 10
     names = {name for out in ran(made, logs, one.clock)["hush.p.releases.v1"]
              for name in json.loads(out.value or b"").get("public", ())}  # fmt: skip
-    assert names >= {"theta", "distribution"}
+    assert names >= {"theta", "distribution"} and ("beyond" in names) == (case != "plain")
 
 
 def _twice(real: Any) -> Any:
@@ -126,6 +127,7 @@ def _more(real: Any) -> Any:
         (topl.ToPL, "init_units", _more),
         (topl, "threshold", lambda real: lambda *given: real(*given) % 30 + 1),
         (topl, "counted", lambda real: lambda seen, told: seen),
+        (topl, "beyond", lambda real: lambda *given: real(*given)._replace(high=10**6 - 5)),
         (topl, "division", lambda real: lambda *given: 0.0),
         (topl, "mean", lambda real: lambda survey, seen: (real(survey, seen)[0], 1.0)),
     ],

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
+from .beyond import beyond
 from .histogram import Clock, Judge, Placed, Release
 from .purses import Costs
 from .quantiles import Between
@@ -18,7 +19,7 @@ from .rules import Rules
 from .slots import number
 from .survey import NARROW, RANGE, VALUE, Report, Survey, excess, least
 
-LEFT = {"min_users": 1, "selection": "threshold", "debias": False}
+LEFT = {"min_users": 1, "selection": "threshold", "debias": False, "beyond": False}
 MOST = 1 << 32
 
 
@@ -94,8 +95,10 @@ class ToplJudge(Judge):
         seen.update(batch)
         public: dict[str, list[Any]] = {"survey": [survey.number]}
         exact: list[float] = []
-        if t in (rules.chosen, rules.horizon):
+        shares = rules.parameters["beyond"] and t >= rules.chosen
+        if shares or t in (rules.chosen, rules.horizon):
             exact = survey.density(seen, NARROW if survey.rounds > 1 else RANGE, smooth)
+        if t in (rules.chosen, rules.horizon):
             parts = [round(one * 1e6) for one in exact]
             public["distribution"] = [Between(n - 1, n + 1) for n in parts]
         if survey.rounds > 1 and t == rules.warmup:
@@ -105,6 +108,8 @@ class ToplJudge(Judge):
             told[VALUE] = find(survey, seen, exact, told.get(NARROW, 0))
         public |= {name: [told[group]] for name, group in (("range", NARROW), ("theta", VALUE))
                    if group in told}  # fmt: skip
+        if shares:
+            public["beyond"] = beyond(survey, seen, told, exact, told[VALUE])
         rows = {}
         if values := self.estimates(seen, batch):
             rows[b""] = named(rules, trigger, b"", {}, values)

@@ -167,6 +167,9 @@ mechanism = { kind = "topl", reports = 2, period = 172800, share = "1/4", bucket
 """
 
 
+SURVEYS = {"topl": "", "topl-plain": ", beyond = false"}
+
+
 def rows(n: int = 4000, seed: int = 7) -> list[dict[str, Any]]:
     """Trips of two windows: Zipf users and zones, places in one corner, some of them deleted."""
     draw = np.random.default_rng(seed)
@@ -197,13 +200,13 @@ def values(n: int = 3000, seed: int = 8) -> list[dict[str, Any]]:
 
 def cases() -> list[str]:
     """Names of everything that is recorded."""
-    return [*SETTINGS, "histogram-direct", "histogram-arrival", "histogram-hopping", "topl"]
+    return [*SETTINGS, "histogram-direct", "histogram-arrival", "histogram-hopping", *SURVEYS]
 
 
 def text_of(case: str) -> str:
     """The configuration of a case."""
-    if case == "topl":
-        text = SURVEY
+    if case in SURVEYS:
+        text = SURVEY.replace("64 }", f"64{SURVEYS[case]} }}")
     else:
         base = {
             "histogram-direct": "histogram-debiased", "histogram-arrival": "histogram-plain",
@@ -227,9 +230,10 @@ def outs(case: str, more: str = "") -> tuple[list[Out], list[Out]]:
         more: further lines of the pipeline's configuration.
     """
     config = loads(text_of(case) + more, environ={})
-    data = values() if case == "topl" else rows()
+    data = values() if case in SURVEYS else rows()
     _, engine = simulate(config, data, "trips", SECRET)
-    releases, latest = (engine.outs[topic.format(case)] for topic in TOPICS)
+    name = "topl" if case in SURVEYS else case
+    releases, latest = (engine.outs[topic.format(name)] for topic in TOPICS)
     return releases, latest
 
 

@@ -54,6 +54,16 @@ def test_a_window_tells_how_many_of_its_hops_it_holds() -> None:
         decode_public(manifests[0].headers, damaged)
 
 
+def test_a_mean_of_cut_values_tells_how_many_are_cut() -> None:
+    manifests = [out for out in outs("topl")[0] if out.headers[0][0] == MANIFEST]
+    told = [one.beyond for o in manifests if (one := decode_public(o.headers, o.value))]
+    assert told[0] is None and all(low <= share <= high for share, low, high in filter(None, told))
+    plain = [out for out in outs("topl-plain")[0] if out.headers[0][0] == MANIFEST]
+    silent = [decode_public(out.headers, out.value) for out in plain]
+    assert all(isinstance(one, Manifest) and one.beyond is None for one in silent)
+    assert any(told)
+
+
 def test_records_of_other_versions_are_passed_over() -> None:
     assert decode_public(((ROW, b"hush.release/1"),), b'{"schema":"hush.release/1"}') is None
     assert decode_public((), b"{}") is None

@@ -135,7 +135,7 @@ export class Panel {
     const last = view.final ? ", the window's last" : "";
     const [held, whole] = view.hops ?? [1, 1];
     const part = held < whole ? `, with only the last ${held} of its ${whole} hops` : "";
-    this.what.textContent = visible(`Release ${view.trigger} of ${view.triggers}${last}, ${when(view.released)}${part} · ${this.told.mechanism} · unit: ${this.told.unit} · intervals of ${about(view.confidence * 100)} %, of the noise alone · ${cut(view, this.told.unit)}`);
+    this.what.textContent = visible(`Release ${view.trigger} of ${view.triggers}${last}, ${when(view.released)}${part} · ${this.told.mechanism} · unit: ${this.told.unit} · intervals of ${about(view.confidence * 100)} %, of the noise alone · ${cut(view, this.told.unit)}${beyond(view)}`);
     this[{ keys: "keys", cells: "cells", slots: "slots", stream: "stream" }[view.form]](view);
   }
 
@@ -298,6 +298,13 @@ function cut(view, unit) {
   const part = (share) => `${about(share * 100)} %`;
   const ends = `${part(told.low)} to ${part(told.high)}`;
   return `${most}cut off by the bound: ${told.share === null ? "" : `${part(told.share)}, `}${ends} of the records`;
+}
+
+/** What share of the values a learnt threshold cuts, in parts per million, where that is stated. */
+function beyond(view) {
+  if (!view.beyond) return "";
+  const [share, low, high] = view.beyond.map((parts) => `${about(parts / 1e4)} %`);
+  return ` · values from the threshold on count as it: ${share} of all (${low} to ${high})`;
 }
 
 /** An estimate as cells of a table. */

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from ....agents.worker.lines.screen import Screen
 from ....agents.worker.lines.visible import visible
-from ....topics.cut_share import CutShare, in_words
+from ....topics.cut_share import CutShare, beyond_in_words, in_words
 from .figures import BarRow, bars, curve, plane
 from .words import about, budget, count, estimate, when
 
@@ -80,7 +80,8 @@ def _head(
 
 
 def _cut(told: Mapping[str, Any], seen: Mapping[str, Any]) -> str:
-    known = in_words(None if seen["cut"] is None else CutShare(**seen["cut"]))
+    lost = in_words(None if seen["cut"] is None else CutShare(**seen["cut"]))
+    known = "; ".join(filter(None, (lost, beyond_in_words(seen.get("beyond")))))
     if seen["most"] is None:
         return known
     unit = visible(told["unit"])

@@ -137,7 +137,8 @@ PUBLIC = {
 }  # fmt: skip
 SHOWN = {
     "name", "version", "start", "end", "trigger", "triggers", "released", "final", "value",
-    "values", "confidence", "key_names", "number", "total", "hops", "cut", "form", "most", "trend",
+    "values", "confidence", "key_names", "number", "total", "hops", "beyond", "cut", "form", "most",
+    "trend",
 }  # fmt: skip
 FIGURES = {
     "histogram-sums": {"rows", "matching", "page", "size", "ordered"},
