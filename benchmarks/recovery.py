@@ -125,14 +125,14 @@ def stop(run: Local) -> None:
         raise AssertionError(f"the worker ended with {code}")
 
 
-def feed(run: Local, first: int, number: int) -> None:
+def feed(run: Local, first: int, number: int, topic: str = "events") -> None:
     """One event of each of so many units."""
     producer = run.producer(**{"partitioner": "murmur2_random", "linger.ms": 50})
     for i in range(first, first + number):
         value = b'{"user":"user %d","page":"p%d","t":%d}' % (i, i % 97, ORIGIN)
         while True:
             try:
-                producer.produce("events", value, f"user {i}")
+                producer.produce(topic, value, f"user {i}")
                 break
             except BufferError:
                 producer.poll(0.5)

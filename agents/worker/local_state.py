@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from aiokafka import AIOKafkaConsumer
+from aiokafka.structs import TopicPartition
+from prometheus_client import Gauge
 from rocksdict import Cache
 
 from ...errors import DamagedError, EngineError
@@ -19,7 +22,7 @@ from ...topics.config.model import Kafka
 from ...topics.records import Marker, decode_marker
 from ..clock.wall_time import WallClock
 from ..kafka.backlog import Flight, Room
-from ..kafka.clients import check_reached, read_to_end
+from ..kafka.clients import check_reached, read_span, read_to_end
 from ..kafka.markers import hanging_marker, seek_marker
 from ..state.columns import NO_ROWS, RowColumns
 from ..state.layout import MARKER, POSITION, SEEN
@@ -92,7 +95,10 @@ class LocalState:
 
     Args:
         hold: rows kept in memory before they are written to disk.
+
+    Attributes:
         moved: called after each list that was read from the changelog.
+        ready: whether the table is open and restored.
     """
 
     def __init__(
@@ -102,10 +108,10 @@ class LocalState:
         self._changelog = changelog
         self._partition = partition
         self._hold = hold
-        self._moved = moved
+        self.moved = moved
         self._path = shared.data_dir / shared.genesis / changelog / str(partition)
         self._store: RocksStore | None = None
-        self._ready = False
+        self.ready = False
         self._damages = 0
         self._unseen = 0  # rows since the disk was told how far the table has come
 
@@ -121,18 +127,34 @@ class LocalState:
         Raises:
             EngineError: it is closed.
         """
-        if self._store is None or not self._ready:
+        if self._store is None or not self.ready:
             raise EngineError(f"the state {self.name} is closed")
         return self._store
+
+    @property
+    def place(self) -> TopicPartition:
+        """The partition of its changelog."""
+        return TopicPartition(self._changelog, self._partition)
+
+    @property
+    def position(self) -> int:
+        """Offset of the changelog before which everything is in the table; 0 before a step."""
+        (row,) = self.table.get_many([POSITION])
+        return 0 if row is None else int(json.loads(row)["offset"])
 
     async def open(self) -> Marker | None:
         """Bring the table up to its changelog's end; return the last marker, None before a step.
 
+        A table that a standby has left open goes on from there.
+
         Raises:
             RewoundError: the table knows more than its changelog, or another history.
         """
+        if self.ready:
+            log.info("%s: goes on from the copy that stood by here", self.name)
+        self.ready = False
         try:
-            store = self._opened()
+            store = self._store or self._opened()
             known = self._known(store)
         except DamagedError as error:
             self.set_aside(error)
@@ -154,9 +176,41 @@ class LocalState:
         except EngineError:  # compacted or trimmed below what we have: begin again
             store = self._anew()
             await self._read(store, None)
-        self._ready = True
+        self.ready = True
         (row,) = store.get_many([MARKER])
         return None if row is None else decode_marker(row)
+
+    async def follow(self, client: AIOKafkaConsumer, end: int, thread: Executor) -> None:
+        """Bring the restored table further, to an offset of its changelog.
+
+        Args:
+            client: a consumer of committed records that reads nothing else.
+            thread: where rows are written.
+
+        Raises:
+            DamagedError: the table is damaged.
+        """
+        client.assign([self.place])
+        loop, remaining = asyncio.get_running_loop(), self._remaining
+        try:
+            lists = read_span(client, self.place, self.position, end, columns=True)
+            async for records, position in lists:
+                await loop.run_in_executor(thread, _apply, self.table, records, position)
+                remaining.set(max(end - position, 0))
+                self.moved()
+        except DamagedError:
+            raise
+        except EngineError as error:  # trimmed beyond it: `open` says what follows
+            log.warning("%s: its copy is opened again (%s)", self.name, error)
+            await loop.run_in_executor(thread, self.close)
+
+    @property
+    def _remaining(self) -> Gauge:
+        return self._shared.metrics.recovery.labels(store=self.name)
+
+    def forget(self) -> None:
+        """End the series of a copy that is gone from here."""
+        self._shared.metrics.forget(self.name, self.name, "", ())
 
     async def _refuse_rewound(self, known: Known) -> bool:
         """Check that a changelog reaches its table; tell whether both are surely of one history."""
@@ -197,7 +251,7 @@ class LocalState:
 
     def size(self) -> int:
         """Measure the bytes on disk, with what was held in memory if it was much; 0 unless open."""
-        if self._store is None or not self._ready:
+        if self._store is None or not self.ready:
             return 0
         self._store.settle()
         return self._store.size()
@@ -210,13 +264,13 @@ class LocalState:
         """
         if self._store is not None:
             try:
-                if self._ready:
+                if self.ready:
                     self._see()
             except BaseException:
                 self._store.abandon()
                 raise
             self._store.close(soon)
-        self._store, self._ready = None, False
+        self._store, self.ready = None, False
 
     def set_aside(self, error: DamagedError) -> None:
         """Put a damaged table out of the way; the next `open` restores it from its changelog.
@@ -229,7 +283,7 @@ class LocalState:
             raise EngineError(f"{error}, again and again: check the disk") from error
         if self._store is not None:
             self._store.abandon()
-        self._store, self._ready = None, False
+        self._store, self.ready = None, False
         other = set_aside(self._path)
         log.warning("%s; it is set aside as %s and restored from its changelog", error, other)
 
@@ -246,7 +300,7 @@ class LocalState:
         return self._opened()
 
     async def _read(self, store: RocksStore, start: int | None) -> None:
-        remaining = self._shared.metrics.recovery.labels(store=self.name)
+        remaining = self._remaining
         kafka, topic, number = self._shared.kafka, self._changelog, self._partition
         lists = read_to_end(kafka, topic, number, start, columns=True)
         told = Restoring(self.name)
@@ -256,10 +310,10 @@ class LocalState:
             _apply(store, records, position)
             remaining.set(max(end - position, 0))
             told.reached(position, end)
-            self._moved()
+            self.moved()
         if start is None:
             for _ in store.gathered():
-                self._moved()
+                self.moved()
                 await asyncio.sleep(0)
 
     def _known(self, store: RocksStore) -> Known | None:

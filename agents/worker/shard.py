@@ -43,12 +43,22 @@ SLICE_SECONDS = 1.0
 class Shard:
     """One stage over one partition of one topic.
 
+    Args:
+        state: its table, which a standby has left open; None: it is closed.
+
     Attributes:
         marker: the last committed one.
         moved: whether it has come further here.
     """
 
-    def __init__(self, shared: Shared, spec: ShardSpec, stage: Stage, host: Host) -> None:
+    def __init__(
+        self,
+        shared: Shared,
+        spec: ShardSpec,
+        stage: Stage,
+        host: Host,
+        state: LocalState | None = None,
+    ) -> None:
         self.tp = spec.tp
         self._name = f"{spec.tp.topic}-{spec.tp.partition}"
         self._tasks = Tasks(host.fail)
@@ -63,9 +73,8 @@ class Shard:
         self._paused = False
         self._task: asyncio.Task[None] | None = None
         self._producer: Any = None
-        self._state = LocalState(
-            shared, spec.changelog, spec.tp.partition, spec.hold, self.progress.moved
-        )
+        self._state = state or spec.state(shared, self.progress.moved)
+        self._state.moved = self.progress.moved  # and no longer a standby's
         self._guard = threading.Lock()
         self._closing = False
         self._reached = self._last = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,6 +10,7 @@ from faust.types import TP
 
 from ...topics.records import Marker
 from ..stages.topology import Place
+from .local_state import LocalState, Shared
 from .transaction import Find, here
 
 
@@ -43,3 +44,7 @@ class ShardSpec:
     step_records: int = 0  # that one step takes at the most; 0: all that are held
     resume: int = 0  # offset before which nothing is left to use, since a loss was accepted
     place: Find = here  # where the topics lie that its stage sends to
+
+    def state(self, shared: Shared, moved: Callable[[], None]) -> LocalState:
+        """Make its table, closed; ``moved`` as for `LocalState`."""
+        return LocalState(shared, self.changelog, self.tp.partition, self.hold, moved)

@@ -37,13 +37,14 @@ from .health.losses import LossWatch
 from .health.namesake import Identity, Namesake
 from .health.state import Health
 from .lines.redaction import told, traced, where
-from .local_state import Shared
+from .local_state import LocalState, Shared
 from .log_follower import LogFollower
 from .metrics import OperatorMetrics, PublicMetrics
 from .owned_clock import OwnedClock
 from .setup import WorkerSetup
 from .shard import Shard
 from .shard_spec import ShardSpec
+from .standbys import Standbys
 from .tasks import Tasks
 from .upkeep import Upkeep
 
@@ -141,6 +142,7 @@ class Worker:
             setup, self._topology, self.shards, feedback, self._follower, self._opening,
             self._shared.losses, self.operator.room,
         )  # fmt: skip
+        self._standbys = Standbys(self._shared, self._copy) if engine.standbys else None
         self._clock = OwnedClock(
             setup, self._follower, self._tasks, self.public, self.operator, settling,
             self._have_read,
@@ -190,7 +192,7 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         if not self._followed:
             await self._follower.open()
-            for beside in (self._asking, self._stated):
+            for beside in (self._asking, self._stated, self._standbys):
                 if beside is not None:
                     self._tasks.start(beside.progress.what, beside.run())
             self._followed = True
@@ -209,6 +211,9 @@ class Worker:
         await asyncio.gather(*(self._open_shard(tp) for tp in fresh))
         if self._clock.tp in assigned:
             await self._clock.open()
+        if self._standbys is not None:
+            given = {TP(*tp) for tp in self.app.assignor.assigned_standbys()} - {self._clock.tp}
+            await self._standbys.match({tp for tp in given - own if self._topology.find(*tp)})
         self._wake()
         self.health.serving = True
         clock = ", and the clock" if self._clock.owned else ""
@@ -237,7 +242,8 @@ class Worker:
         found = [self._upkeep.progress, self._follower.progress, self.app.progress]
         found += list(self._upkeep.inflow.progress.values())
         found += [shard.progress for shard in [*self.shards.values(), *self._restoring]]
-        found += [one.progress for one in (self._asking, self._stated) if one is not None]
+        besides = self._asking, self._stated, self._standbys
+        found += [one.progress for one in besides if one is not None]
         return [*found, *self._clock.progress]
 
     async def _close_all_but(self, assigned: set[TP]) -> None:
@@ -252,7 +258,8 @@ class Worker:
         """Close nothing yet: most shards come back; the others are fenced by their new owners."""
 
     async def _open_shard(self, tp: TP) -> None:
-        shard = self._make_shard(tp, await self._log_begin(tp))
+        copy = await self._standbys.take(tp) if self._standbys is not None else None
+        shard = self._make_shard(tp, await self._log_begin(tp), copy)
         self._restoring.add(shard)
         try:
             await shard.open()
@@ -267,10 +274,18 @@ class Worker:
         cluster = Cluster(self.setup.config.kafka)
         return (await asyncio.to_thread(cluster.offsets.begins, tp.topic, 1))[0]
 
-    def _make_shard(self, tp: TP, begin: int) -> Shard:
+    def _make_shard(self, tp: TP, begin: int, copy: LocalState | None) -> Shard:
+        stage = self._topology.of(*tp)
+        made = self._factory.make(stage, tp.partition, begin)
+        return Shard(self._shared, self._spec(tp, begin), made, self, copy)
+
+    def _copy(self, tp: TP, moved: Callable[[], None]) -> LocalState:
+        return self._spec(tp, 0).state(self._shared, moved)
+
+    def _spec(self, tp: TP, begin: int) -> ShardSpec:
         stage = self._topology.of(*tp)
         raw = stage.pipeline is None
-        spec = ShardSpec(
+        return ShardSpec(
             tp,
             self._topology.transactional_id(stage, tp.partition),
             stage.changelog,
@@ -284,7 +299,6 @@ class Worker:
             resume=self.setup.resume_of(stage.source, tp.partition) if raw else 0,
             place=self.setup.names.place,
         )
-        return Shard(self._shared, spec, self._factory.make(stage, tp.partition, begin), self)
 
     # -- what the consumer and the shards ask -------------------------------------------------
 
@@ -400,4 +414,6 @@ class Worker:
         await self._clock.close()
         await asyncio.gather(*(s.close() for s in self.shards.values()), return_exceptions=True)
         self.shards.clear()
+        if self._standbys is not None:
+            await self._standbys.close()
         await self._follower.close()

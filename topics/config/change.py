@@ -58,6 +58,7 @@ SETTINGS: dict[str, Change] = {
     "engine.loss_share": Change(FREE, "when an alarm is raised"),
     "engine.input_mb": Change(FREE, "how much of the input is held in memory"),
     "engine.stall_timeout": Change(FREE, "when a worker is told to be hanging"),
+    "engine.standbys": Change(FREE, "copies of tables on other workers"),
     "engine.session_timeout": Change(FREE, "when a worker counts as gone"),
     "engine.transaction_timeout": Change(FREE, "when a transaction is given up"),
     "engine.trim_interval": Change(FREE, "deletes what has been applied"),

@@ -206,6 +206,8 @@ class Engine:
         loss_share: an alarm is written, inside the trust boundary, while more than this share of a
             pipeline's records is bad, misplaced, late or cut off; 0: never.
         session_timeout: a worker that is silent for longer counts as dead.
+        standbys: other workers that keep a copy of each table, so that a shard of a dead worker is
+            open at once; copies share `unit_cache_mb` with tables.
         transaction_timeout: time after which the broker aborts an unfinished transaction.
         trim_interval: interval at which applied partial sums are deleted from Kafka; "0s": never.
         keep_clock: how long the clock log is kept for `hush replay`; "0s": only what workers
@@ -242,6 +244,7 @@ class Engine:
     stall_timeout: Annotated[Duration, span("1s", "1d")] = FIVE_MINUTES
     loss_share: Annotated[Fraction, within(0, 1)] = Fraction(1, 10)
     session_timeout: Annotated[Duration, span("1s", "30m")] = TEN_SECONDS
+    standbys: Annotated[int, within(0, 1)] = 0
     transaction_timeout: Annotated[Duration, span("5s", "15m")] = ONE_MINUTE
     trim_interval: Annotated[Duration, span("0s", "1d")] = FIVE_MINUTES
     keep_clock: Annotated[Duration, span("0s", "3650d")] = SEVEN_DAYS

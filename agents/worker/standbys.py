@@ -1,0 +1,163 @@
+"""Copies of tables that other workers own, so that a shard which comes here is open at once.
+
+Faust's assignor gives each partition a member that stands by, and prefers it if the owner is gone.
+A standby reads committed rows of the shard's changelog and writes them to a table where a shard
+would keep it. It sends nothing, and it has no producer: until the shard opens here, with all checks
+of a start, a copy is what a worker that owned the shard once has left on its disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from faust.types import TP
+
+from ...errors import DamagedError
+from ..kafka.clients import reached, reader
+from ..kafka.patience import OUTAGES, asked_to_end
+from ..kafka.progress import Progress
+from .local_state import LocalState, Shared
+
+log = logging.getLogger("hushstream.state")
+
+ROUND_SECONDS = 0.5  # between two looks at the ends of all changelogs
+
+
+class _LeftError(Exception):
+    """The shard is opened here, or stands by elsewhere: what is being read is not needed."""
+
+
+@dataclass
+class _Copy:
+    """One table.
+
+    Attributes:
+        lock: held by whoever works with the table.
+        left: whether this worker no longer stands by.
+    """
+
+    state: LocalState
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    left: bool = False
+
+
+class Standbys:
+    """The copies of one worker.
+
+    Args:
+        make: makes the closed state of a shard, given what to call after each list that was read.
+    """
+
+    def __init__(
+        self, shared: Shared, make: Callable[[TP, Callable[[], None]], LocalState]
+    ) -> None:
+        self._shared = shared
+        self._make = make
+        self._copies: dict[TP, _Copy] = {}
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="standby")
+        self.progress = Progress("the standbys")
+
+    async def match(self, wanted: set[TP]) -> None:
+        """Stand by for these shards and no others."""
+        for tp in self._copies.keys() - wanted:
+            await self._drop(tp)
+        for tp in wanted - self._copies.keys():
+            moved = partial(self._moved, tp)
+            self._copies[tp] = _Copy(self._make(tp, moved))
+
+    def _moved(self, tp: TP) -> None:
+        self.progress.moved()
+        if tp not in self._copies:
+            raise _LeftError
+
+    async def take(self, tp: TP) -> LocalState | None:
+        """Give up a copy for a shard that opens here; None unless it is open and was restored."""
+        state = await self._left(tp)
+        if state is None or state.ready:
+            return state
+        await self._in_thread(state.close)
+        return None
+
+    async def _drop(self, tp: TP) -> None:
+        state = await self._left(tp)
+        if state is not None:
+            await self._in_thread(partial(state.close, True))
+            state.forget()
+
+    async def _left(self, tp: TP) -> LocalState | None:
+        """Stop to follow a shard; nobody works with its table any more."""
+        copy = self._copies.pop(tp, None)
+        if copy is None:
+            return None
+        copy.left = True
+        async with copy.lock:  # the list that is being written is written to its end
+            return copy.state
+
+    async def close(self) -> None:
+        """Close all copies."""
+        await self.match(set())
+        self._thread.shutdown()
+
+    async def run(self) -> None:
+        """Follow the changelogs of all copies, one after the other.
+
+        Raises:
+            RewoundError: a changelog ends before its copy: the cluster was rewound.
+            EngineError: a table cannot be written.
+        """
+        while True:
+            try:
+                async with reader(self._shared.kafka) as client:
+                    while True:
+                        await self._round(client)
+                        self.progress.outage(False)
+                        self.progress.rest()
+                        await asyncio.sleep(ROUND_SECONDS)
+            except OUTAGES as error:
+                if asked_to_end():
+                    raise
+                # How long to wait for brokers is for the worker's own shards to say.
+                log.debug("standbys wait for a broker (%s)", type(error).__name__)
+                self.progress.outage(True)
+                await asyncio.sleep(1)
+
+    async def _round(self, client: Any) -> None:
+        for copy in [one for one in self._copies.values() if not one.state.ready]:
+            await self._work(copy, copy.state.open())
+        known = {
+            one.state.place: one.state.position
+            for one in self._copies.values()
+            if one.state.ready and not one.lock.locked()
+        }
+        if not known:
+            return
+        ends = await reached(client, known)
+        for copy in list(self._copies.values()):
+            end = ends.get(copy.state.place)
+            if end is not None and copy.state.ready and copy.state.position < end:
+                await self._work(copy, copy.state.follow(client, end, self._thread))
+
+    async def _work(self, copy: _Copy, work: Any) -> None:
+        async with copy.lock:
+            if copy.left:
+                work.close()
+                return
+            try:
+                await work
+            except _LeftError:
+                pass
+            except DamagedError as error:
+                await self._in_thread(partial(copy.state.set_aside, error))
+            except BaseException:
+                if not copy.state.ready:  # half of a restore is of no use
+                    copy.state.close()
+                raise
+
+    async def _in_thread(self, work: Callable[[], object]) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._thread, work)
