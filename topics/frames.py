@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
+from functools import lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import msgspec
@@ -27,6 +29,7 @@ _MARK = b"hsh1"
 _TAIL = 8  # the mark, and a CRC-32 of all that comes before it
 _DIGITS = 20
 _DAMAGED = "a frame of an internal topic is damaged"
+_OPTIONS = pa.ipc.IpcWriteOptions()  # the defaults; else Arrow asks the environment each time
 LIMIT = 700_000  # bytes; well below the broker's default limit of one record
 
 
@@ -56,6 +59,33 @@ class EventSlice(NamedTuple):
             value=self.value[rows],
             sign=self.sign[rows],
         )
+
+    def split(self, home: NDArray[np.intp]) -> Iterator[tuple[int, EventSlice]]:
+        """Split by (n,) numbers of partitions; yields those that have events, with their slices.
+
+        Equal to a `part` for each partition, but sorts once for all of them.
+        """
+        order = np.argsort(home, kind="stable")
+        codes = home[order] * len(self.keys) + self.key[order]
+        used, row = np.unique(codes, return_inverse=True)
+        there = used // max(len(self.keys), 1)
+        keys, row = self.keys.take(used - there * len(self.keys)), row.reshape(-1).astype(np.intp)
+        unit, value, sign = self.unit[order], self.value[order], self.sign[order]
+        for partition, rows in groups(home[order]):
+            first, last = np.searchsorted(there, (partition, partition + 1)).tolist()
+            key = row[rows] - first
+            yield (
+                partition,
+                EventSlice(
+                    self.window,
+                    self.batch,
+                    unit[rows],
+                    keys[first:last],
+                    key,
+                    value[rows],
+                    sign[rows],
+                ),
+            )
 
 
 class EventsFrame(NamedTuple):
@@ -119,6 +149,27 @@ def _least(keys: Keys, columns: tuple[NDArray[Any], ...]) -> int:
 def take_part(part: Part, rows: NDArray[Any]) -> Part:
     """Some rows of a partial sum, with its totals."""
     return Part(part.key.take(rows), part.lane[rows], part.sums[rows], part.totals)
+
+
+def split_part(part: Part, home: NDArray[np.intp]) -> Iterator[tuple[int, Part]]:
+    """Split by (k,) numbers of partitions; yields those that have sums, each with all totals."""
+    order = np.argsort(home, kind="stable")
+    key, lane, sums = part.key.take(order), part.lane[order], part.sums[order]
+    for partition, rows in groups(home[order]):
+        yield partition, Part(key[rows], lane[rows], sums[rows], part.totals)
+
+
+def groups(numbers: NDArray[np.intp]) -> Iterator[tuple[int, slice]]:
+    """List the distinct ones of (n,) sorted numbers, and where each of them stands.
+
+    >>> list(groups(np.array([2, 2, 5])))
+    [(2, slice(0, 2, None)), (5, slice(2, 3, None))]
+    """
+    if not len(numbers):
+        return
+    ends = [*(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+    for begin, end in pairwise([0, *ends]):
+        yield int(numbers[begin]), slice(begin, end)
 
 
 def encode_barrier(barrier: Barrier) -> bytes:
@@ -304,11 +355,20 @@ def _scalars(kind: bytes, origin: int, window: int, batch: int) -> dict[bytes, b
 
 
 def _write(columns: dict[str, pa.Array], meta: dict[bytes, bytes]) -> bytes:
-    fields = [pa.field(name, array.type, nullable=False) for name, array in columns.items()]
-    schema = pa.schema(fields, metadata=meta | {b"version": VERSION})
+    kinds = tuple((name, array.type) for name, array in columns.items())
+    schema = _schema(kinds, tuple(meta.items()))
     batch = pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema) as writer:
+    with pa.ipc.new_stream(sink, schema, options=_OPTIONS) as writer:
         writer.write_batch(batch)
     body: bytes = sink.getvalue().to_pybytes()
     return body + _MARK + zlib.crc32(body).to_bytes(4, "big")
+
+
+@lru_cache(64)
+def _schema(
+    kinds: tuple[tuple[str, pa.DataType], ...], meta: tuple[tuple[bytes, bytes], ...]
+) -> pa.Schema:
+    """The schema of a frame: that of all frames of one step and micro-batch."""
+    fields = [pa.field(name, kind, nullable=False) for name, kind in kinds]
+    return pa.schema(fields, metadata=dict(meta) | {b"version": VERSION})

@@ -83,6 +83,26 @@ def test_cells_come_back(part, window, batch):
         assert getattr(taken.part, name).tolist() == getattr(part, name).tolist()
 
 
+@given(slices(), st.integers(1, 40))
+def test_events_are_split_by_partition_as_one_by_one(one, partitions):
+    home = np.random.default_rng(partitions).integers(0, partitions, len(one.unit))
+    made = dict(one.split(home))
+    assert list(made) == sorted(set(home.tolist()))
+    for partition, mine in made.items():
+        apart = one.part(np.flatnonzero(home == partition))
+        assert list(frames.encode_events(3, mine)) == list(frames.encode_events(3, apart))
+
+
+@given(parts(), st.integers(1, 9))
+def test_sums_are_split_by_partition_as_one_by_one(part, partitions):
+    home = np.random.default_rng(partitions).integers(0, partitions, len(part.key))
+    made = dict(frames.split_part(part, home))
+    assert list(made) == sorted(set(home.tolist()))
+    for partition, mine in made.items():
+        apart = frames.take_part(part, np.flatnonzero(home == partition))
+        assert list(frames.encode_cells(3, 0, 1, mine)) == list(frames.encode_cells(3, 0, 1, apart))
+
+
 @given(slices(), st.integers(1500, 4000))
 @settings(max_examples=40)
 def test_events_are_split_at_the_limit_and_stay_in_order(one, limit):

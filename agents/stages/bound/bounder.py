@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ....mechanisms.columns import Batch, Part, merge
 from ....mechanisms.keys import Keys
 from ....mechanisms.pairs import homes, split
-from ....topics.frames import Barrier, EventSlice, encode_barrier, encode_cells, take_part
+from ....topics.frames import Barrier, EventSlice, encode_barrier, encode_cells, split_part
 from ....topics.names import Names
 from ....topics.records import Trigger
 from ...deployment.model import Pipeline
@@ -138,8 +138,7 @@ class Bounder:
         part = part._replace(totals=np.zeros_like(part.totals))  # they ride on the barrier
         keys = homes(part) if self.pipeline.mechanism.pairs else part.key
         home = route(keys, self.pipeline.cells_partitions)
-        for partition in np.unique(home).tolist():
-            mine = take_part(part, np.flatnonzero(home == partition))
+        for partition, mine in split_part(part, home):
             for frame in encode_cells(self._origin, window, batch, mine):
                 step.out.append(Out(self._cells, partition, None, frame))
 

@@ -6,10 +6,14 @@ partition, with the same `Bounder`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+
+import numpy as np
 
 from ....errors import EngineError
-from ....topics.frames import Barrier, EventsFrame, decode
+from ....mechanisms.keys import concat
+from ....topics.frames import Barrier, EventsFrame, EventSlice, decode
 from ....topics.names import Names
 from ....topics.records import Marker, Trigger
 from ...clock.log import ClockLog
@@ -123,13 +127,13 @@ class BoundStage:
         upstream = list(marker.upstream.get(name, []))
         upstream += self._begun[len(upstream) :]
         closed = marker.closed.get(name, 0)
-        step, held = Step(marker), list[EventsFrame]()
+        step, held = Step(marker), Held()
         for place, frame in enumerate(frames):
             taken = decode(frame.value)
             if isinstance(taken, EventsFrame):
                 self._check(taken)
                 if not self._expiry.past(taken.slice.window):
-                    held.append(taken)
+                    held.take(taken)
             elif isinstance(taken, Barrier):
                 self._bound(
                     reader, held, upstream, closed, step
@@ -142,21 +146,20 @@ class BoundStage:
                 if last:
                     self._bounder.barrier(reader, taken.trigger, step)
                     closed = taken.trigger.ordinal
-            if _large(held):
+            if held.large:
                 self._bound(reader, held, upstream, closed, step)
         self._bound(reader, held, upstream, closed, step)
         step.marker = Marker(marker.genesis, applied, 0, {name: upstream}, {name: closed})
         return step
 
     def _bound(
-        self, reader: StateReader, held: list[EventsFrame], upstream: Sequence[int], closed: int,
-        step: Step,
-    ) -> None:  # fmt: skip
+        self, reader: StateReader, held: Held, upstream: Sequence[int], closed: int, step: Step
+    ) -> None:
         """Bound what has been gathered, or let it join sessions; forget it."""
         if self._sessions is not None:
-            self._sessions.take(reader, held, upstream, closed, step)
+            self._sessions.take(reader, held.frames, upstream, closed, step)
         else:
-            slices = [one.slice for one in held]
+            slices = runs([one.slice for one in held.frames])
             self._bounder.absorb(reader, slices, step, self._expiry.floor)
         held.clear()
 
@@ -219,7 +222,49 @@ def offered(frames: Sequence[LogFrame]) -> Sequence[LogFrame]:
     return frames[:taken]
 
 
-def _large(held: Sequence[EventsFrame]) -> bool:
-    """Whether these hold so much that their sums are merged and sent."""
-    size = sum(len(one.slice.keys.data) for one in held)
-    return size >= TOGETHER_BYTES or sum(len(one.slice.unit) for one in held) >= TOGETHER
+class Held:
+    """Frames that are bound together, in log order."""
+
+    def __init__(self) -> None:
+        self.frames: list[EventsFrame] = []
+        self._events = self._bytes = 0
+
+    def take(self, frame: EventsFrame) -> None:
+        """Add the next frame."""
+        self.frames.append(frame)
+        self._events += len(frame.slice.unit)
+        self._bytes += len(frame.slice.keys.data)
+
+    @property
+    def large(self) -> bool:
+        """Whether they hold so much that their sums are merged and sent."""
+        return self._bytes >= TOGETHER_BYTES or self._events >= TOGETHER
+
+    def clear(self) -> None:
+        """Forget them."""
+        self.frames = []
+        self._events = self._bytes = 0
+
+
+def runs(slices: Iterable[EventSlice]) -> Iterator[EventSlice]:
+    """Join neighbours of one window and micro-batch, in log order.
+
+    Many shards of ingest send frames of few events. To bound each of them alone would cost more
+    than its events, and the bound depends on their order alone.
+    """
+    for _, some in groupby(slices, key=lambda one: (one.window, one.batch)):
+        parts = list(some)
+        yield parts[0] if len(parts) == 1 else _joined(parts)
+
+
+def _joined(parts: Sequence[EventSlice]) -> EventSlice:
+    keys, row = concat([one.keys for one in parts]).unique()
+    begins = np.cumsum([0, *(len(one.keys) for one in parts[:-1])])
+    key = np.concatenate([one.key + begin for one, begin in zip(parts, begins, strict=True)])
+    return parts[0]._replace(
+        unit=np.concatenate([one.unit for one in parts]),
+        keys=keys,
+        key=row[key],
+        value=np.concatenate([one.value for one in parts]),
+        sign=np.concatenate([one.sign for one in parts]),
+    )

@@ -325,8 +325,7 @@ class Slicer:
         for one in slices:
             step.counts[pipeline.name, "routed"] += len(one.unit)
             home = route_units(one.unit, pipeline.units_partitions)
-            for partition in np.unique(home).tolist():
-                mine = one.part(np.flatnonzero(home == partition))
+            for partition, mine in one.split(home):
                 for frame in encode_events(self.partition, mine):
                     step.out.append(Out(topic, partition, None, frame))
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
 from hushstream.agents.clock.log import ClockLog
 from hushstream.agents.stages.bound import stage
-from hushstream.agents.stages.step import LogFrame
+from hushstream.agents.stages.bound.bounder import Bounder
+from hushstream.agents.stages.step import LogFrame, Step
 from hushstream.agents.state.memory import MemoryStore
 from hushstream.errors import EngineError
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.frames import (
     Barrier,
     CellsFrame,
+    EventsFrame,
     EventSlice,
     decode,
     encode_barrier,
@@ -70,6 +73,23 @@ def test_small_frames_of_one_step_share_their_sums(monkeypatch):
     monkeypatch.setattr(stage, "TOGETHER", 1)
     apart = step(log)
     assert len(apart) > 100 and sums(apart) == sums(together) and len(sums(apart)) == 12
+
+
+def test_frames_that_are_joined_are_bound_as_one_after_the_other():
+    """The bound depends on the order of the log alone, and a micro-batch on what it was given."""
+    made = deployment(mechanism=", adaptive_weight = 0").pipelines[0]
+    log = [decode(events(n, 1 + (n // 8) % 2)) for n in range(48)]
+    slices = [one.slice for one in log if isinstance(one, EventsFrame)]
+    slices = [one._replace(unit=one.unit * (np.arange(16) == 0)) for one in slices]  # nine in all
+    assert [(one.batch, len(one.unit)) for one in stage.runs(slices)] == [(1, 160), (2, 160)] * 3
+
+    def bound(some: Iterable[EventSlice]) -> tuple[object, ...]:
+        step = Step(Marker("g", 0))
+        Bounder(made, NAMES, 0, None).absorb(MemoryStore(), some, step)
+        return dict(zip(*(c.tolist() for c in step.units.columns()), strict=True)), step.out
+
+    assert bound(stage.runs(slices)) == bound(slices)
+    assert bound([*slices[7::-1], *slices[8:]]) != bound(slices)  # else order would not matter
 
 
 def test_a_step_takes_many_small_frames_and_few_large_ones():
