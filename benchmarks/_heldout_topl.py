@@ -27,7 +27,7 @@ from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.topl.beyond import beyond
 from hushstream.mechanisms.topl.estimate import Buckets, Steps, density, threshold, variances
 from hushstream.mechanisms.topl.fit import simulate
-from hushstream.mechanisms.topl.rounds import found_range, found_threshold
+from hushstream.mechanisms.topl.rounds import GUARD, found_range, found_threshold
 from hushstream.mechanisms.topl.settings import ToPLParameters
 from hushstream.mechanisms.topl.settings import survey_of as configured
 
@@ -128,7 +128,7 @@ def _learnt(one: Values, survey: Survey, run: int) -> tuple[float, bool]:
         exact = density(survey, wide, True)
         told = Steps(threshold(survey, wide, exact))
         return _judged(one, survey, wide, told, exact)
-    within = found_range(survey, wide, True)
+    within = found_range(survey, wide, True, GUARD)
     near = reports(one, survey, NARROW, within, users, draw)
     exact = density(survey, near, True, NARROW)
     told = Steps(found_threshold(survey, near, exact, within), within)

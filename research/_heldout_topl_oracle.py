@@ -26,7 +26,7 @@ from _values import F64
 from hushstream.client import Survey
 from hushstream.client.survey import NARROW, RANGE
 from hushstream.mechanisms.topl.estimate import density
-from hushstream.mechanisms.topl.rounds import found_range, found_threshold, step_of
+from hushstream.mechanisms.topl.rounds import GUARD, found_range, found_threshold, step_of
 
 FACTORS = np.array([0.25, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 4])
 ROOM = 1.5
@@ -46,7 +46,7 @@ def row_of(one: Values, epsilon: Fraction, runs: int) -> Row:
     for run in range(runs):
         draw = np.random.default_rng([6, run])
         wide = reports(one, survey, RANGE, survey.buckets, group_size(survey), draw)
-        learnt[run] = within(one, survey, found_range(survey, wide, True), draw)
+        learnt[run] = within(one, survey, found_range(survey, wide, True, GUARD), draw)
         told[run] = within(one, survey, room, draw)
         seen = one._replace(value=draw.choice(one.value, group_size(survey)))
         exact[run] = one.top * COARSE[squared(seen, survey, COARSE * one.top, values).argmin()]

@@ -31,7 +31,7 @@ from hushstream.client import Survey
 from hushstream.client.survey import NARROW, RANGE, VALUE
 from hushstream.mechanisms.topl.estimate import Buckets, density, mean, threshold
 from hushstream.mechanisms.topl.fit import simulate
-from hushstream.mechanisms.topl.rounds import found_range, found_threshold
+from hushstream.mechanisms.topl.rounds import GUARD, found_range, found_threshold
 from hushstream.mechanisms.topl.spread import difference, division
 from rich.console import Console
 from rich.progress import track
@@ -60,7 +60,7 @@ def run_of(one: heldout.Values, survey: Survey, users: int, seed: tuple[int, int
     wide = reports(survey, own[0], RANGE, survey.buckets, draw)
     parts = [wide]
     if survey.rounds > 1:
-        within = found_range(survey, wide, True)
+        within = found_range(survey, wide, True, GUARD)
         parts.append(reports(survey, own[1], NARROW, within, draw))
         exact = density(survey, parts[1], True, NARROW)
         theta = found_threshold(survey, parts[1], exact, within)

@@ -68,7 +68,7 @@ from .estimate import (
     variances,
 )
 from .groups import Groups
-from .rounds import found_range, found_threshold
+from .rounds import GUARD, found_range, found_threshold
 from .spread import difference, division
 from .units import accept
 
@@ -111,6 +111,7 @@ class ToPL(Mechanism):
         expected: reports expected per trigger; `error` forecasts with it, nothing else reads it.
         smooth: whether expectation maximisation filters its rounds.
         beyond: whether releases state the share of values at or above theta, see `beyond`.
+        guard: mass of the estimated distribution that a range leaves out, in units of its noise.
     """
 
     routing: ClassVar[Literal["key", "single"]] = "single"
@@ -129,6 +130,7 @@ class ToPL(Mechanism):
     expected: int = 1000
     smooth: bool = True
     beyond: bool = True
+    guard: float = GUARD
 
     def __post_init__(self) -> None:
         positive("grid", self.grid)
@@ -136,6 +138,7 @@ class ToPL(Mechanism):
             why = "topl needs two triggers per window: values are reported once theta is published"
             raise ParameterError("horizon", self.horizon, why)
         at_least("expected", self.expected, 1)
+        positive("guard", self.guard)
         most = (self.horizon - 1) // self.survey.rounds
         if not most:
             why = "topl in two rounds needs three triggers per window: set more, or rounds = 1"
@@ -201,7 +204,7 @@ class ToPL(Mechanism):
         if stated:
             public["distribution"] = np.rint(exact * _PPM).astype(np.int64)
         if self.survey.rounds > 1 and closed.t == self.warmup:
-            within = found_range(self.survey, seen, self.smooth)
+            within = found_range(self.survey, seen, self.smooth, self.guard)
             rows = self._with(rows, FOUND, within)
         if closed.t == self.chosen_at:
             theta = self._threshold(seen, exact, within)

@@ -152,7 +152,7 @@ def _look(
         mine = rows[finding[rows] == turn]
         return reports(survey, value[mine], group, told, words[mine])
 
-    end = learnt(survey, parameters.smooth, answer)
+    end = learnt(survey, parameters, answer)
     late = _rows(batches, parameters.warmup * rounds, len(batches))
     many = int((finding[late] == rounds).sum())
     truth = float(value.mean()) if len(value) else 0.0

@@ -124,14 +124,16 @@ def _forecast(
     survey = survey_of(parameters, setting)
     share = survey.share / survey.rounds * Fraction(parameters.warmup, setting.horizon)
     users = max(1, int(records * share))
-    theta = np.array([_learnt(survey, min(users, _MOST), tail, run) for run in range(_RUNS)])
+    theta = np.array(
+        [_learnt(survey, parameters, min(users, _MOST), tail, run) for run in range(_RUNS)]
+    )
     errors = _errors(survey, theta, records * float(1 - survey.share), tail)
     error = float(np.sqrt(np.mean(errors**2)))
     at = parameters.warmup * survey.rounds
     return SurveyForecast(parameters, error, float(np.median(theta)), at, users)
 
 
-def _learnt(survey: Survey, users: int, tail: float, run: int) -> float:
+def _learnt(survey: Survey, parameters: ToPLParameters, users: int, tail: float, run: int) -> float:
     """The threshold that reports about values with an exponential tail choose."""
 
     def answer(group: int, told: int) -> Buckets:
@@ -139,4 +141,4 @@ def _learnt(survey: Survey, users: int, tail: float, run: int) -> float:
         value = np.minimum(-tail * np.log1p(-uniform(words)), float(survey.bound))
         return reports(survey, value, group, told, words)
 
-    return learnt(survey, True, answer)
+    return learnt(survey, replace(parameters, smooth=True), answer)

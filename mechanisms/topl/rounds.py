@@ -19,6 +19,9 @@ from .fit import mean_excess
 MARGIN = 2
 """How far the second round's range lies above the first round's guess of a threshold."""
 
+GUARD = 1.5
+"""Mass of the first round's estimate that is left out, in units of its noise: chosen on "tuned"."""
+
 
 @lru_cache(maxsize=64)
 def edges(survey: Survey) -> F64:
@@ -33,12 +36,12 @@ def step_of(survey: Survey, share: float) -> int:
     return min(place, survey.buckets - 1) + 1
 
 
-def found_range(survey: Survey, seen: Buckets, smooth: bool) -> int:
+def found_range(survey: Survey, seen: Buckets, smooth: bool, guard: float) -> int:
     """Step of the range in which the narrow group reports; B itself without reports.
 
     Twice the smaller one of two guesses: the threshold of least error by the estimated
-    distribution, and its quantile above which there is no more mass than the noise of its
-    estimate. What the distribution says to lie above the threshold is mostly noise at small
+    distribution, and its quantile above which there is no more mass than ``guard`` times the noise
+    of its estimate. What the distribution says to lie above the threshold is mostly noise at small
     epsilon, so its square counts with the weight ε⁴/4 (ε within [1/2, 2]).
     """
     reports = int(seen.reports[seen.group == RANGE].sum())
@@ -50,7 +53,7 @@ def found_range(survey: Survey, seen: Buckets, smooth: bool) -> int:
     noise = float(variances(survey)[VALUE]) / (4 * _values(survey, reports))
     weight = min(max(float(survey.epsilon), 0.5), 2.0) ** 4 / 4
     best = top[int(np.argmin(noise * top**2 + weight * cut**2))]
-    unsure = min((float(variances(survey)[RANGE]) / reports) ** 0.5, 0.5)
+    unsure = min(guard * (float(variances(survey)[RANGE]) / reports) ** 0.5, 0.5)
     rank = min(int(np.searchsorted(share.cumsum(), 1 - unsure)), survey.buckets - 1)
     return step_of(survey, MARGIN * min(float(best), float(top[rank])))
 

@@ -11,6 +11,7 @@ from ...errors import ParameterError
 from ..contract import Setting
 from ..validate import at_least, between
 from .mechanism import ToPL
+from .rounds import GUARD
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class ToPLParameters:
         smooth: whether expectation maximisation is smoothed.
         rounds: 1 or 2; 0 for two where the window has triggers for them.
         beyond: whether releases state the share of values at or above the threshold.
+        guard: estimated mass that the range of two rounds leaves out, in units of its noise.
     """
 
     salt: str = "hushstream"
@@ -42,11 +44,13 @@ class ToPLParameters:
     period: int = 0
     rounds: int = 0
     beyond: bool = True
+    guard: float = GUARD
 
     def pinned(self) -> dict[str, Any]:
         """The settings as they are charged: later ones only where they are not as before."""
         plain = {one.name: getattr(self, one.name) for one in fields(self)}
-        return {name: value for name, value in plain.items() if value or name != "beyond"}
+        before = {"beyond": False, "guard": 1}
+        return {name: value for name, value in plain.items() if value != before.get(name)}
 
 
 def rounds_of(parameters: ToPLParameters, horizon: int) -> int:
@@ -97,4 +101,5 @@ def build(parameters: ToPLParameters, setting: Setting) -> ToPL:
         parameters.expected,
         parameters.smooth,
         parameters.beyond,
+        parameters.guard,
     )

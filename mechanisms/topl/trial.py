@@ -14,6 +14,7 @@ from ..noise.keyed import KeyedNoise
 from .estimate import Buckets, density, threshold
 from .fit import simulate
 from .rounds import found_range, found_threshold
+from .settings import ToPLParameters
 
 U64 = NDArray[np.uint64]
 Answer = Callable[[int, int], Buckets]  # group and step that it is told → its reports
@@ -39,12 +40,13 @@ def reports(survey: Survey, value: F64, group: int, told: int, words: U64) -> Bu
     return Buckets(who, theta, codes, np.ones_like(codes))
 
 
-def learnt(survey: Survey, smooth: bool, answer: Answer) -> float:
+def learnt(survey: Survey, parameters: ToPLParameters, answer: Answer) -> float:
     """The threshold that simulated reports choose, in the value's own unit."""
+    smooth = parameters.smooth
     wide = answer(RANGE, survey.buckets)
     if survey.rounds == 1:
         return float(survey.threshold(threshold(survey, wide, density(survey, wide, smooth))))
-    within = found_range(survey, wide, smooth)
+    within = found_range(survey, wide, smooth, parameters.guard)
     near = answer(NARROW, within)
     exact = density(survey, near, smooth, NARROW)
     return float(survey.threshold(found_threshold(survey, near, exact, within)))

@@ -19,7 +19,7 @@ from .rules import Rules
 from .slots import number
 from .survey import NARROW, RANGE, VALUE, Report, Survey, excess, least
 
-LEFT = {"min_users": 1, "selection": "threshold", "debias": False, "beyond": False}
+LEFT = {"min_users": 1, "selection": "threshold", "debias": False, "beyond": False, "guard": 1}
 MOST = 1 << 32
 
 
@@ -102,7 +102,7 @@ class ToplJudge(Judge):
             parts = [round(one * 1e6) for one in exact]
             public["distribution"] = [Between(n - 1, n + 1) for n in parts]
         if survey.rounds > 1 and t == rules.warmup:
-            told[NARROW] = found_range(survey, seen, smooth)
+            told[NARROW] = found_range(survey, seen, smooth, rules.parameters["guard"])
         if t == rules.chosen:
             find = found_threshold if survey.rounds > 1 else threshold
             told[VALUE] = find(survey, seen, exact, told.get(NARROW, 0))
@@ -206,7 +206,7 @@ def threshold(survey: Survey, seen: Counter[Report], exact: list[float], within:
     return d if 4 * best > 3 * d else best
 
 
-def found_range(survey: Survey, seen: Counter[Report], smooth: bool) -> int:
+def found_range(survey: Survey, seen: Counter[Report], smooth: bool, guard: float) -> int:
     """Twice the smaller of two guesses: threshold of least error, and what is above the noise."""
     reports = sum(n for r, n in seen.items() if r[0] == RANGE)
     if not reports:
@@ -217,7 +217,8 @@ def found_range(survey: Survey, seen: Counter[Report], smooth: bool) -> int:
     noise = float(survey.variances[VALUE]) / (4 * values_of(survey, reports))
     weight = min(max(float(survey.epsilon), 0.5), 2.0) ** 4 / 4
     best = top[least([noise * end**2 + weight * c**2 for end, c in zip(top, cut, strict=True)])]
-    unsure, so_far, rank = min((float(survey.variances[RANGE]) / reports) ** 0.5, 0.5), 0.0, 0
+    noise_of_mass = (float(survey.variances[RANGE]) / reports) ** 0.5
+    unsure, so_far, rank = min(guard * noise_of_mass, 0.5), 0.0, 0
     while rank < len(share) - 1 and (so_far := so_far + share[rank]) < 1 - unsure:
         rank += 1
     return step_of(survey, 2 * min(best, top[rank]))

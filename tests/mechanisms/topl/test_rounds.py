@@ -20,7 +20,7 @@ from hushstream.mechanisms.tables import RowTable
 from hushstream.mechanisms.topl.estimate import Buckets, mean
 from hushstream.mechanisms.topl.fit import simulate, worst_variance
 from hushstream.mechanisms.topl.mechanism import ToPL
-from hushstream.mechanisms.topl.rounds import edges, found_range, found_threshold, step_of
+from hushstream.mechanisms.topl.rounds import GUARD, edges, found_range, found_threshold, step_of
 from hushstream.mechanisms.topl.settings import ToPLParameters, build
 
 HALF = Fraction(1, 2)
@@ -309,8 +309,23 @@ def test_more_mass_above_makes_a_wider_range() -> None:
         who = np.full(5000, RANGE)
         codes = simulate(survey, draw.exponential(scale, 5000), who, 512, words)
         seen = Buckets(who, np.zeros(5000, np.int64), codes, np.ones(5000, np.int64))
-        found.append(float(survey.threshold(found_range(survey, seen, True))) / scale)
+        found.append(float(survey.threshold(found_range(survey, seen, True, GUARD))) / scale)
     assert all(4 < one < 16 for one in found)
+
+
+def test_mass_that_noise_pretends_does_not_widen_the_range() -> None:
+    """Values about 3 where B is 30,000: as it was, one range in a few was that of false mass."""
+    survey = Survey(Fraction(1, 2), Fraction(30_000), "s", rounds=2)
+    found: dict[float, list[float]] = {1: [], GUARD: []}
+    for seed in range(12):
+        draw = np.random.default_rng([5, seed])
+        words = draw.integers(0, 1 << 64, (10_000, 3), dtype=np.uint64)
+        who = np.full(10_000, RANGE)
+        codes = simulate(survey, draw.exponential(3, 10_000), who, 512, words)
+        seen = Buckets(who, 0 * who, codes, np.ones_like(codes))
+        for guard, ranges in found.items():
+            ranges.append(float(survey.threshold(found_range(survey, seen, True, guard))))
+    assert max(found[GUARD]) < 200 and max(found[1]) > 500
 
 
 def test_the_threshold_lies_within_the_range() -> None:
@@ -351,3 +366,5 @@ def test_what_does_not_fit_is_refused(more: dict[str, object]) -> None:
         build(ToPLParameters(**more), setting(2))  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="warmup"):
         build(ToPLParameters(rounds=2, warmup=2), setting(4))
+    with pytest.raises(ParameterError, match="guard"):
+        build(ToPLParameters(guard=0), setting(4))
