@@ -13,53 +13,36 @@ without its noise, however large it is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns import F64, I64, Batch, Part, Units, compact, empty_units
-from ..contract import Cost, Mechanism, Output
-from ..factorization.prefix_noise import STEPS
-from ..key_form import RECORD_KEYS, KeyForm
-from ..keys import Keys
-from ..parts.bounding import Bound
+from ..columns import F64, I64, Batch, Part, compact
+from ..contract import Output
+from ..parts.by_key import ByKey
 from ..parts.squares import Square
 from ..sums import combined, held
 from .quantities import Column, Quantity
 
 
-@dataclass(frozen=True)
-class KeyedSums(Mechanism):
-    """Fields and steps that `Histogram` and `Hopping` share.
+@dataclass(frozen=True, kw_only=True)
+class KeyedSums(ByKey):
+    """Fields and steps that `Histogram`, `Rounds` and `Hopping` share.
 
     Attributes:
-        horizon: triggers per window.
-        bound: contribution bound of a unit over all keys and windows of an epoch.
         quantities: count first (if there is one), then each value column.
-        loss: its cost per unit and epoch.
         summed: the value columns; ``squares``: those of some of them.
-        threshold: least counts, in 1/STEPS records; empty for a public key list.
-        public: the public key list, or None.
         count: whether the count itself is released.
     """
 
-    distribution: ClassVar[Literal["discrete_gaussian"]] = "discrete_gaussian"
-    definition: ClassVar[Literal["approximate"]] = "approximate"
-    neighbouring: ClassVar[Literal["add_remove"]] = "add_remove"
-    keys: ClassVar[KeyForm] = RECORD_KEYS
     in_parts: ClassVar[bool] = True
 
-    horizon: int
-    bound: Bound
     quantities: tuple[Quantity, ...]
-    loss: Cost
     summed: tuple[Column, ...] = ()
     grids: tuple[Fraction, ...] = ()
-    threshold: Sequence[int] = ()
-    public: frozenset[bytes] | None = field(default=None, repr=False)
     count: bool = True
     squares: tuple[Square, ...] = ()
 
@@ -78,23 +61,7 @@ class KeyedSums(Mechanism):
         moments = tuple(Output(name, grid) for name, grid in (*squares, *centred))
         return ((Output("count"),) if self.count else ()) + named + moments
 
-    def cost(self) -> Cost:
-        return self.loss
-
-    def key_threshold(self, t: int) -> Fraction | None:
-        """The threshold of trigger t; None with a public key list."""
-        return Fraction(self.threshold[t - 1], STEPS) if self.threshold else None
-
     # Bound shard
-
-    def init_units(self, u: int) -> Units:
-        return empty_units(u, self.lanes, self.bound.left)
-
-    def _listed(self, keys: Keys) -> NDArray[np.bool_]:
-        """(k,) keys whose records may count at all; the others cost nothing."""
-        if self.public is None:
-            return np.ones(len(keys), np.bool_)
-        return np.fromiter(map(self.public.__contains__, keys), np.bool_, len(keys))
 
     def _part(self, batch: Batch, lane: NDArray[np.intp], rows: NDArray[np.intp]) -> Part:
         # A key without accepted records was never paid for, so it must not leave a trace.
@@ -140,11 +107,3 @@ class KeyedSums(Mechanism):
     def _names(self) -> list[str]:
         """Name of each column of the sums, the count's first."""
         return ["count", *(one.name for one in self.summed), *(one.name for one in self.squares)]
-
-
-def of_keys(batch: Batch, countable: NDArray[np.bool_]) -> Batch:
-    """The records of those keys alone; the keys themselves stay."""
-    kept = np.flatnonzero(countable[batch.key])
-    return batch._replace(
-        key=batch.key[kept], unit=batch.unit[kept], value=batch.value[kept], sign=batch.sign[kept]
-    )

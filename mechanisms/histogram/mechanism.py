@@ -31,28 +31,27 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import ContractError
 from ..columns import F64, I64, Batch, Closed, Part, Releases, Rows, Units, joined
-from ..contract import NOTHING_MORE, Noise, Output, Spending, Stated
+from ..contract import NOTHING_MORE, Noise, Output, Stated
 from ..factorization.prefix_noise import STEPS, Process
 from ..keys import Keys
 from ..noise import zero
 from ..pairs import split
-from ..parts.key_selection import first_crossing
+from ..parts.by_key import of_keys
 from ..parts.stated_bound import stated_bound
 from ..ranges import Draws
 from ..sums import HELD
 from .debias import COUNTERS, Debias, Raw, put_raw, take_raw
 from .distinct import absorb
-from .keyed_sums import KeyedSums, of_keys
-from .quantities import MOST, Quantity
+from .keyed_sums import KeyedSums
+from .quantities import Quantity
 from .report import plan, plan_rows
 from .rows import in_steps, rows_of, split_shared
 
 S = 0  # lane of the records that find a key; lane 1, V, takes those of public keys
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Histogram(KeyedSums):
     """The histogram mechanism; `tumbling.build` makes one.
 
@@ -63,7 +62,6 @@ class Histogram(KeyedSums):
         delay: d; a record of micro-batch j sees the keys released up to trigger j-1-d.
         debias: counters that estimate the share cut off by the bound, or None. A release then needs
             the row `debias.SHARED` beside those of its keys.
-        spending: cost by what a unit spends of its bound.
         pairs: whether the count is one of distinct values, which keys of records list last.
     """
 
@@ -71,7 +69,6 @@ class Histogram(KeyedSums):
     show: Literal["values", "keys"] = "values"
     delay: int = 1
     debias: Debias | None = None
-    spending: Spending | None = None
     pairs: bool = False
 
     @property
@@ -129,14 +126,9 @@ class Histogram(KeyedSums):
 
     # Aggregate shard
 
-    def init_rows(self, key: Keys) -> Rows:
-        due = np.full(len(key), 0 if self.public is None else -1, np.int32)
-        return Rows(key, np.zeros(len(key), self.row_dtype), due)
-
     def release(self, closed: Closed, noise: Noise) -> tuple[Rows, Releases]:
         """Add the micro-batch, select, predict, and release every public key of ``closed``."""
-        if not 1 <= closed.t <= self.horizon:
-            raise ContractError(f"trigger {closed.t} is beyond the horizon")
+        self._within(closed.t)
         if self.debias is None:
             return self._release(closed, noise, None)
         closed, shared = split_shared(closed, self.init_rows)
@@ -148,10 +140,10 @@ class Histogram(KeyedSums):
     def _release(self, closed: Closed, noise: Noise, rates: I64 | None) -> tuple[Rows, Releases]:
         """``rates`` (4,) are the released debiasing counters, if there are any."""
         cell, due, touched = self._advance(closed)
-        if self.public is None:
-            self._select(closed, cell, due, noise)
-        else:
-            cell["first"], due[:] = 1, -1
+        self._select(
+            closed, cell, due, lambda rows: cell["sums"][rows, S, 0], self.selector, noise,
+            self.min_units,  # the count is one of distinct units where that is asked for
+        )  # fmt: skip
         shown = np.flatnonzero(cell["first"] > 0)
         scale = self._scale(rates, cell, shown, closed.t)
         # Compared as bytes, all fields at once: an unchanged row costs no record of the changelog.
@@ -162,7 +154,7 @@ class Histogram(KeyedSums):
         keys, status = closed.rows.key.take(shown), cell["first"][shown]
         value, variance = self._values(cell[shown], keys, closed.t, noise, scale)
         told = self.debias.told(rates, closed.t) if self.debias and rates is not None else None
-        return rows, Releases(keys, value, variance, status, self._public(closed.t), told)
+        return rows, Releases(keys, value, variance, status, self._bar(closed.t - 1), told)
 
     def _scale(
         self, rates: I64 | None, cell: NDArray[Any], shown: NDArray[np.intp], t: int
@@ -182,23 +174,6 @@ class Histogram(KeyedSums):
         touched = np.zeros(len(cell), np.bool_)
         touched[row] = True
         return cell, due, touched
-
-    def _select(
-        self, closed: Closed, cell: NDArray[Any], due: NDArray[np.int32], noise: Noise
-    ) -> None:
-        """Test hidden keys now and at every later trigger, with the noise that will be used."""
-        hidden = np.flatnonzero(cell["first"] == 0)
-        process = self.quantities[0].lanes[S]
-        end = process.foreseen(closed.t)
-        bar = np.asarray(self.threshold[closed.t - 1 : end], np.int64)
-        for rows in process.chunks(hidden):
-            count = np.clip(cell["sums"][rows, S, 0], -MOST, MOST)
-            ahead = process.ahead(noise, closed.rows.key.take(rows), closed.t)
-            hit = first_crossing(count * STEPS, ahead, bar)
-            hit[hit < 0] = end + 1 - closed.t if end < self.horizon else -1  # looked at again then
-            hit[count < self.min_units] = -1  # counts distinct units where that is asked for
-            cell["first"][rows[hit == 0]] = closed.t
-            due[rows] = np.where(hit < 0, 0, np.where(hit == 0, -1, closed.t + hit))
 
     def _values(
         self, cell: NDArray[Any], keys: Keys, t: int, noise: Noise, scale: F64 | None
@@ -236,11 +211,6 @@ class Histogram(KeyedSums):
             value += (in_steps(exact[lane], steps[lane]) + 0.5) / STEPS * scale[:, lane]
             spread += variance[lane] * scale[:, lane] ** 2
         return np.rint(np.clip(value, -float(HELD), float(HELD))).astype(np.int64), spread
-
-    def _public(self, t: int) -> dict[str, I64]:
-        if self.public is not None:
-            return {}
-        return {"threshold": np.array([-(-self.threshold[t - 1] // STEPS)], np.int64)}
 
     def error(self, t: int) -> F64:
         """(c',) standard deviation of the noise of each output at trigger t, in grid units.

@@ -14,9 +14,6 @@ from ..parts.squares import Square, square_of
 from ..ranges import RECORDS
 from .settings import HistogramParameters
 
-MOST = 1 << 53
-"""A count from here on crosses any threshold with any noise."""
-
 _WIDEST = (1 << 62) // RECORDS
 _TOO_WIDE = (
     f"low and high must lie within ±2^{_WIDEST.bit_length() - 1} grid steps, so that the sum of "

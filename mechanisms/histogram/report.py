@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..columns import F64
-from ..contract import Cost, Output
+from ..contract import Cost
 from ..factorization.prefix_noise import STEPS, Process
 from ..parts.bounding import Bound
-from .quantities import Quantity
+
+if TYPE_CHECKING:
+    from .mechanism import Histogram
+    from .rounds.mechanism import Rounds
 
 _Z95 = 1.6448536269514722
 _BY_TRIGGER = {  # name of a factorisation: the setting that asks for it, and how noise goes on
@@ -28,33 +30,7 @@ _BY_TRIGGER = {  # name of a factorisation: the setting that asks for it, and ho
 }
 
 
-class Planned(Protocol):
-    """Members of a histogram, with or without rounds, that the report reads; all are public."""
-
-    @property
-    def horizon(self) -> int: ...
-    @property
-    def bound(self) -> Bound: ...
-    @property
-    def quantities(self) -> tuple[Quantity, ...]: ...
-    @property
-    def selector(self) -> Process: ...
-    @property
-    def threshold(self) -> Sequence[int]: ...
-    @property
-    def min_units(self) -> int: ...
-    @property
-    def loss(self) -> Cost: ...
-    @property
-    def delay(self) -> int: ...
-    @property
-    def pairs(self) -> bool: ...
-    @property
-    def outputs(self) -> tuple[Output, ...]: ...
-    def error(self, t: int) -> F64: ...
-
-
-def plan(mechanism: Planned) -> dict[str, Any]:
+def plan(mechanism: Histogram | Rounds) -> dict[str, Any]:
     """Bounds, noise, thresholds and chances to appear; a function of public parameters alone.
 
     ``users_50`` and ``users_95`` say how many users with one record each give a key a chance of
@@ -97,14 +73,14 @@ def cost_of(loss: Cost) -> dict[str, float]:
     }
 
 
-def _told(mechanism: Planned) -> Sequence[int]:
+def _told(mechanism: Histogram | Rounds) -> Sequence[int]:
     """Triggers that are told of: all, or where no last one is stated some powers of two."""
     if mechanism.selector.foremost == mechanism.horizon:
         return range(1, mechanism.horizon + 1)
     return [1 << octave for octave in range(mechanism.selector.foremost.bit_length())]
 
 
-def _chances(mechanism: Planned, process: Process) -> dict[str, Any]:
+def _chances(mechanism: Histogram | Rounds, process: Process) -> dict[str, Any]:
     triggers = _told(mechanism)
     last = triggers[-1]
     deviation = float(np.sqrt(process.variance_at(last, np.zeros(1, np.int64))[0]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...errors import ParameterError
@@ -81,6 +82,20 @@ class HistogramParameters:
     def of_units(self) -> bool:
         """Whether counts are of distinct units."""
         return self.per_key == 1 or self.min_users > 1
+
+
+def refuse_given(parameters: HistogramParameters, window: str, refused: Mapping[str, str]) -> None:
+    """Refuse settings, given unlike their defaults, that windows of a kind cannot have.
+
+    Args:
+        window: name of the kind.
+        refused: why not, by setting.
+    """
+    plain = HistogramParameters()
+    for name, why in refused.items():
+        given = getattr(parameters, name)
+        if given not in (getattr(plain, name), 0):
+            raise ParameterError(name, given, f"not with window.{window}: {why}")
 
 
 def check(parameters: HistogramParameters, setting: Setting) -> None:

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns import F64, I64, empty_units
+from ..columns import F64
 from ..factorization.prefix_noise import STEPS
-from ..parts.bounding import Bound, decided
+from ..histogram.planning.formulas import accepted_by, pairs_of
 from ..workload import Workload
 from .inversion import NEARER
 from .mechanism import Quantiles
@@ -45,7 +45,7 @@ def forecast(made: Quantiles, epochs: Sequence[Sequence[Workload]]) -> list[Rank
     for epoch in epochs:
         left = np.full(max((work.users for work in epoch), default=0), made.bound.left, np.int64)
         for work in epoch:
-            kept = accepted(made.bound, work, left)
+            kept = accepted_by(made.bound, work, pairs_of(work), left)
             signs = work.signs(slice(None)).astype(np.float64)
             truth: F64 = np.bincount(work.key, signs, work.keys).astype(np.float64)
             mine = np.bincount(work.key, signs * kept, work.keys)
@@ -77,22 +77,6 @@ def _capped(most: F64) -> F64:
 
     found: F64 = math.sqrt(2 / math.pi) * -np.expm1(-(most**2) / 2) + 2 * most * ndtr(-most)
     return found
-
-
-def accepted(bound: Bound, work: Workload, left: I64) -> NDArray[np.bool_]:
-    """(n,) records that the bound lets through.
-
-    Args:
-        bound: of the mechanism.
-        work: the records.
-        left: (units,) what remains of each unit's bound; it is lowered.
-    """
-    pair = work.unit.astype(np.int64) * work.keys + work.key
-    place = np.unique(pair, return_inverse=True)[1].astype(np.intp)
-    cells = np.arange(int(place.max(initial=-1)) + 1)
-    units = empty_units(len(left), 1, 0)._replace(left=left)
-    hashed, lane = cells.astype(np.uint64), np.zeros(len(cells), np.intp)
-    return decided(bound, units, work.unit.astype(np.intp), place, hashed, lane).accepted
 
 
 def _chance(made: Quantiles, work: Workload, kept: NDArray[np.bool_]) -> F64:

@@ -34,36 +34,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import ContractError
-from ..columns import (
-    F64,
-    I64,
-    Batch,
-    Closed,
-    Encoded,
-    Part,
-    Releases,
-    Rows,
-    Units,
-    empty_units,
-)
-from ..contract import INSERTING, Cost, Mechanism, Noise, Output, Spending
+from ..columns import F64, I64, Batch, Closed, Encoded, Part, Releases, Rows, Units
+from ..contract import INSERTING, Noise, Output
 from ..factorization.prefix_noise import STEPS, Process
 from ..histogram.rows import rows_of
-from ..key_form import RECORD_KEYS, KeyForm
 from ..keys import Keys
-from ..parts.bounding import Bound
-from ..parts.key_selection import first_crossing
-from ..parts.stated_bound import stated_bound
+from ..parts.by_key import ByKey, of_keys
 from ..ranges import Draws
 from ..sums import held
 from ..truth import Truth, WindowRecords
@@ -75,44 +60,27 @@ from .truth import exact_answers
 
 OWN = ("count", "below", "above")
 """Released beside the quantiles: records, those below ``low``, those above ``high``."""
-_MOST = 1 << 53  # a count from here on crosses any threshold with any noise
 
 
-@dataclass(frozen=True)
-class Quantiles(Mechanism):
+@dataclass(frozen=True, kw_only=True)
+class Quantiles(ByKey):
     """The mechanism; `hushstream.mechanisms.quantile.settings.build` makes one.
 
     Attributes:
-        horizon: triggers per window.
-        bound: contribution bound of a unit over all keys and windows of an epoch.
         bands: public bands of the number.
         at: shares q of the released quantiles, increasing.
         processes: noise of each level, bands first, the count last.
-        loss: cost per unit and epoch.
         reach: standard deviations of noise on each side of an interval.
-        threshold: (T,) least count per trigger in 1/STEPS records; empty for a public key list.
-        public: the public key list, or None.
-        spending: cost by what a unit spends of its bound.
     """
 
-    distribution: ClassVar[Literal["discrete_gaussian"]] = "discrete_gaussian"
-    definition: ClassVar[Literal["approximate"]] = "approximate"
-    neighbouring: ClassVar[Literal["add_remove"]] = "add_remove"
-    keys: ClassVar[KeyForm] = RECORD_KEYS
     inputs: ClassVar[tuple[str, ...]] = ("value",)
     columns: ClassVar[int] = 1  # the value in grid steps
     sparse: ClassVar[bool] = True  # most keys have records in few bands
 
-    horizon: int
-    bound: Bound
     bands: Bands
     at: tuple[Fraction, ...]
     processes: tuple[Process, ...]
-    loss: Cost
     reach: float
-    threshold: tuple[int, ...] = ()
-    public: frozenset[bytes] | None = field(default=None, repr=False)
-    spending: Spending | None = None
 
     @property
     def row_dtype(self) -> np.dtype[Any]:
@@ -130,9 +98,6 @@ class Quantiles(Mechanism):
         """Noise of the count, which decides whether a key becomes public."""
         return self.processes[-1]
 
-    def cost(self) -> Cost:
-        return self.loss
-
     # Bound shard
 
     def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
@@ -142,18 +107,9 @@ class Quantiles(Mechanism):
         steps = self.bands.steps(np.where(keep, value, 0.0))
         return Encoded(Keys.of([b""]), np.zeros(len(value), np.intp), steps[:, None], keep)
 
-    def init_units(self, u: int) -> Units:
-        return empty_units(u, 1, self.bound.left)
-
     def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
         """Bound the slice and count what was accepted, per key and band."""
-        if self.public is not None:
-            listed = np.fromiter(map(self.public.__contains__, batch.keys), np.bool_)
-            kept = np.flatnonzero(listed[batch.key])
-            batch = batch._replace(
-                key=batch.key[kept], unit=batch.unit[kept], value=batch.value[kept],
-                sign=batch.sign[kept],
-            )  # fmt: skip
+        batch = of_keys(batch, self._listed(batch.keys))
         done = self.bound.apply(units, batch, np.zeros(len(batch.keys), np.intp))
         rows = np.flatnonzero(done.accepted)
         band = self.bands.place(batch.value[rows, 0])
@@ -167,47 +123,23 @@ class Quantiles(Mechanism):
 
     # Aggregate shard
 
-    def init_rows(self, key: Keys) -> Rows:
-        """State of keys without records: hidden, or due at every trigger if they are listed."""
-        due = np.full(len(key), 0 if self.public is None else -1, np.int32)
-        return Rows(key, np.zeros(len(key), self.row_dtype), due)
-
     def release(self, closed: Closed, noise: Noise) -> tuple[Rows, Releases]:
         """Add the micro-batch, select, predict, and release every public key of ``closed``."""
-        if not 1 <= closed.t <= self.horizon:
-            raise ContractError(f"trigger {closed.t} is beyond the horizon")
+        self._within(closed.t)
         cell, due = closed.rows.cell.copy(), closed.rows.due.copy()
         row = rows_of(closed.rows.key, closed.part.key)
         np.add.at(cell["bands"], (row, closed.part.lane), closed.part.sums[:, 0])
         changed = np.zeros(len(cell), np.bool_)
         changed[row] = True
-        if self.public is None:
-            self._select(closed, cell, due, noise)
-        else:
-            cell["first"], due[:] = 1, -1
+        self._select(
+            closed, cell, due, lambda rows: cell["bands"][rows].sum(axis=1), self.counter, noise
+        )
         changed |= (due != closed.rows.due) | (cell["first"] != closed.rows.cell["first"])
         back, shown = np.flatnonzero(changed), np.flatnonzero(cell["first"] > 0)
         rows = Rows(closed.rows.key.take(back), cell[back], due[back])
         keys = closed.rows.key.take(shown)
         value, variance = self._values(cell["bands"][shown], keys, closed.t, noise)
-        public = {}
-        if self.public is None:
-            public["threshold"] = np.array([-(-self.threshold[closed.t - 1] // STEPS)], np.int64)
-        return rows, Releases(keys, value, variance, cell["first"][shown], public)
-
-    def _select(
-        self, closed: Closed, cell: NDArray[Any], due: NDArray[np.int32], noise: Noise
-    ) -> None:
-        """Test hidden keys now and at every later trigger, with the noise that will be used."""
-        hidden = np.flatnonzero(cell["first"] == 0)
-        bar = np.asarray(self.threshold, np.int64)[closed.t - 1 :]
-        for rows in self.counter.chunks(hidden):
-            count = np.clip(cell["bands"][rows].sum(axis=1), -_MOST, _MOST)
-            ahead = self.counter.ahead(noise, closed.rows.key.take(rows), closed.t)
-            hit = first_crossing(count * STEPS, ahead, bar)
-            hit[count < 1] = -1
-            cell["first"][rows[hit == 0]] = closed.t
-            due[rows] = np.where(hit < 0, 0, np.where(hit == 0, -1, closed.t + hit))
+        return rows, Releases(keys, value, variance, cell["first"][shown], self._bar(closed.t - 1))
 
     def _values(self, counts: I64, keys: Keys, t: int, noise: Noise) -> tuple[I64, F64]:
         """Released columns of public keys, and after them the ends of the quantiles' intervals."""
@@ -258,14 +190,6 @@ class Quantiles(Mechanism):
     def draws(self) -> tuple[Draws, ...]:
         """List the draws of every level."""
         return tuple(one.draws("count") for one in self.processes)
-
-    def bounds(self, unit: str) -> dict[str, Any]:
-        """The contribution bound."""
-        return stated_bound(self.bound, unit)
-
-    def key_threshold(self, t: int) -> Fraction | None:
-        """The threshold of trigger t; None with a public key list."""
-        return Fraction(self.threshold[t - 1], STEPS) if self.threshold else None
 
     @cached_property
     def _edges(self) -> str:

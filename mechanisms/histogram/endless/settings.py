@@ -17,7 +17,7 @@ from dataclasses import replace
 from ....errors import ParameterError
 from ...contract import Setting
 from ...factorization.prefix_noise import ENDLESS
-from ..settings import HistogramParameters
+from ..settings import HistogramParameters, refuse_given
 
 _REFUSED = {
     "selection": "rounds end, and their trees have a stated number of triggers",
@@ -33,11 +33,7 @@ def resolved(parameters: HistogramParameters, setting: Setting) -> HistogramPara
     Raises:
         ParameterError: a setting needs a last trigger.
     """
-    plain = HistogramParameters()
-    for name, why in _REFUSED.items():
-        given = getattr(parameters, name)
-        if given not in (getattr(plain, name), 0):
-            raise ParameterError(name, given, f"not with window.endless: {why}")
+    refuse_given(parameters, "endless", _REFUSED)
     if parameters.factorization not in ("auto", ENDLESS):
         rule = "not with window.endless, which has one of its own"
         raise ParameterError("factorization", parameters.factorization, rule)

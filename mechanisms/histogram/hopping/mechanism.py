@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,16 +47,16 @@ from ...contract import Noise
 from ...factorization.hopping import earlier
 from ...factorization.prefix_noise import STEPS
 from ...keys import Keys
+from ...parts.by_key import MOST, of_keys
 from ...parts.stated_bound import stated_bound
 from ...ranges import Draws
-from ..keyed_sums import KeyedSums, of_keys
-from ..quantities import MOST
+from ..keyed_sums import KeyedSums
 from ..report import bound_of, bound_words, cost_of
 from ..rows import rows_of
 from .noise import HopNoise
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Hopping(KeyedSums):
     """The mechanism; `settings.build` makes one.
 
@@ -67,13 +67,11 @@ class Hopping(KeyedSums):
         per_epoch: H, hops of an epoch.
     """
 
-    noises: tuple[HopNoise, ...] = ()
-    hops: int = 2
-    per_epoch: int = 1
+    carries: ClassVar[bool] = True
 
-    @property
-    def carries(self) -> bool:
-        return True
+    noises: tuple[HopNoise, ...]
+    hops: int
+    per_epoch: int
 
     @property
     def epochs(self) -> int:
@@ -207,11 +205,8 @@ class Hopping(KeyedSums):
 
     def _told(self, hop: Hop) -> dict[str, I64]:
         """The hops that the window holds, fewer after a start or a refused epoch, and n."""
-        told = {"hops": np.array([min(hop.chain, self.hops), self.hops], np.int64)}
-        if self.public is None:
-            bar = -(-self.threshold[hop.ordinal - 1] // STEPS)
-            told["threshold"] = np.array([bar], np.int64)
-        return told
+        held = np.array([min(hop.chain, self.hops), self.hops], np.int64)
+        return {"hops": held} | self._bar(hop.ordinal - 1)
 
     # Statements
 

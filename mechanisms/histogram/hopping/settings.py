@@ -12,7 +12,7 @@ from ...validate import rational
 from ..calibration.bound import bound_of, sensitivity2
 from ..calibration.processes import processes
 from ..quantities import columns_of, squares_of
-from ..settings import HistogramParameters, check
+from ..settings import HistogramParameters, check, refuse_given
 from .mechanism import Hopping, thresholds
 from .noise import HopNoise
 
@@ -68,11 +68,7 @@ def build(parameters: HistogramParameters, setting: Setting) -> Hopping:
 
 
 def _refuse(parameters: HistogramParameters, setting: Setting) -> None:
-    plain = HistogramParameters()
-    for name, why in _REFUSED.items():
-        given = getattr(parameters, name)
-        if given not in (getattr(plain, name), 0):
-            raise ParameterError(name, given, f"not with window.hop: {why}")
+    refuse_given(parameters, "hop", _REFUSED)
     if setting.distinct:
         raise ParameterError("distinct", True, f"not with window.hop: {_DISTINCT}")
     if parameters.bound == "per-key" and parameters.per_key == 1:

@@ -107,6 +107,63 @@ def reference(parameters: HistogramParameters, setting: Setting) -> Reference:
     return Reference(made, squares * (paid / usual) ** 2)
 
 
+class Terms(NamedTuple):
+    """One setting of the mechanism.
+
+    Attributes:
+        known: the calibrated mechanism with another budget.
+        bars: (T,) thresholds of keys.
+    """
+
+    parameters: HistogramParameters
+    known: Reference
+    bound: Bound
+    bars: F64
+
+    @classmethod
+    def of(cls, parameters: HistogramParameters, setting: Setting) -> Terms:
+        """The terms; raises as `reference` does."""
+        known, bound = reference(parameters, setting), bound_of(parameters, setting)
+        return cls(parameters, known, bound, known.thresholds(parameters, bound, setting.delta))
+
+    @property
+    def looks(self) -> I64:
+        """Triggers at which a key is looked at."""
+        horizon = self.known.made.horizon
+        spread = np.linspace(1, horizon, min(_LOOKS, horizon)).round().astype(np.int64)
+        looks: I64 = np.unique(spread)
+        return looks
+
+    def appears(self, count: F64) -> tuple[I64, F64]:
+        """(k,) the trigger at which each key is expected to appear, and its chance to do so.
+
+        It is the horizon for keys that are not expected to.
+
+        Args:
+            count: (k, looks) accepted records of each key.
+        """
+        from scipy.special import ndtr  # here: it takes long to load
+
+        made, looks = self.known.made, self.looks
+        if made.public is not None:
+            return np.zeros(len(count), np.int64), np.ones(len(count))
+        deviation = self.known.deviations() * math.sqrt(self.known.times(self.bound))
+        over = (count - self.bars[looks - 1]) / deviation[looks - 1]
+        over[count < self.parameters.min_users] = -np.inf
+        first = np.where((over >= 0).any(axis=1), looks[(over >= 0).argmax(axis=1)], made.horizon)
+        chance: F64 = ndtr(over.max(axis=1))
+        return first, chance
+
+    def variance(self, quantity: Quantity, since: I64) -> F64:
+        """(k,) variance of a quantity's noise at the last trigger, by when a key appeared."""
+        made = self.known.made
+        squares: F64 = quantity.lanes[0].variance_at(made.horizon, np.zeros(len(since), np.int64))
+        for lane in quantity.lanes[1:]:
+            begins = np.minimum(since + made.delay, made.horizon)
+            squares = squares + lane.variance_at(made.horizon, begins)
+        return squares * self.known.times(self.bound)
+
+
 @lru_cache(maxsize=64)
 def _calibrated(parameters: HistogramParameters, setting: Setting) -> Histogram:
     made = build(parameters, setting)
@@ -145,51 +202,35 @@ def forecast(
     Raises:
         ParameterError: the parameters contradict each other or the setting.
     """
-    known, bound = reference(parameters, setting), bound_of(parameters, setting)
-    bars = known.thresholds(parameters, bound, setting.delta)
+    terms = Terms.of(parameters, setting)
     found = []
     for epoch in epochs:
-        left = np.full(max(work.users for work in epoch), bound.left, np.int64)
-        found += [_window(_Case(known, parameters, bound, bars, work), left) for work in epoch]
+        left = np.full(max(work.users for work in epoch), terms.bound.left, np.int64)
+        found += [_window(terms, work, left) for work in epoch]
     return found
 
 
-class _Case(NamedTuple):
-    known: Reference
-    parameters: HistogramParameters
-    bound: Bound
-    bars: F64
-    work: Workload
-
-    @property
-    def made(self) -> Histogram:
-        """The calibrated mechanism with another budget."""
-        return self.known.made
-
-
-def _window(case: _Case, left: I64) -> WindowForecast:
+def _window(terms: Terms, work: Workload, left: I64) -> WindowForecast:
     """One window; ``left`` (units,) is what remains of the bound and is lowered."""
-    work, made = case.work, case.made
+    made = terms.known.made
     edges = np.array([0, *(batch.stop for batch in work.micro_batches(made.horizon))])
     trigger = np.searchsorted(edges[1:], np.arange(len(work.unit)), side="right") + 1
-    looks = np.unique(np.linspace(1, made.horizon, min(_LOOKS, made.horizon)).round().astype(int))
-    pair = np.unique(work.unit.astype(np.int64) * work.keys + work.key, return_inverse=True)[1]
-    public = np.zeros(len(work.unit), np.bool_)
-    accepted, spent = _accepted(case, pair, public, left)
-    since, chance = _appears(case, trigger, accepted, looks)
+    pair, before = pairs_of(work), left.copy()
+    accepted = accepted_by(terms.bound, work, pair, left)
+    since, chance = _appears(terms, work, trigger, accepted)
     if made.lanes > 1 and made.public is None:
+        left[:] = before
         public = trigger > since[work.key] + made.delay
-        accepted, spent = _accepted(case, pair, public, left)
-        chance = np.maximum(chance, _appears(case, trigger, accepted, looks)[1])
-    left -= spent
-    counted = work.once() if case.bound.of_units else None
+        accepted = accepted_by(terms.bound, work, pair, left, public)
+        chance = np.maximum(chance, _appears(terms, work, trigger, accepted)[1])
+    counted = work.once() if terms.bound.of_units else None
     truth = work.exact(made, slice(None), counted)
     signed = work.signs(slice(None)) * accepted
     kept = work._replace(sign=signed.astype(np.int8)).exact(made, slice(None))
     hidden = np.abs(truth) * (1 - chance)[:, None]
     if not made.outputs:
         return WindowForecast(truth, hidden, chance, *_lost(accepted, counted))
-    spread = np.sqrt(_variances(case, since))
+    spread = np.sqrt(_variances(terms, since))
     error = folded(kept - truth, spread) * chance[:, None] + hidden
     return WindowForecast(truth, error, chance, *_lost(accepted, counted))
 
@@ -200,57 +241,48 @@ def _lost(accepted: NDArray[np.bool_], counted: F64 | None) -> tuple[float, int]
     return max(0.0, float(every - accepted.sum())), every
 
 
-def _accepted(
-    case: _Case, pair: NDArray[np.intp], public: NDArray[np.bool_], left: I64
-) -> tuple[NDArray[np.bool_], I64]:
-    """(n,) records that the bound lets through, and (units,) what each unit pays for it."""
-    lanes = len(case.bound.weights)
-    key = lanes * pair + (public if lanes > 1 else 0)
+def pairs_of(work: Workload) -> NDArray[np.intp]:
+    """(n,) numbers that tell apart the unit and key of each record."""
+    pair = np.unique(work.unit.astype(np.int64) * work.keys + work.key, return_inverse=True)[1]
+    return pair.astype(np.intp)
+
+
+def accepted_by(
+    bound: Bound, work: Workload, pair: NDArray[np.intp], left: I64,
+    public: NDArray[np.bool_] | None = None,
+) -> NDArray[np.bool_]:  # fmt: skip
+    """(n,) records that a bound lets through.
+
+    Args:
+        pair: those of `pairs_of`.
+        left: (units,) what remains of each unit's bound; it is lowered.
+        public: (n,) whether the record's key is public already; None: none is.
+    """
+    lanes = len(bound.weights)
+    key = lanes * pair + (public if lanes > 1 and public is not None else 0)
     cells = np.arange(int(key.max(initial=-1)) + 1)
-    units = empty_units(len(left), lanes, 0)._replace(left=left.copy())
-    unit, hashed = case.work.unit.astype(np.intp), cells.astype(np.uint64)
-    accepted = decided(case.bound, units, unit, key, hashed // lanes, cells % lanes).accepted
-    return accepted, left - units.left
+    units = empty_units(len(left), lanes, 0)._replace(left=left)
+    unit, hashed = work.unit.astype(np.intp), cells.astype(np.uint64)
+    return decided(bound, units, unit, key, hashed // lanes, cells % lanes).accepted
 
 
 def _appears(
-    case: _Case, trigger: NDArray[np.intp], accepted: NDArray[np.bool_], looks: I64
+    terms: Terms, work: Workload, trigger: NDArray[np.intp], accepted: NDArray[np.bool_]
 ) -> tuple[I64, F64]:
-    """(keys,) the trigger at which each key is expected to appear, and its chance to do so.
-
-    It is the horizon for keys that are not expected to.
-    """
-    from scipy.special import ndtr  # here: it takes long to load
-
-    work, made = case.work, case.made
-    if made.public is not None:
-        return np.zeros(work.keys, np.int64), np.ones(work.keys)
+    """`Terms.appears` of the keys of a window."""
+    looks = terms.looks
     place = np.searchsorted(looks, trigger[accepted])
     flat = work.key[accepted].astype(np.int64) * len(looks) + place
     sign = work.signs(slice(None))[accepted]
     count = np.bincount(flat, sign, work.keys * len(looks)).reshape(work.keys, -1).cumsum(axis=1)
-    deviation = case.known.deviations() * math.sqrt(case.known.times(case.bound))
-    over = (count - case.bars[looks - 1]) / deviation[looks - 1]
-    over[count < case.parameters.min_users] = -np.inf
-    first = np.where((over >= 0).any(axis=1), looks[(over >= 0).argmax(axis=1)], made.horizon)
-    chance: F64 = ndtr(over.max(axis=1))
-    return first, chance
+    return terms.appears(count)
 
 
-def _variances(case: _Case, since: I64) -> F64:
+def _variances(terms: Terms, since: I64) -> F64:
     """(keys, outputs) variance of the noise at the last trigger."""
-    made, times = case.made, case.known.times(case.bound)
-    none = np.zeros(len(since), np.int64)
-
-    def of(quantity: Quantity) -> F64:
-        squares: F64 = quantity.lanes[0].variance_at(made.horizon, none)
-        for lane in quantity.lanes[1:]:
-            begins = np.minimum(since + made.delay, made.horizon)
-            squares = squares + lane.variance_at(made.horizon, begins)
-        return squares * times
-
+    made = terms.known.made
     told = made.quantities[: len(made.quantities) - len(made.squares)]
-    squares = [of(one) for one in told]
+    squares = [terms.variance(one, since) for one in told]
     counted = int(made.quantities[0].column == 0)
     for place, column in enumerate(made.summed, counted):
         if column.middle:

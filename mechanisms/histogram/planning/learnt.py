@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -26,18 +26,15 @@ from ....errors import ParameterError
 from ...columns import F64, I64
 from ...contract import Setting
 from ...entry import ActivityTold, LearntBudget
-from ...parts.bounding import Bound
 from ...parts.unit_profile import STEPS, UnitProfile, profile_of
-from ..calibration.bound import bound_of
 from ..settings import HistogramParameters
-from .formulas import Reference, folded, reference
+from .formulas import Terms, folded
 from .tune import resolved
 
 LADDER = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0, 128.0)
 """Budgets to choose from; a bound of records takes those that are whole, which are all."""
 
 _CLEAR = 2.0  # standard deviations: a cell below is taken for empty
-_LOOKS = 10  # triggers at which a key is looked at
 _BLOCKS = 200  # of the keys that were not released
 _STEEPEST = 8.0
 
@@ -99,11 +96,11 @@ def chosen(
     law = law_of(profile, seen)
     if not law.units.sum():
         return None
-    then = _Terms.of(parameters, setting)
+    then = _terms(parameters, setting)
     keys = _keys(seen.counts, law, then, setting)
     every = [budget for budget in LADDER if budget <= profile.most or parameters.bound != "records"]
     expected = {
-        budget: _error(_Terms.of(replace(parameters, budget=budget), setting), law, keys)
+        budget: _error(_terms(replace(parameters, budget=budget), setting), law, keys)
         for budget in every
     }
     return LearntBudget(min(every, key=lambda one: (expected[one], one)), expected)
@@ -138,41 +135,31 @@ def law_of(profile: UnitProfile, seen: EpochReleases) -> Law:
 # What a bound lets through
 
 
-@dataclass(frozen=True)
-class _Terms:
-    """One setting of the mechanism."""
+def _terms(parameters: HistogramParameters, setting: Setting) -> Terms:
+    """The terms with all defaults resolved."""
+    return Terms.of(resolved(parameters, setting), setting)
 
-    parameters: HistogramParameters
-    known: Reference
-    bound: Bound
-    bars: F64  # (T,)
-    weight: float  # price of a record of a public key
 
-    @classmethod
-    def of(cls, parameters: HistogramParameters, setting: Setting) -> _Terms:
-        """The terms with all defaults resolved."""
-        whole = resolved(parameters, setting)
-        known, bound = reference(whole, setting), bound_of(whole, setting)
-        bars = known.thresholds(whole, bound, setting.delta)
-        return cls(whole, known, bound, bars, bound.weights[-1] / bound.weights[0])
+def _kept(terms: Terms, law: Law, public: float) -> float:
+    """Share of all records that are accepted, where a share belongs to public keys already."""
+    total = float((law.units * law.records).sum())
+    return float((law.units * law.records * _shares(terms, law, public)).sum()) / total
 
-    def kept(self, law: Law, public: float) -> float:
-        """Share of all records that are accepted, where a share belongs to public keys already."""
-        total = float((law.units * law.records).sum())
-        return float((law.units * law.records * self._shares(law, public)).sum()) / total
 
-    def _shares(self, law: Law, public: float) -> F64:
-        """(c,) the share f of a pattern's records with f²·Σ weight·own² + f·Σ weight = budget."""
-        budget = float(Fraction(self.bound.left, self.bound.weights[0]))
-        if self.bound.kind == "records":
-            return np.minimum(1.0, budget / law.records)
-        parts = (1 - public, public) if len(self.bound.weights) > 1 else (1.0, 0.0)
-        square = law.own**2 * (parts[0] ** 2 + self.weight * parts[1] ** 2)
-        line = (law.records - law.own) * (parts[0] + self.weight * parts[1])
-        found: F64 = np.minimum(
-            1.0, 2 * budget / (line + np.sqrt(line**2 + 4 * square * budget))
-        )  # the root that stays exact where the square is small
-        return found
+def _shares(terms: Terms, law: Law, public: float) -> F64:
+    """(c,) the share f of a pattern's records with f²·Σ weight·own² + f·Σ weight = budget."""
+    bound = terms.bound
+    budget = float(Fraction(bound.left, bound.weights[0]))
+    if bound.kind == "records":
+        return np.minimum(1.0, budget / law.records)
+    weight = bound.weights[-1] / bound.weights[0]  # price of a record of a public key
+    parts = (1 - public, public) if len(bound.weights) > 1 else (1.0, 0.0)
+    square = law.own**2 * (parts[0] ** 2 + weight * parts[1] ** 2)
+    line = (law.records - law.own) * (parts[0] + weight * parts[1])
+    found: F64 = np.minimum(
+        1.0, 2 * budget / (line + np.sqrt(line**2 + 4 * square * budget))
+    )  # the root that stays exact where the square is small
+    return found
 
 
 # Keys
@@ -185,9 +172,9 @@ class _Keys(NamedTuple):
     times: F64
 
 
-def _keys(counts: I64, law: Law, then: _Terms, setting: Setting) -> _Keys:
+def _keys(counts: I64, law: Law, then: Terms, setting: Setting) -> _Keys:
     """Released keys, as large as before the bound, and a tail of keys that hold the rest."""
-    share = then.kept(law, 0.5 if len(then.bound.weights) > 1 else 0.0)
+    share = _kept(then, law, 0.5 if len(then.bound.weights) > 1 else 0.0)
     size = np.sort(np.maximum(counts, 0).astype(np.float64))[::-1] / share
     size = size[size > 0]
     rest = float((law.units * law.records).sum()) - float(size.sum())
@@ -223,45 +210,18 @@ def _tail(size: F64, rest: float) -> _Keys:
 # Errors
 
 
-def _error(terms: _Terms, law: Law, keys: _Keys) -> float:
+def _error(terms: Terms, law: Law, keys: _Keys) -> float:
     """Expected distance of all counts from the exact ones, as a share of all records."""
     two = len(terms.bound.weights) > 1 and terms.known.made.public is None
     public = 0.5 if two else 0.0
     for _ in range(3 if two else 1):  # what is public depends on what is kept, and the reverse
-        kept = terms.kept(law, public)
-        since, chance = _appears(terms, kept * keys.size)
+        kept = _kept(terms, law, public)
+        grown = kept * keys.size[:, None] * (terms.looks / terms.known.made.horizon)
+        since, chance = terms.appears(grown)
         horizon = terms.known.made.horizon
         late = np.minimum(since + terms.known.made.delay, horizon)
         held = keys.size * keys.times
         public = float((held * (1 - late / horizon)).sum()) / float(held.sum()) if two else 0.0
-    spread = np.sqrt(_variances(terms, since))
+    spread = np.sqrt(terms.variance(terms.known.made.quantities[0], since))
     error = folded((kept - 1) * keys.size, spread) * chance + keys.size * (1 - chance)
     return float((error * keys.times).sum()) / float((keys.size * keys.times).sum())
-
-
-def _appears(terms: _Terms, count: F64) -> tuple[I64, F64]:
-    """(k,) triggers at which keys of these accepted counts appear, and their chances to do so."""
-    from scipy.special import ndtr  # here: it takes long to load
-
-    made = terms.known.made
-    if made.public is not None:
-        return np.zeros(len(count), np.int64), np.ones(len(count))
-    looks = np.unique(np.linspace(1, made.horizon, min(_LOOKS, made.horizon)).round().astype(int))
-    deviation = terms.known.deviations() * math.sqrt(terms.known.times(terms.bound))
-    grown = count[:, None] * (looks / made.horizon)
-    over = (grown - terms.bars[looks - 1]) / deviation[looks - 1]
-    over[grown < terms.parameters.min_users] = -np.inf
-    first = np.where((over >= 0).any(axis=1), looks[(over >= 0).argmax(axis=1)], made.horizon)
-    found: F64 = ndtr(over.max(axis=1))
-    return first, found
-
-
-def _variances(terms: _Terms, since: I64) -> F64:
-    """(k,) variances of a count's noise at the last trigger."""
-    made = terms.known.made
-    first, *others = made.quantities[0].lanes
-    begins = np.minimum(since + made.delay, made.horizon)
-    squares: F64 = first.variance_at(made.horizon, np.zeros(len(since), np.int64))
-    for lane in others:
-        squares = squares + lane.variance_at(made.horizon, begins)
-    return squares * terms.known.times(terms.bound)

@@ -34,68 +34,45 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ....errors import ContractError
-from ...columns import F64, I64, Batch, Closed, Part, Releases, Rows, Units, empty_units
-from ...contract import NOTHING_MORE, Cost, Mechanism, Noise, Output, Spending, Stated
+from ...columns import F64, I64, Batch, Closed, Part, Releases, Rows, Units, compact
+from ...contract import Noise
 from ...factorization.prefix_noise import STEPS, Process
-from ...key_form import RECORD_KEYS, KeyForm
 from ...keys import Keys
-from ...parts.bounding import Bound, hashes
+from ...parts.bounding import hashes
+from ...parts.by_key import MOST
 from ...parts.key_selection import first_crossing
-from ...parts.stated_bound import stated_bound
 from ...ranges import Draws
-from ...sums import combined, held
-from ..quantities import MOST, Column, Quantity
+from ..keyed_sums import KeyedSums
 from ..report import plan, round_rows
 from ..rows import rows_of
 
 _TAGS = 128  # rounds are told apart modulo this; statuses are at most `delay` rounds late
 
 
-@dataclass(frozen=True)
-class Rounds(Mechanism):
+@dataclass(frozen=True, kw_only=True)
+class Rounds(KeyedSums):
     """The mechanism; `settings.build` makes one.
 
     Attributes:
-        horizon: triggers per window.
         bound: at most C records per unit; ``used`` holds what was accepted and 1 + the last round
             in which the unit was counted.
         selector: noise of N; ``quantities``: of the count and of each value column.
         threshold: (T,) least N after 1…T triggers of a round, in 1/STEPS units.
         min_units: a key with fewer distinct units in a round stays hidden.
         delay: d; a record of micro-batch j sees the rounds of trigger j-1-d.
-        loss: its cost per unit and epoch.
-        spending: cost by the number of a unit's records.
     """
 
     feedback: ClassVar[bool] = True
     lanes: ClassVar[int] = 2
-    distribution: ClassVar[Literal["discrete_gaussian"]] = "discrete_gaussian"
-    definition: ClassVar[Literal["approximate"]] = "approximate"
-    neighbouring: ClassVar[Literal["add_remove"]] = "add_remove"
-    keys: ClassVar[KeyForm] = RECORD_KEYS
-    in_parts: ClassVar[bool] = True
 
-    horizon: int
-    bound: Bound
     selector: Process
-    quantities: tuple[Quantity, ...]
-    threshold: tuple[int, ...]
-    loss: Cost
-    summed: tuple[Column, ...] = ()
-    grids: tuple[Fraction, ...] = ()
     min_units: int = 1
     delay: int = 1
-    spending: Spending | None = None
-
-    @property
-    def columns(self) -> int:
-        return len(self.summed)
 
     @property
     def row_dtype(self) -> np.dtype[Any]:
@@ -109,18 +86,7 @@ class Rounds(Mechanism):
             ("leaf", np.int32), ("chain", np.int32),
         ])  # fmt: skip
 
-    @property
-    def outputs(self) -> tuple[Output, ...]:
-        sums = zip(self.summed, self.grids, strict=True)
-        return Output("count"), *(Output(f"sum:{column.name}", grid) for column, grid in sums)
-
-    def cost(self) -> Cost:
-        return self.loss
-
     # Bound shard
-
-    def init_units(self, u: int) -> Units:
-        return empty_units(u, self.lanes, self.bound.left)
 
     def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
         """Bound the slice; sum what was accepted, and count units once per (key, round)."""
@@ -138,28 +104,25 @@ class Rounds(Mechanism):
         counted[adding] = _newly_counted(slot[adding], status[adding], last)
         np.maximum.at(last, slot[counted], (status[counted] + 1).astype(np.uint16))
         used = np.stack([done.units.used[:, 0], last], axis=1)
-        return done.units._replace(used=used), self._part(batch, rows, rows[counted])
+        return done.units._replace(used=used), self._parts(batch, rows, rows[counted])
 
-    def _part(self, batch: Batch, rows: NDArray[np.intp], counted: NDArray[np.intp]) -> Part:
-        used, key = np.unique(batch.key[rows], return_inverse=True)
-        sums = np.zeros((2, len(used), 1 + self.columns), np.int64)
-        sign = batch.sign[rows].astype(np.int64)
-        np.add.at(sums[0, :, 0], key, sign)
-        for place, column in enumerate(self.summed, 1):
-            clipped = np.clip(batch.value[rows, place - 1], column.low, column.high)
-            np.add.at(sums[0, :, place], key, sign * (clipped - column.middle))
-        np.add.at(sums[1, :, 0], np.searchsorted(used, batch.key[counted]), 1)
-        lane = np.stack([np.zeros(len(used), np.uint8), _tag(batch.status[used])])
-        both = np.concatenate([used, used])
-        flat = sums.reshape(-1, 1 + self.columns)
-        return Part(batch.keys.take(both), lane.reshape(-1), flat, np.zeros(0, np.int64))
+    def _parts(self, batch: Batch, rows: NDArray[np.intp], counted: NDArray[np.intp]) -> Part:
+        """Sums of what was accepted, then, in lanes by round, the units that were counted."""
+        part = self._part(batch, np.zeros(len(batch.keys), np.intp), rows)
+        used, _ = compact(batch.key[rows], len(batch.keys))
+        units = np.zeros_like(part.sums)
+        np.add.at(units[:, 0], np.searchsorted(used, batch.key[counted]), 1)
+        return part._replace(
+            key=batch.keys.take(np.concatenate([used, used])),
+            lane=np.concatenate([part.lane, _tag(batch.status[used])]),
+            sums=np.concatenate([part.sums, units]),
+        )
 
     # Aggregate shard
 
     def release(self, closed: Closed, noise: Noise) -> tuple[Rows, Releases]:
         """Add the micro-batch, test every loaded key, release those above the threshold."""
-        if not 1 <= closed.t <= self.horizon:
-            raise ContractError(f"trigger {closed.t} is beyond the horizon")
+        self._within(closed.t)
         cell, due, touched = self._advance(closed)
         hit = self._next(cell, closed.rows.key, closed.t, noise)
         due[:] = np.where(hit > 0, closed.t + hit, 0)
@@ -234,37 +197,23 @@ class Rounds(Mechanism):
         return value, variance
 
     def _releases(self, cell: NDArray[Any], keys: Keys, noise: Noise) -> Releases:
-        value, variance = self._chained(cell, keys, noise)
-        for place, column in enumerate(self.summed, 1):
-            value[:, place] = combined(value[:, place], column.middle, value[:, 0])
-            variance[:, place] += column.middle**2 * variance[:, 0]
-        bar = np.array([-(-self.threshold[-1] // STEPS)], np.int64)
-        return Releases(keys, held(value), variance, cell["round"].copy(), {"threshold": bar})
+        found = self._chained(cell, keys, noise)
+        value, variance = self._finished(list(zip(*(one.T for one in found), strict=True)))
+        return Releases(keys, value, variance, cell["round"].copy(), self._bar(-1))
 
     def error(self, t: int) -> F64:
         """(c',) noise standard deviation of a key's t-th release in one chain, in grid units."""
-        since = np.zeros(1, np.int64)
-        variance = [float(one.lanes[0].variance_at(t, since)[0]) for one in self.quantities]
-        for place, column in enumerate(self.summed, 1):
-            variance[place] += column.middle**2 * variance[0]
-        deviation: F64 = np.sqrt(np.array(variance))
+        none = np.zeros(1, np.int64)
+        noisy = [(none, one.lanes[0].variance_at(t, none)) for one in self.quantities]
+        deviation: F64 = np.sqrt(self._finished(noisy)[1][0])
         return deviation
 
     def draws(self) -> tuple[Draws, ...]:
         """List the draws of selection and of every column."""
-        names = ("count", *(column.name for column in self.summed))
-        values = (one.lanes[0].draws(names[one.column]) for one in self.quantities)
+        values = (one.lanes[0].draws(self._names[one.column]) for one in self.quantities)
         return self.selector.draws("count"), *values
 
     # Statements
-
-    def stated(self, unit: str) -> Stated:
-        """State nothing beside the cost."""
-        return NOTHING_MORE
-
-    def bounds(self, unit: str) -> dict[str, Any]:
-        """The contribution bound."""
-        return stated_bound(self.bound, unit)
 
     def key_threshold(self, t: int) -> Fraction | None:
         """The threshold of a round's last trigger; before that it depends on the round's age."""

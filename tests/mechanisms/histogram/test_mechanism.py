@@ -1,6 +1,6 @@
 """The histogram beyond its contract: feedback, the gate, public lists, deletions.
 
-Covers: mechanisms/histogram/keyed_sums.py, mechanisms/histogram/rows.py
+Covers: mechanisms/histogram/keyed_sums.py, mechanisms/histogram/rows.py, mechanisms/parts/by_key.py
 """
 
 from __future__ import annotations

@@ -14,10 +14,11 @@ import pytest
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.forecast import choose
+from hushstream.mechanisms.histogram.planning.formulas import accepted_by, pairs_of
 from hushstream.mechanisms.in_memory import releases
 from hushstream.mechanisms.noise.trial import noise_of
 from hushstream.mechanisms.planner import Question
-from hushstream.mechanisms.quantile.formulas import accepted, deviations
+from hushstream.mechanisms.quantile.formulas import deviations
 from hushstream.mechanisms.quantile.planner import QuantilePlanner
 from hushstream.mechanisms.quantile.settings import QuantileParameters, build
 from hushstream.mechanisms.workload import Sample, Workload
@@ -85,7 +86,8 @@ def test_what_the_bound_lets_through_is_what_the_mechanism_counts() -> None:
     work = workload(4000, each=10)
     question = asked(work, budget=5)
     left = np.full(work.users, question.mechanism.bound.left, np.int64)  # type: ignore[attr-defined]
-    kept = accepted(question.mechanism.bound, work, left)  # type: ignore[attr-defined]
+    bound = question.mechanism.bound  # type: ignore[attr-defined]
+    kept = accepted_by(bound, work, pairs_of(work), left)
     made = build(question.parameters, replace(SETTING, epsilon=Fraction(12)))
     *_, last = releases(made, work, noise_of("p", 0, 0))
     counted = last.value[:, len(made.at)]

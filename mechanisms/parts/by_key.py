@@ -1,0 +1,132 @@
+"""Keys of records, listed or found by their noisy count: what mechanisms by key share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import ContractError
+from ..columns import I64, Batch, Closed, Rows, Units, empty_units
+from ..contract import Cost, Mechanism, Noise, Spending
+from ..factorization.prefix_noise import STEPS, Process
+from ..key_form import RECORD_KEYS, KeyForm
+from ..keys import Keys
+from .bounding import Bound
+from .key_selection import first_crossing
+from .stated_bound import stated_bound
+
+MOST = 1 << 53
+"""A count from here on crosses any threshold with any noise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByKey(Mechanism):
+    """Fields and steps of mechanisms by record key, with Gaussian noise.
+
+    Attributes:
+        horizon: triggers per window.
+        bound: contribution bound of a unit over all keys and windows of an epoch.
+        loss: cost per unit and epoch.
+        threshold: least counts, in 1/STEPS records; empty for a public key list.
+        public: the public key list, or None.
+        spending: cost by what a unit spends of its bound.
+    """
+
+    distribution: ClassVar[Literal["discrete_gaussian"]] = "discrete_gaussian"
+    definition: ClassVar[Literal["approximate"]] = "approximate"
+    neighbouring: ClassVar[Literal["add_remove"]] = "add_remove"
+    keys: ClassVar[KeyForm] = RECORD_KEYS
+
+    horizon: int
+    bound: Bound
+    loss: Cost
+    threshold: Sequence[int] = ()
+    public: frozenset[bytes] | None = field(default=None, repr=False)
+    spending: Spending | None = None
+
+    def cost(self) -> Cost:
+        return self.loss
+
+    def key_threshold(self, t: int) -> Fraction | None:
+        """The threshold of trigger t; None with a public key list."""
+        return Fraction(self.threshold[t - 1], STEPS) if self.threshold else None
+
+    def bounds(self, unit: str) -> dict[str, Any]:
+        """The contribution bound."""
+        return stated_bound(self.bound, unit)
+
+    # Bound shard
+
+    def init_units(self, u: int) -> Units:
+        return empty_units(u, self.lanes, self.bound.left)
+
+    def _listed(self, keys: Keys) -> NDArray[np.bool_]:
+        """(k,) keys whose records may count at all; the others cost nothing."""
+        if self.public is None:
+            return np.ones(len(keys), np.bool_)
+        return np.fromiter(map(self.public.__contains__, keys), np.bool_, len(keys))
+
+    # Aggregate shard
+
+    def init_rows(self, key: Keys) -> Rows:
+        """State of keys without records: hidden, or due at every trigger if they are listed."""
+        due = np.full(len(key), 0 if self.public is None else -1, np.int32)
+        return Rows(key, np.zeros(len(key), self.row_dtype), due)
+
+    def _within(self, t: int) -> None:
+        if not 1 <= t <= self.horizon:
+            raise ContractError(f"trigger {t} is beyond the horizon")
+
+    def _select(
+        self,
+        closed: Closed,
+        cell: NDArray[Any],
+        due: NDArray[np.int32],
+        count: Callable[[NDArray[np.intp]], I64],
+        process: Process,
+        noise: Noise,
+        least: int = 1,
+    ) -> None:
+        """Test hidden keys now and at every later trigger, with the noise that will be used.
+
+        Writes the trigger of keys that become public into ``cell["first"]``, and into ``due`` when
+        a row is needed again; a listed key is public from the first trigger on.
+
+        Args:
+            count: the exact counts of some rows.
+            process: noise of the count that is released.
+            least: gate below which no noise makes a key public.
+        """
+        if self.public is not None:
+            cell["first"], due[:] = 1, -1
+            return
+        hidden = np.flatnonzero(cell["first"] == 0)
+        end = process.foreseen(closed.t)
+        bar = np.asarray(self.threshold[closed.t - 1 : end], np.int64)
+        for rows in process.chunks(hidden):
+            exact = np.clip(count(rows), -MOST, MOST)
+            ahead = process.ahead(noise, closed.rows.key.take(rows), closed.t)
+            hit = first_crossing(exact * STEPS, ahead, bar)
+            hit[hit < 0] = end + 1 - closed.t if end < self.horizon else -1  # looked at again then
+            hit[exact < least] = -1
+            cell["first"][rows[hit == 0]] = closed.t
+            due[rows] = np.where(hit < 0, 0, np.where(hit == 0, -1, closed.t + hit))
+
+    def _bar(self, place: int) -> dict[str, I64]:
+        """The threshold at a place of ``threshold``, in whole records; {} with a public list."""
+        if self.public is not None:
+            return {}
+        return {"threshold": np.array([-(-self.threshold[place] // STEPS)], np.int64)}
+
+
+def of_keys(batch: Batch, countable: NDArray[np.bool_]) -> Batch:
+    """The records of those keys alone; the keys themselves stay."""
+    kept = np.flatnonzero(countable[batch.key])
+    return batch._replace(
+        key=batch.key[kept], unit=batch.unit[kept], value=batch.value[kept], sign=batch.sign[kept]
+    )
