@@ -20,10 +20,11 @@ another one covers the steps to come, on top of what was released.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -42,41 +43,50 @@ _LEVEL = 50  # a node is one integer: its level, then 50 bits of its position
 _POSITION = (1 << _LEVEL) - 1
 
 
-class PrefixCounter(Protocol):
+class PrefixCounter(ABC):
     """Noise of prefix sums, for a threshold that is known only when the stream begins."""
 
-    @property
-    def distribution(self) -> Literal["discrete_gaussian", "discrete_laplace"]:
-        """Name the distribution of one draw."""
+    distribution: ClassVar[Literal["discrete_gaussian", "discrete_laplace"]] = "discrete_laplace"
 
     @property
     def steps(self) -> int:
-        """Noise is an integer multiple of 1/steps."""
+        """Noise is an integer multiple of 1/steps, rounded to it where it is none by itself."""
+        return STEPS
 
     def restarted(self, origins: tuple[int, ...]) -> PrefixCounter:
-        """The same with independent noise from each of these steps on, where that is needed."""
+        """The same with independent noise from each of these steps on.
 
+        Itself where each draw has the nonce of the step that completes its content.
+        """
+        return self
+
+    @abstractmethod
     def stretch(self, number: int) -> PrefixCounter:
         """The same with independent noise, of the stretch of that number; itself for 0."""
 
+    @abstractmethod
     def noise(self, noise: Noise, theta: int, ends: I64) -> list[int]:
         """Noise of the sums of the first ``ends`` steps, in 1/steps."""
 
+    @abstractmethod
     def draws(self, of: str, theta: int) -> Draws:
         """Its noise for the largest threshold."""
 
+    @abstractmethod
     def variance(self, theta: int, first: int, end: int) -> float:
         """Variance of the noise of the sum of the steps first..end-1."""
 
+    @abstractmethod
     def weighted(self, theta: int, weights: Mapping[int, float]) -> float:
         """Variance of the noise of Σ weight·(sum of a step)."""
 
     def digests(self) -> tuple[str, ...]:
-        """Digest the factorisation, whose rows are computed once the threshold is known."""
+        """Digest what is computed in floating point before the threshold is known: nothing."""
+        return ()
 
 
 @dataclass(frozen=True)
-class TreePrefix:
+class TreePrefix(PrefixCounter):
     """The binary tree over ``horizon`` steps; ``epsilon`` is that of one record.
 
     >>> TreePrefix(8, Fraction(1)).scale(10)
@@ -86,7 +96,6 @@ class TreePrefix:
     horizon: int
     epsilon: Fraction
     purpose: str = "tree"
-    distribution: ClassVar[Literal["discrete_laplace"]] = "discrete_laplace"
 
     def __post_init__(self) -> None:
         at_least("horizon", self.horizon, 1)
@@ -96,10 +105,6 @@ class TreePrefix:
     def steps(self) -> int:
         """1: the noise is integer."""
         return 1
-
-    def restarted(self, origins: tuple[int, ...]) -> TreePrefix:
-        """Itself: each node has the nonce of its last step."""
-        return self
 
     def stretch(self, number: int) -> TreePrefix:
         return replace(self, purpose=_numbered(self.purpose, number))
@@ -137,22 +142,12 @@ class TreePrefix:
                 total[node] = total.get(node, 0.0) + weight
         return sum(w * w for w in total.values()) * laplace_variance(self.scale(theta))
 
-    def digests(self) -> tuple[str, ...]:
-        """None: the tree is exact."""
-        return ()
-
 
 @dataclass(frozen=True)
-class HierarchyPrefix:
+class HierarchyPrefix(PrefixCounter):
     """A consistent wide tree; its ``epsilon`` is that of one record."""
 
     chunks: Chunks
-    distribution: ClassVar[Literal["discrete_laplace"]] = "discrete_laplace"
-
-    @property
-    def steps(self) -> int:
-        """Exact rationals are rounded to this grid."""
-        return STEPS
 
     def restarted(self, origins: tuple[int, ...]) -> HierarchyPrefix:
         return HierarchyPrefix(self.chunks.restarted(origins))
@@ -181,13 +176,9 @@ class HierarchyPrefix:
     def weighted(self, theta: int, weights: Mapping[int, float]) -> float:
         return self.chunks.variance(theta, 0, 0, weights)
 
-    def digests(self) -> tuple[str, ...]:
-        """None: the estimates are exact rationals."""
-        return ()
-
 
 @dataclass(frozen=True)
-class MatrixPrefix:
+class MatrixPrefix(PrefixCounter):
     """Correlated discrete Gaussian noise."""
 
     name: str  # a factorisation of `factorization`
@@ -196,15 +187,6 @@ class MatrixPrefix:
     variance_at_one: Fraction
     purpose: str = "matrix"
     distribution: ClassVar[Literal["discrete_gaussian"]] = "discrete_gaussian"
-
-    @property
-    def steps(self) -> int:
-        """Noise is rounded down to this grid."""
-        return STEPS
-
-    def restarted(self, origins: tuple[int, ...]) -> MatrixPrefix:
-        """Itself: each coordinate has the nonce of the step that completes it."""
-        return self
 
     def stretch(self, number: int) -> MatrixPrefix:
         return replace(self, purpose=_numbered(self.purpose, number))

@@ -4,7 +4,7 @@ Perrier, Asghar, Kaafar, *Private Continual Release of Real-Valued Data Streams*
 event-time slots. The warm-up chooses τ; at its end τ is released and, if wanted, the warm-up's
 clipped sum; from then on every slot's prefix sum. Values are clipped to the same τ that scales the
 noise, in the warm-up's sum too. Ranges, moving averages, sliding and decayed sums are linear in
-the prefix sums: post-processing, see `views`.
+the prefix sums: post-processing, see `running`.
 
 *Guarantee.* Add/remove of one record (or replacement of its value within its slot). A record lies
 in one slot, fixed by its own time and micro-batch, so it pays either in the warm-up, ε1 for the

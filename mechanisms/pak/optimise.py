@@ -74,19 +74,11 @@ class Choice:
     factor: Fraction  # r ≥ 1
     split: Fraction  # share of ε that the threshold gets; 1 where the warm-up's sum is withheld
     error: float  # predicted error of the last prefix sum, in grid steps
-    top_error: float  # the same for the counter with B, without a warm-up
-    # the largest (1-p)-quantile, as a share of B, with which a threshold still wins
-    break_even: float
 
     @property
     def rank(self) -> int:
         """K, the rank from the top."""
         return int(self.safety * self.tail * self.records) + 1
-
-    @property
-    def clip(self) -> bool:
-        """Whether a threshold is better than B itself."""
-        return self.error < self.top_error
 
 
 @dataclass(frozen=True)
@@ -147,11 +139,7 @@ def _optimum(problem: ThresholdProblem, warmups: tuple[int, ...]) -> Choice:
         rank = int(safety * tail * records) + 1
         levels = _levels(problem, records, rank, split * problem.epsilon)
         error = scale * _error(problem, records, split, factor, levels or [], _SHAPES[0])
-        top = problem.noise(problem.records) * problem.top
-        even = normal.decimal(1 / tail).ln() * scale * top / error / problem.top
-    return Choice(
-        records, tail, safety, factor, split, float(error), float(top), min(1.0, float(even))
-    )
+    return Choice(records, tail, safety, factor, split, float(error))
 
 
 def predicted(

@@ -62,7 +62,7 @@ def decide(
     unit: I64, key: I64, hashed: U64, lane: I64,
     quadratic: bool, weights: I64, caps: I64, per_key: int, seed: int,
     table: I64, code: U64, row: I64, fresh: Used, met: NDArray[np.uint8],
-    accepted: Flags, first: Flags,
+    accepted: Flags,
 ) -> int:  # fmt: skip
     """Take records in order, and say which are accepted; return how many pairs came.
 
@@ -77,14 +77,13 @@ def decide(
         per_key: most records of a pair, of the other bound.
         table: zeros, a power of two of them, more than n.
         code, row, fresh, met: (n,) space for the pairs that come; ``fresh`` (n, lanes) is zeros.
-        accepted, first: (n,), taken: whether a record is accepted, and whether it is the first of
-            its pair in this window.
+        accepted: (n,), taken: whether a record is accepted.
     """
     least, pairs = np.int64(1), 0
     if quadratic:
         least = weights.min()
     for n in range(len(unit)):
-        accepted[n] = first[n] = False
+        accepted[n] = False
         owner = unit[n]
         if left[owner] < least:
             continue
@@ -99,18 +98,17 @@ def decide(
             code[slot], row[slot] = wanted, _stored(start, pair, owner, which)
             met[slot] = 0
         count = used[row[slot]] if row[slot] >= 0 else fresh[slot]
-        total = np.int64(0)
-        for one in range(len(count)):
-            total += np.int64(count[one])
         if quadratic:
             seen = np.int64(count[at])
             price = weights[at] * (2 * seen + 1)
             fine = seen < caps[at] and price <= left[owner]
         else:
+            total = np.int64(0)
+            for one in range(len(count)):
+                total += np.int64(count[one])
             price, fine = np.int64(1), total < per_key
         if fine:
             accepted[n] = True
-            first[n] = met[slot] == 0 and total == 0
             met[slot] = 1
             left[owner] -= price
             count[at] += np.uint16(1)

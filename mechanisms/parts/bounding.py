@@ -36,7 +36,6 @@ class Accepted(NamedTuple):
 
     units: Units
     accepted: NDArray[np.bool_]  # (n,)
-    first: NDArray[np.bool_]  # (n,) accepted, and the first of its (unit, key, window)
 
 
 @dataclass(frozen=True)
@@ -111,8 +110,7 @@ class Bound:
 
         ``hashed`` (k,) tells keys apart in unit state; None: by their `hashes`.
 
-        Returns new unit state, (n,) which records were accepted, and which of them are the first
-        accepted of their (unit, key) pair in this window.
+        Returns new unit state, and (n,) which records were accepted.
 
         Raises:
             ContractError: stored pairs of a unit are in no order, as no bound leaves them.
@@ -135,7 +133,7 @@ class Bound:
             begins, pairs, counts,
         )  # fmt: skip
         end = int(begins[-1])
-        return Accepted(Units(left, begins, pairs[:end], counts[:end]), made.accepted, made.first)
+        return Accepted(Units(left, begins, pairs[:end], counts[:end]), made.accepted)
 
 
 class Decided(NamedTuple):
@@ -146,9 +144,7 @@ class Decided(NamedTuple):
     row: I64  # (s,) its place in the stored state; -1 if it has none
     met: NDArray[np.uint8]  # (s,) whether a record of it was accepted
     fresh: NDArray[np.uint16]  # (n, lanes) records of pairs that were not stored
-    # accepted, first: (n,) as in `Accepted`
-    accepted: NDArray[np.bool_]
-    first: NDArray[np.bool_]
+    accepted: NDArray[np.bool_]  # (n,)
 
 
 def decided(
@@ -166,14 +162,14 @@ def decided(
     table = np.zeros(1 << max(2 * n - 1, 1).bit_length(), np.int64)
     code, row, met = np.empty(n, np.uint64), np.empty(n, np.int64), np.empty(n, np.uint8)
     fresh = np.zeros((n, lanes), np.uint16)
-    accepted, first = np.empty(n, np.bool_), np.empty(n, np.bool_)
+    accepted = np.empty(n, np.bool_)
     s = decide(
         units.start, units.pair, units.used, units.left,
         writeable(unit), writeable(key), hashed, writeable(lane),
         bound.kind == "quadratic", np.asarray(bound.weights, np.int64), bound.most_per_lane(),
-        bound.per_key, _SEED, table, code, row, fresh, met, accepted, first,
+        bound.per_key, _SEED, table, code, row, fresh, met, accepted,
     )  # fmt: skip
-    return Decided(table, code[:s], row[:s], met[:s], fresh, accepted, first)
+    return Decided(table, code[:s], row[:s], met[:s], fresh, accepted)
 
 
 def hashes(batch: Batch) -> NDArray[np.uint64]:

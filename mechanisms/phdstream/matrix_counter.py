@@ -25,12 +25,12 @@ from ..factorization.prefix_noise import STEPS, Process, factor_of
 from ..keys import Keys
 from ..ranges import GAUSS_TAIL, Draws
 from ..spatial.domain import U64
-from .node_counters import NODES, Now, chained
+from .node_counters import NODES, NodeCounter, Now, chained
 from .tree import LARGEST_COUNT, Cells
 
 
 @dataclass(frozen=True)
-class MatrixCounter:
+class MatrixCounter(NodeCounter):
     """Matrix counting at leaves.
 
     All events of a unit, wherever and whenever, move the processes of all nodes together by at
@@ -41,7 +41,6 @@ class MatrixCounter:
     """
 
     process: Process  # noise of every node, indexed by activations instead of triggers
-    events: int  # most events of a unit, for which the noise was calibrated
     epsilon: Fraction  # what it was calibrated for
     name: ClassVar[str] = "matrix"
     distribution: ClassVar[Literal["discrete_gaussian", "discrete_laplace"]] = "discrete_gaussian"
@@ -65,7 +64,7 @@ class MatrixCounter:
         variance = accounting.gaussian_variance(
             epsilon, delta - inexact, _shift(factor, events), touched
         )
-        return cls(Process("matrix", factor.name, horizon, variance), events, epsilon)
+        return cls(Process("matrix", factor.name, horizon, variance), epsilon)
 
     def cost(self, events: int) -> Cost:
         """Loss of a unit with at most this number of events, and the δ of inexact draws."""

@@ -38,10 +38,10 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 
 from ...errors import ContractError
-from ..columns import F64, I64, Batch, Closed, Part, Releases, Rows, Units, empty_units, no_releases
+from ..columns import F64, I64, Batch, Closed, Part, Releases, Rows, Units, no_releases
 from ..contract import ALWAYS, Cost, Noise, Output
 from ..keys import Keys, concat
-from ..parts.point_bound import insertions, signed
+from ..parts import point_bound
 from ..ranges import Draws
 from ..spatial.domain import U64, Bool
 from ..spatial.privtree import STEPS, Selection
@@ -145,6 +145,10 @@ class PHDStream(SpatialStream):
         return self.bound
 
     @property
+    def insertions(self) -> int:
+        return self.bound // 2 if self.lifetime else self.bound
+
+    @property
     def outputs(self) -> tuple[Output, ...]:
         grid = Fraction(1, GRID)
         return (Output("count", grid, ALWAYS), Output("unbiased", grid, ALWAYS))
@@ -156,7 +160,7 @@ class PHDStream(SpatialStream):
 
     def cost(self) -> Cost:
         """All events of a unit: insertions, or with a lifetime pairs of events, cost the most."""
-        inserts = self.bound // 2 if self.lifetime else self.bound
+        inserts = self.insertions
         counted = self.counter.cost(2 * inserts if self.lifetime else inserts)
         beside = Fraction(0) if self.total is None else self.total.epsilon
         every = inserts * self.selection.epsilon + beside
@@ -179,14 +183,10 @@ class PHDStream(SpatialStream):
 
     # Bound shard
 
-    def init_units(self, u: int) -> Units:
-        if self.total is not None:
-            return empty_units(u, 1, self.total.fresh)
-        return empty_units(u, 1, self.bound // 2 if self.lifetime else self.bound)
-
     def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
         """Bound the slice; sum insertions and deletions per cell, never netted."""
-        accept = signed if self.deletions and not self.lifetime else insertions
+        signed = self.deletions and not self.lifetime
+        accept = point_bound.signed if signed else point_bound.insertions
         units, accepted, records = self._accept(accept, units, batch)
         k = len(batch.keys)
         slot = batch.key[accepted] + k * (batch.sign[accepted] < 0)

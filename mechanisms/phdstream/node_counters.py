@@ -23,7 +23,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Literal, NamedTuple, Protocol
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,46 +56,46 @@ class Now(NamedTuple):
     renewed: int = 1  # trigger since which the nonce of the noise holds
 
 
-class NodeCounter(Protocol):
+class NodeCounter(ABC):
     """The contract of a counter for PHDStream."""
 
     name: ClassVar[str]
-    distribution: ClassVar[Literal["discrete_gaussian", "discrete_laplace"]]
-    by_trigger: ClassVar[bool]  # noise is labelled by trigger: a forgotten node may start again
+    distribution: ClassVar[Literal["discrete_gaussian", "discrete_laplace"]] = "discrete_laplace"
+    # noise is labelled by trigger: a forgotten node may start again
+    by_trigger: ClassVar[bool] = True
 
+    @abstractmethod
     def cost(self, events: int) -> Cost:
         """Loss of a unit with at most this number of changes, at any nodes and triggers."""
 
+    @abstractmethod
     def step(self, cell: Cells, nodes: U64, change: I64, now: Now, noise: Noise) -> Cells:
         """New rows of the nodes after one activation; inputs stay as they are."""
 
+    @abstractmethod
     def variance(self, steps: NDArray[np.int32]) -> F64:
         """(m,) variance of the output after each number of activations of a chain, records²."""
 
     def digests(self) -> tuple[str, ...]:
-        """Digest everything that was computed in floating point."""
+        """Digest everything that was computed in floating point: nothing."""
+        return ()
 
+    @abstractmethod
     def draws(self, horizon: int) -> Draws:
         """Its noise, where outputs of so many triggers add up in a tree of nodes."""
 
 
 @dataclass(frozen=True)
-class _Pure(ABC):
+class _Pure(NodeCounter):
     """ε per change; the changes of a unit add up."""
 
     epsilon: Fraction
-    by_trigger: ClassVar[bool] = True
-    distribution: ClassVar[Literal["discrete_gaussian", "discrete_laplace"]] = "discrete_laplace"
 
     def __post_init__(self) -> None:
         positive("count epsilon", self.epsilon)
 
     def cost(self, events: int) -> Cost:
         return Cost(epsilon=events * self.epsilon)
-
-    def digests(self) -> tuple[str, ...]:
-        """See `NodeCounter.digests`: none."""
-        return ()
 
     @property
     @abstractmethod

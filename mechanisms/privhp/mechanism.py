@@ -21,14 +21,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ContractError
 from ..accounting import add
-from ..columns import F64, I64, Batch, Closed, Part, Releases, Rows, Units, empty_units
+from ..columns import F64, I64, Batch, Closed, Part, Releases, Rows, Units
 from ..contract import ALWAYS, Cost, Noise, Output
 from ..keys import Keys, concat
 from ..parts.point_bound import insertions, signed
@@ -36,6 +36,7 @@ from ..ranges import Draws
 from ..spatial.domain import bit_level
 from ..spatial.stream import SpatialStream
 from .layout import SumLayout
+from .noise import SumNoise
 from .tree import GrownTree, Live, Pruning, Reading, grow
 
 _MARK = Keys.of_codes(np.array([2**64 - 1], np.uint64))  # after every name of a sum
@@ -43,41 +44,6 @@ _RECORDS = Keys.of_codes(np.array([2**64 - 2], np.uint64))  # likewise
 _CELL = np.dtype([("sum", np.int64), ("grown", np.int32)])
 _ROWS = "privhp rows 2"
 """Which rows a grown tree becomes. It is pinned: versions of it must not share an epoch."""
-
-
-class SumNoise(Protocol):
-    """Noise of every sum over the triggers of a window, and what it costs."""
-
-    @property
-    def distribution(self) -> Literal["discrete_gaussian", "discrete_laplace"]:
-        """Name the distribution of one draw."""
-
-    @property
-    def shape(self) -> SumLayout:
-        """Names the sums."""
-
-    @property
-    def horizon(self) -> int:
-        """Triggers of a window."""
-
-    @property
-    def bound(self) -> int:
-        """Most records of one unit in an epoch."""
-
-    def draw(self, noise: Noise, t: int) -> I64:
-        """(cells,) noise of all sums after trigger t."""
-
-    def variance(self, t: int) -> F64:
-        """(r+1,) variance of one sum of each level after trigger t."""
-
-    def costs(self) -> tuple[Cost, ...]:
-        """Losses that add up."""
-
-    def draws(self) -> tuple[Draws, ...]:
-        """Its noise at every level."""
-
-    def digests(self) -> tuple[str, ...]:
-        """Digest everything that was computed in floating point."""
 
 
 @dataclass(frozen=True)
@@ -141,10 +107,6 @@ class PrivHP(SpatialStream):
         return (*self.counter.digests(), _ROWS)
 
     # Bound shard
-
-    def init_units(self, u: int) -> Units:
-        bound = self.counter.bound if self.total is None else self.total.fresh
-        return empty_units(u, 1, bound)
 
     def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
         """Bound the slice; return exact sums of counters and sketches.

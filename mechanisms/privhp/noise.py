@@ -17,6 +17,7 @@ trigger is in the label.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
@@ -42,7 +43,38 @@ _TRIES = 64
 
 
 @dataclass(frozen=True)
-class TreeNoise:
+class SumNoise(ABC):
+    """Noise of every sum over the triggers of a window, and what it costs."""
+
+    distribution: ClassVar[Literal["discrete_gaussian", "discrete_laplace"]] = "discrete_laplace"
+
+    shape: SumLayout  # names the sums
+    horizon: int  # T, triggers of a window
+    bound: int  # most records of one unit in an epoch
+
+    @abstractmethod
+    def costs(self) -> tuple[Cost, ...]:
+        """The loss at each level, and what inexact draws owe to δ; they add up."""
+
+    @abstractmethod
+    def draw(self, noise: Noise, t: int) -> I64:
+        """(cells,) noise of all sums after trigger t (1 ≤ t ≤ T), in whole records."""
+
+    @abstractmethod
+    def variance(self, t: int) -> F64:
+        """(r+1,) variance of the noise of one sum of each level after trigger t."""
+
+    @abstractmethod
+    def draws(self) -> tuple[Draws, ...]:
+        """Its noise at every level."""
+
+    def digests(self) -> tuple[str, ...]:
+        """Digest everything that was computed in floating point: nothing."""
+        return ()
+
+
+@dataclass(frozen=True)
+class TreeNoise(SumNoise):
     """Keyed Laplace noise for every sum of a shape at every trigger.
 
     *Guarantee* (add/remove of one unit, that is of at most ``bound`` records): the sums of all
@@ -51,10 +83,6 @@ class TreeNoise:
     """
 
     scales: tuple[Fraction, ...]  # (r+1,) scale of one draw at each level
-    shape: SumLayout  # names the sums
-    horizon: int  # T, triggers of a window
-    bound: int = 1  # most records of one unit in an epoch
-    distribution: ClassVar[Literal["discrete_laplace"]] = "discrete_laplace"
 
     def __post_init__(self) -> None:
         at_least("horizon", self.horizon, 1)
@@ -72,10 +100,9 @@ class TreeNoise:
             shape.touched(level) * height * bound / share
             for level, share in enumerate(split_pure(shape, epsilon))
         )
-        return cls(tuple(scales), shape, horizon, bound)
+        return cls(shape, horizon, bound, tuple(scales))
 
     def costs(self) -> tuple[Cost, ...]:
-        """The loss at each level; they add up."""
         nodes = accounting.tree_levels(self.horizon) * self.bound
         return tuple(
             Cost(epsilon=self.shape.touched(level) * nodes / scale)
@@ -83,7 +110,6 @@ class TreeNoise:
         )
 
     def draw(self, noise: Noise, t: int) -> I64:
-        """(cells,) noise of all sums after trigger t (1 ≤ t ≤ T)."""
         names = [bytes([i]) + ((t >> i) - 1).to_bytes(8) for i in _digits(t)]
         ends = np.array([[t >> i << i] for i in _digits(t)], np.int64)
         return np.concatenate(
@@ -97,7 +123,6 @@ class TreeNoise:
         return total
 
     def variance(self, t: int) -> F64:
-        """(r+1,) variance of the noise of one sum of each level after trigger t."""
         return t.bit_count() * np.array([_laplace_variance(scale) for scale in self.scales])
 
     def draws(self) -> tuple[Draws, ...]:
@@ -105,13 +130,9 @@ class TreeNoise:
         nodes = accounting.tree_levels(self.horizon)
         return tuple(laplace("count", scale, 4 * nodes) for scale in self.scales)
 
-    def digests(self) -> tuple[str, ...]:
-        """None: scales are exact."""
-        return ()
-
 
 @dataclass(frozen=True)
-class MatrixNoise:
+class MatrixNoise(SumNoise):
     """Keyed Gaussian noise, correlated over triggers by a matrix factorisation.
 
     *Guarantee* (add/remove of one unit): prefix sums A = BC of a sum are released as B(Cx + z),
@@ -120,10 +141,6 @@ class MatrixNoise:
     """
 
     processes: tuple[Process, ...]  # (r+1,) one per level
-    # shape, horizon, bound: as for `TreeNoise`
-    shape: SumLayout
-    horizon: int
-    bound: int
     epsilon: Fraction  # of the whole, which decides what inexact draws owe to δ
     distribution: ClassVar[Literal["discrete_gaussian"]] = "discrete_gaussian"
 
@@ -148,14 +165,13 @@ class MatrixNoise:
                 Process(f"sums/{level}", factor.name, setting.horizon, variance)
                 for level, variance in enumerate(variances)
             )
-            made = cls(processes, shape, setting.horizon, bound, setting.epsilon)
+            made = cls(shape, setting.horizon, bound, processes, setting.epsilon)
             if accounting.total(made.costs(), setting.delta)[0] <= setting.epsilon:
                 return made
             mu2 *= Fraction(63, 64)
         raise finer_than_grid(setting.epsilon)
 
     def costs(self) -> tuple[Cost, ...]:
-        """The loss at each level, and what inexact draws owe to δ; they add up."""
         factor = self.processes[0].factor
         touched = [self._touched(level, factor) for level in range(self.shape.levels)]
         each = [
@@ -170,7 +186,6 @@ class MatrixNoise:
         return self.shape.touched(level) * self.bound * factor.noises
 
     def draw(self, noise: Noise, t: int) -> I64:
-        """(cells,) noise of all sums after trigger t, rounded to integers."""
         names = self.shape.names(np.arange(self.shape.cells))
         steps = []
         for level, process in enumerate(self.processes):
@@ -179,12 +194,10 @@ class MatrixNoise:
         return (np.concatenate(steps) + STEPS // 2) // STEPS
 
     def variance(self, t: int) -> F64:
-        """(r+1,) variance of the noise of one sum of each level after trigger t."""
         none = np.zeros(1, np.int64)
         return np.array([float(one.variance_at(t, none)[0]) for one in self.processes])
 
     def draws(self) -> tuple[Draws, ...]:
-        """List the draws at every level."""
         return tuple(one.draws("count") for one in self.processes)
 
     def digests(self) -> tuple[str, ...]:

@@ -15,8 +15,8 @@ from ..spatial.domain import Domain
 from ..spatial.settings import MapParameters, check_counts
 from ..validate import at_least, one_of, positive
 from .layout import SumLayout
-from .mechanism import PrivHP, SumNoise
-from .noise import MatrixNoise, TreeNoise
+from .mechanism import PrivHP
+from .noise import MatrixNoise, SumNoise, TreeNoise
 
 _UNIT = Domain.unit(2, depth=20)
 USUAL = 50_000

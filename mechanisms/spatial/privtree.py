@@ -28,7 +28,6 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...errors import ParameterError
 from ..columns import I64
@@ -112,15 +111,3 @@ class Selection:
         index = np.array([t], np.int64)
         drawn = noise.laplace("split", Keys.of_codes(nodes), index, self.scale, index)[:, 0]
         return self.margin(score, level) + drawn > 0
-
-    def probability(self, score: I64, level: int) -> NDArray[np.float64]:
-        """(m,) probability that each node splits, to a relative 1e-12 (for analysis)."""
-        if level < self.floor or level >= self.depth:
-            return np.full(len(score), float(level < self.floor))
-        margin = self.margin(score, level).astype(float)
-        scale = float(self.scale)
-        below = np.exp(-1 / scale)
-        tail = np.exp(-np.abs(np.where(margin > 0, margin, margin - 1)) / scale) / (1 + below)
-        # P(Z > -m) is 1 - P(Z ≥ m) for m > 0 and P(Z ≥ 1 - m) otherwise.
-        chance: NDArray[np.float64] = np.where(margin > 0, 1 - tail, tail)
-        return chance

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns import I64, Batch, Encoded, Units
+from ..columns import I64, Batch, Encoded, Units, empty_units
 from ..contract import Mechanism
 from ..key_form import KeyForm, Kind, OwnKeys, Place
 from ..keys import Keys
@@ -73,6 +73,14 @@ class SpatialStream(Mechanism):
     @abstractmethod
     def accepted(self) -> int:
         """Most records of one unit in an epoch."""
+
+    @property
+    def insertions(self) -> int:
+        """Most of these that are sent, and not made by the mechanism itself."""
+        return self.accepted
+
+    def init_units(self, u: int) -> Units:
+        return empty_units(u, 1, self.insertions if self.total is None else self.total.fresh)
 
     def bounds(self, unit: str) -> dict[str, Any]:
         """Records of one unit that count in an epoch."""

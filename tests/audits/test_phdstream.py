@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from scipy.stats import beta
 
 from ..mechanisms.phdstream.test_mechanism import keyed, made, released, trace
+from ..oracles.privtree import probability
 
 
 def hostile(seed: int, domain: Domain) -> Nodes:
@@ -66,7 +67,7 @@ def path_loss(selection: Selection, first: list[int], second: list[int]) -> floa
     """Largest |ln ratio| of where a path stops splitting, for its scores in two worlds."""
     laws = []
     for path in (first, second):
-        one = [float(selection.probability(np.array([s]), i)[0]) for i, s in enumerate(path)]
+        one = [float(probability(selection, np.array([s]), i)[0]) for i, s in enumerate(path)]
         alive = np.cumprod([1.0, *one])
         laws.append(np.append(alive[:-1] * (1 - np.array(one)), alive[-1]))
     possible = (laws[0] > 0) & (laws[1] > 0)

@@ -17,7 +17,7 @@ def taken(
     for unit, mine in enumerate(used):
         for place in range(units.start[unit], units.start[unit + 1]):
             mine[int(units.pair[place])] = units.used[place].tolist()
-    accepted, first, met = [], [], set()
+    accepted = []
     for unit, key in zip(batch.unit.tolist(), batch.key.tolist(), strict=True):
         pair, at = int(hashed[key]), int(lane[key])
         counts = used[unit].get(pair, [0] * lanes)
@@ -28,9 +28,7 @@ def taken(
             price = 1
             fine = price <= left[unit] and sum(counts) < bound.per_key
         accepted.append(fine)
-        first.append(fine and sum(counts) == 0 and (unit, pair) not in met)
         if fine:
-            met.add((unit, pair))
             counts[at] += 1
             left[unit] -= price
             used[unit][pair] = counts
@@ -44,5 +42,4 @@ def taken(
             np.array([counts for _, counts in rows], np.uint16).reshape(-1, lanes),
         ),
         np.array(accepted, np.bool_),
-        np.array(first, np.bool_),
     )

@@ -130,9 +130,7 @@ class Terms(NamedTuple):
     def looks(self) -> I64:
         """Triggers at which a key is looked at."""
         horizon = self.known.made.horizon
-        spread = np.linspace(1, horizon, min(_LOOKS, horizon)).round().astype(np.int64)
-        looks: I64 = np.unique(spread)
-        return looks
+        return np.unique(np.linspace(1, horizon, min(_LOOKS, horizon)).round().astype(np.int64))
 
     def appears(self, count: F64) -> tuple[I64, F64]:
         """(k,) the trigger at which each key is expected to appear, and its chance to do so.
@@ -243,8 +241,9 @@ def _lost(accepted: NDArray[np.bool_], counted: F64 | None) -> tuple[float, int]
 
 def pairs_of(work: Workload) -> NDArray[np.intp]:
     """(n,) numbers that tell apart the unit and key of each record."""
-    pair = np.unique(work.unit.astype(np.int64) * work.keys + work.key, return_inverse=True)[1]
-    return pair.astype(np.intp)
+    code = work.unit.astype(np.int64) * work.keys + work.key
+    pair: NDArray[np.intp] = np.unique(code, return_inverse=True)[1]
+    return pair
 
 
 def accepted_by(

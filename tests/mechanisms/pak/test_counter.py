@@ -1,7 +1,4 @@
-"""Counters: scales, levels, variances; and the published number of levels caught.
-
-Covers: mechanisms/pak/views.py
-"""
+"""Counters: scales, levels, variances; and the published number of levels caught."""
 
 from __future__ import annotations
 
@@ -17,14 +14,15 @@ from hushstream.mechanisms.pak.counter import (
     PrefixCounter,
     TreePrefix,
 )
-from hushstream.mechanisms.pak.views import (
+from hushstream.mechanisms.parts.hierarchy import Chunks, laplace_variance
+
+from ...oracles.pak_views import (
     average_weights,
     counter_variance,
     decayed_weights,
     sliding_weights,
     view,
 )
-from hushstream.mechanisms.parts.hierarchy import Chunks, laplace_variance
 
 HORIZON = 20
 COUNTERS: list[PrefixCounter] = [

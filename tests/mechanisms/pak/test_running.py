@@ -17,14 +17,14 @@ from hushstream.mechanisms.in_memory import Memory, run
 from hushstream.mechanisms.pak.mechanism import Pak
 from hushstream.mechanisms.pak.running import FINE, Past, Running
 from hushstream.mechanisms.pak.settings import PakParameters, build
-from hushstream.mechanisms.pak.views import (
+
+from ...audits.recorder import Recorder
+from ...oracles.pak_views import (
     average_weights,
     counter_variance,
     decayed_weights,
     sliding_weights,
 )
-
-from ...audits.recorder import Recorder
 from .test_mechanism import stream
 
 SETTING = Setting(Fraction(1), Fraction(1, 10**4), 20, columns=(("x", 0, 50),))
@@ -56,7 +56,7 @@ def test_columns_are_those_of_the_sums_wherever_a_trigger_ends(cut: int) -> None
 
 @pytest.mark.parametrize("counter", ["tree", "hierarchy", "matrix"])
 def test_stated_errors_are_those_of_the_weights(counter: str) -> None:
-    """The module `views` derives them from prefix sums, the stream from slots."""
+    """The oracle derives them from prefix sums, the stream from slots."""
     made: Pak = build(replace(BOTH, counter=counter), SETTING)
     pieces = made._pieces((20,), (0,))
     for end in (1, 2, 3, 9, 16):

@@ -54,7 +54,6 @@ def test_every_step_gives_the_answers_of_the_definition(bound: Bound) -> None:
         for one, other in zip(got.units, wanted.units, strict=True):
             same(one, other)
         same(got.accepted, wanted.accepted)
-        same(got.first, wanted.first)
         refused += int((~got.accepted).sum())
         state = got.units
     assert refused > 100 and len(state.pair) > 10

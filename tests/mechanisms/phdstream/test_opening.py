@@ -17,6 +17,7 @@ from hushstream.mechanisms.spatial.domain import Domain
 from hushstream.mechanisms.spatial.privtree import STEPS, Selection, largest_epsilon
 from hushstream.mechanisms.spatial.synthetic import range_counts
 
+from ...oracles.privtree import probability
 from .test_mechanism import Strict, keyed, made, released, trace
 
 SQUARE = Domain.unit(2, 6, "all")
@@ -45,7 +46,7 @@ def test_splitting_and_counting_share_what_one_event_may_cost(epsilon: Fraction)
 def law(selection: Selection, records: list[int]) -> np.ndarray:
     """Probability that a path stops at each level, for its nodes' records."""
     going = [
-        float(selection.probability(np.array([STEPS * n]), level)[0])
+        float(probability(selection, np.array([STEPS * n]), level)[0])
         for level, n in enumerate(records)
     ]
     alive = np.cumprod([1.0, *going])

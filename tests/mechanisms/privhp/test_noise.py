@@ -177,7 +177,7 @@ def test_noise_of_untouched_sums_is_there() -> None:
 
 def test_bad_parameters_are_refused() -> None:
     scales = (Fraction(1),) * 5
-    TreeNoise(scales, SHAPE, 1, 1)
+    TreeNoise(SHAPE, 1, 1, scales)
     for wrong in (
         (scales[:4], 1, 1),
         (scales, 0, 1),
@@ -185,4 +185,4 @@ def test_bad_parameters_are_refused() -> None:
         ((*scales[:4], Fraction(0)), 1, 1),
     ):
         with pytest.raises(ParameterError):
-            TreeNoise(wrong[0], SHAPE, wrong[1], wrong[2])
+            TreeNoise(SHAPE, wrong[1], wrong[2], wrong[0])

@@ -10,11 +10,10 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
-
-from ...errors import ParameterError
-from ..columns import F64
-from ..validate import at_least
-from .counter import PrefixCounter
+from hushstream.errors import ParameterError
+from hushstream.mechanisms.columns import F64
+from hushstream.mechanisms.pak.counter import PrefixCounter
+from hushstream.mechanisms.validate import at_least
 
 
 def sliding_weights(end: int, width: int) -> dict[int, float]:
