@@ -123,6 +123,20 @@ class Keys:
         np.cumsum(widths, out=offsets[1:])
         return Keys(gather(self.data, starts, offsets), offsets)
 
+    def followed(self, tails: NDArray[np.uint8]) -> Keys:
+        """Each key followed by its (k, w) bytes: injective, as w is fixed.
+
+        >>> Keys.of([b"a", b""]).followed(np.array([[1], [2]], np.uint8)).tolist()
+        [b'a\\x01', b'\\x02']
+        """
+        wide = tails.shape[1]
+        offsets = self.offsets - self.offsets[0] + wide * np.arange(len(self.offsets))
+        tail = offsets[1:, None] - wide + np.arange(wide)
+        data, body = np.empty(int(offsets[-1]), np.uint8), np.ones(int(offsets[-1]), np.bool_)
+        body[tail] = False
+        data[tail], data[body] = tails, self.packed()
+        return Keys(data, offsets)
+
     def _span(self, begin: int, end: int) -> Keys:
         """The keys in [begin, end), without a copy of their bytes."""
         offsets = self.offsets[begin : end + 1]

@@ -251,7 +251,6 @@ class Histogram(KeyedSums):
         return NOTHING_MORE if self.debias is None else self.debias.stated(unit)
 
     def bounds(self, unit: str) -> dict[str, Any]:
-        """The contribution bound."""
         return stated_bound(self.bound, unit, "distinct values" if self.pairs else "records")
 
     def digests(self) -> tuple[str, ...]:
@@ -271,5 +270,4 @@ class Histogram(KeyedSums):
         return {"histogram": plan(self)}
 
     def plan_rows(self, unit: str) -> list[tuple[str, str]]:
-        """The same in words."""
         return plan_rows(plan(self), unit)

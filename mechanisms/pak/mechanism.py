@@ -110,7 +110,6 @@ class Pak(SlotStream):
         return self.counter.distribution
 
     def digests(self) -> tuple[str, ...]:
-        """Digest the counter's factorisation."""
         return self.counter.digests()
 
     def _opens_with_warmup(self, first: int) -> bool:

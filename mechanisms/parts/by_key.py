@@ -57,7 +57,6 @@ class ByKey(Mechanism):
         return Fraction(self.threshold[t - 1], STEPS) if self.threshold else None
 
     def bounds(self, unit: str) -> dict[str, Any]:
-        """The contribution bound."""
         return stated_bound(self.bound, unit)
 
     # Bound shard

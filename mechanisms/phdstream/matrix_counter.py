@@ -99,7 +99,6 @@ class MatrixCounter(NodeCounter):
         return one._replace(largest=min(one.largest, Fraction(most) ** 2))
 
     def digests(self) -> tuple[str, ...]:
-        """Digest the factorisation."""
         return (self.process.factor.digest(),)
 
 

@@ -178,7 +178,6 @@ class PHDStream(SpatialStream):
         return self.counter.distribution
 
     def digests(self) -> tuple[str, ...]:
-        """Digest the counter's factorisation, if it has one."""
         return self.counter.digests()
 
     # Bound shard

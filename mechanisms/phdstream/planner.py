@@ -46,7 +46,6 @@ class PHDStreamPlanner(BoundPlanner):
         return [replace(tuned, expected=forecast.first_records(question))]
 
     def forecast(self, question: Question, parameters: Any, plays: range) -> Forecast:
-        """The figures of one candidate, by running it."""
         made = build(parameters, question.setting)
         return forecast.forecast(question, parameters, made, plays, _last)
 

@@ -199,7 +199,6 @@ class PrivHP(SpatialStream):
         return Releases(Keys.of_codes(codes), counts[:, None], variance[:, None], status, {})
 
     def draws(self) -> tuple[Draws, ...]:
-        """List the draws of the sums of every level."""
         total = () if self.total is None else (self.total.draws(self.horizon),)
         return (*self.counter.draws(), *total)
 

@@ -201,7 +201,6 @@ class MatrixNoise(SumNoise):
         return tuple(one.draws("count") for one in self.processes)
 
     def digests(self) -> tuple[str, ...]:
-        """Digest the factorisation of each level."""
         return tuple(one.factor.digest() for one in self.processes)
 
 

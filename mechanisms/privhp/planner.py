@@ -40,6 +40,5 @@ class PrivHPPlanner(BoundPlanner):
         return [replace(tuned, expected=forecast.window_records(question), k=None)]
 
     def forecast(self, question: Question, parameters: Any, plays: range) -> Forecast:
-        """The figures of one candidate, by running it."""
         made = build(parameters, question.setting)
         return forecast.forecast(question, parameters, made, plays, last_release)

@@ -188,7 +188,6 @@ class Quantiles(ByKey):
         return np.concatenate([np.full(len(self.at), most), own])
 
     def draws(self) -> tuple[Draws, ...]:
-        """List the draws of every level."""
         return tuple(one.draws("count") for one in self.processes)
 
     @cached_property
@@ -219,7 +218,6 @@ class Quantiles(ByKey):
         return {"quantile": out}
 
     def plan_rows(self, unit: str) -> list[tuple[str, str]]:
-        """The same in words."""
         return plan_rows(self.plan()["quantile"], unit)
 
     def truth(self, seen: WindowRecords, released: Sequence[bytes]) -> Truth:
@@ -238,13 +236,6 @@ def named(q: Fraction) -> str:
 
 def numbered(keys: Keys, nodes: int) -> Keys:
     """Each key as often as there are nodes, followed by a node's number in two bytes: injective."""
-    widths = np.repeat(np.diff(keys.offsets), nodes)
-    starts = np.repeat(keys.offsets[:-1], nodes)
-    offsets = np.zeros(len(widths) + 1, np.int64)
-    np.cumsum(widths + 2, out=offsets[1:])
-    data = np.empty(int(offsets[-1]), np.uint8)
-    place = np.arange(int(widths.sum())) - np.repeat(np.cumsum(widths) - widths, widths)
-    data[np.repeat(offsets[:-1], widths) + place] = keys.data[np.repeat(starts, widths) + place]
     number = np.tile(np.arange(nodes), len(keys))
-    data[offsets[1:] - 2], data[offsets[1:] - 1] = number >> 8, number & 255
-    return Keys(data, offsets)
+    tails = np.stack([number >> 8, number & 255], axis=1).astype(np.uint8)
+    return keys.take(np.repeat(np.arange(len(keys)), nodes)).followed(tails)

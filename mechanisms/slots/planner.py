@@ -76,6 +76,5 @@ class SlotPlanner:
         return [replace(same, warmup=one) for one in dict.fromkeys((1, max(1, horizon // 8)))]
 
     def forecast(self, question: Question, parameters: Any, plays: range) -> Forecast:
-        """The figures of one candidate, by running it."""
         made: Any = self.build(parameters, question.setting)
         return forecast.forecast(question, parameters, made, made.slots, plays)

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from ...errors import ContractError, ParameterError
 from ..columns import I64, Batch, Closed, Encoded, Part, Rows, Units, empty_units
 from ..keys import Keys, concat
+from ..parts.point_bound import insertions
 from ..sums import plus, times, totals
 from ..validate import at_least, positive
 
@@ -163,8 +164,7 @@ class Slots:
 
         Values are clipped to their bucket once more: the guarantee rests on this line alone.
         """
-        accepted = _accept(units.left, batch)
-        left = units.left - np.bincount(batch.unit[accepted], minlength=len(units.left))
+        units, accepted = insertions(units, batch)
         slot, bucket = split(batch.keys)
         self._check(slot, bucket)
         key = batch.key[accepted]
@@ -176,7 +176,7 @@ class Slots:
         used = np.flatnonzero(sums[:, 0])
         lane = np.zeros(len(used), np.uint8)
         part = Part(batch.keys.take(used), lane, sums[used], np.zeros(0, np.int64))
-        return units._replace(left=left), part
+        return units, part
 
     def _check(self, slot: I64, bucket: I64) -> None:
         if len(slot) and (slot.max() >= self.slots or bucket.max() >= len(self.thresholds)):
@@ -294,21 +294,6 @@ def _distinct(slot: I64, bucket: I64, buckets: int) -> tuple[NDArray[np.uint64],
         key = place[dense]
     codes = (used // buckets + first) * BUCKETS + used % buckets
     return codes.astype(np.uint64), key.astype(np.intp)
-
-
-def _accept(left: I64, batch: Batch) -> NDArray[np.bool_]:
-    """(n,) the first ``left`` insertions of every unit."""
-    inserts: NDArray[np.bool_] = batch.sign > 0
-    wanted = np.bincount(batch.unit[inserts], minlength=len(left))
-    if bool((wanted <= left).all()):
-        return inserts
-    rows = np.flatnonzero(inserts)
-    order = np.argsort(batch.unit[rows], kind="stable")
-    unit = batch.unit[rows][order]
-    rank = np.arange(len(unit)) - (np.cumsum(wanted) - wanted)[unit]
-    accepted = np.zeros(len(inserts), np.bool_)
-    accepted[rows[order]] = rank < left[unit]
-    return accepted
 
 
 def _totals(key: NDArray[np.intp], value: I64, rows: int, top: int) -> tuple[I64, I64]:

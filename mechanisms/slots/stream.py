@@ -52,7 +52,6 @@ class SlotStream(Mechanism):
 
     @property
     def horizon(self) -> int:
-        """Triggers per window."""
         return self.slots.horizon
 
     def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
@@ -153,7 +152,6 @@ class SlotStream(Mechanism):
         return [laplace("value", scale) for scale in scales]
 
     def bounds(self, unit: str) -> dict[str, Any]:
-        """Records of one unit that count in an epoch."""
         return stated_records(self.slots.bound, unit)
 
     def learnt(self, public: Mapping[str, Sequence[int]]) -> float | None:

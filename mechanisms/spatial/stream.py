@@ -83,7 +83,6 @@ class SpatialStream(Mechanism):
         return empty_units(u, 1, self.insertions if self.total is None else self.total.fresh)
 
     def bounds(self, unit: str) -> dict[str, Any]:
-        """Records of one unit that count in an epoch."""
         said = stated_records(self.accepted, unit)
         return said if self.total is None else self.total.stated(said)
 

@@ -225,7 +225,6 @@ class Hopping(KeyedSums):
         return found
 
     def draws(self) -> tuple[Draws, ...]:
-        """List the draws of every column."""
         pairs = zip(self.noises, self.quantities, strict=True)
         return tuple(one.draws(self._names[quantity.column]) for one, quantity in pairs)
 
@@ -253,7 +252,6 @@ class Hopping(KeyedSums):
         return {"hopping": out}
 
     def plan_rows(self, unit: str) -> list[tuple[str, str]]:
-        """The same in words."""
         body = self.plan()["hopping"]
         noise, bars = body["noise_stddev"], self.threshold
         hops = f"each the sum of {self.hops:,} hops, {self.per_epoch:,} an epoch"

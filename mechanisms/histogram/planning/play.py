@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...columns import F64, I64, Releases
-from ...contract import Mechanism, Noise
+from ...contract import Noise
 from ...in_memory import Memory, feed
 from ...keys import Keys
 from ...pair_numbers import codes_of, keys_of
@@ -49,19 +49,19 @@ class Run:
     units: UnitTable | None = None
 
     def __post_init__(self) -> None:
-        mechanism = cast(Mechanism, self.mechanism)  # frozen fields satisfy it in substance
+        mechanism = self.mechanism
         self.units = self.units or UnitTable(mechanism, self.work.users)
         self.memory = Memory(
             mechanism, self.noise, delay=self.delay, window=self.work.window,
             unit_tables=[self.units],
         )  # fmt: skip
-        if getattr(mechanism, "public", None) is not None:  # listed keys are there from the start
+        if mechanism.public is not None:  # listed keys are there from the start
             listed = mechanism.init_rows(numbered(np.arange(self.work.keys), mechanism.pairs))
             self.memory.row_tables[0].store(listed)
         self.status = np.zeros(self.work.keys, np.int32)
         self.values = np.zeros((self.work.keys, len(plainly(mechanism.outputs))), np.int64)
         self.seconds, self.accepted = 0.0, 0
-        self.counted = self.work.once() if self.mechanism.bound.of_units else None
+        self.counted = self.work.once() if mechanism.bound.of_units else None
         if mechanism.pairs:
             self.counted = self.work.sightings()
 
@@ -78,7 +78,7 @@ class Run:
         began = time.perf_counter()
         out = self.memory.trigger()
         self.seconds = time.perf_counter() - began
-        codes = codes_of(out.key) if self.memory.mechanism.pairs else out.key.codes()
+        codes = codes_of(out.key) if self.mechanism.pairs else out.key.codes()
         codes = codes.astype(np.int64)
         self.status[codes] = out.status
         self.values[codes] = out.value[:, : self.values.shape[1]]

@@ -229,7 +229,6 @@ class Rounds(KeyedSums):
         return {"histogram": plan(self)}
 
     def plan_rows(self, unit: str) -> list[tuple[str, str]]:
-        """The same in words."""
         return round_rows(plan(self), unit)
 
 
@@ -243,16 +242,8 @@ def _tag(rounds: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def _with_number(keys: Keys, numbers: NDArray[np.int32]) -> Keys:
-    """Each key followed by a number in four bytes: injective, as the width is fixed."""
-    widths = np.diff(keys.offsets) + 4
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(widths)])
-    data = np.empty(int(offsets[-1]), np.uint8)
-    tail = (offsets[1:, None] - 4 + np.arange(4)).reshape(-1)
-    body = np.ones(len(data), np.bool_)
-    body[tail] = False
-    data[tail] = numbers.astype(">i4").view(np.uint8)
-    data[body] = keys.packed()
-    return Keys(data, offsets)
+    """Each key followed by a number in four bytes."""
+    return keys.followed(numbers.astype(">i4").view(np.uint8).reshape(-1, 4))
 
 
 def _newly_counted(
