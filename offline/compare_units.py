@@ -108,7 +108,23 @@ class Comparison:
             self._compare(place)
 
     def _compare(self, place: Place) -> None:
-        _compare_place(self._where, place, self._expected, self._found, self._outcome)
+        origin, window, batch = place
+        text = f"{self._where}: from partition {origin}, window {window}, micro-batch {batch}"
+        wanted, had = self._expected.events(place), self._found.events(place)
+        if wanted is None:
+            if had is not None:
+                self._outcome.found("differing", text, len(had))
+            return
+        want = _ranked(wanted)
+        have = set() if had is None else _ranked(had)
+        self._outcome.routed += len(want & have)
+        more = len(have) - len(want)
+        if more > 0:
+            self._outcome.found("doubled", text, more)
+        elif more < 0 and self._found.complete(place):
+            self._outcome.found("lost", text, -more)
+        elif have - want:
+            self._outcome.found("differing", text)
 
     def finish(self) -> None:
         """Compare the remaining events."""
@@ -117,36 +133,11 @@ class Comparison:
             outcome.found(
                 "differing", f"{where}: events after their barrier", self._found.misplaced
             )
-        _compare_barriers(where, self._expected, self._found, outcome)
+        for origin, barriers in self._found.barriers.items():
+            if barriers != self._expected.barriers[origin][: len(barriers)]:
+                outcome.found("differing", f"{where}: barriers from partition {origin}")
         for place in sorted(self._expected.places | self._found.places):
             self._compare(place)
-
-
-def _compare_barriers(where: str, expected: Routed, found: Routed, outcome: ReplayOutcome) -> None:
-    for origin, barriers in found.barriers.items():
-        if barriers != expected.barriers[origin][: len(barriers)]:
-            outcome.found("differing", f"{where}: barriers from partition {origin}")
-
-
-def _compare_place(
-    where: str, place: Place, expected: Routed, found: Routed, outcome: ReplayOutcome
-) -> None:
-    text = f"{where}: from partition {place[0]}, window {place[1]}, micro-batch {place[2]}"
-    wanted, had = expected.events(place), found.events(place)
-    if wanted is None:
-        if had is not None:
-            outcome.found("differing", text, len(had))
-        return
-    want = _ranked(wanted)
-    have = set() if had is None else _ranked(had)
-    outcome.routed += len(want & have)
-    more = len(have) - len(want)
-    if more > 0:
-        outcome.found("doubled", text, more)
-    elif more < 0 and found.complete(place):
-        outcome.found("lost", text, -more)
-    elif have - want:
-        outcome.found("differing", text)
 
 
 def _ranked(events: I64) -> set[bytes]:

@@ -259,15 +259,11 @@ def select(deployment: Deployment, pipelines: Collection[str]) -> Deployment:
         raise ConfigError(f"pipeline {strange[0]!r} is unknown; expected one of {', '.join(known)}")
     if not pipelines:
         return deployment
-    inputs = (
-        replace(i, pipelines=tuple(p for p in i.pipelines if p.name in pipelines))
-        for i in deployment.inputs
-    )
-    views = tuple(v for v in deployment.views if v.source.name in pipelines)
-    kept = tuple(one for one in inputs if one.pipelines)
+    chosen = deployment.only(pipelines)
+    kept = tuple(one for one in chosen.inputs if one.pipelines)
     stating = {one.attributes.topic for one in kept if one.attributes is not None}
     beside = tuple(one for one in deployment.inputs if one.topic in stating)
-    return replace(deployment, inputs=kept + beside, views=views)
+    return replace(chosen, inputs=kept + beside)
 
 
 def read_logs(plan: WorkerSetup, deployment: Deployment, report: Report) -> Logs:

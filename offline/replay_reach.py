@@ -190,12 +190,8 @@ class Reach:
 
 def _first(pipeline: Pipeline, snapshot: Kept) -> int | None:
     """The first window of the first epoch, or period, with no record from before a snapshot."""
-    standing = (
-        PipelineStanding()
-        if snapshot is None
-        else snapshot.pipelines.get(pipeline.name, PipelineStanding())
-    )
-    if snapshot is None or standing.first is None:
+    standing = None if snapshot is None else snapshot.pipelines.get(pipeline.name)
+    if snapshot is None or standing is None or standing.first is None:
         return None
     if pipeline.windows.arrival:
         after = max([standing.floor, *(window for window, _ in standing.done), *standing.closed])
