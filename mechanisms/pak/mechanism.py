@@ -48,16 +48,15 @@ _STORED = 3
 
 
 @dataclass(frozen=True)
-class RankQuantile:
-    """The K-th largest warm-up value by a noisy maximum, raised by a factor; pure ε-DP."""
+class RankQuantile(Chooser):
+    """The K-th largest warm-up value by a noisy maximum, raised by a factor."""
 
-    epsilon: Fraction  # of one record
     rank: int  # K, public
     factor: Fraction  # r ≥ 1
     thresholds: tuple[int, ...]  # public candidates, increasing
 
     def __post_init__(self) -> None:
-        positive("epsilon", self.epsilon)
+        super().__post_init__()
         at_least("rank", self.rank, 1)
         positive("factor", self.factor)
 

@@ -17,9 +17,10 @@ that closes its last slot.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,30 +31,30 @@ from ..parts.clip_threshold import exceedance_scores, noisy_max
 from ..validate import at_least, positive
 
 
-class Chooser(Protocol):
-    """A private choice among the public thresholds."""
+@dataclass(frozen=True)
+class Chooser(ABC):
+    """A private choice among the public thresholds by a noisy maximum; ε-DP."""
+
+    epsilon: Fraction  # of one record
+
+    def __post_init__(self) -> None:
+        positive("epsilon", self.epsilon)
 
     @property
-    def epsilon(self) -> Fraction:
-        """Loss of one record."""
-
-    @property
+    @abstractmethod
     def scale(self) -> Fraction:
         """Scale of its noise."""
 
-    def choose(self, histogram: I64, noise: Noise, t: int, purpose: str = ...) -> int:
+    @abstractmethod
+    def choose(self, histogram: I64, noise: Noise, t: int, purpose: str = "threshold") -> int:
         """Index of a threshold, from the records per bucket."""
 
 
 @dataclass(frozen=True)
-class Exceedance:
-    """The noisy maximum of `exceedance_scores`; ε-DP."""
+class Exceedance(Chooser):
+    """The noisy maximum of `exceedance_scores`."""
 
-    epsilon: Fraction  # of one record
     penalty: tuple[int, ...]  # (thresholds,) public part of the scores
-
-    def __post_init__(self) -> None:
-        positive("epsilon", self.epsilon)
 
     @property
     def scale(self) -> Fraction:
@@ -61,7 +62,6 @@ class Exceedance:
         return 1 / self.epsilon
 
     def choose(self, histogram: I64, noise: Noise, t: int, purpose: str = "threshold") -> int:
-        """Index of the chosen threshold."""
         scores = exceedance_scores(histogram, np.array(self.penalty))
         return noisy_max(scores, self.scale, noise, t, purpose)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any
@@ -14,7 +14,7 @@ from ...columns import F64
 from ...contract import Setting
 from ...forecast import counted, distinct, percent, sample_of
 from ...noise.trial import noise_of
-from ...planner import USUAL, Forecast, Option, PlanTable, Question
+from ...planner import USUAL, Forecast, Option, Question
 from ..settings import HistogramParameters
 from ..tumbling import build
 from . import formulas, proposal
@@ -33,19 +33,13 @@ class HistogramPlanner:
     options: frozenset[Option] = frozenset({"sample", "shape"})
     score = "error of all counts together, hidden ones included, as a share of their total"
     effort = USUAL
+    propose = staticmethod(proposal.proposed)
+    table = staticmethod(proposal.table)
 
     def ticks(self, question: Question) -> int:
         """Candidates to play."""
         repeats = proposal.repeats_of(proposal.sample_of(question))
         return plays(question.parameters, question.setting, repeats)
-
-    def propose(self, question: Question, tick: Callable[[], None]) -> dict[str, Any]:
-        """Settings of least error on the sample, and the outcome of every candidate."""
-        return proposal.proposed(question, tick)
-
-    def table(self, name: str, body: dict[str, Any]) -> PlanTable:
-        """The configured settings, then the best candidate of every budget."""
-        return proposal.table(name, body)
 
     def candidates(self, question: Question) -> Sequence[Any]:
         """Bounds, weights, factorisations and splits of δ; first what is given.
