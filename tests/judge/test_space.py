@@ -138,7 +138,7 @@ MISTAKES = {
 def test_a_product_that_errs_is_found_out(
     kind: str, where: Any, name: str, wrong: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(where, name, wrong(vars(where)[name]))
+    monkeypatch.setattr(where, name, wrong(getattr(where, name)))
     more = ", k = 4" * (kind == "privhp")
     assert judged(text(kind, f", bound = 2{more}", depth=3 if kind == "phdstream" else 7))[0] != []
 
