@@ -27,8 +27,9 @@ from hushstream.agents.kafka.cluster import Cluster
 from hushstream.agents.kafka.logs import read_topic
 from hushstream.agents.registry.announced import announced
 from hushstream.deploy.process import Child
+from hushstream.formats.bytes_in import schema_id
 from hushstream.formats.events.decode import utc
-from hushstream.formats.values.form import Described, number_in, to_json
+from hushstream.formats.values.form import Described, to_json
 from hushstream.topics.config.access.secret import noise_key, own_keys, signing_key
 from hushstream.topics.config.load import Config, load
 from hushstream.topics.names import Names
@@ -279,7 +280,7 @@ class Local:
 
     def _plain(self, topic: str, value: bytes, known: dict[str, Known]) -> bytes:
         """A release as JSON; schemas of its topic are asked for once."""
-        number = number_in(value)
+        number = schema_id(value)
         if number is not None and number not in known.get(topic, {}):
             known[topic] = announced(self.cluster, topic)
         return to_json(value, known.get(topic, {})) or b"{}"

@@ -58,12 +58,8 @@ def show(flags: Flags, as_json: bool) -> None:
             {
                 "records": [_plain(r) for r in read.records],
                 "totals": {
-                    name: {
-                        "epsilon": float(one.epsilon),
-                        "delta": float(one.delta),
-                        "epochs": one.epochs,
-                        "composed_epsilon": float(one.composed()),
-                    }
+                    name: _cost(one)
+                    | {"epochs": one.epochs, "composed_epsilon": float(one.composed())}
                     for name, one in sums.items()
                 },
                 "generations": [
@@ -361,18 +357,19 @@ def _plain_sum(found: Mapping[str, Ledger], whole: Joint) -> dict[str, Any]:
         "ledgers": {n: {"records": len(o.records), "head": o.head} for n, o in found.items()},
         "sums": [
             one.kind._asdict()
-            | {"epsilon": float(one.epsilon), "delta": float(one.delta)}
-            | {"composed_epsilon": float(one.composed)}
+            | _cost(one)
             | {
-                "lines": [
-                    vars(line) | {"epsilon": float(line.epsilon), "delta": float(line.delta)}
-                    for line in one.lines
-                ]
+                "composed_epsilon": float(one.composed),
+                "lines": [vars(line) | _cost(line) for line in one.lines],
             }
             for one in whole.sums
         ],
         "twice": whole.twice,
     }
+
+
+def _cost(one: Any) -> dict[str, float]:
+    return {"epsilon": float(one.epsilon), "delta": float(one.delta)}
 
 
 def _short(value: str | None) -> str:

@@ -40,12 +40,9 @@ def page(flags: Flags, out: Path) -> None:
 
 def _limits(config: Config) -> dict[str, Limits]:
     """Limits of pipelines, and of the budgets that some of them share."""
-    return {
-        p.name if p.purse is None else p.purse.name: Limits(
-            *(
-                None if limit is None else float(limit)
-                for limit in (p.terms.limit_epsilon, p.terms.limit_delta)
-            )
-        )
-        for p in compile_config(config).pipelines
-    }
+    found = {}
+    for p in compile_config(config).pipelines:
+        given = (p.terms.limit_epsilon, p.terms.limit_delta)
+        limits = Limits(*(None if limit is None else float(limit) for limit in given))
+        found[p.name if p.purse is None else p.purse.name] = limits
+    return found

@@ -1,4 +1,4 @@
-"""A reader of bytes from front to back, which refuses whatever does not fit."""
+"""Bytes read from front to back, which refuses whatever does not fit, and the frame of values."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import struct
 _DOUBLE = struct.Struct("<d")
 EXACT = 1 << 53  # doubles up to here hold every integer
 MOST_DIGITS = 1_100  # of an integer in a key
+HEAD = 5  # bytes before a value in wire format: zero, and the id of its schema
 
 
 class BrokenBytes(ValueError):
@@ -80,6 +81,17 @@ def whole(value: float) -> int | float:
     (3, 0.5)
     """
     return int(value) if -EXACT <= value <= EXACT and value.is_integer() else value
+
+
+def schema_id(value: bytes | None) -> int | None:
+    """The id of the schema of a value in wire format; None if it is in another.
+
+    >>> schema_id(bytes([0, 0, 0, 1, 2, 77])), schema_id(b"{}"), schema_id(None)
+    (258, None, None)
+    """
+    if value is None or len(value) < HEAD or value[0] != 0:
+        return None
+    return int.from_bytes(value[1:HEAD], "big")
 
 
 def number_of(digits: bytes) -> int:

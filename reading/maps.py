@@ -18,6 +18,7 @@ from ..mechanisms.spatial.smooth import smoothed, spread_points
 from ..mechanisms.spatial.synthetic import scatter
 from ..topics.assembly import Released, in_order
 from ..topics.releases import Row
+from .tables import PARTS
 
 COUNT = "count"
 STEPS = 1 << 16  # counts are multiples of 1/STEPS records
@@ -162,8 +163,7 @@ def _feature(row: Row, names: tuple[str, str]) -> dict[str, Any]:
         told[f"{name}_low"], told[f"{name}_high"] = row.box[name]
     for name, one in row.values.items():
         if one is not None:
-            told |= {name: one.value, f"{name}_stddev": one.stddev}
-            told |= {f"{name}_low": one.low, f"{name}_high": one.high}
+            told |= {name + suffix: getattr(one, part) for suffix, part in PARTS.items()}
     shape = {"type": "Polygon", "coordinates": [ring]}
     return {"type": "Feature", "geometry": shape, "properties": told}
 

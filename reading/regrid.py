@@ -26,7 +26,7 @@ from ..topics.config.inputs.places import place_of
 from ..topics.releases import Row
 from .grids import Box, GridCells, Shapes, grid_cells
 from .maps import domain_of
-from .tables import FIXED
+from .tables import FIXED, PARTS
 
 F64 = NDArray[np.float64]
 
@@ -72,10 +72,8 @@ class Regridded(NamedTuple):
 
     def _columns(self) -> Iterator[tuple[str, F64]]:
         for name, figures in self.values.items():
-            yield name, figures.value
-            yield f"{name}_stddev", figures.stddev
-            yield f"{name}_low", figures.low
-            yield f"{name}_high", figures.high
+            for suffix, part in PARTS.items():
+                yield name + suffix, getattr(figures, part)
 
 
 def regrid(

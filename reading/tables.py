@@ -47,13 +47,13 @@ def table_of(releases: Sequence[Released], latest: bool = False) -> Any:
         columns["pipeline"] = pa.array([release.pipeline for release, _ in rows], pa.string())
     values = _names(release.manifest.value_names for release in releases)
     boxes = _names(row.box for _, row in rows)
-    numbers = dict(_values(rows, values))
-    corners = dict(_corners(rows, boxes))
+    numbers = dict(figures(rows, values))
+    ends = dict(corners(rows, boxes))
     for name in _names(release.manifest.key_names for release in releases):
-        taken = name in columns or name in numbers or name in corners
+        taken = name in columns or name in numbers or name in ends
         column = [row.key.get(name) for _, row in rows]
         columns[f"key_{name}" if taken else name] = _inferred(column)
-    return pa.table(columns | corners | numbers)
+    return pa.table(columns | ends | numbers)
 
 
 def _every(releases: Sequence[Released]) -> Iterator[Placed]:
@@ -66,7 +66,8 @@ def _names(found: Any) -> list[str]:
     return list(dict.fromkeys(name for names in found for name in names))
 
 
-def _values(rows: Sequence[Placed], names: Sequence[str]) -> Iterator[tuple[str, Any]]:
+def figures(rows: Sequence[Placed], names: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """Yield the columns of released values: each with its error and both ends of its interval."""
     for name in names:
         told: list[Value | None] = [row.values.get(name) for _, row in rows]
         for suffix, part in PARTS.items():
@@ -74,7 +75,8 @@ def _values(rows: Sequence[Placed], names: Sequence[str]) -> Iterator[tuple[str,
             yield name + suffix, pa.array(column, pa.float64())
 
 
-def _corners(rows: Sequence[Placed], names: Sequence[str]) -> Iterator[tuple[str, Any]]:
+def corners(rows: Sequence[Placed], names: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """Yield the columns of a map's axes: both ends of the cell."""
     for name in names:
         for place, suffix in enumerate(("_low", "_high")):
             column = [row.box[name][place] if name in row.box else None for _, row in rows]

@@ -83,6 +83,15 @@ def private_file(path: Path) -> None:
     _tighten(path, path, MASK)
 
 
+def settle(path: Path) -> None:
+    """Bring a file, or the names in a folder, to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def _tighten(whole: Path, one: Path, taken: int) -> None:
     mode = one.lstat().st_mode
     if stat.S_ISLNK(mode) or not mode & taken:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ...agents.clock.genesis import read_ledger
-from ...agents.deployment.model import Deployment, Pipeline
+from ...agents.deployment.model import Pipeline
 from ...agents.kafka.cluster import Cluster
 from ...errors import EngineError
 from ...formats.events.keys import decode_key
@@ -56,7 +56,8 @@ def run(site: Site, users: int, workers: int, picture: Path, console: Console) -
         watch.close()
     show.step("replayed and released", began)
     cluster = Cluster(config.kafka)
-    results = [_result(cluster, names, p, streams, watch) for p in _in_order(deployment)]
+    pipelines = sorted(deployment.pipelines, key=lambda p: p.number)
+    results = [_result(cluster, names, p, streams, watch) for p in pipelines]
     for result in results:
         show.table(result)
     show.budget(read_ledger(cluster, deployment.name), results)
@@ -167,10 +168,6 @@ class _Player:
 
     def _state(self) -> list[tuple[int, int]]:
         return [(s.triggers, len(s.released)) for s in self._watch.seen.values()]
-
-
-def _in_order(deployment: Deployment) -> list[Pipeline]:
-    return sorted(deployment.pipelines, key=lambda p: p.number)
 
 
 def _result(

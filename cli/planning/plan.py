@@ -37,12 +37,12 @@ from ..deployed import by_size, least_partitions
 from ..options import Flags, config_options, emit, json_option, read_config, readable
 from .diff import show_difference
 from .request import (
+    Request,
     check,
     forecasts,
     plan_options,
     proposals,
     purses,
-    request,
     warn_of_times,
 )
 
@@ -114,7 +114,7 @@ def plan(flags: Flags, as_json: bool, before: str | None, **options: Any) -> Non
     if before is not None:
         show_difference(config, before, as_json)
         return
-    deployment, asked = compile_config(config), request(**options)
+    deployment, asked = compile_config(config), Request(**options)
     check(config, deployment, asked)
     if asked.sample is not None:
         stream_file(asked.sample)  # refuses, before anything is printed, what it cannot read

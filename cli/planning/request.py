@@ -37,42 +37,32 @@ _NUMBERS: dict[str, type[int] | type[float]] = {
 class Request(NamedTuple):
     """Options of the command line."""
 
-    sample: Path | None
-    shape: Shape | None
-    pipeline: str | None
-    goal: Goal
-    records: int | None
-    scale: float | None
+    sample: Path | None = None
+    shape: Shape | None = None
+    pipeline: str | None = None
+    goal: Goal = "last"
+    records: int | None = None
+    scale: float | None = None
     tune: bool = False
 
 
-NOTHING = Request(None, None, None, "last", None, None)
-
-
-class _ShapeType(click.ParamType):
-    name = "shape"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Shape:
-        if isinstance(value, Shape):
-            return value
-        given: dict[str, Any] = {}
-        for part in value.split(","):
-            name, _, text = part.strip().partition("=")
-            if name not in _NUMBERS:
-                self.fail(f"{name!r} is unknown; expected one of {', '.join(_NUMBERS)}", param, ctx)
-            try:
-                given[name] = _NUMBERS[name](text.replace("_", ""))
-            except ValueError:
-                self.fail(f"{name} = {text!r} is not a number", param, ctx)
-        missing = [name for name in ("users", "records", "keys") if name not in given]
-        if missing:
-            self.fail(f"{missing[0]} is missing", param, ctx)
+def _shape(value: str) -> Shape:
+    given: dict[str, Any] = {}
+    for part in value.split(","):
+        name, _, text = part.strip().partition("=")
+        if name not in _NUMBERS:
+            known = ", ".join(_NUMBERS)
+            raise click.BadParameter(f"{name!r} is unknown; expected one of {known}")
         try:
-            return Shape(**given)
-        except ParameterError as error:
-            self.fail(str(error), param, ctx)
+            given[name] = _NUMBERS[name](text.replace("_", ""))
+        except ValueError:
+            raise click.BadParameter(f"{name} = {text!r} is not a number") from None
+    if missing := [name for name in ("users", "records", "keys") if name not in given]:
+        raise click.BadParameter(f"{missing[0]} is missing")
+    try:
+        return Shape(**given)
+    except ParameterError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def plan_options(command: F) -> F:
@@ -105,12 +95,10 @@ def plan_options(command: F) -> F:
             show_default=True,
             help="Error to minimise: at a window's last trigger, or the mean over its triggers.",
         ),
-        click.option(
-            "--pipeline", "only", help="Plan this pipeline; default: all of the first input."
-        ),
+        click.option("--pipeline", help="Plan this pipeline; default: all of the first input."),
         click.option(
             "--shape",
-            type=_ShapeType(),
+            type=_shape,
             metavar="users=N,records=N,keys=N[,zipf=1][,repeat=0]",
             help="Instead of a sample: your guess of one window. The key of rank r is as popular "
             "as r^-zipf; `repeat` is the share of a unit's records that go to one key of its own.",
@@ -126,33 +114,6 @@ def plan_options(command: F) -> F:
     ):
         command = option(command)
     return command
-
-
-def request(
-    sample: Path | None,
-    shape: Shape | None,
-    only: str | None,
-    goal: Goal,
-    records: int | None,
-    scale: float | None,
-    tune: bool = False,
-) -> Request:
-    """Check the given options (see the help of each) and collect them.
-
-    Raises `UsageError` if they exclude each other, one lacks another, or a number is not finite.
-    """
-    if scale is not None and not math.isfinite(scale):
-        raise click.UsageError("--tail-scale must be finite")
-    if sample is not None and shape is not None:
-        raise click.UsageError("give --sample or --shape, not both")
-    if tune and sample is None:
-        raise click.UsageError("--tune needs a --sample to try settings on")
-    if goal != "last" and shape is None and not tune:
-        raise click.UsageError("--goal is for --shape, and for --sample with --tune")
-    if sample is not None and not tune and (records, scale) != (None, None):
-        given = "--records" if scale is None else "--tail-scale"
-        raise click.UsageError(f"{given} is a guess, and --sample tells it: give one of them")
-    return Request(sample, shape, only, goal, records, scale, tune)
 
 
 def proposals(
@@ -171,7 +132,7 @@ def proposals(
         planner = find(pipeline.kind).planner
         if planner is None or pipeline.name in without or not (mine or asked.pipeline is None):
             continue
-        using = _of_use(asked, planner) if mine else NOTHING
+        using = _of_use(asked, planner) if mine else Request()
         question = _question(config, source, pipeline, using)
         if question.sample is not None or "sample" not in planner.options:
             found[pipeline.name] = _proposed(planner, question, quiet)
@@ -308,12 +269,12 @@ def _asked(config: Config, pipeline: Pipeline, asked: Request) -> bool:
 
 
 def check(config: Config, deployment: Deployment, asked: Request) -> None:
-    """Refuse options that fit no pipeline, with a `UsageError`."""
+    """Refuse options that exclude each other, or fit no pipeline, with a `UsageError`."""
+    _check_together(asked)
     names = [p.name for p in deployment.pipelines]
     if asked.pipeline is not None and asked.pipeline not in names:
-        raise click.UsageError(
-            f"pipeline {asked.pipeline!r} is unknown; expected one of {_list(names)}"
-        )
+        known = ", ".join(names)
+        raise click.UsageError(f"pipeline {asked.pipeline!r} is unknown; expected one of {known}")
     kinds = {p.kind for p in deployment.pipelines if _asked(config, p, asked)}
     options: tuple[tuple[Option, object], ...] = (
         ("sample", asked.sample),
@@ -329,10 +290,20 @@ def check(config: Config, deployment: Deployment, asked: Request) -> None:
         }  # fmt: skip
         if given is not None and not kinds & wanted:
             which = asked.pipeline or f"any pipeline of input {config.input[0].name!r}"
-            raise click.UsageError(
-                f"--{option} does not apply to {which}: it is for {_list(sorted(wanted))}"
-            )
+            whose = ", ".join(sorted(wanted))
+            raise click.UsageError(f"--{option} does not apply to {which}: it is for {whose}")
 
 
-def _list(names: list[str]) -> str:
-    return ", ".join(names)
+def _check_together(asked: Request) -> None:
+    if asked.scale is not None and not math.isfinite(asked.scale):
+        raise click.UsageError("--tail-scale must be finite")
+    if asked.sample is not None and asked.shape is not None:
+        raise click.UsageError("give --sample or --shape, not both")
+    if asked.tune and asked.sample is None:
+        raise click.UsageError("--tune needs a --sample to try settings on")
+    if asked.goal != "last" and asked.shape is None and not asked.tune:
+        raise click.UsageError("--goal is for --shape, and for --sample with --tune")
+    guesses = {"--tail-scale": asked.scale, "--records": asked.records}
+    given = [name for name, guess in guesses.items() if guess is not None]
+    if asked.sample is not None and not asked.tune and given:
+        raise click.UsageError(f"{given[0]} is a guess, and --sample tells it: give one of them")

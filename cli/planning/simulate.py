@@ -30,9 +30,7 @@ from ...topics.config.load import Config
 from ...topics.private_files import private_file, private_folder
 from ...topics.releases import decode_public
 from ..options import Flags, config_options, emit, json_option, read_config
-from .request import (
-    FIRST,
-)
+from .request import FIRST
 
 
 @click.command()

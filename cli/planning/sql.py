@@ -22,9 +22,9 @@ from ...topics.digits import NOT_HUGE, huge
 from ...topics.sql.columns import QuerySource, plain_number
 from ...topics.sql.query import Query, read_query
 from ...topics.sql.written import table
-from ..options import CONFIG, emit, kept_tables, readable
+from ..options import CONFIG, emit, json_option, kept_tables, readable
 from .plan import describe, described
-from .request import check, forecasts, request
+from .request import Request, check, forecasts
 
 _ORDER = (
     "name", "query", "input", "key", "derive", "public_keys", "where", "session", "inputs",
@@ -32,58 +32,46 @@ _ORDER = (
 )  # fmt: skip
 
 
-class _Number(click.ParamType):
-    name = "number"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Decimal:
-        try:
-            number = Decimal(value)
-        except ArithmeticError:
-            self.fail(f"{value!r} is not a number", param, ctx)
-        if not number.is_finite():
-            self.fail(f"{value!r} is not finite", param, ctx)
-        if huge(str(number)):
-            self.fail(f"{value[:80]!r} {NOT_HUGE}", param, ctx)
-        return number
+def number(text: str) -> Decimal:
+    """Read a number of the command line; its name is what the help shows."""
+    try:
+        found = Decimal(text)
+    except ArithmeticError:
+        raise click.BadParameter(f"{text!r} is not a number") from None
+    if not found.is_finite():
+        raise click.BadParameter(f"{text!r} is not finite")
+    if huge(str(found)):
+        raise click.BadParameter(f"{text[:80]!r} {NOT_HUGE}")
+    return found
 
 
-class _Clip(click.ParamType):
-    name = "clip"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, dict[str, Any]]:
-        if isinstance(value, tuple):
-            return value
-        field, equals, ends = value.partition("=")
-        parts = ends.split(":")
-        if not equals or not field or len(parts) not in (2, 3):
-            self.fail(f"{value!r}: write FIELD=LOW:HIGH or FIELD=LOW:HIGH:GRID", param, ctx)
-        names = ("low", "high", "grid")
-        numbers = [_Number().convert(part, param, ctx) for part in parts]
-        return field, {name: plain_number(n) for name, n in zip(names, numbers, strict=False)}
+def _clip(text: str) -> tuple[str, dict[str, Any]]:
+    field, equals, ends = text.partition("=")
+    parts = ends.split(":")
+    if not equals or not field or len(parts) not in (2, 3):
+        raise click.BadParameter(f"{text!r}: write FIELD=LOW:HIGH or FIELD=LOW:HIGH:GRID")
+    numbers = (plain_number(number(part)) for part in parts)
+    return field, dict(zip(("low", "high", "grid"), numbers, strict=False))
 
 
 @click.command()
 @click.argument("query")
 @click.option("-c", "--config", "path", default=CONFIG, show_default=True, help="Configuration.")
 @click.option("--name", help="Name of the pipeline; default: made from the key.")
-@click.option("--epsilon", type=_Number(),
+@click.option("--epsilon", type=number,
               help="ε per privacy unit and epoch; default: the query's, or 1.")  # fmt: skip
-@click.option("--delta", type=_Number(),
+@click.option("--delta", type=number,
               help="δ per privacy unit and epoch; default: the query's, or 0.000001.")  # fmt: skip
 @click.option("--window", help="Length of the window, if the query has no TUMBLE.")
 @click.option("--every", help="Interval between triggers; default: the window's length.")
-@click.option("--clip", type=_Clip(), multiple=True, metavar="FIELD=LOW:HIGH[:GRID]",
+@click.option("--clip", type=_clip, multiple=True, metavar="FIELD=LOW:HIGH[:GRID]",
               help="Bounds of a field that the query sums without CLIP.")  # fmt: skip
 @click.option("--sample", type=click.Path(path_type=Path), metavar="FILE",
               help="Propose settings from trials on FILE: PUBLIC OR SYNTHETIC data.")  # fmt: skip
 @click.option("--write", type=click.Choice(["settings", "query"]),
               help="Append the pipeline to the file, as settings (as CREATE does) or as its query.",
 )  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+@json_option
 def sql(
     query: str,
     path: str,
@@ -240,7 +228,7 @@ def _explain(config: Config, sample: Path | None) -> None:
         console.print(f"warning: {caution}", soft_wrap=True, markup=False)
     if sample is None:
         return
-    asked = request(sample, None, p.name, "last", None, None)
+    asked = Request(sample=sample, pipeline=p.name)
     check(config, deployment, asked)
     for kind, answer in forecasts(config, deployment, asked, quiet=False).values():
         show_ways(console, p.name, kind, answer)

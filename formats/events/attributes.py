@@ -18,11 +18,10 @@ from .expressions.derived import AttributeCases, OfUnit
 from .expressions.looked_up import Value
 from .expressions.valued import ValueFields
 from .fields import InputFields, PipelineFields
-from .framed import Columns
 from .keys import decode_key, encode_key
-from .objects import Sight
 from .raw import RawRecord
 from .reasons import Bad, Reason
+from .records import Readable, Seen
 from .types import typed, types_of
 from .views import MAX_UNIT
 
@@ -63,12 +62,10 @@ class AttributeDecoder:
         """
         values = [record.value for record in records]
         offsets = [record.offset for record in records]
-        seen: Sequence[tuple[Sight | Columns, Bad]] = self._reader.read(
-            values, offsets, known or {}
-        )
+        seen: Sequence[tuple[Readable, Bad]] = self._reader.read(values, offsets, known or {})
         (sight, bad), *sights = seen
         bad, faults = dict(bad), Bad()
-        named = _column(sight, self._unit, "unit", bad)
+        named = Seen(sight, bad, bad).column(self._unit, "unit")
         columns = [
             self._attribute(path, *one, faults)
             for path, one in zip(self._roles, sights, strict=True)
@@ -86,12 +83,12 @@ class AttributeDecoder:
         faults = {row: why for row, why in faults.items() if row not in bad and rows[row]}
         return StatedRows(units, rows, bad, faults)
 
-    def _attribute(self, path: str, sight: Sight | Columns, bad: Bad, faults: Bad) -> list[Any]:
+    def _attribute(self, path: str, sight: Readable, bad: Bad, faults: Bad) -> list[Any]:
         """Values of an attribute; None where there is none that can be used."""
         allowed = types_of(self._roles[path])
         for row, why in bad.items():
             faults.setdefault(row, why)
-        values = _column(sight, path, "scalar", faults)
+        values = list(Seen(sight, faults, faults).column(path, "scalar"))
         for row, value in enumerate(values):
             if value is None or value == "":
                 values[row] = None
@@ -106,13 +103,6 @@ class AttributeDecoder:
         if unit is None:
             return Reason.at("missing_unit", self._unit)
         return "huge_unit" if len(str(unit).encode()) > MAX_UNIT else None
-
-
-def _column(sight: Sight | Columns, path: str, role: str, bad: Bad) -> list[Any]:
-    values, faults = sight.column(path, role)
-    for row, reason in faults.items():
-        bad.setdefault(row, reason)
-    return list(values)
 
 
 def _unit_of_key(key: bytes | None) -> str | None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..bytes_in import HEAD, schema_id
 from ..schemas.batch import FieldColumn, Payloads
 from ..schemas.schema import Known, Schema, UnusableSchema
 from .fields import InputFields, PipelineFields
@@ -19,20 +20,8 @@ from .reasons import Bad, Reason, Unread
 from .types import names_of, paths_of, tree_of, types_of
 from .wires import Run, Wire
 
-HEAD = 5  # bytes: zero, and the id
 _KEPT = 1_000  # compiled schemas
 _NEVER = np.iinfo(np.int64).max  # above every offset
-
-
-def schema_id(value: bytes | None) -> int | None:
-    """The id of a value's schema; None if it has none.
-
-    >>> schema_id(bytes([0, 0, 0, 1, 2, 77])), schema_id(b"{}"), schema_id(None)
-    (258, None, None)
-    """
-    if value is None or len(value) < HEAD or value[0] != 0:
-        return None
-    return int.from_bytes(value[1:HEAD], "big")
 
 
 def heads_of(values: Iterable[bytes | None]) -> set[bytes]:

@@ -8,6 +8,8 @@ from typing import NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from ..bytes_in import Bytes
+
 I64 = NDArray[np.int64]
 WIDTH = 72  # bytes of the arrays for one record
 
@@ -62,7 +64,7 @@ class RawBatch(Sequence[RawRecord]):
             int(self.timestamp[row]),
             self._bytes(int(self.key[row]), int(self.key_end[row])),
             self._bytes(int(self.value[row]), int(self.value_end[row])),
-            _headers(self.data, int(self.headers[row])),
+            _headers(self.data[int(self.headers[row]) : int(self.end[row])].tobytes()),
         )
 
     def _bytes(self, begin: int, end: int) -> bytes | None:
@@ -128,33 +130,16 @@ def timestamps_of(records: Sequence[RawRecord]) -> I64:
     return np.fromiter((r.timestamp for r in records), np.int64, len(records))
 
 
-def _headers(data: NDArray[np.uint8], at: int) -> tuple[tuple[str, bytes], ...]:
+def _headers(stored: bytes) -> tuple[tuple[str, bytes], ...]:
     """Headers as a record stores them; none if one of their names is not UTF-8."""
-    count, at = _varint(data, at)
-    found = []
-    for _ in range(count):
-        name, at = _sized(data, at)
-        value, at = _sized(data, at)
-        try:
-            found.append(((name or b"").decode(), value))
-        except UnicodeDecodeError:
-            return ()
-    return tuple(found)  # type: ignore[arg-type]
+    data = Bytes(stored, 0, len(stored))
+    found = [(_sized(data), _sized(data)) for _ in range(data.zigzag())]
+    try:
+        return tuple(((name or b"").decode(), value) for name, value in found)  # type: ignore[misc]
+    except UnicodeDecodeError:
+        return ()
 
 
-def _sized(data: NDArray[np.uint8], at: int) -> tuple[bytes | None, int]:
-    length, at = _varint(data, at)
-    if length < 0:
-        return None, at
-    return data[at : at + length].tobytes(), at + length
-
-
-def _varint(data: NDArray[np.uint8], at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = int(data[at])
-        at += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), at
+def _sized(data: Bytes) -> bytes | None:
+    length = data.zigzag()
+    return None if length < 0 else data.take(length)

@@ -7,7 +7,7 @@ that pipeline alone, so that no pipeline affects what another one counts.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -33,6 +33,44 @@ from .views import MAX_UNIT, Decoded, Flags, Numbers, View, encoded, keyed, on_g
 Readable = Sight | Columns
 
 
+class Seen(NamedTuple):
+    """Records as the input, or one of its pipelines, reads them; it notes the faults."""
+
+    sight: Readable
+    bad: Bad  # rows that nobody can use
+    own: Bad  # rows that this reader cannot use; of the input itself, ``bad``
+
+    @property
+    def size(self) -> int:
+        return self.sight.size
+
+    @property
+    def fields(self) -> ValueFields:
+        return ValueFields(self.size, self.column)
+
+    def fault(self, row: int, word: str, path: str) -> None:
+        if row not in self.bad:
+            self.own.setdefault(row, Reason.at(word, path))
+
+    def column(self, path: str, role: str) -> list[Any]:
+        """Values of a path; a value that the role has no use for is a fault."""
+        values, faults = self.sight.column(path, role)
+        for row, reason in faults.items():
+            if row not in self.bad:
+                self.own.setdefault(row, reason)
+        return values
+
+    def floats(self, path: str, needed: Flags | None = None) -> NDArray[np.float64]:
+        """Numbers of a path, of which those of ``needed`` rows (None: all) must be there."""
+        values = self.column(path, "number")
+        floats = doubles(values)
+        for row in np.flatnonzero(~np.isfinite(floats)).tolist():
+            if needed is None or needed[row]:
+                self.fault(row, "missing_value" if values[row] is None else "not_finite", path)
+            floats[row] = 0.0
+        return floats
+
+
 class RecordDecoder:
     """Decoder of events into typed columns for an input's pipelines, an object for each record."""
 
@@ -54,32 +92,23 @@ class RecordDecoder:
         offsets = [r.offset for r in records]
         seen: Sequence[tuple[Readable, Bad]] = self._reader.read(values, offsets, known)
         (sight, bad), *sights = seen
-        time = self._times(sight, records, bad)
-        unit = self._units(sight, values, bad)
+        shared = Seen(sight, bad, bad)
+        time = self._times(shared, records)
+        unit = self._units(shared, values)
         views = []
         readers = zip(self._pipelines, self._mechanisms, sights, strict=True)
         for p, m, (sight, own) in readers:
             own = {row: reason for row, reason in own.items() if row not in bad}
-            views.append(self._view(p, m, sight, time, unit, (bad, own)))
+            views.append(self._view(p, m, Seen(sight, bad, own), time, unit))
         return Decoded(time, unit, tuple(views), bad)
 
-    def _column(
-        self, path: str, role: str, sight: Readable, bad: Bad, own: Bad | None = None
-    ) -> list[Any]:
-        """Values of a path; a value that the role has no use for is an error."""
-        values, faults = sight.column(path, role)
-        for row, reason in faults.items():
-            if row not in bad:
-                (bad if own is None else own).setdefault(row, reason)
-        return values
-
-    def _times(self, sight: Readable, records: Sequence[RawRecord], bad: Bad) -> I64:
+    def _times(self, seen: Seen, records: Sequence[RawRecord]) -> I64:
         how = self._fields.time_format
         if how == "record":
             values: list[Any] = timestamps_of(records).tolist()
         else:
             role = "text" if how == "iso" else "number"
-            values = self._column(self._fields.time or "", role, sight, bad)
+            values = seen.column(self._fields.time or "", role)
         if how in FACTORS and (quick := scale(values, FACTORS[how])) is not None:
             return quick
         convert = iso(self._zone) if how == "iso" else scaled(FACTORS[how])
@@ -90,12 +119,12 @@ class RecordDecoder:
         except (TypeError, ValueError, OverflowError):
             wrong = np.array([r for r, v in enumerate(values) if not fits(convert, v, out, r)])
         for row in wrong.tolist():
-            reason = "missing_time" if values[row] is None else "bad_time"
-            bad.setdefault(row, Reason.at(reason, self._fields.time or ""))
+            word = "missing_time" if values[row] is None else "bad_time"
+            seen.fault(row, word, self._fields.time or "")
         return out
 
-    def _units(self, sight: Readable, values: list[Any], bad: Bad) -> list[Any]:
-        columns = [self._column(path, "unit", sight, bad) for path in self._fields.unit]
+    def _units(self, seen: Seen, values: list[Any]) -> list[Any]:
+        columns = [seen.column(path, "unit") for path in self._fields.unit]
         units: list[Any] = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
         # A short record cannot hold a huge unit.
         small = max(map(len, filter(None, values)), default=0) <= MAX_UNIT
@@ -103,141 +132,107 @@ class RecordDecoder:
             return units
         for row, parts in enumerate(zip(*columns, strict=True)):
             if None in parts:
-                bad.setdefault(row, Reason.at("missing_unit", self._fields.unit[parts.index(None)]))
+                seen.fault(row, "missing_unit", self._fields.unit[parts.index(None)])
             elif not small and sum(len(str(v).encode()) for v in parts) > MAX_UNIT:
-                bad.setdefault(row, "huge_unit")
+                seen.bad.setdefault(row, "huge_unit")
         return units
 
     def _view(
-        self,
-        p: PipelineFields,
-        m: Mechanism,
-        sight: Readable,
-        time: I64,
-        unit: list[Any],
-        faults: tuple[Bad, Bad],
+        self, p: PipelineFields, m: Mechanism, seen: Seen, time: I64, unit: list[Any]
     ) -> View:
-        bad, own = faults
-        other = self._filtered_out(p, sight, bad, own)
-        value = on_grid(p, sight.size, [self._numbers(c, sight, bad, own) for c in p.columns])
-        sign = self._signs(p, sight, bad, own)
+        other = _filtered_out(p, seen)
+        value = on_grid(p, seen.size, [_numbers(column, seen) for column in p.columns])
+        sign = _signs(p, seen)
         of_record = not m.inputs or m.keys.of_record
         if of_record:
-            keys, key = self._keys(p, sight, time, bad, own)
-        columns = self._inputs(p, m, sight, time, unit, bad, own)
-        own = {row: reason for row, reason in own.items() if row not in other}
-        rows = _good(sight.size, bad, own, other)
+            keys, key = _keys(p, seen, time)
+        columns = _inputs(p, m, seen, time, unit)
+        own = {row: reason for row, reason in seen.own.items() if row not in other}
+        rows = _good(seen.size, seen.bad, own, other)
         if of_record:
             return keyed(p, m, rows, keys, key[rows], columns, value, sign, own)
         return encoded(m, rows, columns, sign, own)
 
-    def _inputs(
-        self, p: PipelineFields, m: Mechanism, sight: Readable, time: I64, unit: list[Any],
-        bad: Bad, own: Bad,
-    ) -> dict[str, NDArray[Any]]:  # fmt: skip
-        """Columns of the mechanism's inputs."""
-        columns: dict[str, NDArray[Any]] = {}
-        for name in m.inputs:
-            path = (p.inputs or {}).get(name, name)
-            if name == UNIT and not m.keys.of_record:
-                columns[name] = np.fromiter(unit, object, len(unit))
-            elif name == "time" and name not in (p.inputs or {}):
-                columns[name] = time
-            else:
-                columns[name] = self._floats(path, sight, bad, own)
-        return columns
 
-    def _filtered_out(
-        self, p: PipelineFields, sight: Readable, bad: Bad, own: Bad
-    ) -> frozenset[int]:
-        """Rows that are readable, and not the pipeline's: nothing else in them is a fault."""
-        if p.where is None:
-            return frozenset()
-        read = ValueFields(
-            sight.size,
-            lambda path, role: self._column(path, role, sight, bad, own),
-        )
-        out = ~p.where.fulfilled(read)
-        out[list(own)] = False  # what cannot be read is set aside, whatever it may fulfil
-        return frozenset(np.flatnonzero(out).tolist())
+def _inputs(
+    p: PipelineFields, m: Mechanism, seen: Seen, time: I64, unit: list[Any]
+) -> dict[str, NDArray[Any]]:
+    """Columns of the mechanism's inputs."""
+    columns: dict[str, NDArray[Any]] = {}
+    for name in m.inputs:
+        if name == UNIT and not m.keys.of_record:
+            columns[name] = np.fromiter(unit, object, len(unit))
+        elif name == "time" and name not in (p.inputs or {}):
+            columns[name] = time
+        else:
+            columns[name] = seen.floats((p.inputs or {}).get(name, name))
+    return columns
 
-    def _keys(
-        self, p: PipelineFields, sight: Readable, time: I64, bad: Bad, own: Bad
-    ) -> tuple[Keys, NDArray[np.intp]]:
-        columns = [self._key_column(p, path, sight, time, bad, own) for path in p.key]
-        keys, key, wrong = numbered(columns, sight.size)
-        for row in np.flatnonzero(np.isin(key, list(wrong))).tolist() if wrong else ():
-            if row not in bad:
-                at = p.key[0] if len(p.key) == 1 else ""
-                own.setdefault(row, Reason.at(wrong[int(key[row])], at))
-        return keys, key
 
-    def _key_column(
-        self, p: PipelineFields, name: str, sight: Readable, time: I64, bad: Bad, own: Bad
-    ) -> list[Any]:
-        """Values of one column of the key, of the record itself or derived."""
-        derived = p.derived.get(name)
-        if derived is None:
-            return self._column(name, "key", sight, bad, own)
-        if isinstance(derived, TimePart):
-            return list(derived.values(time))
-        read = ValueFields(sight.size, lambda path, role: self._column(path, role, sight, bad, own))
-        if isinstance(derived, AttributeCases):
+def _filtered_out(p: PipelineFields, seen: Seen) -> frozenset[int]:
+    """Rows that are readable, and not the pipeline's: nothing else in them is a fault."""
+    if p.where is None:
+        return frozenset()
+    out = ~p.where.fulfilled(seen.fields)
+    out[list(seen.own)] = False  # what cannot be read is set aside, whatever it may fulfil
+    return frozenset(np.flatnonzero(out).tolist())
 
-            def stated(path: str, role: str) -> list[Any]:
-                found = self._column(path, "scalar", sight, bad, own)
-                return typed([None if one == "" else one for one in found], role)
 
-            return list(derived.values(ValueFields(sight.size, stated), sight.size))
-        if isinstance(derived, Cases):
-            return list(derived.values(read, sight.size))
-        if isinstance(derived, TextPart | Lookup):
-            texts, place = read.texts(derived.field, derived.role)
-            found = [*derived.values(texts), derived.missing]
-            return [found[n] for n in place.tolist()]
-        if isinstance(derived, Attribute):
-            return list(derived.values(self._column(derived.field, derived.role, sight, bad, own)))
-        values = self._column(derived.field, "number", sight, bad, own)
-        return list(derived.values(doubles(values)))
+def _keys(p: PipelineFields, seen: Seen, time: I64) -> tuple[Keys, NDArray[np.intp]]:
+    columns = [_key_column(p, path, seen, time) for path in p.key]
+    keys, key, wrong = numbered(columns, seen.size)
+    for row in np.flatnonzero(np.isin(key, list(wrong))).tolist() if wrong else ():
+        seen.fault(row, wrong[int(key[row])], p.key[0] if len(p.key) == 1 else "")
+    return keys, key
 
-    def _numbers(self, column: NumericField, sight: Readable, bad: Bad, own: Bad) -> Numbers:
-        """Numbers of a value column, and the records that are in it."""
-        counted = None
-        read = ValueFields(sight.size, lambda path, role: self._column(path, role, sight, bad, own))
-        if column.where is not None:
-            counted = column.where.fulfilled(read)
-        if column.chosen is not None:
-            among = np.ones(sight.size, bool) if counted is None else counted
-            return column.chosen.values(
-                read, sight.size,
-                lambda path, rows: self._floats(path, sight, bad, own, rows & among),
-            ), counted  # fmt: skip
-        if column.field is None:
-            return None, counted
-        return self._floats(column.field, sight, bad, own, counted), counted
 
-    def _floats(
-        self, path: str, sight: Readable, bad: Bad, own: Bad, needed: Flags | None = None
-    ) -> NDArray[np.float64]:
-        values = self._column(path, "number", sight, bad, own)
-        floats = doubles(values)
-        for row in np.flatnonzero(~np.isfinite(floats)).tolist():
-            if row not in bad and (needed is None or needed[row]):
-                reason = "missing_value" if values[row] is None else "not_finite"
-                own.setdefault(row, Reason.at(reason, path))
-            floats[row] = 0.0
-        return floats
+def _key_column(p: PipelineFields, name: str, seen: Seen, time: I64) -> list[Any]:
+    """Values of one column of the key, of the record itself or derived."""
+    derived = p.derived.get(name)
+    if derived is None:
+        return seen.column(name, "key")
+    if isinstance(derived, TimePart):
+        return list(derived.values(time))
+    if isinstance(derived, AttributeCases):
 
-    def _signs(self, p: PipelineFields, sight: Readable, bad: Bad, own: Bad) -> NDArray[np.int8]:
-        out = np.ones(sight.size, np.int8)
-        if p.sign is None:
-            return out
-        for row, value in enumerate(self._column(p.sign, "sign", sight, bad, own)):
-            sign = _sign(value)
-            if sign is None and row not in bad:
-                own.setdefault(row, Reason.at("bad_sign", p.sign))
-            out[row] = sign or 1
+        def stated(path: str, role: str) -> list[Any]:
+            found = seen.column(path, "scalar")
+            return typed([None if one == "" else one for one in found], role)
+
+        return list(derived.values(ValueFields(seen.size, stated), seen.size))
+    if isinstance(derived, Cases):
+        return list(derived.values(seen.fields, seen.size))
+    if isinstance(derived, TextPart | Lookup):
+        texts, place = seen.fields.texts(derived.field, derived.role)
+        found = [*derived.values(texts), derived.missing]
+        return [found[n] for n in place.tolist()]
+    values = seen.column(derived.field, derived.role)
+    if isinstance(derived, Attribute):
+        return list(derived.values(values))
+    return list(derived.values(doubles(values)))
+
+
+def _numbers(column: NumericField, seen: Seen) -> Numbers:
+    """Numbers of a value column, and the records that are in it."""
+    counted = None if column.where is None else column.where.fulfilled(seen.fields)
+    if column.chosen is not None:
+        among = np.ones(seen.size, bool) if counted is None else counted
+        return column.chosen.values(
+            seen.fields, seen.size, lambda path, rows: seen.floats(path, rows & among)
+        ), counted
+    return None if column.field is None else seen.floats(column.field, counted), counted
+
+
+def _signs(p: PipelineFields, seen: Seen) -> NDArray[np.int8]:
+    out = np.ones(seen.size, np.int8)
+    if p.sign is None:
         return out
+    for row, value in enumerate(seen.column(p.sign, "sign")):
+        sign = _sign(value)
+        if sign is None:
+            seen.fault(row, "bad_sign", p.sign)
+        out[row] = sign or 1
+    return out
 
 
 _SIGNS: dict[Any, int] = {None: 1, 1: 1, -1: -1, "insert": 1, "delete": -1}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -45,36 +45,38 @@ def typed(values: Sequence[Any], role: str) -> list[Any]:
 def paths_of(fields: InputFields, pipelines: Sequence[PipelineFields]) -> dict[str, set[str]]:
     """Every path with the kinds of values that it may hold."""
     paths: dict[str, set[str]] = {}
-    if fields.time is not None and fields.time_format != "record":
-        role = "text" if fields.time_format == "iso" else "number"
-        paths.setdefault(fields.time, set()).update(ROLES[role])
-    for path in fields.unit:
-        paths.setdefault(path, set()).update(ROLES["unit"])
-    for pipeline in pipelines:
-        for path in pipeline.key:
-            if path not in pipeline.derived:
-                paths.setdefault(path, set()).update(ROLES["key"])
-        asked = [pipeline.where, *(column.where for column in pipeline.columns)]
-        for column in pipeline.columns:
-            asked += () if column.chosen is None else column.chosen.conditions
-        for derived in pipeline.derived.values():
-            if isinstance(derived, Band):
-                paths.setdefault(derived.field, set()).update(ROLES["number"])
-            elif isinstance(derived, TextPart | Lookup | Attribute):
-                paths.setdefault(derived.field, set()).update(ROLES[derived.role])
-            elif isinstance(derived, AttributeCases):
-                for leaf in (leaf for one in derived.conditions for leaf in leaves(one)):
-                    paths.setdefault(leaf.field, set()).update(ROLES["scalar"])
-            elif isinstance(derived, Cases):
-                asked += derived.conditions
-        for leaf in (leaf for condition in asked for leaf in leaves(condition)):
-            paths.setdefault(leaf.field, set()).update(ROLES[leaf.role])
-        summed = [path for column in pipeline.columns for path in column.paths]
-        for path in summed + list((pipeline.inputs or {}).values()):
-            paths.setdefault(path, set()).update(ROLES["number"])
-        if pipeline.sign is not None:
-            paths.setdefault(pipeline.sign, set()).update(ROLES["sign"])
+    asked = [*_of_input(fields), *(use for one in pipelines for use in _of_pipeline(one))]
+    for path, role in asked:
+        paths.setdefault(path, set()).update(ROLES[role])
     return paths
+
+
+def _of_input(fields: InputFields) -> Iterator[tuple[str, str]]:
+    """Each path that an input asks for, and its role."""
+    if fields.time is not None and fields.time_format != "record":
+        yield fields.time, "text" if fields.time_format == "iso" else "number"
+    yield from ((path, "unit") for path in fields.unit)
+
+
+def _of_pipeline(p: PipelineFields) -> Iterator[tuple[str, str]]:
+    """The same of a pipeline."""
+    yield from ((path, "key") for path in p.key if path not in p.derived)
+    asked = [p.where, *(column.where for column in p.columns)]
+    for column in p.columns:
+        asked += () if column.chosen is None else column.chosen.conditions
+        yield from ((path, "number") for path in column.paths)
+    for derived in p.derived.values():
+        if isinstance(derived, Band | TextPart | Lookup | Attribute):
+            yield derived.field, derived.role
+        elif isinstance(derived, AttributeCases):
+            looked_at = (leaf for one in derived.conditions for leaf in leaves(one))
+            yield from ((leaf.field, "scalar") for leaf in looked_at)
+        elif isinstance(derived, Cases):
+            asked += derived.conditions
+    yield from ((leaf.field, leaf.role) for condition in asked for leaf in leaves(condition))
+    yield from ((path, "number") for path in (p.inputs or {}).values())
+    if p.sign is not None:
+        yield p.sign, "sign"
 
 
 _KINDS: dict[str, Any] = {"str": str, "int": int, "bool": bool, "number": int | float}

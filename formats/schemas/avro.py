@@ -6,14 +6,14 @@ that JSON would give: texts and symbols are text, timestamps and dates their num
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from ..bytes_in import BrokenBytes, Bytes
 from .avro_types import AvroType
-from .batch import FieldColumn, Payloads, Rows
+from .batch import FieldColumn, Payloads, Rows, leaves_of
 from .schema import UnusableSchema
 
 Sink = Mapping[str, FieldColumn]
@@ -76,7 +76,7 @@ class _Compiler:
             return _LEAVES[kind.kind](kind, path)
         if wanted is not None and kind.kind == "record":
             return self._record(kind, wanted, path, depth)
-        return _wrong(self.skipping(kind, depth), list(_paths(wanted, path)))
+        return _wrong(self.skipping(kind, depth), list(leaves_of(wanted, path)))
 
     def _look(self) -> None:
         self._looks += 1
@@ -175,14 +175,6 @@ def _nothing_in(kind: AvroType) -> bool:
     """Whether values of a type take no bytes."""
     alone = kind.kind == "null" or (kind.kind == "fixed" and kind.size == 0)
     return alone or (kind.kind == "record" and not kind.parts)
-
-
-def _paths(wanted: Mapping[str, Any] | None, path: str) -> Iterable[str]:
-    if wanted is None:
-        yield path
-        return
-    for name, inner in wanted.items():
-        yield from _paths(inner, f"{path}.{name}" if path else name)
 
 
 # -- steps over many records ----------------------------------------------------------------------

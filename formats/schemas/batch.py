@@ -6,7 +6,7 @@ by all of them. A record whose bytes do not fit goes bad, and takes part no more
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -146,6 +146,15 @@ class Payloads:
                     column.put_one(row, blob[a:b].decode())
                 except UnicodeDecodeError:
                     column.wrong[row] = "malformed"
+
+
+def leaves_of(wanted: Mapping[str, Any] | None, path: str) -> Iterator[str]:
+    """Paths of the leaves below a path; ``wanted`` has nested names, None for a leaf."""
+    if wanted is None:
+        yield path
+        return
+    for name, inner in wanted.items():
+        yield from leaves_of(inner, f"{path}.{name}" if path else name)
 
 
 def unzigzag(values: U64) -> I64:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..bytes_in import BrokenBytes, Bytes
-from .batch import U64, FieldColumn, Payloads, Rows, unzigzag
+from .batch import U64, FieldColumn, Payloads, Rows, leaves_of, unzigzag
 from .proto_types import ProtoField, ProtoMessage
 from .schema import UnusableSchema
 
@@ -52,7 +52,7 @@ class Message:
         self._wires: dict[int, int] = {}  # of members of a group of which only the last is kept
         self._rivals: dict[int, list[int]] = {}
         if kind is None:
-            self.wrong = list(_paths(wanted, path))
+            self.wrong = list(leaves_of(wanted, path))
             return
         needed = [one for one in kind.fields if one.name in wanted]
         if len({one.name for one in needed}) < len(needed):
@@ -81,7 +81,7 @@ class Message:
         elif not one.repeated and wanted is not None and one.kind == "message":
             self.inner[one.number] = Message(one.message, wanted, path)
         else:
-            self.wrong += _paths(wanted, path)
+            self.wrong += leaves_of(wanted, path)
 
     def read(self, batch: Payloads, rows: Rows, sink: Sink) -> Rows:
         """Read a message in each row, up to the row's end; return the rows that are good."""
@@ -187,13 +187,6 @@ class Message:
             batch.at[row] = place
             self._fields(batch, one, sink)
         batch.at[row] = data.end
-
-
-def _paths(wanted: Mapping[str, Any] | None, path: str) -> list[str]:
-    if wanted is None:
-        return [path]
-    inner = [_paths(one, f"{path}.{name}" if path else name) for name, one in wanted.items()]
-    return [one for part in inner for one in part]
 
 
 def _within(inner: Message, batch: Payloads, rows: Rows, starts: Any, sink: Sink) -> Rows:

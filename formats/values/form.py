@@ -17,14 +17,13 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from ...errors import EngineError
-from ..bytes_in import BrokenBytes, Bytes
+from ..bytes_in import HEAD, BrokenBytes, Bytes, schema_id
 from ..canonical import encode
 from . import avro_form, json_form, proto_form, proto_read
 from .shape import ValueShape
 
 Encoding = Literal["json", "avro", "protobuf", "json_schema"]
 MAGIC: Final = b"\0"
-HEAD: Final = 5  # bytes of the mark and the number
 FIRST: Final = b"\0"  # the record is the first message of its file
 MOST_ID: Final = (1 << 31) - 1
 
@@ -120,17 +119,6 @@ class Described:
         return self._form.to_json(self.shape)
 
 
-def number_in(value: bytes | None) -> int | None:
-    """The number of the schema of a record in wire format; None of any other.
-
-    >>> number_in(bytes([0, 0, 0, 1, 2, 9])), number_in(b"{}")
-    (258, None)
-    """
-    if value is None or value[:1] != MAGIC or len(value) < HEAD:
-        return None
-    return int.from_bytes(value[1:HEAD], "big")
-
-
 def to_json(value: bytes | None, known: Mapping[int, Described]) -> bytes:
     """Read a record in whatever form as JSON; ``known`` has schemas by their numbers.
 
@@ -138,7 +126,7 @@ def to_json(value: bytes | None, known: Mapping[int, Described]) -> bytes:
         UnknownSchema: it has a schema that is not known.
         BrokenBytes: the bytes are not what their schema says.
     """
-    number = number_in(value)
+    number = schema_id(value)
     if number is None or value is None:
         return value or b""
     if number not in known:

@@ -12,8 +12,7 @@ import numpy as np
 
 from ...agents.worker.lines.visible import visible
 from ...errors import needs
-from ...topics.cut_share import CutShare, beyond_in_words, in_words
-from .views import geographic
+from .views import cut_off, geographic, held_hops
 
 with needs("plot"):
     from matplotlib import dates
@@ -82,22 +81,13 @@ def _size(form: str, view: dict[str, Any]) -> float:
 def _title(name: str, told: dict[str, Any], view: dict[str, Any]) -> str:
     last = ", the window's last" if view["final"] else ""
     window = f"window {_date(view['start'])} to {_date(view['end'])}"
-    held, whole = view.get("hops") or (1, 1)
-    window += f" (only its last {held} of {whole} hops)" * (held < whole)
+    window += held_hops(view)
     return (
         f"{name}: release {view['trigger']} of {view['triggers']}{last}, "
         f"{_date(view['released'])} UTC\n{window}; {told['mechanism']}; unit: {told['unit']}; "
-        f"error bars cover the noise, {view['confidence']:.0%} of the time\n{_cut(told, view)}"
+        f"error bars cover the noise, {view['confidence']:.0%} of the time\n"
+        + cut_off(view, told["unit"])
     )
-
-
-def _cut(told: dict[str, Any], view: dict[str, Any]) -> str:
-    """Tell what is known of the records that the bound cut off."""
-    lost = in_words(None if view["cut"] is None else CutShare(**view["cut"]))
-    known = "; ".join(filter(None, (lost, beyond_in_words(view.get("beyond")))))
-    if view["most"] is None:
-        return known
-    return f"at most {view['most']:,} of a {told['unit']}'s records count in an epoch; {known}"
 
 
 def _date(time: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -16,6 +16,7 @@ from ...agents.worker.lines.visible import visible
 from ...errors import ParameterError
 from ...mechanisms.columns import F64
 from ...topics.config.inputs.places import place_of
+from ...topics.cut_share import CutShare, beyond_in_words, in_words
 from .declared import MILLI, Declared
 from .history import History, Sheet
 from .ordinals import ranks
@@ -90,6 +91,21 @@ def _meta(sheet: Sheet, value: str) -> dict[str, Any]:
         "hops": told.hops, "beyond": told.beyond,
         "cut": None if sheet.cut is None else sheet.cut._asdict(),
     }  # fmt: skip
+
+
+def cut_off(seen: Mapping[str, Any], unit: str) -> str:
+    """Tell what is known of the records of a view that the contribution bound cut off."""
+    lost = in_words(None if seen["cut"] is None else CutShare(**seen["cut"]))
+    known = "; ".join(filter(None, (lost, beyond_in_words(seen.get("beyond")))))
+    if seen["most"] is None:
+        return known
+    return f"at most {seen['most']:,} of a {unit}'s records count in an epoch; {known}"
+
+
+def held_hops(seen: Mapping[str, Any]) -> str:
+    """Say that a view's window holds less than its length; empty: it holds all."""
+    held, whole = seen.get("hops") or (1, 1)
+    return f" (only its last {held} of {whole} hops)" * (held < whole)
 
 
 def order(sheet: Sheet, value: str) -> NDArray[np.intp]:
@@ -225,7 +241,7 @@ def flattened(boxes: F64, column: F64) -> tuple[F64, F64]:
     for box, parts in zip(boxes, column, strict=True):
         if np.isnan(parts[0]):
             continue
-        shares = [_shares(edges[axis], *box[axis]) for axis in axes]
+        shares = [overlaps(edges[axis], box[axis : axis + 1])[0] for axis in axes]
         share = shares[0] if len(axes) == 1 else np.outer(*shares)
         value += share * parts[0]
         variance += share**2 * parts[1] ** 2
@@ -244,11 +260,12 @@ def flattened(boxes: F64, column: F64) -> tuple[F64, F64]:
     return np.stack(squares, axis=1), columns
 
 
-def _shares(edges: F64, low: float, high: float) -> F64:
-    """(m,) share of an interval that lies in each of m adjacent ones."""
+def overlaps(edges: F64, ends: F64) -> F64:
+    """(n, m) share of each of n intervals, given by (n, 2) ends, in each of m adjacent ones."""
+    low, high = ends[:, :1], ends[:, 1:]
     inside = np.minimum(edges[1:], high) - np.maximum(edges[:-1], low)
-    shares: F64 = np.maximum(inside, 0) / (high - low)
-    return shares
+    found: F64 = np.maximum(inside, 0) / (high - low)
+    return found
 
 
 def _rings(space: dict[str, Any]) -> list[Any]:

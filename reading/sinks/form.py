@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ from ...agents.deployment.shapes import key_names, value_names
 from ...errors import ConfigError
 from ...topics.assembly import Released, in_order
 from ...topics.releases import Row
-from ..tables import FIXED, PARTS, TIME
+from ..tables import FIXED, PARTS, TIME, corners, figures
 
 ColumnKind = Literal["text", "whole", "truth", "real", "time"]
 ARROW: Mapping[ColumnKind, Any] = {
@@ -82,24 +82,14 @@ class SinkForm:
             ConfigError: a field of the key is not of its type.
         """
         placed = [(one, row) for one in releases for row in sorted(one.rows, key=in_order)]
-        found: dict[str, list[Any]] = {
+        found: dict[str, Any] = {
             "release_id": [row.release_id for _, row in placed],
             "pipeline": [row.pipeline for _, row in placed],
         }
         found |= {name: [of(one) for one, _ in placed] for name, (_, of) in FIXED.items()}
         for field, (name, kind) in self.keys.items():
             found[name] = [self._key(field, kind, row) for _, row in placed]
-        for axis in self.axes:
-            for end, suffix in enumerate(("_low", "_high")):
-                found[axis + suffix] = [
-                    row.box[axis][end] if axis in row.box else None for _, row in placed
-                ]
-        for value in self.values:
-            for suffix, part in PARTS.items():
-                told = [row.values.get(value) for _, row in placed]
-                found[value + suffix] = [
-                    None if one is None else float(getattr(one, part)) for one in told
-                ]
+        found |= dict(corners(placed, self.axes)) | dict(figures(placed, self.values))
         return pa.table({name: found[name] for name in self.columns}, self.schema)
 
     def releases(self, releases: Sequence[Released]) -> Any:
@@ -165,14 +155,7 @@ def forms(
     known = {name for one in found for name in one.keys}
     if strange := sorted(set(integers) - known):
         raise ConfigError(f"no key column {strange[0]!r}; there is {', '.join(sorted(known))}")
-    return [_named(one, table) for one in found]
-
-
-def _named(form: SinkForm, table: str | None) -> SinkForm:
-    if table is None:
-        return form
-    return SinkForm(table, form.pipeline, form.topic, form.keys, form.axes, form.values,
-                    form.replaces)  # fmt: skip
+    return [one if table is None else replace(one, table=table) for one in found]
 
 
 def _of_pipelines(pipelines: Sequence[Pipeline], integers: Collection[str]) -> SinkForm:

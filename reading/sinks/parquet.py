@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from ...errors import ConfigError, EngineError
+from ...topics.private_files import settle
 from .feed import SinkBatch, SinkPosition
 from .form import ARROW, SinkForm
 
@@ -75,7 +76,7 @@ class Parquet:
             raise EngineError(f"another process writes to {place}: end one of the two") from None
         finally:
             temporary.unlink()
-        _settled(place)
+        settle(place)
         self._parts[form.table] = number
         newest = self._newest[form.table]
         newest.take(rows, told)
@@ -98,17 +99,8 @@ def _written(table: Any, path: Path) -> Path:
     """Write a file under a name that readers of folders pass over; it is on the disk then."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     parquet.write_table(table, temporary)
-    _settled(temporary)
+    settle(temporary)
     return temporary
-
-
-def _settled(path: Path) -> None:
-    """Bring a file, or the names in a folder, to the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _micros(time: Any) -> int:

@@ -35,8 +35,9 @@ from hushstream.client.survey import RANGE, VALUE
 from hushstream.deploy.broker import Broker
 from hushstream.deploy.settings import HOST, free_port
 from hushstream.errors import EngineError, LedgerError
+from hushstream.formats.bytes_in import schema_id
 from hushstream.formats.entries import FORMATS
-from hushstream.formats.values.form import WRITTEN, number_in
+from hushstream.formats.values.form import WRITTEN
 from hushstream.offline.replay import replay
 from hushstream.reading.live.board import Watched
 from hushstream.reading.live.declared import declared
@@ -262,7 +263,7 @@ def check_deserialisers(run: Local, client: SchemaRegistryClient) -> None:
                 if one.value is None:
                     assert one.headers[0][0] == "hush-gone"
                     continue
-                assert number_in(one.value) is not None
+                assert schema_id(one.value) is not None
                 if one.headers[0][0] != ROW:
                     assert read(one.headers[0][0], one.value) is not None
                     continue

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
+from ....formats.bytes_in import HEAD, schema_id
 from ....formats.events.decode import RawRecord
-from ....formats.events.framed import HEAD, heads_of, schema_id
+from ....formats.events.framed import heads_of
 from ....formats.schemas.schema import Known, Pinned, Schema, Verdict, decode_pinned
 from ....formats.values.form import MOST_ID
 from ...state.layout import SCHEMA, schema_number, schema_row

@@ -57,6 +57,7 @@ class Band:
     width: Fraction  # of a band
     nearest: bool = False  # whether it is the nearest multiple; one in the middle goes up
     domain: ClassVar[None] = None
+    role: ClassVar[str] = "number"
 
     def values(self, numbers: NDArray[np.float64]) -> list[int | str | None]:
         """(n,) multiples; None where there is none, or where doubles do not tell them apart.

@@ -10,14 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from .conditions import (
     Between,
     Condition,
     Every,
-    Flags,
     Leaf,
     NumberIn,
     Present,
@@ -28,6 +24,7 @@ from .conditions import (
     TruthIs,
 )
 from .texts import matching
+from .valued import ValueFields
 
 
 def exclusive(one: Condition, other: Condition) -> bool:
@@ -73,8 +70,8 @@ def _apart(one: Leaf, other: Leaf) -> bool:
     if isinstance(one, TruthIs) and isinstance(other, TruthIs):
         return one.value != other.value
     if isinstance(one, NumberIn) and not one.denied:
-        numbers = np.array([float(value) for value in one.values])
-        return not other.fulfilled(_Numbers(numbers)).any()
+        numbers = [float(value) for value in one.values]
+        return not other.fulfilled(ValueFields(len(numbers), lambda path, role: numbers)).any()
     if isinstance(one, Between) and isinstance(other, Between):
         return _disjoint(one, other)
     if isinstance(one, TextIn | TextFits) and isinstance(other, TextIn | TextFits):
@@ -113,25 +110,3 @@ def _disjoint(one: Between, other: Between) -> bool:
     if low != high:
         return low > high
     return (low, True) in lows or (high, True) in highs
-
-
-class _Numbers:
-    """`Fields` whose only field holds these numbers."""
-
-    def __init__(self, numbers: NDArray[np.float64]) -> None:
-        self._numbers = numbers
-
-    def numbers(self, path: str) -> NDArray[np.float64]:
-        return self._numbers
-
-    def among(self, path: str, texts: Sequence[str]) -> tuple[Flags, Flags]:
-        raise TypeError(path)
-
-    def texts(self, path: str, role: str = "text") -> tuple[list[str], NDArray[np.int64]]:
-        raise TypeError(path)
-
-    def truths(self, path: str) -> tuple[Flags, Flags]:
-        raise TypeError(path)
-
-    def present(self, path: str) -> Flags:
-        raise TypeError(path)

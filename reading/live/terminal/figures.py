@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ....agents.worker.lines.visible import visible
 from ....mechanisms.columns import F64
-from ..views import geographic
+from ..views import geographic, overlaps
 from .words import apart, estimate
 
 BAR, WHISKER, SOFT = "blue", "bold", "dim"
@@ -182,8 +182,8 @@ def plane(view: dict[str, Any], width: int, height: int) -> Plane:
     ratio = (north - south) / (east - west) * _stretch(view["axes"])
     columns = max(min(width - left, round(height * LETTERS / ratio)), 4)
     rows = max(min(height, round(columns * ratio / LETTERS)), 3)
-    x = _shares(np.linspace(west, east, columns + 1), cells[:, 0:2])
-    y = _shares(np.linspace(south, north, rows + 1), cells[:, 2:4])
+    x = overlaps(np.linspace(west, east, columns + 1), cells[:, 0:2])
+    y = overlaps(np.linspace(south, north, rows + 1), cells[:, 2:4])
     held = y.T @ (x * cells[:, 4:5]) * columns * rows / 100  # in a hundredth of the area
     unsure = cells[:, 6] <= 0
     doubt, sure = (((y[of] > 0) * 1.0).T @ (x[of] > 0) > 0 for of in (unsure, ~unsure))
@@ -211,14 +211,6 @@ def _stretch(axes: Sequence[Sequence[Any]]) -> float:
     if not geographic(axes):
         return 1.0
     return 1 / max(math.cos(math.radians((axes[1][1] + axes[1][2]) / 2)), 0.2)
-
-
-def _shares(edges: F64, ends: F64) -> F64:
-    """(n, m) share of each of n intervals that lies in each of m adjacent ones."""
-    low, high = ends[:, :1], ends[:, 1:]
-    inside = np.minimum(edges[1:], high) - np.maximum(edges[:-1], low)
-    found: F64 = np.maximum(inside, 0) / (high - low)
-    return found
 
 
 def _classes(held: F64) -> list[float]:

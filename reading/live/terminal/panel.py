@@ -10,7 +10,7 @@ from rich.text import Text
 
 from ....agents.worker.lines.screen import Screen
 from ....agents.worker.lines.visible import visible
-from ....topics.cut_share import CutShare, beyond_in_words, in_words
+from ..views import cut_off, held_hops
 from .figures import BarRow, bars, curve, plane
 from .words import about, budget, count, estimate, when
 
@@ -66,26 +66,15 @@ def _head(
         parts.append(Text(visible(link["words"]), "yellow"))
     if not seen.get("empty"):
         last = ", the window's last" if seen["final"] else ""
-        held, whole = seen.get("hops") or (1, 1)
-        hops = f" (only its last {held} of {whole} hops)" * (held < whole)
         parts += [
             Text(
                 f"Release {seen['trigger']} of {seen['triggers']}{last}, {when(seen['released'])} "
-                f"UTC; window {when(seen['start'])} to {when(seen['end'])}{hops}"
+                f"UTC; window {when(seen['start'])} to {when(seen['end'])}{held_hops(seen)}"
             ),
             Text(f"Intervals of {about(seen['confidence'] * 100)} %, of the noise alone; "
-                 f"{_cut(told, seen)}", "dim"),
+                 f"{cut_off(seen, visible(told['unit']))}", "dim"),
         ]  # fmt: skip
     return [line for part in parts for line in wrapped(part, width)]
-
-
-def _cut(told: Mapping[str, Any], seen: Mapping[str, Any]) -> str:
-    lost = in_words(None if seen["cut"] is None else CutShare(**seen["cut"]))
-    known = "; ".join(filter(None, (lost, beyond_in_words(seen.get("beyond")))))
-    if seen["most"] is None:
-        return known
-    unit = visible(told["unit"])
-    return f"at most {seen['most']:,} of a {unit}'s records count in an epoch; {known}"
 
 
 def _figure(told: Mapping[str, Any], seen: dict[str, Any], width: int, room: int) -> list[Text]:

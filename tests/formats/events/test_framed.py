@@ -12,10 +12,10 @@ from typing import Any
 
 import fastavro
 import pytest
+from hushstream.formats.bytes_in import schema_id
 from hushstream.formats.entries import FORMATS
 from hushstream.formats.events.decode import Decoded, Decoder, RawRecord
 from hushstream.formats.events.fields import InputFields, NumericField, PipelineFields
-from hushstream.formats.events.framed import schema_id
 from hushstream.formats.events.keys import decode_key
 from hushstream.formats.events.reasons import Unread
 from hushstream.formats.schemas.schema import Pinned, Schema

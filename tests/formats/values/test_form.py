@@ -6,7 +6,7 @@ import json
 from typing import Any, get_args
 
 import pytest
-from hushstream.formats.bytes_in import BrokenBytes
+from hushstream.formats.bytes_in import BrokenBytes, schema_id
 from hushstream.formats.values.form import (
     JSON,
     WRITTEN,
@@ -16,7 +16,6 @@ from hushstream.formats.values.form import (
     Form,
     UnknownSchema,
     digest,
-    number_in,
     to_json,
 )
 from hushstream.formats.values.shape import TEXT, WHOLE, record
@@ -45,7 +44,7 @@ def test_every_record_of_every_mechanism_comes_back_as_it_was(
     for header, body in found:
         value = form.encode(header, body)
         assert value == form.encode(header, dict(reversed(body.items())))  # order tells nothing
-        assert number_in(value) == form.records[header].number
+        assert schema_id(value) == form.records[header].number
         assert json.loads(form.to_json(value)) == body
     assert {header for header, _ in found} == set(known)
 
@@ -53,7 +52,7 @@ def test_every_record_of_every_mechanism_comes_back_as_it_was(
 def test_json_stays_as_it_is() -> None:
     body = {"trigger": 1, "schema": "s", "x": 1.5}
     assert JSON.encode(ROW, body) == encode(body) and JSON.to_json(encode(body)) == encode(body)
-    assert JSON.to_json(None) == b"" and number_in(None) is None and number_in(b"\0\0\0") is None
+    assert JSON.to_json(None) == b"" and schema_id(None) is None and schema_id(b"\0\0\0") is None
 
 
 @pytest.mark.parametrize("encoding", WRITTEN)

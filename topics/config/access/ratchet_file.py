@@ -28,6 +28,7 @@ import msgspec
 from ....errors import ConfigError, EngineError
 from ....mechanisms.noise import Charge, Ratchet
 from ....mechanisms.noise.ratchet import Over
+from ...private_files import settle
 from ..model import Config
 from .escrow import Escrow
 from .secret import KEY_BYTES, read_private
@@ -179,7 +180,7 @@ def create(path: Path) -> Ratchet:
             f"{path}: the ratchet cannot be written ({error.strerror}): name a file in a folder "
             "that exists and that the worker may write to"
         ) from None
-    _sync(path.parent)
+    settle(path.parent)
     return made
 
 
@@ -212,7 +213,7 @@ def replace(path: Path, ratchet: Ratchet) -> None:
     with contextlib.suppress(OSError):  # there is none, or names are all that this system has
         os.link(path, old)
     os.replace(new, path)
-    _sync(path.parent)
+    settle(path.parent)
     _clean(path)
 
 
@@ -247,7 +248,7 @@ def _clean(path: Path) -> None:
         finally:
             os.close(file)
         os.unlink(one)
-        _sync(path.parent)
+        settle(path.parent)
 
 
 def _write(path: Path, ratchet: Ratchet, mode: int) -> None:
@@ -266,11 +267,3 @@ def _write(path: Path, ratchet: Ratchet, mode: int) -> None:
 def _check(content: _Content) -> str:
     blank = msgspec.structs.replace(content, check="")
     return hashlib.sha256(msgspec.json.encode(blank)).hexdigest()
-
-
-def _sync(folder: Path) -> None:
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)

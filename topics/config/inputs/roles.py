@@ -31,9 +31,7 @@ def uses(pipeline: PipelineSettings, source: InputSettings | None) -> Iterator[U
             yield from _of_choice(f"derive.{name}", chosen[name])
             continue
         derived = column.meant()
-        if isinstance(derived, Band):
-            yield Use(f"derive.{name}", derived.field, "number")
-        elif isinstance(derived, TextPart | Lookup):
+        if isinstance(derived, Band | TextPart | Lookup):
             yield Use(f"derive.{name}", derived.field, derived.role)
         elif isinstance(derived, Cases) and not column.of_unit:  # those look at another record
             asked = (part for one in derived.conditions for part in _leaves(one))
