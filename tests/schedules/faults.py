@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 from hushstream.agents.state.layout import MARKER
@@ -10,12 +11,22 @@ from hushstream.topics.records import decode_marker
 from .deployments import OUTAGE
 from .machine import Machine
 from .network import SERVER
+from .recipe import Fault
 from .rewind import Snapshot, restore, snapshot
 from .world import World
 
 REFUSAL = "RewoundError: "
 LEADERS = 10**12  # apart from all seeds of schedules
 TEARS = 10**13  # apart from those too
+FURTHER = 10**14  # and from these
+USUAL = (
+    "kill", "kill", "wipe", "old", "mistake", "pause", "pause", "outage", "outage", "rebalance",
+    "forget", "stop", "slow", "lossy", "clock", "clock", "retention",
+) * 2 + ("rewind",)  # fmt: skip
+"""Kinds that a seed draws; leaders and transactions have draws of their own."""
+OF_BROKERS = ("refusal", "known", "torn")
+GUIDED = ("behind", "leaderless", "cut", "deaf", "power", "skew")
+"""Kinds that guided schedules have besides."""
 LATE = ("a barrier is missing", "the clock log of pipeline")  # said by a stage that has begun
 
 
@@ -43,47 +54,53 @@ class Faults:
         self._away = 0.0
         self._clocks = False
         self.rewound = False
-        self._kinds = (
-            self.kill, self.kill, self.wipe, self.old, self.mistake, self.pause, self.pause,
-            self.outage, self.outage, self.rebalance, self.forget, self.stop, self.slow,
-            self.lossy, self.clock, self.clock, self.retention,
-        ) * 2 + (self.rewind,)  # fmt: skip
         self._kept: Snapshot = {}
+        self._leaders = Random(world.seed + LEADERS)
+        self._tears = Random(world.seed + TEARS)
+        self._further = Random(world.seed + FURTHER)
+        self._behind = False
 
-    def plan(self, until: float) -> float:
-        """Plan faults that begin before a moment; returns when the last of them is over."""
-        random = self._world.random
+    def plan(self, until: float, given: Sequence[Fault] | None = None) -> float:
+        """Plan faults that begin before a moment; returns when the last of them is over.
+
+        Args:
+            given: what happens in the place of what is drawn, which is drawn all the same, so that
+                everything else stays as it is.
+        """
+        self.drawn = [*self._usual(until), *self._of_leaders(until), *self._of_transactions(until)]
         end = until
+        for kind, number, at, size in self.drawn if given is None else given:
+            machine = self._machines[number % len(self._machines)]
+            lasts = getattr(self, kind)(machine, at, size)
+            where = "broker" if kind in OF_BROKERS else machine.name
+            self._told.append(f"{at:.3f} s: {kind} {where}, {lasts:.3f} s")
+            end = max(end, at + lasts)
+        return end + 0.1
+
+    def _usual(self, until: float) -> list[Fault]:
+        random, drawn = self._world.random, []
         for _ in range(random.choice((0, 1, 1, 2, 2, 3, 4, 5))):
             at = 1.0 + random.random() * (until - 1.0)
-            kind, machine = random.choice(self._kinds), random.choice(self._machines)
-            size = random.random()
-            lasts = kind(machine, at, size)
-            self._told.append(f"{at:.3f} s: {kind.__name__} {machine.name}, {lasts:.3f} s")
-            end = max(end, at + lasts)
-        self._plan_leaders(until)
-        return max(end, self._plan_torn(until)) + 0.1
+            kind, machine = random.choice(USUAL), random.choice(self._machines)
+            drawn.append(Fault(kind, self._machines.index(machine), at, random.random()))
+        return drawn
 
-    def _plan_leaders(self, until: float) -> None:
+    def _of_leaders(self, until: float) -> list[Fault]:
         """Give some schedules new leaders, by draws of their own: the others stay as they are."""
-        random = Random(self._world.seed + LEADERS)
+        random, drawn = self._leaders, []
         for _ in range(random.choice((0, 0, 0, 0, 0, 1, 1, 2))):
             at = 1.0 + random.random() * (until - 1.0)
-            kind = self.known if random.random() < 0.3 else self.refusal
-            kind(at, random)
-            self._told.append(f"{at:.3f} s: {kind.__name__} broker, 0.000 s")
+            drawn.append(Fault("known" if random.random() < 0.3 else "refusal", 0, at, 0.0))
+        return drawn
 
-    def _plan_torn(self, until: float) -> float:
-        """Tear transactions in some schedules, by draws of their own; returns when that is over."""
-        broker, random = self._world.broker, Random(self._world.seed + TEARS)
+    def _of_transactions(self, until: float) -> list[Fault]:
+        """Tear transactions in some schedules, by draws of their own."""
+        broker, random, drawn = self._world.broker, self._tears, []
         broker.bumps, broker.tears = random.random() < 0.6, random
-        end = 0.0
         for _ in range(random.choice((0, 0, 1, 2))):
             at, size = 1.0 + random.random() * (until - 1.0), random.random()
-            lasts = self.torn(at, size)
-            self._told.append(f"{at:.3f} s: torn broker, {lasts:.3f} s")
-            end = max(end, at + lasts)
-        return end
+            drawn.append(Fault("torn", 0, at, size))
+        return drawn
 
     def heal(self) -> None:
         """Set all clocks right; everything else has ended by itself."""
@@ -224,19 +241,21 @@ class Faults:
         markers = [decode_marker(row.value or b"") for row in rows if row.key == MARKER]
         return max((marker.applied for marker in markers), default=0)
 
-    def torn(self, at: float, size: float) -> float:
+    def torn(self, machine: Machine, at: float, size: float) -> float:
         """Requests of transactions come late or twice."""
         self._at(at, setattr, self._world.broker, "torn", 0.02 + size * 0.3)
         self._at(at + 1 + size * 8, setattr, self._world.broker, "torn", 0.0)
         return 1 + size * 8
 
-    def refusal(self, at: float, random: Random) -> None:
+    def refusal(self, machine: Machine, at: float, size: float) -> float:
         """A third of the partitions get leaders that refuse what living producers send."""
-        self._at(at, self._change_leaders, random, False)
+        self._at(at, self._change_leaders, self._leaders, False)
+        return 0.0
 
-    def known(self, at: float, random: Random) -> None:
+    def known(self, machine: Machine, at: float, size: float) -> float:
         """A third of them take one batch of each producer for known, and give it no offset."""
-        self._at(at, self._change_leaders, random, True)
+        self._at(at, self._change_leaders, self._leaders, True)
+        return 0.0
 
     def _change_leaders(self, random: Random, known: bool) -> None:
         for place in sorted(self._world.broker.logs):

@@ -23,6 +23,7 @@ from .log import START
 from .loop import HERE, Stuck
 from .machine import Machine
 from .network import SERVER
+from .recipe import Recipe
 from .records import Devices, more
 from .verdict import RELEASES, committed, judge, noise, waiting
 from .world import World, current, enter
@@ -70,11 +71,13 @@ class Schedule:
     """Runs one seed.
 
     Args:
-        seed: decides everything.
+        seed: decides everything, or a recipe does.
         kind: of deployment; empty: the seed decides that too.
     """
 
-    def __init__(self, seed: int, kind: str = "") -> None:
+    def __init__(self, seed: int | Recipe, kind: str = "") -> None:
+        self.recipe = Recipe(seed) if isinstance(seed, int) else seed
+        seed = self.recipe.seed
         self.outcome = Outcome(seed)
         self.world = world = World(seed)
         random = world.random
@@ -116,7 +119,10 @@ class Schedule:
         self._requests()
         for machine in self.machines:
             loop.call_later(random.random() * 2, machine.start, context=SERVER)
-        return self.faults.plan(self._trouble)
+        for turn in self.recipe.turns:
+            other = f"{self.recipe.seed} {turn.number}"
+            loop.call_at(turn.at, random.seed, other, context=SERVER)
+        return self.faults.plan(self._trouble, self.recipe.faults)
 
     def _run(self) -> None:
         loop = self.world.loop
@@ -161,10 +167,13 @@ class Schedule:
         random, loop = self.world.random, self.world.loop
         for number in range(RECORDS):
             at = 0.5 + random.random() * (self._trouble + 4)
+            left_out = number in self.recipe.without
             if self.kind == "topl":
-                loop.call_later(at, self._report, number, at, context=SERVER)
+                work, what = self._report, (number, at)
             else:
-                loop.call_later(at, self._send, self._record(number, at), context=SERVER)
+                work, what = self._send, (self._record(number, at),)  # type: ignore[assignment]
+            if not left_out:
+                loop.call_later(at, work, *what, context=SERVER)
 
     def _record(self, number: int, at: float) -> tuple[int, bytes, bytes]:
         random = self.world.random
@@ -225,8 +234,8 @@ def kind_of(seed: int) -> str:
     return Random(f"kind of {seed}").choice(KINDS)
 
 
-def run(seed: int) -> Outcome:
-    """Run one seed; of a process in which `patches.install` was called."""
+def run(seed: int | Recipe) -> Outcome:
+    """Run one seed or recipe; of a process in which `patches.install` was called."""
     return Schedule(seed).run()
 
 

@@ -1,0 +1,80 @@
+"""One schedule in writing: its seed, and what was changed of what the seed decides.
+
+A seed alone is a recipe: it replays exactly. Guidance and shrinking change the list of faults,
+leave records out, or have the order of events go another way from some moment on. All that was
+decided before that moment stays, so a change keeps the way to the state that made it worth while.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+
+class Fault(NamedTuple):
+    """One fault.
+
+    Attributes:
+        kind: name of a method of `Faults`.
+        machine: number of the machine that it strikes, of those that the schedule has.
+        at: virtual seconds.
+        size: between 0 and 1; how long it lasts, or how much it takes.
+    """
+
+    kind: str
+    machine: int
+    at: float
+    size: float
+
+
+class Turn(NamedTuple):
+    """A moment from which on all further choices are others.
+
+    Attributes:
+        at: virtual seconds.
+        number: which others.
+    """
+
+    at: float
+    number: int
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that decides a schedule.
+
+    Attributes:
+        seed: decides everything else.
+        faults: in the place of those that the seed draws; None: these.
+        turns: other choices from some moments on.
+        without: numbers of the records that are not sent.
+    """
+
+    seed: int
+    faults: tuple[Fault, ...] | None = None
+    turns: tuple[Turn, ...] = ()
+    without: tuple[int, ...] = ()
+
+    def text(self) -> str:
+        """JSON, which `recipe` reads."""
+        said = {name: value for name, value in asdict(self).items() if value not in ((), None)}
+        return json.dumps(said | ({"faults": []} if self.faults == () else {}))
+
+
+def recipe(text: str) -> Recipe:
+    """Read a recipe.
+
+    >>> recipe('{"seed": 7, "turns": [[2.5, 1]]}').turns
+    (Turn(at=2.5, number=1),)
+    >>> recipe(Recipe(7, faults=()).text()) == Recipe(7, faults=())
+    True
+    """
+    said: dict[str, Any] = json.loads(text)
+    faults = said.get("faults")
+    return Recipe(
+        said["seed"],
+        None if faults is None else tuple(Fault(*one) for one in faults),
+        tuple(Turn(*one) for one in said.get("turns", ())),
+        tuple(said.get("without", ())),
+    )
