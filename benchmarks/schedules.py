@@ -5,10 +5,14 @@ in memory, with up to five faults at random moments, and judges what was release
 run again in words by ``python -m tests.schedules.campaign --seed N``.
 
     python benchmarks/schedules.py [--quick] [--json] [--schedules N] [--seed S] [--processes P]
-                                   [--only FAULT]
+                                   [--only FAULT] [--guided] [--resume FILE]
 
 --only passes over all seeds without a fault of this kind, for example ``rewind``, which one in 16
 has; it does not run them, so 100,000 seeds take little longer than the 6,000 that are left.
+--guided lets the states of the protocol that were seen choose what is tried next, in one process,
+with six further faults, and shrinks what objects (`tests/schedules/guided.py`). --resume takes it
+up where the search in this file was left, to N schedules in all; --seed is its number. Its last
+line: ``schedules``, ``states``, ``corpus``, ``seconds`` and ``found``, each with its ``command``.
 --quick runs 1,000 of them, or as many as 40 seconds allow; the default is 10,000. The last line
 under ``--json``: ``schedules``; ``lost``, ``doubled``, ``differing`` and ``stuck``, schedules with
 such an objection; ``faults``; ``torn``, requests of transactions that came late or twice;
@@ -20,6 +24,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import sys
 import time
@@ -50,6 +55,16 @@ def measured(
         )  # fmt: skip
 
 
+def guide(args: argparse.Namespace) -> None:
+    """Become a guided search."""
+    number = args.schedules or (200 if args.quick else 10_000)
+    more = [] if args.resume is None else ["--resume", str(args.resume.resolve())]
+    command = ["--schedules", str(number), "--number", str(args.seed), *more]
+    os.chdir(Path(__file__).resolve().parents[1])
+    os.environ["PYTHONHASHSEED"] = "0"
+    os.execv(sys.executable, [sys.executable, "-m", "tests.schedules.guided", *command])
+
+
 def main() -> None:
     """Run and report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -59,7 +74,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--only", default="")
+    parser.add_argument("--guided", action="store_true")
+    parser.add_argument("--resume", type=Path)
     args = parser.parse_args()
+    if args.guided or args.resume:
+        guide(args)
     number = args.schedules or (QUICK if args.quick else 10_000)
     seconds = QUICK_SECONDS if args.quick else 1e9
     console = Console(stderr=True)

@@ -15,6 +15,9 @@
 | `machine`, `faults` | workers with their supervisors and disks, and what happens to them |
 | `schedule` | one seed from its beginning to its verdict |
 | `verdict` | what must have come of it, judged by `tests/judge` and by counting |
+| `recipe` | a schedule in writing: a seed, and what was changed of what it decides |
+| `coverage` | states of the protocol that a schedule passes through |
+| `guided`, `shrink` | a search for new states; the smallest schedule that still objects |
 | `campaign` | many seeds over several processes |
 | `bugs` | old mistakes, put back one at a time |
 """

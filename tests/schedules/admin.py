@@ -22,7 +22,7 @@ def _reached(patience: float = 10.0) -> Broker:
     """The broker, if it answers in time."""
     broker = world.current().broker
     until = broker.loop.now + patience
-    while broker.down:
+    while broker.away(HERE.get()):
         if broker.loop.now < until and HERE.get() is not None:
             world.VirtualTime.sleep(min(0.5, until - broker.loop.now))
             continue
@@ -90,7 +90,7 @@ class Administration:
         broker = _reached()
         found = {}
         for place, spec in places.items():
-            log = broker.logs[place.topic, place.partition]
+            log = broker.seen((place.topic, place.partition), HERE.get())
             first = type(spec) is type(OffsetSpec.earliest())
             committed = isolation_level == IsolationLevel.READ_COMMITTED
             offset = log.start if first else log.stable if committed else log.end
@@ -115,7 +115,7 @@ class Administration:
     def delete_records(self, places: Any, request_timeout: float = 0) -> dict[Any, Given]:
         """Trim partitions; what fails, fails in the futures."""
         broker = world.current().broker
-        if broker.down:
+        if broker.away(HERE.get()):
             away = KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN))
             return {place: Given(away) for place in places}
         for place in places:
@@ -162,7 +162,7 @@ class Reader:
 
     def get_watermark_offsets(self, place: TopicPartition, timeout: float = 0) -> tuple[int, int]:
         """First offset and end."""
-        log = _reached().logs[place.topic, place.partition]
+        log = _reached().seen((place.topic, place.partition), HERE.get())
         return log.start, log.stable if self._committed else log.end
 
     def assign(self, places: Any) -> None:
@@ -170,13 +170,17 @@ class Reader:
         self._positions.clear()
         self._queue.clear()
         for place in places:
-            log = _reached().logs[place.topic, place.partition]
+            log = _reached().seen((place.topic, place.partition), HERE.get())
             self._positions[place.topic, place.partition] = max(place.offset, log.start)
             self._read((place.topic, place.partition), first=True)
 
     def _read(self, at: Place, first: bool) -> None:
         before = self._positions[at]
-        records, end = _reached().logs[at].read(before, 1 << 30, self._committed)
+        broker = _reached()
+        seen = broker.seen(at, HERE.get())
+        below = seen.stable if self._committed else seen.end
+        records, end = broker.logs[at].read(before, 1 << 30, self._committed, below)
+        end = max(end, before)
         self._queue += [Message(at, r.offset, r) for r in records]
         if first or end > before:
             self._queue.append(Message(at, end, None, KafkaError._PARTITION_EOF))

@@ -16,8 +16,8 @@ from typing import Any
 
 from aiokafka.errors import InvalidTxnState, OutOfOrderSequenceNumber, ProducerFenced
 
-from .log import Answer, Log, Place, Transaction
-from .loop import VirtualLoop
+from .log import Answer, Log, Place, Transaction, View
+from .loop import Process, VirtualLoop
 from .network import SERVER, Again, Network
 
 
@@ -42,6 +42,8 @@ class Broker(Network):
         self.settings: dict[str, dict[str, str]] = {}
         self.owners: dict[str, Owner] = {}
         self.bumps = False  # whether `EndTxn` may begin a new epoch (transaction.version 2)
+        self.old: dict[tuple[str, Place], View] = {}  # what is seen from a machine
+        self.leaderless: set[Place] = set()
         self._known: dict[tuple[Place, str, int, int], Answer] = {}
         self._strangers: dict[tuple[Place, str, int], bool] = {}
 
@@ -57,8 +59,18 @@ class Broker(Network):
     def come_back(self) -> None:
         """End an outage: clients that still wait ask again."""
         super().come_back()
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Have all who wait for records look again."""
         for log in self.logs.values():
             log.notify()
+
+    def seen(self, place: Place, process: Process | None) -> Log | View:
+        """A partition as a process sees it, which may ask a leader of before."""
+        if not self.old or process is None:
+            return self.logs[place]
+        return self.old.get((process.name, place), self.logs[place])
 
     # -- transactions -----------------------------------------------------------------------------
 
@@ -99,7 +111,7 @@ class Broker(Network):
         """
         owner = self._fence(identity, epoch)
         transaction = owner.transaction
-        if transaction is not None and transaction.ending:
+        if place in self.leaderless or (transaction is not None and transaction.ending):
             raise Again
         if transaction is None:
             transaction = owner.transaction = Transaction()
@@ -204,7 +216,7 @@ class Broker(Network):
                                  context=SERVER)  # fmt: skip
 
     def _mark(self, owner: Owner, transaction: Transaction, place: Place, commit: bool) -> None:
-        if self.down:
+        if self.down or place in self.leaderless:
             self.loop.call_later(0.5, self._mark, owner, transaction, place, commit,
                                  context=SERVER)  # fmt: skip
             return

@@ -247,6 +247,7 @@ def main() -> None:
     parser.add_argument("--share", help="for `campaign` itself")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--bug", default="")
+    parser.add_argument("--recipe", default="", help="of a guided schedule, in the place of a seed")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     if args.share:
@@ -256,25 +257,26 @@ def main() -> None:
     if os.environ.get("PYTHONHASHSEED") != "0":
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, "-m", NAME, *sys.argv[1:]])
-    _one(args.seed, args.bug, args.json)
+    _one(args.recipe or str(args.seed), args.bug, args.json)
 
 
-def _one(seed: int, bug: str, as_json: bool) -> None:
+def _one(said: str, bug: str, as_json: bool) -> None:
     _ready(bug, aloud=not as_json)
     from . import schedule
+    from .recipe import Recipe, recipe
 
-    made = schedule.run(seed)
+    made = schedule.run(Recipe(int(said)) if said.isdecimal() else recipe(said))
     if as_json:
         print(json.dumps(vars(made)))
     else:
-        _tell(seed, made)
+        _tell(made)
     sys.stdout.flush()
     os._exit(0)  # what is left of the processes would be wound up by the interpreter
 
 
-def _tell(seed: int, made: Any) -> None:
-    print(f"seed {seed}: {made.mechanism}, trace {made.trace:016x}, {made.callbacks} callbacks, "
-          f"all done {made.recovery:.0f} s after the last fault")  # fmt: skip
+def _tell(made: Any) -> None:
+    ended = f"{made.callbacks} callbacks, all done {made.recovery:.0f} s after the last fault"
+    print(f"seed {made.seed}: {made.mechanism}, trace {made.trace:016x}, {ended}")
     for line in made.faults:
         print(f"  fault  {line}")
     for at, name, text in made.exits:

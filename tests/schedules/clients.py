@@ -9,7 +9,7 @@ goes on, unless `send_once` was asked for.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -26,7 +26,7 @@ from . import world
 from .broker import Broker
 from .log import Answer
 from .loop import HERE
-from .network import Held
+from .network import Again, Held
 
 MOST = 200  # records of one answer
 ROOM = 40  # records of one batch
@@ -240,17 +240,25 @@ class SimConsumer:
 
     async def end_offsets(self, partitions: Sequence[TopicPartition]) -> dict[Any, int]:
         """Last stable offsets."""
-        broker = self._broker
-        return await broker.call(  # type: ignore[no-any-return]
-            lambda: {tp: broker.logs[tp.topic, tp.partition].stable for tp in partitions}
-        )
+        return await self._asked(partitions, lambda log: log.stable)
 
     async def beginning_offsets(self, partitions: Sequence[TopicPartition]) -> dict[Any, int]:
         """First offsets."""
-        broker = self._broker
-        return await broker.call(  # type: ignore[no-any-return]
-            lambda: {tp: broker.logs[tp.topic, tp.partition].start for tp in partitions}
-        )
+        return await self._asked(partitions, lambda log: log.start)
+
+    async def _asked(
+        self, partitions: Sequence[TopicPartition], what: Callable[[Any], int]
+    ) -> dict[Any, int]:
+        broker, here = self._broker, HERE.get()
+
+        def work() -> dict[Any, int]:
+            places = [(tp.topic, tp.partition) for tp in partitions]
+            if broker.leaderless and not broker.leaderless.isdisjoint(places):
+                raise Again
+            seen = [what(broker.seen(place, here)) for place in places]
+            return dict(zip(partitions, seen, strict=True))
+
+        return await broker.call(work)  # type: ignore[no-any-return]
 
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: int = 0
@@ -266,17 +274,26 @@ class SimConsumer:
 
     def _take(self, wanted: Iterable[TopicPartition]) -> dict[Any, list[Any]]:
         found: dict[Any, list[Any]] = {}
-        if self._broker.down:
+        broker, here = self._broker, HERE.get()
+        if broker.away(here):
             return found
         for tp in wanted:
-            log, position = self._broker.logs[tp.topic, tp.partition], self._positions[tp]
-            if not log.start <= position <= log.end:
+            place, position = (tp.topic, tp.partition), self._positions[tp]
+            if place in broker.leaderless:
+                continue
+            log, seen = broker.logs[place], broker.seen(place, here)
+            if not seen.start <= position <= seen.end:
                 raise OffsetOutOfRangeError({tp: position})
-            if position < log.stable:
-                records, self._positions[tp] = log.read(position, MOST)
+            if position < seen.stable:
+                records, self._positions[tp] = log.read(position, MOST, below=seen.stable)
                 if records:
                     found[tp] = records
         return found
+
+    def _more(self, tp: TopicPartition) -> bool:
+        place = (tp.topic, tp.partition)
+        stable = self._broker.seen(place, HERE.get()).stable
+        return place not in self._broker.leaderless and self._positions[tp] < stable
 
     async def _wait(self, wanted: Sequence[TopicPartition], until: float) -> None:
         """Until there may be more, or it is too late."""
@@ -292,8 +309,7 @@ class SimConsumer:
         timer = broker.loop.call_at(until, broker._reply, more, None)
         try:
             # A position behind only control markers moves without an answer.
-            if not any(self._positions[tp] < log.stable
-                       for tp, log in zip(wanted, logs, strict=True)) or broker.down:  # fmt: skip
+            if not any(self._more(tp) for tp in wanted) or broker.away(HERE.get()):
                 await more
             else:
                 await asyncio.sleep(0)

@@ -52,6 +52,21 @@ def could_be_made(folder: Folder) -> None:
 def discard(path: Folder) -> None:
     """Delete a table."""
     world.current().disks.pop(str(path), None)
+    if (undo := world.current().undo) is not None:
+        undo.pop(str(path), None)
+
+
+def lose(path: str, number: int) -> None:
+    """Take a table's last writes back, as the loss of power does with what was not synced."""
+    here = world.current()
+    assert here.undo is not None
+    rows, writes = here.disks[path], here.undo.get(path, [])
+    for before in [writes.pop() for _ in range(min(number, len(writes)))]:
+        for key, value in before.items():
+            if value is None:
+                rows.pop(key, None)
+            else:
+                rows[key] = value
 
 
 class Table:
@@ -83,6 +98,10 @@ class Table:
 
     def write(self, batch: Writes, write_opt: Any = None) -> None:
         """Apply a batch; all of it is on disk."""
+        undo = world.current().undo
+        if undo is not None:
+            changed = {key for key, _ in batch.changes}
+            undo.setdefault(self._path, []).append({key: self._rows.get(key) for key in changed})
         for key, value in batch.changes:
             if value is None:
                 self._rows.pop(key, None)
@@ -91,6 +110,9 @@ class Table:
 
     def ingest_external_file(self, paths: Sequence[str], options: Any) -> None:
         """Take the rows of files."""
+        undo = world.current().undo
+        if undo is not None:  # files are whole and synced, and all that came before them too
+            undo.pop(self._path, None)
         for path in paths:
             self._rows.update(world.current().files.pop(path))
 

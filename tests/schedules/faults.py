@@ -8,7 +8,8 @@ from random import Random
 from hushstream.agents.state.layout import MARKER
 from hushstream.topics.records import decode_marker
 
-from .deployments import OUTAGE
+from .deployments import OUTAGE, SESSION
+from .log import View
 from .machine import Machine
 from .network import SERVER
 from .recipe import Fault
@@ -115,6 +116,8 @@ class Faults:
             return self._away > OUTAGE - 20
         if self._clocks and "the clock of this machine is" in text:
             return True
+        if self._behind and "Error: " in text:
+            return text.startswith(REFUSAL) or "does not hold the position" in text
         return self.rewound and text.startswith(REFUSAL)
 
     def _at(self, at: float, work: object, *args: object) -> None:
@@ -280,3 +283,81 @@ class Faults:
             machine.kill(1.0)
             if way == 2:
                 machine.wipe()
+
+    # -- what guided schedules have besides --------------------------------------------------------
+
+    def behind(self, machine: Machine, at: float, size: float) -> float:
+        """One machine asks leaders of before of half of the partitions, which tell nothing new.
+
+        Its reading clients have old metadata, of a leader that is cut off from the other brokers
+        and does not know it. Writing clients have their own, and reach the new leaders.
+        """
+        seconds = 0.2 + size * 12
+        self._behind = True
+        self._at(at, self._look_behind, machine.name)
+        self._at(at + seconds, self._look_ahead, machine.name)
+        return seconds
+
+    def _look_behind(self, name: str) -> None:
+        broker = self._world.broker
+        for place, log in sorted(broker.logs.items()):
+            if self._further.random() < 0.5:
+                broker.old.setdefault((name, place), View(log.start, log.stable, log.end))
+
+    def _look_ahead(self, name: str) -> None:
+        broker = self._world.broker
+        broker.old = {key: view for key, view in broker.old.items() if key[0] != name}
+        broker.look_again()
+
+    def leaderless(self, machine: Machine, at: float, size: float) -> float:
+        """A third of the partitions have no leader: the brokers are parted."""
+        seconds = 0.2 + size**2 * 20
+        self._at(at, self._lose_leaders)
+        self._at(at + seconds, self._find_leaders)
+        return seconds
+
+    def _lose_leaders(self) -> None:
+        broker = self._world.broker
+        broker.leaderless |= {p for p in sorted(broker.logs) if self._further.random() < 1 / 3}
+
+    def _find_leaders(self) -> None:
+        self._world.broker.leaderless.clear()
+        self._world.broker.look_again()
+
+    def cut(self, machine: Machine, at: float, size: float) -> float:
+        """No request of one machine arrives; the group takes it for dead after a while."""
+        return self._part(machine, at, 0.2 + size**2 * 25, self._world.broker.cut)
+
+    def deaf(self, machine: Machine, at: float, size: float) -> float:
+        """Requests of one machine arrive, and no answers come back."""
+        return self._part(machine, at, 0.2 + size**2 * 15, self._world.broker.deaf)
+
+    def _part(self, machine: Machine, at: float, seconds: float, names: set[str]) -> float:
+        self._at(at, names.add, machine.name)
+        if seconds > SESSION:
+            self._at(at + SESSION, self._forget, machine)
+        self._at(at + seconds, self._rejoin, names, machine.name)
+        return seconds + 2
+
+    def _rejoin(self, names: set[str], name: str) -> None:
+        names.discard(name)
+        self._world.broker.send_again()
+        self._world.broker.look_again()
+
+    def power(self, machine: Machine, at: float, size: float) -> float:
+        """The power fails: each table loses its last writes, one more than another."""
+        self._world.undo = {} if self._world.undo is None else self._world.undo
+        self._at(at, machine.kill, 1 + size * 10)
+        self._at(at + 0.5, machine.lose, self._further)
+        return 1 + size * 10
+
+    def skew(self, machine: Machine, at: float, size: float) -> float:
+        """The clocks of brokers are off by up to ten seconds, each by its own."""
+        self._clocks = True
+        self._at(at, self._skew, 20.0)
+        self._at(at + 1 + size * 10, self._skew, 0.0)
+        return 1 + size * 10
+
+    def _skew(self, most: float) -> None:
+        for _, log in sorted(self._world.broker.logs.items()):
+            log.ahead = (self._further.random() - 0.5) * most

@@ -169,7 +169,7 @@ class SimApp:
         while not self.should_stop:
             await self._more.wait()
             self._more.clear()
-            if not self._flowing or self._broker.down:
+            if not self._flowing or self._broker.away(self.process):
                 self.progress.rest()
                 continue
             self.progress.moved()
@@ -179,14 +179,17 @@ class SimApp:
             self.progress.rest()
 
     def _fetch(self, tp: TP) -> None:
-        log, position = self._broker.logs[tp.topic, tp.partition], self._at[tp]
-        if not log.start <= position <= log.end:
+        place, position = (tp.topic, tp.partition), self._at[tp]
+        log, seen = self._broker.logs[place], self._broker.seen(place, self.process)
+        if place in self._broker.leaderless:
+            return
+        if not seen.start <= position <= seen.end:
             self._gone.check(Refused(tp, position), self.positions())
             self._broker.loop.call_later(AGAIN, self._more.set)
             return
         draw = self._broker.random.random
-        while position < log.stable:
-            records, end = log.read(position, 1 + int(draw() * 30))
+        while position < seen.stable:
+            records, end = log.read(position, 1 + int(draw() * 30), below=seen.stable)
             interval = Interval(tp, position, end, records)
             # On its way through Faust's streams, in order.
             due = max(self._due.get(tp, 0.0) + 1e-6, self._broker.loop.now + draw() ** 3 * 0.02)
@@ -286,7 +289,7 @@ class Group:
     def _rejoin(self, app: SimApp) -> None:
         if app.should_stop or app.member_id in self.members:
             return
-        if self._world.broker.down:
+        if self._world.broker.away(app.process):
             assert app.process is not None
             self._world.loop.call_later(1.0, self._rejoin, app, context=app.process.context)
         else:

@@ -30,12 +30,21 @@ class Transaction:
         self.timer: Any = None
 
 
+class View(NamedTuple):
+    """What a leader of before tells of a partition: nothing has come since."""
+
+    start: int
+    stable: int
+    end: int
+
+
 class Log:
     """One partition. ``records`` holds None where a control marker stands."""
 
     def __init__(self, stamped: bool) -> None:
         self.start = 0
         self.stamped = stamped
+        self.ahead = 0.0  # seconds that the clock of its leader is ahead
         self.records: list[RawRecord | None] = []
         self.owners: list[Transaction | None] = []
         self.open: dict[Transaction, int] = {}
@@ -66,7 +75,7 @@ class Log:
         key, value, stamp, headers = content
         offset = len(self.records)
         if self.stamped or stamp is None:
-            stamp = int((START + now) * 1000)
+            stamp = int((START + now + self.ahead) * 1000)
         self.records.append(RawRecord(offset, stamp, key, value, tuple(headers)))
         self.owners.append(transaction)
         if transaction is not None:
@@ -88,9 +97,16 @@ class Log:
         for watcher in list(self.watchers):
             watcher()
 
-    def read(self, begin: int, most: int, committed: bool = True) -> tuple[list[RawRecord], int]:
-        """Records at or above an offset, and the position after them."""
+    def read(
+        self, begin: int, most: int, committed: bool = True, below: int | None = None
+    ) -> tuple[list[RawRecord], int]:
+        """Records at or above an offset, and the position after them.
+
+        Args:
+            below: where they end for this reader; None: where they do for all.
+        """
         end = self.stable if committed else len(self.records)
+        end = end if below is None else min(end, below)
         found: list[RawRecord] = []
         place = begin
         while place < end and len(found) < most:

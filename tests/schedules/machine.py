@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 from hushstream.agents.state.layout import INDEX, MARKER, POSITION
@@ -12,6 +13,7 @@ from hushstream.agents.worker.startup import LEAVE_SECONDS
 from hushstream.agents.worker.worker import Worker
 from hushstream.topics.records import Marker, decode_marker, encode
 
+from .disk import lose
 from .loop import Process
 from .network import SERVER
 from .world import World
@@ -139,11 +141,18 @@ class Machine:
         """Lose the disk, while no worker runs."""
         for path in self._mine():
             del self._world.disks[path]
+            if self._world.undo is not None:
+                self._world.undo.pop(path, None)
 
     def restore(self) -> None:
         """Put the copy in the disk's place, while no worker runs."""
         self.wipe()
         self._world.disks.update({path: dict(rows) for path, rows in self._kept.items()})
+
+    def lose(self, random: Random) -> None:
+        """Lose the last writes of each table, while no worker runs."""
+        for path in self._mine():
+            lose(path, int(random.random() ** 2 * 12))
 
     def mistake(self) -> None:
         """Put tables of another genesis in place, which know of less and claim the same."""

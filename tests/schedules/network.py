@@ -11,7 +11,7 @@ from typing import Any
 
 from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError
 
-from .loop import HERE, VirtualLoop
+from .loop import HERE, Process, VirtualLoop
 
 PATIENCE = 40.0
 SERVER = Context()
@@ -38,8 +38,14 @@ class Network:
         self.torn = 0.0  # share of the requests of transactions that come late or twice
         self.tears = Random(0)  # decides which
         self.tore = 0  # how many there were
+        self.cut: set[str] = set()  # machines whose requests do not arrive
+        self.deaf: set[str] = set()  # machines that no answers reach
         self._parked: list[tuple[Any, ...]] = []
         self._waiting: dict[str, list[Callable[[], Any]]] = {}
+
+    def away(self, process: Process | None) -> bool:
+        """Whether the broker is away, for a process."""
+        return self.down or (process is not None and process.name in self.cut)
 
     def delay(self) -> float:
         """Seconds that a message is on its way."""
@@ -104,7 +110,7 @@ class Network:
 
     def _arrive(self, request: tuple[Any, ...]) -> None:
         work, future, process, deadline, twice = request
-        if self.down or (process is not None and process.paused and future.done()):
+        if self.away(process) or (process is not None and process.paused and future.done()):
             self._park(request)
             return
         try:
@@ -119,6 +125,11 @@ class Network:
             return
         except Exception as error:
             found = error
+        if process is not None and process.name in self.deaf:
+            until = min(deadline, self.loop.now + 10 * self.random.random())
+            error = self.outage_error()
+            self.loop.call_at(until, self._reply, future, error, context=SERVER)
+            return
         if self.lossy and self.random.random() < self.lossy:
             found = self.outage_error()
         if twice:
@@ -159,6 +170,10 @@ class Network:
     def come_back(self) -> None:
         """End an outage: clients that still wait ask again."""
         self.down = False
+        self.send_again()
+
+    def send_again(self) -> None:
+        """Have requests that did not arrive arrive, if they can by now."""
         parked, self._parked = self._parked, []
         for request in parked:
             _, future, process, _, _ = request

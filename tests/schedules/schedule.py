@@ -150,6 +150,8 @@ class Schedule:
 
         One that stops later, at the first gap that it meets, has not noticed it in time.
         """
+        if not self.faults.rewound:  # it has asked a leader of before
+            return False
         texts = [text for _, _, text in self.outcome.exits if text.startswith(REFUSAL)]
         return any(not any(late in text for late in LATE) for text in texts)
 

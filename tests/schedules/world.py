@@ -30,6 +30,8 @@ class World:
         self.broker = Broker(self.loop, self.random)
         self.disks: dict[str, dict[bytes, bytes]] = {}  # of all tables, by folder
         self.files: dict[str, dict[bytes, bytes]] = {}  # that are no table yet, by path
+        # What each write to a table took the place of, by folder; None: nobody asks.
+        self.undo: dict[str, list[dict[bytes, bytes | None]]] | None = None
         self.holders: dict[str, Any] = {}  # the process that has a table open
         self.contents: dict[Any, set[Any]] = {}  # what each noise label was drawn for
         self.messages: list[tuple[float, str, str]] = []

@@ -1,0 +1,298 @@
+"""Schedules that are guided by the states of the protocol that earlier ones have seen.
+
+    python -m tests.schedules.guided --schedules 2000 --resume states.json
+    python -m tests.schedules.guided --bug "frozen sleep" --first
+
+A schedule that meets a new state joins a corpus. Half of the next ones are changes of those:
+another fault at the moment of the new state, one left out, moved or lengthened, faults of two
+schedules, or other choices from that moment on. The others are fresh seeds, half of which have some
+of the faults that only guided schedules have (`faults.GUIDED`). What objects is shrunk at once.
+
+The whole search follows from its number, so it goes on after a break as if there had been none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+from .campaign import KINDS, _ready
+from .recipe import Fault, Recipe, Turn, recipe
+from .shrink import shrunk
+
+NAME = "tests.schedules.guided"
+PIECE = 20  # schedules that one fork runs, of one state of the corpus
+APART = 1_000_000  # seeds between two searches
+MOST = 3000  # schedules of the corpus; later ones take the place of those that gave least
+
+
+class Entry(NamedTuple):
+    """A schedule that met new states.
+
+    Attributes:
+        recipe: that it followed.
+        faults: that it had.
+        moments: of its new states, virtual seconds.
+    """
+
+    recipe: Recipe
+    faults: tuple[Fault, ...]
+    moments: tuple[float, ...]
+
+
+class Search:
+    """A search, from its number and what was found so far.
+
+    Args:
+        number: of the search.
+        plain: whether nothing guides it and no fault is added: seeds in their order.
+        bug: an old mistake that is put back; empty: none.
+    """
+
+    def __init__(self, number: int = 0, plain: bool = False, bug: str = "") -> None:
+        self.number, self.plain, self.bug = number, plain, bug
+        self.schedules = 0
+        self.seconds = 0.0
+        self.fresh = 0
+        self.states: set[int] = set()
+        self.corpus: list[Entry] = []
+        self.found: list[dict[str, Any]] = []
+
+    # -- what is next -----------------------------------------------------------------------------
+
+    def piece(self) -> list[Recipe]:
+        """The next schedules."""
+        random = Random(f"piece {self.number} {self.schedules}")
+        return [self._next(random) for _ in range(PIECE)]
+
+    def _next(self, random: Random) -> Recipe:
+        if self.plain or not self.corpus or random.random() < 0.5:
+            return self._fresh(random)
+        # The newest first: what they met is what fewest have met.
+        place = len(self.corpus) - 1 - int(len(self.corpus) * random.random() ** 2)
+        return self._changed(self.corpus[place], random)
+
+    def _fresh(self, random: Random) -> Recipe:
+        from .schedule import Schedule
+
+        seed = self.number * APART + self.fresh
+        self.fresh += 1
+        if self.plain or random.random() < 0.5:
+            return Recipe(seed)
+        one = Schedule(seed)
+        one.plan()
+        added = [_fault(random, _further(), 12.0) for _ in range(random.choice((1, 1, 2)))]
+        return Recipe(seed, (*one.faults.drawn, *added))
+
+    def _changed(self, entry: Entry, random: Random) -> Recipe:
+        faults, turns = list(entry.faults), list(entry.recipe.turns)
+        moment = random.choice(entry.moments)
+        for _ in range(random.choice((1, 1, 2, 3))):
+            way = random.randrange(6)
+            if way == 0:
+                turns = [t for t in turns if t.at < moment]
+                turns.append(Turn(moment, random.randrange(1 << 30)))
+            elif way == 1 or not faults:
+                near = max(moment + random.uniform(-1.0, 1.0), 0.5)
+                faults.append(_fault(random, _every())._replace(at=near))
+            elif way == 2:
+                del faults[random.randrange(len(faults))]
+            elif way == 3:
+                place = random.randrange(len(faults))
+                faults[place] = faults[place]._replace(at=max(moment + random.gauss(0, 1), 0.5))
+            elif way == 4:
+                place = random.randrange(len(faults))
+                faults[place] = faults[place]._replace(size=random.random())
+            else:
+                other = random.choice(self.corpus).faults
+                faults += [one for one in other if random.random() < 0.5]
+        return Recipe(entry.recipe.seed, tuple(faults[:7]), tuple(turns[-4:]))
+
+    # -- what came of it --------------------------------------------------------------------------
+
+    def learn(self, tried: Recipe, made: dict[str, Any]) -> bool:
+        """Take what came of a schedule; whether it has something wrong."""
+        self.schedules += 1
+        new = [at for state, at in made["states"] if state not in self.states]
+        self.states.update(state for state, _ in made["states"])
+        if new and not self.plain:
+            moments = tuple(sorted(new)[:8])
+            self.corpus.append(Entry(tried, tuple(Fault(*f) for f in made["drawn"]), moments))
+            del self.corpus[: max(len(self.corpus) - MOST, 0)]
+        return any(made[kind] for kind in KINDS)
+
+    def run(
+        self,
+        schedules: int,
+        first: bool = False,
+        told: Callable[[Search], None] = lambda search: None,
+    ) -> None:
+        """Go on until so many schedules have been run in all.
+
+        Args:
+            first: whether to end with the first that has something wrong.
+            told: called after each piece.
+        """
+        while self.schedules < schedules:
+            began, tried = time.monotonic(), self.piece()
+            for one, made in zip(tried, forked(tried, first), strict=False):
+                if self.learn(one, made):
+                    self.found.append(self._objection(one, made))
+                    if first:
+                        self.seconds += time.monotonic() - began
+                        return
+            self.seconds += time.monotonic() - began
+            told(self)
+
+    def _objection(self, tried: Recipe, made: dict[str, Any]) -> dict[str, Any]:
+        least = shrunk(tried, made, lambda ones: forked(ones, False))
+        said = {kind: made[kind][:3] for kind in KINDS if made[kind]}
+        return {"recipe": tried.text(), "least": least.text(), "after": self.schedules,
+                "kinds": said, "command": command(least, self.bug)}  # fmt: skip
+
+    # -- on disk ----------------------------------------------------------------------------------
+
+    def save(self, path: Path) -> None:
+        """Write all of it into a file, which is never half there."""
+        said = {
+            **{name: getattr(self, name) for name in ("number", "plain", "bug", "schedules",
+                                                      "seconds", "fresh", "found")},
+            "states": sorted(self.states),
+            "corpus": [[e.recipe.text(), e.faults, e.moments] for e in self.corpus],
+        }  # fmt: skip
+        part = path.with_suffix(".part")
+        part.write_text(json.dumps(said), "utf-8")
+        part.replace(path)
+
+    @classmethod
+    def load(cls, path: Path) -> Search:
+        """Read what `save` has written."""
+        said = json.loads(path.read_text("utf-8"))
+        made = cls(said["number"], said["plain"], said["bug"])
+        for name in ("schedules", "seconds", "fresh", "found"):
+            setattr(made, name, said[name])
+        made.states = set(said["states"])
+        made.corpus = [
+            Entry(recipe(text), tuple(Fault(*one) for one in faults), tuple(moments))
+            for text, faults, moments in said["corpus"]
+        ]
+        return made
+
+
+def _further() -> tuple[str, ...]:
+    """Kinds of faults that only guided schedules have."""
+    from .faults import GUIDED as kinds
+
+    return kinds
+
+
+def _every() -> tuple[str, ...]:
+    """Kinds of faults, the more frequent ones more than once."""
+    from .faults import GUIDED as further
+    from .faults import OF_BROKERS, USUAL
+
+    return (*USUAL, *further * 2, *OF_BROKERS * 2)
+
+
+def _fault(random: Random, kinds: Sequence[str], until: float = 20.0) -> Fault:
+    at = round(1.0 + random.random() * until, 3)
+    return Fault(random.choice(kinds), random.randrange(3), at, round(random.random(), 4))
+
+
+def command(one: Recipe, bug: str = "") -> str:
+    """What replays a schedule, in words."""
+    mistake = f' --bug "{bug}"' if bug else ""
+    return f"python -m tests.schedules.campaign --recipe '{one.text()}'{mistake}"
+
+
+def outcome(one: Recipe) -> dict[str, Any]:
+    """Run a schedule here; what is wrong with it, its faults, and its states."""
+    from . import coverage
+    from .schedule import Schedule
+
+    schedule = Schedule(one)
+    seen = coverage.Seen(schedule)
+    made = schedule.run()
+    faults = schedule.faults.drawn if one.faults is None else one.faults
+    return {
+        **{kind: getattr(made, kind) for kind in KINDS},
+        "drawn": faults, "states": coverage.told(seen), "trace": made.trace,
+    }  # fmt: skip
+
+
+def forked(ones: Sequence[Recipe], first: bool) -> list[dict[str, Any]]:
+    """Run schedules in a fork of this process, with which all that they leave behind ends.
+
+    Args:
+        first: whether to end with the first that has something wrong.
+    """
+    gc.freeze()
+    mine, (source, sink) = os.getpid(), os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            with open(sink, "w", encoding="utf-8") as file:
+                for one in ones:
+                    made = outcome(one)
+                    file.write(json.dumps(made) + "\n")
+                    if (first and any(made[kind] for kind in KINDS)) or os.getppid() != mine:
+                        break
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    os.close(sink)
+    with open(source, encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    if os.waitpid(child, 0)[1]:
+        raise RuntimeError(f"broke off after {len(lines)} of {[one.text() for one in ones]}")
+    return [json.loads(line) for line in lines]
+
+
+def main() -> None:
+    """Search, and say what was found as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--schedules", type=int, default=1000, help="in all, with earlier pieces")
+    parser.add_argument("--resume", type=Path, help="file with the search so far; it goes on there")
+    parser.add_argument("--number", type=int, default=1, help="of the search; each has its seeds")
+    parser.add_argument("--bug", default="")
+    parser.add_argument("--first", action="store_true")
+    parser.add_argument("--plain", action="store_true", help="seeds in their order, unguided")
+    args = parser.parse_args()
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        os.environ["PYTHONHASHSEED"] = "0"
+        os.execv(sys.executable, [sys.executable, "-m", NAME, *sys.argv[1:]])
+    _ready(args.bug)
+    there = args.resume is not None and args.resume.exists()
+    search = Search.load(args.resume) if there else Search(args.number, args.plain, args.bug)
+
+    def told(one: Search) -> None:
+        if args.resume is not None:
+            one.save(args.resume)
+
+    search.run(args.schedules, args.first, told)
+    told(search)
+    print(json.dumps(summary(search)))
+    sys.stdout.flush()
+    os._exit(1 if search.found else 0)
+
+
+def summary(search: Search) -> dict[str, Any]:
+    """Count, states and findings of a search."""
+    return {
+        "schedules": search.schedules, "states": len(search.states), "corpus": len(search.corpus),
+        "seconds": round(search.seconds), "found": search.found,
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
