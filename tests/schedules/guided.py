@@ -229,6 +229,19 @@ def outcome(one: Recipe) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def warm() -> None:
+    """Run a schedule of each kind here, so that forks find every configuration compiled."""
+    from .schedule import KINDS as kinds
+    from .schedule import kind_of, run
+
+    wanted, seed = {*kinds}, 0
+    while wanted:
+        if (kind := kind_of(seed)) in wanted:
+            wanted.remove(kind)
+            run(seed)
+        seed += 1
+
+
 def forked(ones: Sequence[Recipe], first: bool) -> list[dict[str, Any]]:
     """Run schedules in a fork of this process, with which all that they leave behind ends.
 
@@ -272,6 +285,7 @@ def main() -> None:
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, "-m", NAME, *sys.argv[1:]])
     _ready(args.bug)
+    warm()
     there = args.resume is not None and args.resume.exists()
     search = Search.load(args.resume) if there else Search(args.number, args.plain, args.bug)
 
