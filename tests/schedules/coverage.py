@@ -36,7 +36,7 @@ class Seen:
         self._broker: Broker = schedule.world.broker
         names = schedule.template.names
         self._clock, self._ledger = (names.clock, 0), (names.ledger, 0)
-        self._last: Any = None
+        self._last: Any = ()
         for name in ("initialise", "add", "end", "_expire", "_mark"):
             self._watch(name)
 
@@ -68,7 +68,7 @@ class Seen:
     def _transaction(self, identity: str) -> Any:
         owner = self._broker.owners.get(identity)
         if owner is None or owner.transaction is None:
-            return None
+            return ()  # a hash of None is another one in each process
         one = owner.transaction
         return one.ending, one.commit, min(one.left, MOST)
 
