@@ -15,13 +15,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..columns import F64, I64, Batch, Part, compact
 from ..contract import Output
+from ..factorization.prefix_noise import Process
 from ..parts.by_key import ByKey
 from ..parts.squares import Square
 from ..sums import combined, held
@@ -30,7 +31,7 @@ from .quantities import Column, Quantity
 
 @dataclass(frozen=True, kw_only=True)
 class KeyedSums(ByKey):
-    """Fields and steps that `Histogram`, `Rounds` and `Hopping` share.
+    """Fields and steps that all histograms share.
 
     Attributes:
         quantities: count first (if there is one), then each value column.
@@ -107,3 +108,22 @@ class KeyedSums(ByKey):
     def _names(self) -> list[str]:
         """Name of each column of the sums, the count's first."""
         return ["count", *(one.name for one in self.summed), *(one.name for one in self.squares)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundKeys(KeyedSums):
+    """Histograms whose keys become public at a trigger and stay so, in rounds or for good.
+
+    Attributes:
+        min_units: a key with fewer distinct units stays hidden (1: no such rule).
+        delay: d; a record of micro-batch j sees the statuses of keys of trigger j-1-d.
+    """
+
+    if TYPE_CHECKING:
+
+        @property
+        def selector(self) -> Process:
+            """Noise of the count that decides whether a key becomes public."""
+
+    min_units: int = 1
+    delay: int = 1

@@ -43,7 +43,7 @@ from ..ranges import Draws
 from ..sums import HELD
 from .debias import COUNTERS, Debias, Raw, put_raw, take_raw
 from .distinct import absorb
-from .keyed_sums import KeyedSums
+from .keyed_sums import FoundKeys
 from .quantities import Quantity
 from .report import plan, plan_rows
 from .rows import in_steps, rows_of, split_shared
@@ -52,22 +52,18 @@ S = 0  # lane of the records that find a key; lane 1, V, takes those of public k
 
 
 @dataclass(frozen=True, kw_only=True)
-class Histogram(KeyedSums):
+class Histogram(FoundKeys):
     """The histogram mechanism; `tumbling.build` makes one.
 
     Attributes:
         threshold: (T,) least count per trigger.
-        min_units: a key with fewer distinct units stays hidden (1: no such rule).
         show: "keys", or "values" for count and sums.
-        delay: d; a record of micro-batch j sees the keys released up to trigger j-1-d.
         debias: counters that estimate the share cut off by the bound, or None. A release then needs
             the row `debias.SHARED` beside those of its keys.
         pairs: whether the count is one of distinct values, which keys of records list last.
     """
 
-    min_units: int = 1
     show: Literal["values", "keys"] = "values"
-    delay: int = 1
     debias: Debias | None = None
     pairs: bool = False
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..contract import Cost
 from ..factorization.prefix_noise import STEPS, Process
 from ..parts.bounding import Bound
-
-if TYPE_CHECKING:
-    from .mechanism import Histogram
-    from .rounds.mechanism import Rounds
+from .keyed_sums import FoundKeys
 
 _Z95 = 1.6448536269514722
 _BY_TRIGGER = {  # name of a factorisation: the setting that asks for it, and how noise goes on
@@ -30,7 +27,7 @@ _BY_TRIGGER = {  # name of a factorisation: the setting that asks for it, and ho
 }
 
 
-def plan(mechanism: Histogram | Rounds) -> dict[str, Any]:
+def plan(mechanism: FoundKeys) -> dict[str, Any]:
     """Bounds, noise, thresholds and chances to appear; a function of public parameters alone.
 
     ``users_50`` and ``users_95`` say how many users with one record each give a key a chance of
@@ -73,14 +70,14 @@ def cost_of(loss: Cost) -> dict[str, float]:
     }
 
 
-def _told(mechanism: Histogram | Rounds) -> Sequence[int]:
+def _told(mechanism: FoundKeys) -> Sequence[int]:
     """Triggers that are told of: all, or where no last one is stated some powers of two."""
     if mechanism.selector.foremost == mechanism.horizon:
         return range(1, mechanism.horizon + 1)
     return [1 << octave for octave in range(mechanism.selector.foremost.bit_length())]
 
 
-def _chances(mechanism: Histogram | Rounds, process: Process) -> dict[str, Any]:
+def _chances(mechanism: FoundKeys, process: Process) -> dict[str, Any]:
     triggers = _told(mechanism)
     last = triggers[-1]
     deviation = float(np.sqrt(process.variance_at(last, np.zeros(1, np.int64))[0]))

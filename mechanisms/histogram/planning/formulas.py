@@ -107,7 +107,7 @@ def reference(parameters: HistogramParameters, setting: Setting) -> Reference:
     return Reference(made, squares * (paid / usual) ** 2)
 
 
-class Terms(NamedTuple):
+class BoundTerms(NamedTuple):
     """One setting of the mechanism.
 
     Attributes:
@@ -121,7 +121,7 @@ class Terms(NamedTuple):
     bars: F64
 
     @classmethod
-    def of(cls, parameters: HistogramParameters, setting: Setting) -> Terms:
+    def of(cls, parameters: HistogramParameters, setting: Setting) -> BoundTerms:
         """The terms; raises as `reference` does."""
         known, bound = reference(parameters, setting), bound_of(parameters, setting)
         return cls(parameters, known, bound, known.thresholds(parameters, bound, setting.delta))
@@ -200,7 +200,7 @@ def forecast(
     Raises:
         ParameterError: the parameters contradict each other or the setting.
     """
-    terms = Terms.of(parameters, setting)
+    terms = BoundTerms.of(parameters, setting)
     found = []
     for epoch in epochs:
         left = np.full(max(work.users for work in epoch), terms.bound.left, np.int64)
@@ -208,7 +208,7 @@ def forecast(
     return found
 
 
-def _window(terms: Terms, work: Workload, left: I64) -> WindowForecast:
+def _window(terms: BoundTerms, work: Workload, left: I64) -> WindowForecast:
     """One window; ``left`` (units,) is what remains of the bound and is lowered."""
     made = terms.known.made
     edges = np.array([0, *(batch.stop for batch in work.micro_batches(made.horizon))])
@@ -266,9 +266,9 @@ def accepted_by(
 
 
 def _appears(
-    terms: Terms, work: Workload, trigger: NDArray[np.intp], accepted: NDArray[np.bool_]
+    terms: BoundTerms, work: Workload, trigger: NDArray[np.intp], accepted: NDArray[np.bool_]
 ) -> tuple[I64, F64]:
-    """`Terms.appears` of the keys of a window."""
+    """`BoundTerms.appears` of the keys of a window."""
     looks = terms.looks
     place = np.searchsorted(looks, trigger[accepted])
     flat = work.key[accepted].astype(np.int64) * len(looks) + place
@@ -277,7 +277,7 @@ def _appears(
     return terms.appears(count)
 
 
-def _variances(terms: Terms, since: I64) -> F64:
+def _variances(terms: BoundTerms, since: I64) -> F64:
     """(keys, outputs) variance of the noise at the last trigger."""
     made = terms.known.made
     told = made.quantities[: len(made.quantities) - len(made.squares)]

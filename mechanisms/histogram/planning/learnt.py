@@ -28,7 +28,7 @@ from ...contract import Setting
 from ...entry import ActivityTold, LearntBudget
 from ...parts.unit_profile import STEPS, UnitProfile, profile_of
 from ..settings import HistogramParameters
-from .formulas import Terms, folded
+from .formulas import BoundTerms, folded
 from .tune import resolved
 
 LADDER = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0, 128.0)
@@ -135,18 +135,18 @@ def law_of(profile: UnitProfile, seen: EpochReleases) -> Law:
 # What a bound lets through
 
 
-def _terms(parameters: HistogramParameters, setting: Setting) -> Terms:
+def _terms(parameters: HistogramParameters, setting: Setting) -> BoundTerms:
     """The terms with all defaults resolved."""
-    return Terms.of(resolved(parameters, setting), setting)
+    return BoundTerms.of(resolved(parameters, setting), setting)
 
 
-def _kept(terms: Terms, law: Law, public: float) -> float:
+def _kept(terms: BoundTerms, law: Law, public: float) -> float:
     """Share of all records that are accepted, where a share belongs to public keys already."""
     total = float((law.units * law.records).sum())
     return float((law.units * law.records * _shares(terms, law, public)).sum()) / total
 
 
-def _shares(terms: Terms, law: Law, public: float) -> F64:
+def _shares(terms: BoundTerms, law: Law, public: float) -> F64:
     """(c,) the share f of a pattern's records with f²·Σ weight·own² + f·Σ weight = budget."""
     bound = terms.bound
     budget = float(Fraction(bound.left, bound.weights[0]))
@@ -172,7 +172,7 @@ class _Keys(NamedTuple):
     times: F64
 
 
-def _keys(counts: I64, law: Law, then: Terms, setting: Setting) -> _Keys:
+def _keys(counts: I64, law: Law, then: BoundTerms, setting: Setting) -> _Keys:
     """Released keys, as large as before the bound, and a tail of keys that hold the rest."""
     share = _kept(then, law, 0.5 if len(then.bound.weights) > 1 else 0.0)
     size = np.sort(np.maximum(counts, 0).astype(np.float64))[::-1] / share
@@ -210,7 +210,7 @@ def _tail(size: F64, rest: float) -> _Keys:
 # Errors
 
 
-def _error(terms: Terms, law: Law, keys: _Keys) -> float:
+def _error(terms: BoundTerms, law: Law, keys: _Keys) -> float:
     """Expected distance of all counts from the exact ones, as a share of all records."""
     two = len(terms.bound.weights) > 1 and terms.known.made.public is None
     public = 0.5 if two else 0.0

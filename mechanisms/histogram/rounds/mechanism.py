@@ -47,7 +47,7 @@ from ...parts.bounding import hashes
 from ...parts.by_key import MOST
 from ...parts.key_selection import first_crossing
 from ...ranges import Draws
-from ..keyed_sums import KeyedSums
+from ..keyed_sums import FoundKeys
 from ..report import plan, round_rows
 from ..rows import rows_of
 
@@ -55,7 +55,7 @@ _TAGS = 128  # rounds are told apart modulo this; statuses are at most `delay` r
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rounds(KeyedSums):
+class Rounds(FoundKeys):
     """The mechanism; `settings.build` makes one.
 
     Attributes:
@@ -63,16 +63,12 @@ class Rounds(KeyedSums):
             in which the unit was counted.
         selector: noise of N; ``quantities``: of the count and of each value column.
         threshold: (T,) least N after 1…T triggers of a round, in 1/STEPS units.
-        min_units: a key with fewer distinct units in a round stays hidden.
-        delay: d; a record of micro-batch j sees the rounds of trigger j-1-d.
     """
 
     feedback: ClassVar[bool] = True
     lanes: ClassVar[int] = 2
 
     selector: Process
-    min_units: int = 1
-    delay: int = 1
 
     @property
     def row_dtype(self) -> np.dtype[Any]:
