@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isclose
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from ..errors import ParameterError
 from .planner import Forecast, Planner, Question
 from .workload import Sample
 
+T = TypeVar("T")
 STEPS = 8  # triggers of a window that the cost of its run holds already
 SAME = 0.005  # by which figures of one mechanism differ at most
 HOLDS = 0.8  # the chance with which the range of an error holds
@@ -204,6 +205,15 @@ def records_of(question: Question) -> int:
 def sample_of(question: Question) -> Sample:
     """The sample of a question; an empty one if there is none."""
     return question.sample or Sample((), 0, 0, 0)
+
+
+def in_turn(by_window: Iterable[Iterable[T]]) -> list[T]:
+    """Looks at each window under each noise key, ordered by keys and then by windows.
+
+    >>> in_turn([["a1", "a2"], ["b1", "b2"]])
+    ['a1', 'b1', 'a2', 'b2']
+    """
+    return [look for turn in zip(*by_window, strict=True) for look in turn]
 
 
 def bound_cut(question: Question, bound: int) -> float:

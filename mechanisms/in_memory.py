@@ -7,7 +7,7 @@ decides a configuration.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -151,7 +151,8 @@ class Memory:
         return out
 
     def _release(self, shard: int) -> Releases:
-        part = merge(self.parked[shard])
+        parts = self.parked[shard]
+        part = merge(parts) if len(parts) > 1 else parts[0]
         if self.mechanism.pairs:
             part = self._settled(part, self.sets[shard])
         table = self.row_tables[shard]
@@ -264,15 +265,55 @@ def releases(mechanism: Mechanism, work: Workload, noise: Noise) -> Iterator[Rel
         yield memory.trigger()
 
 
-def last_release(mechanism: Mechanism, work: Workload, noise: Noise) -> Releases:
-    """The last release of a window, of a mechanism whose releases do not depend on earlier ones.
+def replays(
+    mechanism: Mechanism, work: Workload, noises: Sequence[Noise]
+) -> Iterator[list[Releases]]:
+    """Releases of one window under each noise, trigger by trigger.
+
+    Records are read and bounded once, unless releases decide what counts: no noise reaches them.
 
     Raises:
-        ContractError: as for `releases`.
+        ContractError: the workload has no columns for the mechanism.
     """
-    memory = Memory(
-        mechanism, noise, window=work.window, t=mechanism.horizon - 1,
-        unit_tables=[UnitTable(mechanism, work.users)],
-    )  # fmt: skip
-    feed(memory, work, slice(0, len(work.unit)), max(len(work.unit), 1))
-    return memory.trigger()
+    if mechanism.feedback:
+        yield from (list(releases(mechanism, work, noise)) for noise in noises)
+        return
+    parts: list[Part] = []
+    for noise in noises:
+        units = UnitTable(mechanism, work.users)
+        memory = Memory(mechanism, noise, window=work.window, unit_tables=[units])
+        if not parts:
+            for rows in work.micro_batches(mechanism.horizon):
+                sent = feed(memory, work, rows)
+                parts.append(merge([empty_part(mechanism.columns, mechanism.totals), *sent]))
+        found = []
+        for part in parts:
+            memory.parked = [[part]]
+            found.append(memory.trigger())
+        yield found
+
+
+def last_releases(
+    mechanism: Mechanism, work: Workload, noises: Sequence[Noise]
+) -> Iterator[Releases]:
+    """The last release of a window under each noise; it must not depend on earlier ones.
+
+    Raises:
+        ContractError: the workload has no columns for the mechanism.
+    """
+    parked: list[Part] = []
+    for noise in noises:
+        memory = Memory(
+            mechanism, noise, window=work.window, t=mechanism.horizon - 1,
+            unit_tables=[UnitTable(mechanism, work.users)],
+        )  # fmt: skip
+        if not parked:
+            sent = feed(memory, work, slice(0, len(work.unit)), max(len(work.unit), 1))
+            parked.append(merge([empty_part(mechanism.columns, mechanism.totals), *sent]))
+        memory.parked = [parked]
+        yield memory.trigger()
+
+
+def last_release(mechanism: Mechanism, work: Workload, noise: Noise) -> Releases:
+    """The same under one noise."""
+    return next(last_releases(mechanism, work, [noise]))

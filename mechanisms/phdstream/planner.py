@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 from ..columns import Releases
 from ..contract import Mechanism, Noise
 from ..forecast import distinct
-from ..in_memory import releases
+from ..in_memory import replays
 from ..parts.bound_planner import BoundPlanner, bounded
 from ..planner import USUAL, Forecast, Question
 from ..spatial import forecast
@@ -47,10 +47,10 @@ class PHDStreamPlanner(BoundPlanner):
 
     def forecast(self, question: Question, parameters: Any, plays: range) -> Forecast:
         made = build(parameters, question.setting)
-        return forecast.forecast(question, parameters, made, plays, _last)
+        return forecast.forecast(question, parameters, made, plays, _lasts)
 
 
-def _last(mechanism: Mechanism, work: Workload, noise: Noise) -> Releases:
-    """A map's last release; each follows from the one before."""
-    *_, last = releases(mechanism, work, noise)
-    return last
+def _lasts(mechanism: Mechanism, work: Workload, noises: Sequence[Noise]) -> Iterator[Releases]:
+    """A map's last release under each noise; each release follows from the one before."""
+    for *_, last in replays(mechanism, work, noises):
+        yield last

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from ..forecast import distinct
-from ..in_memory import last_release
+from ..in_memory import last_releases
 from ..parts.bound_planner import BoundPlanner, bounded
 from ..planner import USUAL, Forecast, Question
 from ..spatial import forecast
@@ -41,4 +41,4 @@ class PrivHPPlanner(BoundPlanner):
 
     def forecast(self, question: Question, parameters: Any, plays: range) -> Forecast:
         made = build(parameters, question.setting)
-        return forecast.forecast(question, parameters, made, plays, last_release)
+        return forecast.forecast(question, parameters, made, plays, last_releases)

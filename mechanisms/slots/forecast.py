@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..columns import F64
-from ..forecast import bound_cut, percent, rounded, sample_of
-from ..in_memory import releases
+from ..columns import F64, Releases
+from ..contract import Noise
+from ..forecast import bound_cut, in_turn, percent, rounded, sample_of
+from ..in_memory import replays
 from ..noise.trial import noise_of
 from ..planner import Forecast, Question
 from ..workload import Workload
@@ -34,13 +35,14 @@ def forecast(
     question: Question, parameters: Any, mechanism: Any, slots: Slots, plays: range
 ) -> Forecast:
     """The figures of a candidate, by running the mechanism built of it."""
-    looks: list[StreamLook] = []
-    for play in plays or range(1):
-        for epoch in sample_of(question).epochs:
-            looks += [
-                _look(mechanism, slots, work, noise_of(question.name, play, len(looks) + i))
-                for i, work in enumerate(epoch)
-            ]
+    works = [work for epoch in sample_of(question).epochs for work in epoch]
+    turns = list(enumerate(plays or range(1)))
+    looks = in_turn([
+        _looks(mechanism, slots, work, [
+            noise_of(question.name, play, turn * len(works) + place) for turn, play in turns
+        ])
+        for place, work in enumerate(works)
+    ])  # fmt: skip
     cut = bound_cut(question, slots.bound)
     figures = _figures(looks, cut)
     wait = mechanism.horizon - slots.warmup
@@ -52,7 +54,10 @@ def forecast(
     )  # fmt: skip
 
 
-def _look(mechanism: Any, slots: Slots, work: Workload, noise: Any) -> StreamLook:
+def _looks(
+    mechanism: Any, slots: Slots, work: Workload, noises: Sequence[Noise]
+) -> Iterator[StreamLook]:
+    """The figures of one window under each noise."""
     encoded = mechanism.encode(dict(work.columns or {}))
     slot, _ = split(encoded.keys)
     grid = float(slots.grid)
@@ -60,26 +65,27 @@ def _look(mechanism: Any, slots: Slots, work: Workload, noise: Any) -> StreamLoo
     value = encoded.value[kept, 0]
     sums = np.bincount(slot[encoded.key[kept]], value, slots.slots) * grid
     exact = np.concatenate([[0.0], np.cumsum(sums)])
-    shown, theta = _prefixes(mechanism, slots, work, noise)
     first = slots.warmup_slots
     begin = max(first, slots.slots // 4)  # alike for all warm-ups that are tried
     ends = np.unique(np.linspace(begin, slots.slots, _PLACES).round().astype(int))
     lower, upper = np.triu_indices(len(ends), 1)
     truth = exact[ends[upper]] - exact[ends[lower]]
-    found = shown[ends[upper]] - shown[ends[lower]]
     whole = max(float(value.sum()), 1.0)
-    above = float(np.maximum(value - theta, 0).sum()) / whole
-    late = exact[-1] - (0.0 if shown[first] else exact[first])
-    return StreamLook(
-        truth, np.abs(found - truth), (late, abs(shown[-1] - late)), theta * grid, above
-    )
+    for outs in replays(mechanism, work, noises):
+        shown, theta = _prefixes(mechanism, slots, outs)
+        found = shown[ends[upper]] - shown[ends[lower]]
+        above = float(np.maximum(value - theta, 0).sum()) / whole
+        late = exact[-1] - (0.0 if shown[first] else exact[first])
+        yield StreamLook(
+            truth, np.abs(found - truth), (late, abs(shown[-1] - late)), theta * grid, above
+        )
 
 
-def _prefixes(mechanism: Any, slots: Slots, work: Workload, noise: Any) -> tuple[F64, int]:
+def _prefixes(mechanism: Any, slots: Slots, outs: Sequence[Releases]) -> tuple[F64, int]:
     """(slots+1,) released running totals up to each slot, and the threshold."""
     shown, theta = np.zeros(slots.slots + 1), slots.top
     grid = float(mechanism.outputs[1].grid)
-    for out in releases(mechanism, work, noise):
+    for out in outs:
         theta = int(out.public["threshold"][0]) if "threshold" in out.public else theta
         if len(out.key):
             shown[out.key.codes().astype(np.int64) + 1] = out.value[:, 1] * grid

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..columns import F64, Releases
 from ..contract import Mechanism, Noise
-from ..forecast import bound_cut, counted, percent, sample_of
+from ..forecast import bound_cut, counted, in_turn, percent, sample_of
 from ..noise.trial import noise_of
 from ..planner import Forecast, Question
 from ..workload import Workload
@@ -21,7 +21,7 @@ SCORE = "error of the number of records in a region of a tenth of the space, as 
 _BOXES = 64
 _SIZES = (0.1, 0.01)  # of the space's volume
 
-Last = Callable[[Mechanism, Workload, Noise], Releases]
+Lasts = Callable[[Mechanism, Workload, Sequence[Noise]], Iterable[Releases]]
 
 
 class MapLook(NamedTuple):
@@ -33,16 +33,17 @@ class MapLook(NamedTuple):
 
 
 def forecast(
-    question: Question, parameters: Any, mechanism: Any, plays: range, last: Last
+    question: Question, parameters: Any, mechanism: Any, plays: range, lasts: Lasts
 ) -> Forecast:
-    """The figures of a candidate; ``last`` runs it over a window to its last release."""
-    looks: list[MapLook] = []
-    domain: Domain = mechanism.domain
-    for play in plays or range(1):
-        for epoch in sample_of(question).epochs:
-            for work in epoch:
-                noise = noise_of(question.name, play, len(looks))
-                looks.append(_look(mechanism, domain, work, noise, last))
+    """The figures of a candidate; ``lasts`` gives a window's last release under each noise."""
+    works = [work for epoch in sample_of(question).epochs for work in epoch]
+    turns = list(enumerate(plays or range(1)))
+    looks = in_turn([
+        _looks(mechanism, work, lasts(mechanism, work, [
+            noise_of(question.name, play, turn * len(works) + place) for turn, play in turns
+        ]))
+        for place, work in enumerate(works)
+    ])  # fmt: skip
     cut = bound_cut(question, parameters.bound)
     figures = _figures(looks, cut)
     lost = f"the bound cuts off {cut:.1%} of the records" if cut else "the bound cuts nothing off"
@@ -55,17 +56,17 @@ def forecast(
     )  # fmt: skip
 
 
-def _look(mechanism: Mechanism, domain: Domain, work: Workload, noise: Any, last: Last) -> MapLook:
-    out = last(mechanism, work, noise)
+def _looks(mechanism: Any, work: Workload, lasts: Iterable[Releases]) -> Iterator[MapLook]:
+    """The figures of one window for each of its last releases."""
+    domain: Domain = mechanism.domain
     points, sign = _points(domain, work), work.signs(slice(None)).astype(np.float64)
-    shown = out.value[:, 0].astype(np.float64) * np.float64(mechanism.outputs[0].grid)
-    truth, found = [], []
-    for size in _SIZES:
-        low, high = _boxes(domain, points, size)
-        truth.append(_inside(points, sign, low, high))
-        found.append(range_counts(domain, out.key.codes(), shown, low, high))
-    exact = np.array(truth)
-    return MapLook(exact, np.abs(np.array(found) - exact), len(out.key))
+    boxes = [_boxes(domain, points, size) for size in _SIZES]
+    exact = np.array([_inside(points, sign, low, high) for low, high in boxes])
+    grid = np.float64(mechanism.outputs[0].grid)
+    for out in lasts:
+        codes, shown = out.key.codes(), out.value[:, 0].astype(np.float64) * grid
+        found = np.array([range_counts(domain, codes, shown, low, high) for low, high in boxes])
+        yield MapLook(exact, np.abs(found - exact), len(out.key))
 
 
 def _points(domain: Domain, work: Workload) -> F64:
@@ -92,10 +93,15 @@ def _boxes(domain: Domain, points: F64, size: float) -> tuple[F64, F64]:
 
 def _inside(points: F64, sign: F64, low: F64, high: F64) -> F64:
     """(boxes,) live records of each."""
-    return np.array([
-        float(sign[((points >= a) & (points < b)).all(axis=1)].sum())
-        for a, b in zip(low, high, strict=True)
-    ])  # fmt: skip
+    order = np.argsort(points[:, 0], kind="stable")  # a box holds a stretch of these
+    points, sign = points[order], sign[order]
+    first = np.searchsorted(points[:, 0], low[:, 0])
+    end = np.searchsorted(points[:, 0], high[:, 0])
+    counts = []
+    for begin, stop, a, b in zip(first, end, low[:, 1:], high[:, 1:], strict=True):
+        some = points[begin:stop, 1:]
+        counts.append(float(sign[begin:stop][((some >= a) & (some < b)).all(axis=1)].sum()))
+    return np.array(counts)
 
 
 def _figures(looks: Sequence[MapLook], cut: float) -> dict[str, float]:

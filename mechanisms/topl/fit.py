@@ -99,15 +99,23 @@ class Fit(NamedTuple):
     likelihood: float  # log-likelihood of the reports, in nats
 
 
-def _windows(prefix: F64, width: int, start: I64) -> F64:
-    """Sums over [start, start + width), cut to the array behind ``prefix``."""
-    last = len(prefix) - 1
-    low, high = np.clip(start, 0, last), np.clip(start + width, 0, last)
-    return np.asarray(prefix[high] - prefix[low])
+class _Windows:
+    """Sums over stretches of an array that are ``width`` long, cut to the array.
 
+    Args:
+        length: of the array.
+        width: of each stretch.
+        start: where each begins.
+    """
 
-def _prefix(x: F64) -> F64:
-    return np.concatenate([np.zeros(1), np.cumsum(x)])
+    def __init__(self, length: int, width: int, start: I64) -> None:
+        self._low, self._high = np.clip(start, 0, length), np.clip(start + width, 0, length)
+        self._prefix = np.zeros(length + 1)
+
+    def of(self, x: F64) -> F64:
+        """(windows,) sums of an array."""
+        np.cumsum(x, out=self._prefix[1:])
+        return np.asarray(self._prefix[self._high] - self._prefix[self._low])
 
 
 def _smoothed(x: F64) -> F64:
@@ -136,17 +144,17 @@ def fit(counts: I64, channel: Window, smooth: bool = True, rounds: int = 10_000)
     x = np.full(channel.inputs, 1 / channel.inputs)
     n = int(counts.sum())
     low, gap = channel.low / channel.total, (channel.high - channel.low) / channel.total
-    forth = np.arange(channel.outputs) - channel.width + 1
-    back = np.arange(channel.inputs)
+    forth = _Windows(channel.inputs, channel.width, np.arange(channel.outputs) - channel.width + 1)
+    back = _Windows(channel.outputs, channel.width, np.arange(channel.inputs))
     last, done = -np.inf, 0
     while n and done < rounds:
         done += 1
-        seen = low + gap * _windows(_prefix(x), channel.width, forth)
+        seen = low + gap * forth.of(x)
         likelihood = float(counts @ np.log(seen))
         if likelihood - last < 1e-3 and done > 1:
             break
         last, ratio = likelihood, counts / seen
-        x = x * (low * ratio.sum() + gap * _windows(_prefix(ratio), channel.width, back)) / n
+        x = x * (low * ratio.sum() + gap * back.of(ratio)) / n
         x = _smoothed(x) if smooth else x
         x = x / x.sum()
     return Fit(x, done, last if n else 0.0)
@@ -174,7 +182,7 @@ def _squares(channel: Window | TwoPoint) -> F64:
     if isinstance(channel, TwoPoint):
         return np.full(channel.inputs, float(channel.reach) ** 2)
     square = np.array([float(channel.decode(j)) ** 2 for j in range(channel.outputs)])
-    high = _windows(_prefix(square), channel.width, np.arange(channel.inputs))
+    high = _Windows(len(square), channel.width, np.arange(channel.inputs)).of(square)
     everything = channel.low * square.sum() + (channel.high - channel.low) * high
     return np.asarray(everything / channel.total)
 
