@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import isclose
+from math import erfc, exp, inf, isclose, pi, sqrt
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from ..errors import ParameterError
+from .columns import F64
 from .planner import Forecast, Planner, Question
 from .workload import Sample
 
@@ -19,6 +20,10 @@ T = TypeVar("T")
 STEPS = 8  # triggers of a window that the cost of its run holds already
 SAME = 0.005  # by which figures of one mechanism differ at most
 HOLDS = 0.8  # the chance with which the range of an error holds
+_TELLING = 10  # noise keys with fewer of which a pair of candidates tells nothing
+_TELLING_SQUARES = 40  # likewise of squares, of which a rare one may decide
+_LOT = 6  # noise keys after which a pair is looked at again, at least
+_NEXT_TO_NOTHING = 0.003  # share of an error for which it is not worth it to run a finalist again
 _LEAST = 6  # candidates that are tried however large the sample is
 _FEWEST_RUNS, _MOST_RUNS = 9, 24  # with nine, the range ends at the least and the largest error
 _UNUSED = 1 << 20  # the first noise key of the range, beyond all that choose
@@ -45,6 +50,8 @@ def choose(
     Candidates are ranked by all of their keys; figures are those of the last round that they came
     to, under keys that did not bring them there. Settings that turn out to make the same mechanism,
     or nearly so, count as one of them: the last two would else be one mechanism under two names.
+    All run under the same noise keys, so a pair tells early which is better: a finalist from which
+    next to nothing is to be gained any more is run no further, and the work that is left is saved.
     The first candidate, as it is given, must be possible.
 
     Args:
@@ -58,35 +65,89 @@ def choose(
     """
     made, cost = planner.candidates(question), cost_of(planner, question)
     effort = planner.effort
-    enough = max(1, effort.most // max(sample_of(question).windows, 1))
-    keys = max(1, min(effort.first, enough, work // (2 * cost * len(made))))
+    if work < 2 * cost * len(made):
+        made, work = _screened(planner, question, made, work)
+    keys = max(1, min(effort.first, _enough(planner, question), work // (2 * cost * len(made))))
     tried, most = [], _most(work, cost)
     for place, parameters in enumerate(made[:most]):
         try:
             found = planner.forecast(question, parameters, range(keys))
-            tried.append(_Tried(found, ((keys, found.score),), planner.effort.squared))
+            each = np.array(found.each) if len(found.each) == keys else None
+            tried.append(_Tried(found, ((keys, found.score),), effort.squared, each))
         except ParameterError:
             if not place:  # what is given must be possible
                 raise
         tick()
     tried.sort(key=lambda one: one.error)
     left = work - keys * cost * len(tried)
+    raced = _raced(planner, question, tried, left, tick)
+    return Contest([one.forecast for one in raced], max(0, len(made) - most))
+
+
+def _raced(
+    planner: Planner,
+    question: Question,
+    tried: list[_Tried],
+    left: int,
+    tick: Callable[[], None],
+) -> list[_Tried]:
+    """Candidates in order, after rounds of ever fewer of them for so much work; see `choose`."""
+    cost, effort = cost_of(planner, question), planner.effort
+    enough, keys = _enough(planner, question), tried[0].keys
+    behind: list[_Tried] = []
+    finalists: list[list[_Tried]] = []
     for place, count in enumerate(effort.finalists):
         groups = _alike(tried)
-        finalists = groups[:count]
+        finalists, behind = groups[:count], _flat(groups[count:]) + behind
         each = left // ((len(effort.finalists) - place) * cost * len(finalists))
         plays = range(keys, min(keys + each, effort.most, enough))
-        if not plays or len(groups) == 1:
-            continue
-        keys, again = plays.stop, []
-        left -= len(plays) * cost * len(finalists)
-        for group in finalists:
-            found = planner.forecast(question, group[0].forecast.parameters, plays)
-            again += [one.further(found, len(plays)) for one in group]
-            tick()
-        rest = [one for group in groups[count:] for one in group]
-        tried = sorted(again, key=lambda one: one.error) + rest
-    return Contest([one.forecast for one in tried], max(0, len(made) - most))
+        if plays and len(finalists) > 1:
+            keys = plays.stop
+            for _ in finalists:
+                tick()
+        for lot in _lots(plays, finalists):
+            finalists, lost = _promising(finalists)
+            behind = _flat(lost) + behind
+            if len(finalists) == 1:
+                break
+            left -= len(lot) * cost * len(finalists)
+            finalists = sorted(
+                (_further(planner, question, group, lot) for group in finalists),
+                key=lambda group: group[0].error,
+            )
+        tried = _flat(finalists)
+    if tried[0].each is not None and len(tried[0].runs) > 1:  # the last lot alone tells little
+        plays = range(keys, keys + min(enough, effort.most // 4, -(-keys // 2)))
+        tried = _further(planner, question, finalists[0], plays) + _flat(finalists[1:])
+    return tried + behind
+
+
+def _enough(planner: Planner, question: Question) -> int:
+    """Most noise keys for a candidate."""
+    return max(1, planner.effort.most // max(sample_of(question).windows, 1))
+
+
+def _screened(
+    planner: Planner, question: Question, made: Sequence[Any], work: int
+) -> tuple[list[Any], int]:
+    """Candidates by their errors in a part of the windows, and the work that is left.
+
+    The first one stays the first, and one that is impossible is the last.
+    """
+    sample, cost = sample_of(question), cost_of(planner, question)
+    part = min(len(sample.epochs), work * len(sample.epochs) // (4 * cost * len(made)))
+    if not part:
+        return list(made), work
+    some = question._replace(sample=sample._replace(epochs=sample.epochs[:part]))
+    given, *others = made
+    errors: list[tuple[float, int, Any]] = []
+    for place, one in enumerate(others):
+        try:
+            errors.append((planner.forecast(some, one, range(1)).score, place, one))
+        except ParameterError:
+            errors.append((inf, place, one))
+    spent = cost * part * len(others) // len(sample.epochs)
+    return [given, *(one for _, _, one in sorted(errors, key=lambda one: one[:2]))], work - spent
 
 
 class _Tried(NamedTuple):
@@ -96,18 +157,72 @@ class _Tried(NamedTuple):
     # numbers of noise keys, and the score under each lot of them
     runs: tuple[tuple[int, float], ...]
     squared: bool  # whether scores are roots of mean squares
+    each: F64 | None  # (keys,) errors under all of them, or their squares; None where unknown
+
+    @property
+    def keys(self) -> int:
+        """Noise keys."""
+        return sum(count for count, _ in self.runs)
 
     @property
     def error(self) -> float:
         """Score under all noise keys."""
         power = 2 if self.squared else 1
         total = sum(count * score**power for count, score in self.runs)
-        return float((total / sum(count for count, _ in self.runs)) ** (1 / power))
+        return float((total / self.keys) ** (1 / power))
 
     def further(self, found: Forecast, count: int) -> _Tried:
         """The same candidate, with what was found for its group under so many more keys."""
         mine = found._replace(parameters=self.forecast.parameters)
-        return _Tried(mine, (*self.runs, (count, found.score)), self.squared)
+        each = None if self.each is None else np.concatenate([self.each, found.each])
+        return _Tried(mine, (*self.runs, (count, found.score)), self.squared, each)
+
+    def promises(self, best: _Tried) -> float:
+        """The gain to be expected from taking this one where it is better, as a share of the error.
+
+        Under the same keys the mean difference of the two is normal, nearly.
+        """
+        telling = _TELLING_SQUARES if self.squared else _TELLING
+        if self.each is None or best.each is None or len(self.each) < telling:
+            return inf
+        gain = best.each - self.each
+        mean, deviation = float(gain.mean()), float(gain.std(ddof=1)) / len(gain) ** 0.5
+        whole = max(float(best.each.mean()), 1e-300) * (2 if self.squared else 1)
+        if not deviation:
+            return max(mean, 0.0) / whole
+        at = mean / deviation
+        chance = erfc(-at / sqrt(2)) / 2
+        return float((mean * chance + deviation * exp(-at * at / 2) / sqrt(2 * pi)) / whole)
+
+
+def _flat(groups: Iterable[list[_Tried]]) -> list[_Tried]:
+    return [one for group in groups for one in group]
+
+
+def _further(
+    planner: Planner, question: Question, group: list[_Tried], plays: range
+) -> list[_Tried]:
+    found = planner.forecast(question, group[0].forecast.parameters, plays)
+    return [one.further(found, len(plays)) for one in group]
+
+
+def _lots(plays: range, finalists: Sequence[list[_Tried]]) -> list[range]:
+    """A round's noise keys in lots, after each of which it may be over."""
+    if len(finalists) == 1:
+        return []
+    step = max(_LOT, -(-len(plays) // 4))
+    if any(group[0].each is None for group in finalists):
+        step = max(1, len(plays))
+    return [plays[begin : begin + step] for begin in range(0, len(plays), step)]
+
+
+def _promising(groups: list[list[_Tried]]) -> tuple[list[list[_Tried]], list[list[_Tried]]]:
+    """The best group and others that may still be better by a share that matters; and the rest."""
+    best, *others = groups
+    promising = [one[0].promises(best[0]) > _NEXT_TO_NOTHING for one in others]
+    kept = [one for one, more in zip(others, promising, strict=True) if more]
+    lost = [one for one, more in zip(others, promising, strict=True) if not more]
+    return [best, *kept], lost
 
 
 def _most(work: int, cost: int) -> int:
@@ -214,6 +329,15 @@ def in_turn(by_window: Iterable[Iterable[T]]) -> list[T]:
     ['a1', 'b1', 'a2', 'b2']
     """
     return [look for turn in zip(*by_window, strict=True) for look in turn]
+
+
+def by_key(errors: Sequence[float] | F64, keys: int) -> tuple[float, ...]:
+    """(keys,) means of errors that are ordered by noise keys, as many of each.
+
+    >>> by_key([1, 3, 5, 7], 2)
+    (2.0, 6.0)
+    """
+    return tuple(np.reshape(errors, (keys, -1)).mean(axis=1).tolist())
 
 
 def bound_cut(question: Question, bound: int) -> float:

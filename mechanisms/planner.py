@@ -87,6 +87,8 @@ class Forecast(NamedTuple):
         hidden: share of the keys that stay hidden; None where there are none to hide.
         figures: the numbers behind the words.
         measure: what the score measures, where it is not what the planner says.
+        each: the error under each noise key, or its square, of which the score is the mean, or the
+            root of that; empty where it is unknown.
     """
 
     parameters: Any
@@ -99,6 +101,7 @@ class Forecast(NamedTuple):
     hidden: float | None
     figures: dict[str, float]
     measure: str = ""
+    each: tuple[float, ...] = ()
 
     @property
     def hopeless(self) -> bool:

@@ -30,9 +30,9 @@ from .sentences import assumed, no_way, other_kind, refused, untried_settings
 from .variants import Variant, cheaper, coarser, dearer, given, shorter
 
 MOST = 200_000  # records of the windows that are run; a single window is taken whole
-WORK = 8_000_000  # records that are run for one alternative, all candidates together
-ONE = WORK // 12  # likewise of one run: whole windows are left out beyond that
-SPREAD = WORK // 8  # likewise for the range of the chosen settings' error
+WORK = 5_000_000  # records that are run for one alternative, all candidates together
+ONE = WORK // 8  # likewise of one run: whole windows are left out beyond that
+SPREAD = WORK // 5  # likewise for the range of the chosen settings' error
 GOOD = 0.2  # the error that a person wants, as a share of the exact figures
 FINE = 0.05  # an error that leaves room for more detail
 MOST_VARIANTS = 16
@@ -220,7 +220,7 @@ class Search:
             return None
 
     def _least(self, question: Question, tuned: Forecast) -> float | None:
-        scores, keys = [], max(1, min(KEYS, WORK // (16 * cost_of(self._planner, question))))
+        scores, keys = [], max(1, min(KEYS, WORK // (32 * cost_of(self._planner, question))))
         for parameters in self._planner.near(question, tuned.parameters):
             try:
                 found = self._planner.forecast(question, parameters, range(0))

@@ -57,7 +57,7 @@ def untried_settings(number: int, windows: int, triggers: int) -> Iterator[str]:
         whole = "one window" if windows == 1 else f"{windows:,} windows"
         each = "one trigger" if triggers == 1 else f"{triggers:,} triggers"
         yield (
-            f"the {number:,} least promising settings were not tried: to run the others over "
+            f"the {number:,} least promising settings were not run in full: to run the others over "
             f"{whole} of {each} took all the work that is allowed"
         )
 

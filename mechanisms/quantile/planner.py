@@ -12,7 +12,7 @@ import numpy as np
 from ...errors import ParameterError
 from ..columns import F64
 from ..contract import Setting
-from ..forecast import counted, distinct, percent, sample_of
+from ..forecast import by_key, counted, distinct, percent, sample_of
 from ..histogram.planning.planner import losses, of_sample
 from ..histogram.planning.tune import BUDGETS
 from ..in_memory import last_release
@@ -111,7 +111,8 @@ class QuantilePlanner:
             for play in plays
             for place, (work, look) in enumerate(zip(works, looks, strict=True))
         ]
-        return _told(question, parameters, made, found, "simulation")
+        each = by_key([_of_one(look)["score"] for look in found], len(plays))
+        return _told(question, parameters, made, found, "simulation")._replace(each=each)
 
     def _ranked(self, question: Question, made: Sequence[QuantileParameters]) -> list[Forecast]:
         """Forecasts by the formulas, the best first; what is impossible is left out."""

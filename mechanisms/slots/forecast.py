@@ -9,7 +9,7 @@ import numpy as np
 
 from ..columns import F64, Releases
 from ..contract import Noise
-from ..forecast import bound_cut, in_turn, percent, rounded, sample_of
+from ..forecast import bound_cut, by_key, in_turn, percent, rounded, sample_of
 from ..in_memory import replays
 from ..noise.trial import noise_of
 from ..planner import Forecast, Question
@@ -45,12 +45,14 @@ def forecast(
     ])  # fmt: skip
     cut = bound_cut(question, slots.bound)
     figures = _figures(looks, cut)
+    each = np.array([np.mean(look.error**2) for look in looks]) / max(figures["range"], 1e-9) ** 2
     wait = mechanism.horizon - slots.warmup
     return Forecast(
         parameters, figures["score"], "simulation",
         f"running totals at {wait} of {mechanism.horizon} triggers of a window, and sums between "
         "any two of them",
         _off(figures), "; ".join(_lost(figures, slots)), cut, None, figures,
+        each=by_key(each, len(turns)),
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..columns import F64, Releases
 from ..contract import Mechanism, Noise
-from ..forecast import bound_cut, counted, in_turn, percent, sample_of
+from ..forecast import bound_cut, by_key, counted, in_turn, percent, sample_of
 from ..noise.trial import noise_of
 from ..planner import Forecast, Question
 from ..workload import Workload
@@ -46,6 +46,7 @@ def forecast(
     ])  # fmt: skip
     cut = bound_cut(question, parameters.bound)
     figures = _figures(looks, cut)
+    each = np.array([look.error[0].mean() for look in looks]) / max(figures["large"], 1)
     lost = f"the bound cuts off {cut:.1%} of the records" if cut else "the bound cuts nothing off"
     if cut and parameters.debias:
         lost += "; a private number of all records gives the map the size that it should have"
@@ -53,6 +54,7 @@ def forecast(
         parameters, figures["score"], "simulation",
         seen(figures["cells"]),
         _off(figures), lost, cut, None, figures,
+        each=by_key(each, len(turns)),
     )  # fmt: skip
 
 

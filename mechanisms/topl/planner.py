@@ -14,7 +14,7 @@ import numpy as np
 
 from ...client.survey import RANGE, VALUE, Survey
 from ..columns import I64
-from ..forecast import bound_cut, distinct, percent, rounded, sample_of
+from ..forecast import bound_cut, by_key, distinct, percent, rounded, sample_of
 from ..noise.trial import noise_of
 from ..planner import USUAL, Forecast, Option, PlanTable, Question, toml, unlike_default
 from ..slots.proposal import value_table
@@ -45,7 +45,7 @@ class ToPLPlanner:
 
     options: frozenset[Option] = frozenset({"records", "tail-scale"})
     score = "root mean squared error of a window's mean, as a share of it"
-    effort = USUAL._replace(step=0, squared=True)
+    effort = USUAL._replace(run=30_000, step=0, squared=True)
 
     def ticks(self, question: Question) -> int:
         """One for each choice that is tried."""
@@ -122,6 +122,8 @@ class ToPLPlanner:
         ]
         cut = bound_cut(question, parameters.reports)
         figures = _figures(looks, cut)
+        squares = np.array([one.bias**2 + one.noise**2 for one in looks])
+        each = by_key(squares / max(abs(figures["mean"]), 1e-9) ** 2, max(len(plays), 1))
         waits, horizon = parameters.warmup * made.survey.rounds, question.setting.horizon
         return Forecast(
             parameters, figures["score"], "simulation",
@@ -131,7 +133,7 @@ class ToPLPlanner:
             f"({percent(figures['score'])}), of which {rounded(figures['bias'])} by the threshold",
             f"values above a threshold of about {rounded(figures['threshold'])} count as that "
             f"much; {figures['reports']:,.0f} reports of a window make its mean",
-            cut, None, figures,
+            cut, None, figures, each=each,
         )  # fmt: skip
 
 

@@ -161,6 +161,40 @@ def test_a_large_sample_is_tried_with_the_first_candidates_alone() -> None:
     assert choose(guesses, asked, 10**9).left_out == 0
 
 
+@dataclass
+class Spread(Guesses):
+    """Errors under each noise key are known, and move together for all candidates."""
+
+    gap: float = 0.1
+
+    def forecast(self, question: Question, parameters: Any, plays: range) -> Forecast:
+        found = super().forecast(question, parameters, plays)
+        each = [1 + play % 3 - self.gap * parameters + 0.01 * (play % 2) for play in plays]
+        return found._replace(score=float(np.mean(each)), each=tuple(each))
+
+
+def test_finalists_from_which_nothing_is_to_be_gained_are_run_no_further() -> None:
+    asked = question(Shape(50, 100, 5), HistogramParameters())
+    clear, close = Spread(6), Spread(6, gap=0.0)
+    assert choose(clear, asked, 10**9).found[0].parameters == 5
+    assert (
+        max(stop for who, stop in clear.asked if who < 5)
+        < MORE / 2
+        < max(stop for _, stop in clear.asked)
+    )
+    assert len(choose(close, asked, 10**9).found) == 6
+    assert clear.spent < 0.5 * (6 * MORE)
+
+
+def test_where_work_is_short_a_part_of_the_windows_tells_which_candidates_are_run() -> None:
+    guesses, asked = Guesses(50, luck=0), question(Shape(50, 1000, 5), HistogramParameters())
+    assert asked.sample is not None
+    often = asked._replace(sample=asked.sample._replace(epochs=asked.sample.epochs * 8))
+    found, left_out = choose(guesses, often, 40 * cost_of(guesses, often))
+    assert {one.parameters for one in found} >= {0, 49} and left_out > 20
+    assert found[0].parameters == 49
+
+
 def test_a_histogram_that_shows_all_is_forecast_so_and_a_tiny_one_is_hopeless() -> None:
     one_record = HistogramParameters(budget=1, delay=0)
     asked = question(Shape(20_000, 20_000, 10), one_record)

@@ -18,7 +18,7 @@ import pytest
 from hushstream.errors import ContractError
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.forecast import choose
-from hushstream.mechanisms.in_memory import last_release, releases
+from hushstream.mechanisms.in_memory import last_release, releases, replays
 from hushstream.mechanisms.noise.trial import noise_of
 from hushstream.mechanisms.pak.aims import aimed
 from hushstream.mechanisms.planner import Question
@@ -114,6 +114,16 @@ def test_the_last_release_alone_is_the_last_of_all() -> None:
     *_, last = releases(question.mechanism, work, noise)
     alone = last_release(question.mechanism, work, noise)
     assert alone.key.tolist() == last.key.tolist() and (alone.value == last.value).all()
+
+
+@pytest.mark.parametrize("kind", ["pak", "tops", "phdstream", "privhp", "histogram"])
+def test_records_that_are_bounded_once_are_released_as_ever(kind: str) -> None:
+    question = asked(kind, 1.0)
+    work, noises = workload(), [noise_of("p", play, 0) for play in range(3)]
+    for noise, found in zip(noises, replays(question.mechanism, work, noises), strict=True):
+        for one, other in zip(releases(question.mechanism, work, noise), found, strict=True):
+            assert one.key.tolist() == other.key.tolist() and (one.value == other.value).all()
+            assert (one.variance == other.variance).all()
 
 
 def test_a_workload_without_columns_is_refused() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from ....errors import ParameterError
 from ...columns import F64
 from ...contract import Setting
-from ...forecast import counted, distinct, percent, sample_of
+from ...forecast import by_key, counted, distinct, percent, sample_of
 from ...noise.trial import noise_of
 from ...planner import USUAL, Forecast, Option, Question
 from ..settings import HistogramParameters
@@ -83,7 +83,9 @@ class HistogramPlanner:
                     run = Run(mechanism, work, noise, mechanism.delay, units=units)
                     looks.append(_look(run))
                     units = run.units
-        return told(question, parameters, looks, "simulation")
+        found = told(question, parameters, looks, "simulation")
+        each = [_of_one(look)["score"] for look in looks]
+        return found._replace(each=by_key(each, max(len(plays), 1)))
 
 
 @lru_cache(maxsize=32)
