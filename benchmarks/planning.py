@@ -14,8 +14,10 @@ plan said holds in 80 % of the cases: 0.75 to 0.85 is honest. Without ``--later`
 noise alone, with it the change of the data too.
 
     python benchmarks/planning.py [--quick] [--json] [--only MECHANISM] [--oracle] [--later]
-                                 [--plays N]
+                                 [--plays N] [--rows FILE]
 
+Each row is printed as it is found. ``--rows`` keeps them in a file of JSON lines too, and takes
+from it what an earlier run with the same options found: so a long run may go on after an end.
 ``--quick`` takes a coarser grid, one ε and fewer runs. ``--oracle`` adds two planners that measure
 the error of every setting with as many noise keys as the judge, others than the judge's, and take
 the least: ``floor`` chooses among the grid and the plan's candidates, ``own`` among the candidates
@@ -34,6 +36,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,6 +57,7 @@ TRIGGERS = 8
 UNSEEN = 10_000  # the first noise key of the judge, beyond all of the plan's
 MEASURED = 20_000  # the first noise key of the oracles
 PLAYS = 24  # with fewer, the least of many runs is mostly luck; `--plays` takes more
+FEW = {"topl": 8}  # likewise where a noise key is eight runs
 
 
 class Row(NamedTuple):
@@ -167,10 +171,8 @@ def measure(kind: str, data: Set, epsilon: float, first: int, plays: int) -> Mea
 
     def errors(parameters: Any) -> np.ndarray:
         try:
-            return np.array([
-                planner.forecast(asked, parameters, range(play, play + 1)).score
-                for play in range(first, first + plays)
-            ])  # fmt: skip
+            each = np.array(planner.forecast(asked, parameters, range(first, first + plays)).each)
+            return np.sqrt(each) if kind in SQUARED else each
         except ParameterError:
             return np.full(plays, math.inf)
 
@@ -183,7 +185,7 @@ def judged(
 ) -> Row:  # fmt: skip
     """The plan's choice on ``seen`` and every setting of the grid, really run on ``data``."""
     planner, asked = planner_of(kind), question(kind, seen, epsilon)
-    plays = plays or PLAYS
+    plays = plays or FEW.get(kind, PLAYS)
     errors, squared = measure(kind, data, epsilon, UNSEEN, plays), kind in SQUARED
     choice = choose(planner, asked, WORK).found[0].parameters
     grid = list(KINDS[kind].grid(asked.parameters, quick))
@@ -220,7 +222,10 @@ def main() -> None:
     parser.add_argument("--oracle", action="store_true", help="add planners that measure")
     parser.add_argument("--later", action="store_true", help="judge on records not seen")
     parser.add_argument("--plays", type=int, help=f"noise keys of judge and oracles ({PLAYS})")
+    parser.add_argument("--rows", type=Path, help="keep rows in this file, and go on with it")
     options = parser.parse_args()
+    asked = [options.quick, options.oracle, options.later, options.plays]
+    kept = read_rows(options.rows, asked) if options.rows else {}
     console, rows = Console(stderr=True, width=100), []
     with console.status("") as status:
         for kind in [options.only] if options.only else KINDS:
@@ -228,10 +233,20 @@ def main() -> None:
                 KINDS[kind].sets, (1.0,) if options.quick else (0.5, 2.0)
             ):
                 data = load()
-                status.update(f"{kind}: {data.name}, ε = {epsilon:g}")
-                seen, data = halves(data) if options.later else (data, data)
-                rows.append(
-                    judged(kind, seen, data, epsilon, options.quick, options.oracle, options.plays)
+                row = kept.get((kind, data.name, epsilon))
+                if row is None:
+                    status.update(f"{kind}: {data.name}, ε = {epsilon:g}")
+                    seen, data = halves(data) if options.later else (data, data)
+                    row = judged(
+                        kind, seen, data, epsilon, options.quick, options.oracle, options.plays
+                    )
+                    if options.rows:
+                        add_row(options.rows, asked, row)
+                rows.append(row)
+                console.print(
+                    f"{kind}: {row.set}, ε = {epsilon:g}: {row.ratio:.3f} of the best, "
+                    f"range held {row.held:.2f}",
+                    highlight=False,
                 )
     (console if options.json else Console(width=100)).print(_table(rows, options.oracle))
     worst = worst_over_best(rows)
@@ -244,6 +259,20 @@ def main() -> None:
     else:
         print("worst_over_best", {kind: round(ratio, 3) for kind, ratio in worst.items()})
         print("range_held", round(float(np.mean([row.held for row in rows])), 3))
+
+
+def read_rows(path: Path, asked: list[Any]) -> dict[tuple[str, str, float], Row]:
+    """Rows that a file holds, of runs with these options, by mechanism, set and ε."""
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    told = [json.loads(line) for line in lines]
+    rows = [Row(**one["row"]) for one in told if one["options"] == asked]
+    return {(row.mechanism, row.set, row.epsilon): row for row in rows}
+
+
+def add_row(path: Path, asked: list[Any], row: Row) -> None:
+    """Append a row to such a file."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"options": asked, "row": row._asdict()}) + "\n")
 
 
 def worst_over_best(rows: Sequence[Row]) -> dict[str, float]:

@@ -25,6 +25,7 @@ finally:
 class Told(NamedTuple):
     score: float
     parameters: Any
+    each: tuple[float, ...] = ()
 
 
 class Fake:
@@ -39,7 +40,7 @@ class Fake:
     def forecast(self, question: Any, parameters: Any, plays: range) -> Told:
         self.seen.append((question.name, plays))
         true = {"given": 0.4, "mine": 0.3, "grid": 0.2}
-        return Told(true[parameters], parameters)
+        return Told(true[parameters], parameters, (true[parameters] ** 2,) * len(plays))
 
 
 @pytest.fixture
@@ -84,7 +85,9 @@ def test_without_oracles_nothing_else_is_run(fake: Fake) -> None:
     data = plan_sets.pareto()
     row = planning.judged("pak", data, data, 1.0, True)
     assert row.floor is None and row.own is None and row.best == 0.2
-    assert len(fake.seen) == 3 * planning.PLAYS  # the choice, what is given, and the grid
+    assert (
+        sum(len(plays) for _, plays in fake.seen) == 3 * planning.PLAYS
+    )  # the choice, what is given, and the grid
     assert row.paired == pytest.approx(2) and row.deviation == 0
 
 
@@ -95,6 +98,17 @@ def test_a_range_holds_the_errors_of_the_choice_on_what_it_is_judged_by(
     assert planning.judged("pak", data, data, 1.0, True).held == 1
     monkeypatch.setattr(planning, "likely", lambda *_: (0.1, 0.39))
     assert planning.judged("pak", data, data, 1.0, True).held == 0
+
+
+def test_a_run_goes_on_with_the_rows_of_one_with_the_same_options(
+    fake: Fake, tmp_path: Path
+) -> None:
+    data, path = plan_sets.pareto(), tmp_path / "rows"
+    row = planning.judged("pak", data, data, 1.0, True)
+    assert planning.read_rows(path, [True]) == {}
+    planning.add_row(path, [True], row)
+    planning.add_row(path, [False], row._replace(chosen=1.0))
+    assert planning.read_rows(path, [True]) == {("pak", data.name, 1.0): row}
 
 
 @pytest.mark.parametrize("load", [plan_sets.pareto, plan_sets.villages, plan_sets.GROUPED[4]])
