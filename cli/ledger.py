@@ -91,7 +91,6 @@ def shared(read: Ledger, sums: Mapping[str, Spent]) -> list[str]:
     """State what a unit pays for all pipelines that share a budget, by budget.
 
     Args:
-        read: the ledger, which says who shares.
         sums: amounts charged, by pipeline.
     """
     return [

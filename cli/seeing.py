@@ -41,12 +41,7 @@ from .options import Flags, check_place, config_options, read_config
 @click.option("--windows", type=click.IntRange(1, 10_000), default=60, show_default=True,
               help="Number of newest windows to read.")  # fmt: skip
 def live(
-    flags: Flags,
-    deployment: str | None,
-    only: tuple[str, ...],
-    port: int,
-    bind: str,
-    windows: int,
+    flags: Flags, deployment: str | None, only: tuple[str, ...], port: int, bind: str, windows: int
 ) -> None:
     """Serve a live page of all releases; it follows the stream.
 

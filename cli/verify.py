@@ -62,7 +62,9 @@ def verify(
     known = _known(checkpoint)
     reader = PublicTopics(kafka, name)
     until = time.monotonic() + wait
-    with _progress(hidden=as_json) as bar:
+    columns = (TextColumn("{task.description}"), TextColumn("{task.completed:,} records"),
+               TimeElapsedColumn())  # fmt: skip
+    with Progress(*columns, console=Screen(stderr=True), transient=True, disable=as_json) as bar:
         task = bar.add_task("reading")
 
         def told(what: str, records: int) -> None:
@@ -109,12 +111,6 @@ def _known(path: Path | None) -> Checkpoint | None:
         return msgspec.json.decode(path.read_bytes(), type=Checkpoint)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not what `hush verify --checkpoint` has written") from error
-
-
-def _progress(hidden: bool) -> Progress:
-    columns = (TextColumn("{task.description}"), TextColumn("{task.completed:,} records"))
-    screen = Screen(stderr=True)
-    return Progress(*columns, TimeElapsedColumn(), console=screen, transient=True, disable=hidden)
 
 
 def _said(proof: Proof) -> Iterator[str]:

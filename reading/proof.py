@@ -306,7 +306,6 @@ def prove(
     Args:
         read_ledger: function that reads the ledger and verifies its chain; called twice.
         read: function that reads a partition of a release topic.
-        deployment: its name.
         pinned: the public key that everything must be signed with; empty: the genesis names it.
         known: facts proved before.
         told: called with what is being read, and the number of records so far.

@@ -17,9 +17,6 @@ from ..topics.names import ledger_topic
 class PublicTopics:
     """Public topics of a deployment.
 
-    Args:
-        deployment: its name.
-
     Raises:
         OutageError: no broker answers.
     """

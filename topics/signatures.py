@@ -53,7 +53,6 @@ def verified(public: str, statement: bytes, signature: str) -> bool:
 
     Args:
         public: 64 hexadecimal digits.
-        statement: the statement that should have been signed.
         signature: 128 hexadecimal digits; others are no signature.
     """
     try:

@@ -36,15 +36,7 @@ from ...topics.names import Names
 from ..deployed import by_size, least_partitions
 from ..options import Flags, config_options, emit, json_option, read_config, readable
 from .diff import show_difference
-from .request import (
-    Request,
-    check,
-    forecasts,
-    plan_options,
-    proposals,
-    purses,
-    warn_of_times,
-)
+from .request import Request, check, forecasts, plan_options, proposals, purses, warn_of_times
 
 UNKNOWN = (
     "No record was read: bounds, cost, noise and thresholds follow from the configuration alone. "

@@ -21,7 +21,7 @@ from .fields import InputFields, PipelineFields
 from .keys import decode_key, encode_key
 from .raw import RawRecord
 from .reasons import Bad, Reason
-from .records import Readable, Seen
+from .records import Inspected, Readable
 from .types import typed, types_of
 from .views import MAX_UNIT
 
@@ -65,7 +65,7 @@ class AttributeDecoder:
         seen: Sequence[tuple[Readable, Bad]] = self._reader.read(values, offsets, known or {})
         (sight, bad), *sights = seen
         bad, faults = dict(bad), Bad()
-        named = Seen(sight, bad, bad).column(self._unit, "unit")
+        named = Inspected(sight, bad, bad).column(self._unit, "unit")
         columns = [
             self._attribute(path, *one, faults)
             for path, one in zip(self._roles, sights, strict=True)
@@ -88,7 +88,7 @@ class AttributeDecoder:
         allowed = types_of(self._roles[path])
         for row, why in bad.items():
             faults.setdefault(row, why)
-        values = list(Seen(sight, faults, faults).column(path, "scalar"))
+        values = list(Inspected(sight, faults, faults).column(path, "scalar"))
         for row, value in enumerate(values):
             if value is None or value == "":
                 values[row] = None
@@ -120,8 +120,6 @@ def values_of(
 
     Args:
         stated: (n,) JSON of each unit's attributes; b"": it has none.
-        paths: of these attributes.
-        columns: the columns.
 
     >>> from .expressions.derived import Attribute
     >>> values_of([b'["DE",null]', b""], ["land", "plan"], [Attribute("land", "?")])

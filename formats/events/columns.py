@@ -26,16 +26,7 @@ from .raw import RawRecord, timestamps_of
 from .scanned import Flags, Scanned, Scanner
 from .times import FACTORS, LATEST
 from .types import FALSE, INTEGER, MISSING, NULL, REAL, ROLES, TEXT, TRUE, paths_of
-from .views import (
-    MAX_UNIT,
-    Decoded,
-    Numbers,
-    UnitTexts,
-    View,
-    encoded,
-    keyed,
-    on_grid,
-)
+from .views import MAX_UNIT, Decoded, Numbers, UnitTexts, View, encoded, keyed, on_grid
 
 LEAST = 64  # records; for fewer, arrays cost more than objects
 _KIND = {"str": (TEXT,), "int": (INTEGER,), "bool": (TRUE, FALSE), "number": (INTEGER, REAL)}
@@ -220,13 +211,10 @@ class _Part(NamedTuple):
         return keyed(self.fields, self.mechanism, rows, keys, key, columns, value, sign, {})
 
     def _numbered(self, all_: Keys, known: Flags, rows: Rows) -> tuple[Keys, Rows]:
-        from .key_scan import numbers
+        from .key_scan import numbered
 
-        size = 1 << max(int(len(known) * 2.5).bit_length(), 4)
-        first, number = np.empty(len(known), np.int64), np.empty(len(known), np.int64)
-        table = np.full(size, -1, np.int64)
-        found = numbers(all_.data, all_.offsets, known, self.seed, table, first, number)
-        return all_.take(first[:found]), number[rows]
+        first, number = numbered(all_.data, all_.offsets, known, self.seed)
+        return all_.take(first), number[rows]
 
 
 def _path(p: PipelineFields, name: str) -> str | None:

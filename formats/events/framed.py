@@ -138,11 +138,7 @@ class FramedReader:
         return [(columns, bad), *((columns, {}) for _ in range(self._readers))]
 
     def _groups(
-        self,
-        values: Sequence[bytes | None],
-        offsets: Sequence[int],
-        known: Known,
-        bad: Bad,
+        self, values: Sequence[bytes | None], offsets: Sequence[int], known: Known, bad: Bad
     ) -> dict[tuple[Schema, bytes], list[int]]:
         """Rows by schema and message type; the rest goes to ``bad``."""
         by_head: dict[bytes, list[int]] = {}

@@ -113,3 +113,14 @@ def numbers(
                 break
             place = (place + 1) & mask
     return found
+
+
+def numbered(data: Bytes, offsets: I64, wanted: NDArray[np.bool_], seed: int) -> tuple[I64, I64]:
+    """(k,) rows in which distinct texts first appear, and (n,) number of each, -1 if not wanted.
+
+    Arguments as for `numbers`.
+    """
+    size = len(wanted)
+    table = np.full(1 << max(int(size * 2.5).bit_length(), 4), -1, np.int64)
+    first, out = np.empty(size, np.int64), np.full(size, -1, np.int64)
+    return first[: numbers(data, offsets, wanted, seed, table, first, out)], out

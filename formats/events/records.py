@@ -33,7 +33,7 @@ from .views import MAX_UNIT, Decoded, Flags, Numbers, View, encoded, keyed, on_g
 Readable = Sight | Columns
 
 
-class Seen(NamedTuple):
+class Inspected(NamedTuple):
     """Records as the input, or one of its pipelines, reads them; it notes the faults."""
 
     sight: Readable
@@ -92,17 +92,17 @@ class RecordDecoder:
         offsets = [r.offset for r in records]
         seen: Sequence[tuple[Readable, Bad]] = self._reader.read(values, offsets, known)
         (sight, bad), *sights = seen
-        shared = Seen(sight, bad, bad)
+        shared = Inspected(sight, bad, bad)
         time = self._times(shared, records)
         unit = self._units(shared, values)
         views = []
         readers = zip(self._pipelines, self._mechanisms, sights, strict=True)
         for p, m, (sight, own) in readers:
             own = {row: reason for row, reason in own.items() if row not in bad}
-            views.append(self._view(p, m, Seen(sight, bad, own), time, unit))
+            views.append(self._view(p, m, Inspected(sight, bad, own), time, unit))
         return Decoded(time, unit, tuple(views), bad)
 
-    def _times(self, seen: Seen, records: Sequence[RawRecord]) -> I64:
+    def _times(self, seen: Inspected, records: Sequence[RawRecord]) -> I64:
         how = self._fields.time_format
         if how == "record":
             values: list[Any] = timestamps_of(records).tolist()
@@ -123,7 +123,7 @@ class RecordDecoder:
             seen.fault(row, word, self._fields.time or "")
         return out
 
-    def _units(self, seen: Seen, values: list[Any]) -> list[Any]:
+    def _units(self, seen: Inspected, values: list[Any]) -> list[Any]:
         columns = [seen.column(path, "unit") for path in self._fields.unit]
         units: list[Any] = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
         # A short record cannot hold a huge unit.
@@ -138,7 +138,7 @@ class RecordDecoder:
         return units
 
     def _view(
-        self, p: PipelineFields, m: Mechanism, seen: Seen, time: I64, unit: list[Any]
+        self, p: PipelineFields, m: Mechanism, seen: Inspected, time: I64, unit: list[Any]
     ) -> View:
         other = _filtered_out(p, seen)
         value = on_grid(p, seen.size, [_numbers(column, seen) for column in p.columns])
@@ -155,7 +155,7 @@ class RecordDecoder:
 
 
 def _inputs(
-    p: PipelineFields, m: Mechanism, seen: Seen, time: I64, unit: list[Any]
+    p: PipelineFields, m: Mechanism, seen: Inspected, time: I64, unit: list[Any]
 ) -> dict[str, NDArray[Any]]:
     """Columns of the mechanism's inputs."""
     columns: dict[str, NDArray[Any]] = {}
@@ -169,7 +169,7 @@ def _inputs(
     return columns
 
 
-def _filtered_out(p: PipelineFields, seen: Seen) -> frozenset[int]:
+def _filtered_out(p: PipelineFields, seen: Inspected) -> frozenset[int]:
     """Rows that are readable, and not the pipeline's: nothing else in them is a fault."""
     if p.where is None:
         return frozenset()
@@ -178,7 +178,7 @@ def _filtered_out(p: PipelineFields, seen: Seen) -> frozenset[int]:
     return frozenset(np.flatnonzero(out).tolist())
 
 
-def _keys(p: PipelineFields, seen: Seen, time: I64) -> tuple[Keys, NDArray[np.intp]]:
+def _keys(p: PipelineFields, seen: Inspected, time: I64) -> tuple[Keys, NDArray[np.intp]]:
     columns = [_key_column(p, path, seen, time) for path in p.key]
     keys, key, wrong = numbered(columns, seen.size)
     for row in np.flatnonzero(np.isin(key, list(wrong))).tolist() if wrong else ():
@@ -186,7 +186,7 @@ def _keys(p: PipelineFields, seen: Seen, time: I64) -> tuple[Keys, NDArray[np.in
     return keys, key
 
 
-def _key_column(p: PipelineFields, name: str, seen: Seen, time: I64) -> list[Any]:
+def _key_column(p: PipelineFields, name: str, seen: Inspected, time: I64) -> list[Any]:
     """Values of one column of the key, of the record itself or derived."""
     derived = p.derived.get(name)
     if derived is None:
@@ -212,7 +212,7 @@ def _key_column(p: PipelineFields, name: str, seen: Seen, time: I64) -> list[Any
     return list(derived.values(doubles(values)))
 
 
-def _numbers(column: NumericField, seen: Seen) -> Numbers:
+def _numbers(column: NumericField, seen: Inspected) -> Numbers:
     """Numbers of a value column, and the records that are in it."""
     counted = None if column.where is None else column.where.fulfilled(seen.fields)
     if column.chosen is not None:
@@ -223,7 +223,7 @@ def _numbers(column: NumericField, seen: Seen) -> Numbers:
     return None if column.field is None else seen.floats(column.field, counted), counted
 
 
-def _signs(p: PipelineFields, seen: Seen) -> NDArray[np.int8]:
+def _signs(p: PipelineFields, seen: Inspected) -> NDArray[np.int8]:
     out = np.ones(seen.size, np.int8)
     if p.sign is None:
         return out

@@ -162,11 +162,13 @@ class _Compiler:
             return lambda data, depth: data.varint()
         if kind.kind in ("bytes", "string"):
             return _skip_bytes
-        if kind.kind in ("union", "array", "map", "record"):
-            parts = [self.skip(one) for one in kind.parts]
-            return {"union": _skip_union, "record": _skip_record}.get(kind.kind, _skip_blocks)(
-                parts, kind.kind == "map", all(self._empty[one] for one in kind.parts)
-            )
+        parts = [self.skip(one) for one in kind.parts]
+        if kind.kind == "union":
+            return _skip_union(parts)
+        if kind.kind == "record":
+            return _skip_record(parts)
+        if kind.kind in ("array", "map"):
+            return _skip_blocks(parts[0], kind.kind == "map", self._empty[kind.parts[0]])
         size = {"boolean": 1, "float": 4, "double": 8}.get(kind.kind, kind.size)
         return lambda data, depth: data.take(size)
 
@@ -324,7 +326,7 @@ def _skip_bytes(data: Bytes, depth: int = 0) -> None:
     data.take(data.zigzag())
 
 
-def _skip_union(parts: list[Skip], keyed: bool, empty: bool) -> Skip:
+def _skip_union(parts: list[Skip]) -> Skip:
     def skip(data: Bytes, depth: int) -> None:
         chosen = data.zigzag()
         if not 0 <= chosen < len(parts):
@@ -334,7 +336,7 @@ def _skip_union(parts: list[Skip], keyed: bool, empty: bool) -> Skip:
     return skip
 
 
-def _skip_record(parts: list[Skip], keyed: bool, empty: bool) -> Skip:
+def _skip_record(parts: list[Skip]) -> Skip:
     def skip(data: Bytes, depth: int) -> None:
         for part in parts:
             part(data, depth)
@@ -342,9 +344,7 @@ def _skip_record(parts: list[Skip], keyed: bool, empty: bool) -> Skip:
     return skip
 
 
-def _skip_blocks(parts: list[Skip], keyed: bool, empty: bool) -> Skip:
-    (part,) = parts
-
+def _skip_blocks(part: Skip, keyed: bool, empty: bool) -> Skip:
     def skip(data: Bytes, depth: int) -> None:
         while count := data.zigzag():
             if count < 0:  # its bytes are stated

@@ -29,7 +29,6 @@ def purses(ledger: Ledger, sums: Mapping[str, Spent]) -> list[SharedSum]:
     """Add up what a unit pays for all pipelines that share a budget, by budget.
 
     Args:
-        ledger: which says who shares.
         sums: what was charged, by pipeline.
     """
     told: dict[str, dict[str, Any]] = {}

@@ -39,16 +39,8 @@ KINDS = {
     "svg": "image/svg+xml",
     "json": "application/json; charset=utf-8",
 }
-PAGES = {
-    "/": "index.html",
-    "/page.css": "page.css",
-    "/page.js": "page.js",
-    "/panel.js": "panel.js",
-    "/charts.js": "charts.js",
-    "/map.js": "map.js",
-    "/text.js": "text.js",
-    "/icon.svg": "icon.svg",
-}
+NAMED = ("page.css", "page.js", "panel.js", "charts.js", "map.js", "text.js", "icon.svg")
+PAGES = {"/": "index.html"} | {f"/{name}": name for name in NAMED}
 MOST_LISTENERS = 200
 IDLE_SECONDS = 15.0
 SMALL = 1_000  # bytes that are not worth compressing

@@ -87,7 +87,7 @@ def _meta(sheet: Sheet, value: str) -> dict[str, Any]:
         "triggers": told.triggers, "released": sheet.released, "final": sheet.final,
         "value": value, "values": list(sheet.names), "confidence": told.confidence_level,
         "key_names": list(told.key_names), "number": len(sheet),
-        "total": _point(sheet, value, total(sheet, value)),
+        "total": _point(sheet, total(sheet, value)),
         "hops": told.hops, "beyond": told.beyond,
         "cut": None if sheet.cut is None else sheet.cut._asdict(),
     }  # fmt: skip
@@ -191,12 +191,12 @@ def trend(history: History, value: str, key: str) -> Iterator[tuple[Sheet, F64]]
 
 
 def _moved(history: History, value: str, key: str) -> dict[str, Any]:
-    points = [_point(one, value, parts) for one, parts in trend(history, value, key)]
+    points = [_point(one, parts) for one, parts in trend(history, value, key)]
     name = TOTAL if key == TOTAL else shown(key)
     return {"trend": {"id": key, "key": name, "points": points[-MOST_POINTS:]}}
 
 
-def _point(sheet: Sheet, value: str, parts: F64) -> dict[str, Any]:
+def _point(sheet: Sheet, parts: F64) -> dict[str, Any]:
     return {
         "at": sheet.released, "start": sheet.start, "trigger": sheet.trigger,
         "final": sheet.final, "estimate": numbers(parts),

@@ -48,7 +48,6 @@ class SinkForm:
     Attributes:
         table: name of the first table.
         pipeline: the pipeline, or view, that the topic is read for.
-        topic: the release topic.
         keys: column and type of each field of the key.
         axes: of a map.
         values: names of released values.

@@ -24,9 +24,6 @@ class Iceberg:
 
     Args:
         place: ``NAMESPACE`` of the default catalog, or ``CATALOG/NAMESPACE``.
-
-    Attributes:
-        name: for people.
     """
 
     def __init__(self, place: str) -> None:

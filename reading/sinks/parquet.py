@@ -31,9 +31,6 @@ class Parquet:
 
     ``FOLDER/TABLE_newest.parquet`` has the newest row of each window and key. It follows from the
     parts and is replaced after each of them.
-
-    Attributes:
-        name: for people.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -33,11 +33,7 @@ class SqlSession(Protocol):
 
 
 class Database(ABC):
-    """Tables in a database.
-
-    Attributes:
-        name: for people.
-    """
+    """Tables in a database."""
 
     name: str
 

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 from ..names import ledger_topic, reserved, set_aside
 from . import learn, sharing
 from .checks.connections import of_engine, of_kafka, of_registry
-from .checks.pipelines import Objections, of_limits, of_pipeline
+from .checks.pipelines import of_limits, of_pipeline
 from .inputs import attributes
 from .model import Config, InputSettings, Time
 from .pipelines import views
@@ -23,15 +23,16 @@ def contradictions(config: Config) -> Iterator[Problem]:
     yield from _distinct([i.name for i in config.input], "input")
     yield from _distinct([p.name for p in config.pipeline], "pipeline")
     for place, source in enumerate(config.input):
-        yield from _input(source).under("input", place)
+        yield from (Problem.under(("input", place), one) for one in _input(source))
     for place, setting, why in attributes.of_inputs(config):
         yield Problem(("input", place, setting), why)
     for place, pipeline in enumerate(config.pipeline):
-        yield from of_pipeline(config, pipeline).under("pipeline", place)
+        found = of_pipeline(config, pipeline)
+        yield from (Problem.under(("pipeline", place), one) for one in found)
     for place, shared in enumerate(config.budget):
-        yield from Objections(of_limits(shared)).under("budget", place)
+        yield from (Problem.under(("budget", place), one) for one in of_limits(shared))
     yield from (Problem(path, message) for path, message in sharing.contradictions(config))
-    yield from (Problem(path, message) for path, message in learn.contradictions(config))
+    yield from learn.contradictions(config)
     yield from _topics(config)
     yield from _lookups(config)
     topics = [source.topic for source in config.input]
@@ -45,14 +46,13 @@ def _distinct(names: Sequence[Hashable], table: str) -> Iterator[Problem]:
             yield Problem((table, place, "name"), f'"{name}" is the name of another {table}')
 
 
-def _input(source: InputSettings) -> Objections:
-    found = Objections(_time(source.time))
+def _input(source: InputSettings) -> Iterator[tuple[str, str]]:
+    yield from _time(source.time)
     if source.partitioner != "none" and len(source.unit) > 1:
-        found.append(("partitioner", f"{source.partitioner} needs a unit of one field"))
+        yield "partitioner", f"{source.partitioner} needs a unit of one field"
     if source.dlq_payload != "raw" and source.on_error != "dlq" and source.late != "topic":
         nothing = f'on_error = "{source.on_error}" and late = "{source.late}"'
-        found.append(("dlq_payload", f"has no effect with {nothing}"))
-    return found
+        yield "dlq_payload", f"has no effect with {nothing}"
 
 
 def _time(time: Time) -> Iterator[tuple[str, str]]:

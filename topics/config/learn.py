@@ -18,6 +18,7 @@ from .aggregates.partial import Count
 from .pipelines.budgets import Learn
 from .pipelines.pipeline import PipelineSettings
 from .toml.lines import Path
+from .toml.read import Problem
 
 if TYPE_CHECKING:
     from .model import Config
@@ -117,12 +118,11 @@ def _weight(share: Any) -> int:
         return 1
 
 
-def contradictions(config: Config) -> Iterator[tuple[Path, str]]:
-    """Yield what a bound cannot be learnt with, and its place."""
+def contradictions(config: Config) -> Iterator[Problem]:
+    """Yield what a bound cannot be learnt with."""
     for place, p in enumerate(config.pipeline):
-        if p.learn is not None:
-            for setting, message in _objections(p):
-                yield ("pipeline", place, *filter(None, setting.split("."))), message
+        found = () if p.learn is None else _objections(p)
+        yield from (Problem.under(("pipeline", place), one) for one in found)
 
 
 def _objections(p: PipelineSettings) -> Iterator[tuple[str, str]]:

@@ -186,8 +186,7 @@ def _follow(config: Config, problems: list[Problem]) -> Config:
             return config
         for p in ready:
             found = list(_objections(p, known, config))
-            where = "pipeline", places[p.name]
-            problems += [Problem((*where, *setting.split(".")), m) for setting, m in found]
+            problems += [Problem.under(("pipeline", places[p.name]), one) for one in found]
             done[p.name] = p if found else _completed(p, done)
         left = [p for p in left if p.name not in done]
     return replace(config, pipeline=tuple(done[p.name] for p in config.pipeline))

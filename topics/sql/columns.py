@@ -10,7 +10,7 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from ..digits import NOT_HUGE, huge
-from .refusal import QueryError, refused
+from .refusal import QueryError, call_of, refused
 
 ROW_TIME = "ROWTIME"
 """Stands for the time of a record itself, where an input's events have no field of their own."""
@@ -20,8 +20,6 @@ class QuerySource(NamedTuple):
     """Properties of an input that a query may name.
 
     Attributes:
-        name: of the input.
-        topic: its topic.
         unit: paths that together name the privacy unit.
         time: path of the event time; None if it is the record's own.
         attributes_of: name of the input whose units' attributes it states; None: it has records.
@@ -110,6 +108,18 @@ def number_of(node: exp.Expr | None) -> Decimal | None:
     return None
 
 
+def whole_of(node: exp.Expr | None) -> int | None:
+    """The whole number that an expression of literals states; None if it is none."""
+    number = number_of(node)
+    return None if number is None or number != int(number) else int(number)
+
+
+def item_at(node: exp.Expr, items: Sequence[exp.Expr]) -> exp.Expr | None:
+    """The column of SELECT that a number stands for, without its alias; None if for none."""
+    place = whole_of(node)
+    return None if place is None or not 1 <= place <= len(items) else items[place - 1].unalias()
+
+
 def json_path(node: exp.Expr) -> str | None:
     """The path that JSON_VALUE, ``->`` and the like take out of a field; None if none do."""
     if isinstance(node, exp.JSONExtract | exp.JSONExtractScalar):
@@ -121,7 +131,7 @@ def json_path(node: exp.Expr) -> str | None:
     if isinstance(node, exp.Bracket) and len(node.expressions) == 1:
         key, field = node.expressions[0], path_of(node.this, ()) or json_path(node.this)
         return f"{field}.{key.name}" if field is not None and key.is_string else None
-    call = node.name.upper() if isinstance(node, exp.Anonymous) else ""
+    call = call_of(node)
     if call in _JSON and len(node.expressions) == 2:
         field, path = path_of(node.expressions[0], ()), node.expressions[1].name
         return None if field is None else field + path.removeprefix("$")

@@ -7,26 +7,20 @@ from typing import Any, NamedTuple
 
 from .aggregates.lifted import lifted
 from .aggregates.stated import Scope
-from .columns import (
-    QuerySource,
-)
+from .columns import QuerySource
 from .outer.flat import flattened
 from .outer.kept import ROWS, after_release
 from .outer.outer import check_outer, split
 from .outer.viewed import ReleasedColumns, check_values, view_of
 from .parsing.parsed import parsed
-from .refusal import (
-    QueryError,
-)
+from .refusal import QueryError
 from .select import SelectOfInput
 from .source import source_of
 from .typed import check_types
 
 
 def compile_query(
-    text: str,
-    sources: Sequence[QuerySource],
-    clip: Mapping[str, Mapping[str, Any]] | None = None,
+    text: str, sources: Sequence[QuerySource], clip: Mapping[str, Mapping[str, Any]] | None = None
 ) -> dict[str, Any]:
     """Compile a query to settings; see `read_query`, which also tells what else it says.
 
@@ -61,9 +55,7 @@ class Query(NamedTuple):
 
 
 def read_query(
-    text: str,
-    sources: Sequence[QuerySource],
-    clip: Mapping[str, Mapping[str, Any]] | None = None,
+    text: str, sources: Sequence[QuerySource], clip: Mapping[str, Mapping[str, Any]] | None = None
 ) -> Query:
     """Read a query: ``input``, ``key``, ``aggregate``, and what else it states.
 

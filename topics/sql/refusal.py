@@ -41,6 +41,11 @@ def sql_of(node: exp.Expr) -> str:
     return node.sql(comments=False, unsupported_level=ErrorLevel.IGNORE)
 
 
+def call_of(node: exp.Expr | None) -> str:
+    """The name, in capitals, of a call that the parser has no type for; empty for all else."""
+    return node.name.upper() if isinstance(node, exp.Anonymous) else ""
+
+
 def short(text: str) -> str:
     """A text, cut where it is too long for a message."""
     return text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 3] + "..."
@@ -218,7 +223,7 @@ def over_of(node: exp.Expr) -> str | None:
     call = node.this
     while isinstance(call, exp.IgnoreNulls | exp.RespectNulls):
         call = call.this
-    named = isinstance(call, exp.Anonymous) and call.name.upper() == "RATIO_TO_REPORT"
+    named = call_of(call) == "RATIO_TO_REPORT"
     empty = not node.args.get("partition_by") and not node.args.get("order")
     if named or (empty and isinstance(call, exp.Sum)):
         return _TOTAL
@@ -232,7 +237,7 @@ def instead_of(node: exp.Expr) -> str | None:
             return words
         if type(part) in EXPRESSIONS:
             return EXPRESSIONS[type(part)]
-        if isinstance(part, exp.Anonymous) and part.name.upper() in _CALLS:
+        if call_of(part) in _CALLS:
             return _CALLS[part.name.upper()]
     return None
 

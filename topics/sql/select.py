@@ -19,6 +19,7 @@ from .columns import (
     aliases,
     bare,
     cast_to_whole,
+    item_at,
     number_of,
     path_of,
     plain_number,
@@ -42,18 +43,19 @@ from .refusal import (
     GROUPINGS,
     QUANTILE_CALLS,
     QueryError,
+    call_of,
     instead_of,
     refused,
     shown,
     sql_of,
 )
 from .windows.sessions import check_units, note, pause_of
-from .windows.windows import Windowed, check_time, duration_of, names_window, unzoned, window_of
+from .windows.windows import Windowed, check_fixed, duration_of, names_window, window_of
 
 
 def _filled(node: exp.Expr) -> exp.Expr | None:
     """A sum or a count to which another number is given where it has none; None: it is none."""
-    zero = isinstance(node, exp.Anonymous) and node.name.upper() == "ZEROIFNULL"
+    zero = call_of(node) == "ZEROIFNULL"
     inner = node.expressions[0] if zero and node.expressions else node.this
     plain = isinstance(node, exp.Coalesce) and [number_of(one) for one in node.expressions] == [0]
     numbers = (exp.Sum, exp.Count, exp.CountIf)
@@ -162,7 +164,7 @@ class SelectOfInput:
         if (where := self._select.args.get("where")) is not None:
             yield where
         for item in self._select.expressions:
-            node = uncast(item.this if isinstance(item, exp.Alias) else item)
+            node = uncast(item.unalias())
             if node not in self._grouped:
                 yield node
 
@@ -198,7 +200,7 @@ class SelectOfInput:
         said = self._said
         if said.time is not None:
             time = expression_of(said.time)
-            unzoned(time, check_time(time, time, self._source, self._table))
+            check_fixed(time, time, self._source, self._table)
         if said.window is None:
             return None
         length = duration_of(expression_of(said.window))
@@ -219,10 +221,8 @@ class SelectOfInput:
         return [self._resolved(one) for one in group.expressions if one != total]
 
     def _plain(self) -> list[exp.Expr]:
-        """ReleasedColumns of SELECT that are no aggregates."""
-        items = (
-            one.this if isinstance(one, exp.Alias) else one for one in self._select.expressions
-        )
+        """Columns of SELECT that are no aggregates."""
+        items = (one.unalias() for one in self._select.expressions)
         return [one for one in items if not self._counts(one) and not isinstance(one, exp.Star)]
 
     @staticmethod
@@ -233,13 +233,11 @@ class SelectOfInput:
         return any(one.name.upper() in calls for one in node.find_all(exp.Anonymous))
 
     def _resolved(self, node: exp.Expr) -> exp.Expr:
-        place = number_of(node)
-        if place is not None:
+        if number_of(node) is not None:
             items = self._select.expressions
-            if place != int(place) or not 1 <= place <= len(items):
+            if (item := item_at(node, items)) is None:
                 raise refused(node, f"GROUP BY names a column of SELECT from 1 to {len(items)}")
-            item: exp.Expr = items[int(place) - 1]
-            return item.this if isinstance(item, exp.Alias) else item
+            return item
         path = path_of(node, self._table)
         return self._aliases.get(path or "", node)
 
@@ -330,20 +328,19 @@ class SelectOfInput:
 
     def _released(self, node: exp.Expr) -> exp.Expr:
         """An aggregate without what may be done with its released value: a cast, a rounding."""
-        if isinstance(node, exp.Round) and isinstance(bare(node.this), tuple(AGGREGATES)):
-            self.notes.append(f"{shown(node)}: released as it is; round it when it is read")
-            return bare(node.this)
         if (inner := _filled(node)) is not None:
             self.notes.append(f"{shown(node)}: a row that is released has a number: it is that")
             return inner
-        if cast_to_whole(node) and isinstance(bare(node.this), exp.Count | exp.CountIf):
-            return bare(node.this)
-        if isinstance(node, exp.Cast | exp.TryCast) and isinstance(
-            bare(node.this), tuple(AGGREGATES)
-        ):
-            self.notes.append(f"{shown(node)}: released as it is; cast it when it is read")
-            return bare(node.this)
-        return node
+        rounded = isinstance(node, exp.Round)
+        if not rounded and not isinstance(node, exp.Cast | exp.TryCast):
+            return node
+        inner = bare(node.this)
+        if not isinstance(inner, tuple(AGGREGATES)):
+            return node
+        if not (cast_to_whole(node) and isinstance(inner, exp.Count | exp.CountIf)):
+            how = "round" if rounded else "cast"
+            self.notes.append(f"{shown(node)}: released as it is; {how} it when it is read")
+        return inner
 
     def _selected(self) -> set[str | None]:
         """Fields that stand in SELECT by themselves."""
@@ -368,7 +365,7 @@ class SelectOfInput:
 
     def _check_window(self, node: exp.Expr) -> None:
         """Refuse (`QueryError`) TUMBLE_START and the like of another window than the query's."""
-        kind = node.name.upper().partition("_")[0] if isinstance(node, exp.Anonymous) else ""
+        kind = call_of(node).partition("_")[0]
         if kind in ("TUMBLE", "HOP") and node.expressions and self._window is not None:
             whole = exp.Anonymous(this=kind, expressions=node.copy().expressions)
             if window_of(whole, self._source, self._table) != self._window:

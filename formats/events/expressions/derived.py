@@ -138,8 +138,6 @@ class ChosenNumber:
         """(size,) numbers of so many records.
 
         Args:
-            fields: of the records.
-            size: how many there are.
             read: numbers of a path, and (size,) whether a record needs its own.
         """
         place, out = _first(self.conditions, fields, size), np.zeros(size)

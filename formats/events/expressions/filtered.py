@@ -60,18 +60,16 @@ class ScannedFields:
         return self._texts[path, role]
 
     def _distinct(self, path: str, role: str) -> tuple[list[str], NDArray[np.int64]]:
-        from ..key_scan import numbers
+        from ..key_scan import numbered
 
         kinds = (TEXT, INTEGER) if role == "unit" else (TEXT,)
         wanted, place = self._holds(path, *kinds) & self.known, self._place[path]
         low, high = self._found.low[:, place], self._found.high[:, place]
         ends = np.concatenate([[0], np.cumsum(np.where(wanted, high - low, 0))])
         held = np.arange(ends[-1]) + np.repeat((low - ends[:-1])[wanted], (high - low)[wanted])
-        data, size = self._found.data[held], len(wanted)
-        first, number = np.empty(size, np.int64), np.full(size, -1, np.int64)
-        table = np.full(1 << max(int(size * 2.5).bit_length(), 4), -1, np.int64)
-        found = numbers(data, ends, wanted, secrets.randbits(62) | 1, table, first, number)
-        begins = [(ends[row], ends[row + 1]) for row in first[:found].tolist()]
+        data = self._found.data[held]
+        first, number = numbered(data, ends, wanted, secrets.randbits(62) | 1)
+        begins = [(ends[row], ends[row + 1]) for row in first.tolist()]
         return [data[a:b].tobytes().decode() for a, b in begins], number
 
     def truths(self, path: str) -> tuple[Flags, Flags]:

@@ -116,7 +116,6 @@ def curve(parts: Sequence[Parts], ends: tuple[str, str], width: int, height: int
     Args:
         parts: the values, from left to right.
         ends: what stands below the first and the last one.
-        width: columns of the figure.
         height: lines of the figure without its axis.
     """
     low, high = _range(parts)
@@ -172,7 +171,6 @@ def plane(view: dict[str, Any], width: int, height: int) -> Plane:
 
     Args:
         view: with ``axes`` and ``cells``, as `views.view` makes them; not without a cell.
-        width: columns.
         height: lines, without the axis.
     """
     (_, west, east), (_, south, north) = view["axes"]

@@ -52,9 +52,6 @@ class Escrow:
     def add(self, ratchet: str, keys: Iterable[tuple[Charge, bytes]]) -> None:
         """Seal keys and append them, durably.
 
-        Args:
-            ratchet: its name.
-
         Raises:
             OSError: the file cannot be written.
         """

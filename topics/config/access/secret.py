@@ -25,12 +25,6 @@ from ..model import Config, KeyCommand
 from ..toml.values import format_duration
 
 KEY_BYTES = 32
-VARIABLE = "HUSH_NOISE_KEY"
-FILE_VARIABLE = "HUSH_NOISE_KEY_FILE"
-COMMAND = "secret.key.command"
-SIGNING_VARIABLE = "HUSH_SIGNING_KEY"
-SIGNING_FILE_VARIABLE = "HUSH_SIGNING_KEY_FILE"
-SIGNING_COMMAND = "secret.signing_key.command"
 
 
 def noise_key(config: Config, environ: Mapping[str, str] | None = None) -> bytes:
@@ -43,14 +37,8 @@ def noise_key(config: Config, environ: Mapping[str, str] | None = None) -> bytes
         ConfigError: there is no key, it is malformed, others may read its file, or the command
             failed. The message does not contain any part of the key.
     """
-    environ = os.environ if environ is None else environ
-    if environ.get(VARIABLE):
-        return decode_key(environ[VARIABLE].encode(), VARIABLE)
-    if environ.get(FILE_VARIABLE):
-        return read_key(Path(environ[FILE_VARIABLE]))
-    if config.secret.key is not None:
-        return decode_key(_printed(config.secret.key, COMMAND), COMMAND)
-    return read_key(Path(config.secret.noise_key_file))
+    key = _key("noise", config.secret.key, "secret.key.command", environ)
+    return key or read_key(Path(config.secret.noise_key_file))
 
 
 def signing_key(config: Config, environ: Mapping[str, str] | None = None) -> SigningKey | None:
@@ -62,17 +50,23 @@ def signing_key(config: Config, environ: Mapping[str, str] | None = None) -> Sig
     Raises:
         ConfigError: as for the noise key.
     """
-    environ, secret = os.environ if environ is None else environ, config.secret
-    if environ.get(SIGNING_VARIABLE):
-        return SigningKey(decode_key(environ[SIGNING_VARIABLE].encode(), SIGNING_VARIABLE))
-    if environ.get(SIGNING_FILE_VARIABLE):
-        return SigningKey(read_key(Path(environ[SIGNING_FILE_VARIABLE]), "signing key"))
-    if secret.signing_key is not None:
-        printed = _printed(secret.signing_key, SIGNING_COMMAND)
-        return SigningKey(decode_key(printed, SIGNING_COMMAND))
-    if secret.signing_key_file is not None:
-        return SigningKey(read_key(Path(secret.signing_key_file), "signing key"))
-    return None
+    secret = config.secret
+    key = _key("signing", secret.signing_key, "secret.signing_key.command", environ)
+    if key is None and secret.signing_key_file is not None:
+        key = read_key(Path(secret.signing_key_file), "signing key")
+    return None if key is None else SigningKey(key)
+
+
+def _key(
+    what: str, command: KeyCommand | None, setting: str, environ: Mapping[str, str] | None
+) -> bytes | None:
+    """The key that the environment or the command ``setting`` gives; None: neither does."""
+    environ, variable = os.environ if environ is None else environ, f"HUSH_{what.upper()}_KEY"
+    if environ.get(variable):
+        return decode_key(environ[variable].encode(), variable)
+    if environ.get(f"{variable}_FILE"):
+        return read_key(Path(environ[f"{variable}_FILE"]), f"{what} key")
+    return None if command is None else decode_key(_printed(command, setting), setting)
 
 
 def own_keys(config: Config) -> dict[str, bytes]:

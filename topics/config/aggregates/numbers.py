@@ -14,7 +14,7 @@ from ....mechanisms.parts.stated_bound import plain
 from ..expressions.conditions import Condition, every
 from ..toml.values import FieldPath, ValueName, above
 from .contract import COUNT, Estimate, label_of, sum_of
-from .partial import Partial, objections_to
+from .partial import Partial
 
 COLUMN_LIMIT = 2**31  # grid steps; with larger clipping intervals exact sums would overflow
 
@@ -56,7 +56,24 @@ class OfField:
 
 
 @dataclass(frozen=True)
-class Sum(Partial, OfField):
+class OfSome(Partial, OfField):
+    """An aggregate of a numeric field that may be of some records alone."""
+
+    where: tuple[Condition, ...] = ()
+
+    @property
+    def columns(self) -> tuple[NumericField, ...]:
+        given = self.field, self.low, self.high, self.grid
+        return (NumericField(*given, every(self.where), self._called),)
+
+    def objections(self) -> Iterator[Objection]:
+        """An interval that is empty, off the grid, or too wide, and mistakes in conditions."""
+        yield from OfField.objections(self)
+        yield from Partial.objections(self)
+
+
+@dataclass(frozen=True)
+class Sum(OfSome):
     """The sum of a numeric field, each value clipped first.
 
     Attributes:
@@ -66,21 +83,10 @@ class Sum(Partial, OfField):
     """
 
     kind: Literal["sum"]
-    where: tuple[Condition, ...] = ()
-
-    @property
-    def columns(self) -> tuple[NumericField, ...]:
-        given = self.field, self.low, self.high, self.grid
-        return (NumericField(*given, every(self.where), self._called),)
 
     @property
     def parts(self) -> tuple[str, ...]:
         return (sum_of(self._called or self.field),)
-
-    def objections(self) -> Iterator[Objection]:
-        """An interval that is empty, off the grid, or too wide, and mistakes in conditions."""
-        yield from super().objections()
-        yield from objections_to(self.where)
 
     def finish(self, parts: Sequence[Estimate]) -> Estimate | None:
         return parts[0]

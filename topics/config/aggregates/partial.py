@@ -13,6 +13,7 @@ import msgspec
 from ....formats.events.fields import NumericField
 from ....mechanisms.entry import Objection
 from ..expressions.conditions import Condition, every, pinned
+from ..toml.read import objections_of
 from ..toml.values import ValueName
 from .contract import COUNT, Estimate, sum_of
 
@@ -21,6 +22,10 @@ class Partial:
     """An aggregate that may be of some records alone."""
 
     where: tuple[Condition, ...]
+
+    def objections(self) -> Iterator[Objection]:
+        """Mistakes in the conditions."""
+        return objections_of("where", self.where)
 
     def pinned(self) -> dict[str, Any]:
         """The aggregate as the charged configuration states it."""
@@ -68,16 +73,5 @@ class Count(Partial):
     def parts(self) -> tuple[str, ...]:
         return (COUNT if self._called is None else sum_of(self._called),)
 
-    def objections(self) -> Iterator[Objection]:
-        """Mistakes in the conditions."""
-        return objections_to(self.where)
-
     def finish(self, parts: Sequence[Estimate]) -> Estimate | None:
         return parts[0]
-
-
-def objections_to(where: Sequence[Condition]) -> Iterator[Objection]:
-    """Objections to the conditions of an aggregate, each with its dotted place."""
-    for place, condition in enumerate(where):
-        for setting, message in condition.objections():
-            yield f"where.{place}.{setting}".rstrip("."), message

@@ -3,43 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
 from ....formats.events.fields import NumericField
-from ....mechanisms.entry import Objection
 from ....mechanisms.parts.squares import square_steps
 from ....mechanisms.parts.stated_bound import plain
-from ..expressions.conditions import Condition, every
 from .contract import Estimate, centred_of, square_of
-from .numbers import OfField
-from .partial import Count, Partial, objections_to
+from .numbers import OfSome
+from .partial import Count
 
 
 @dataclass(frozen=True)
-class Spread(Partial, OfField):
+class Spread(OfSome):
     """A spread, made of a count, a sum and a sum of squares."""
 
     sample: bool = False
-    where: tuple[Condition, ...] = ()
 
     @property
     def columns(self) -> tuple[NumericField, ...]:
-        given = self.field, self.low, self.high, self.grid
-        values = NumericField(*given, every(self.where), self._called)
-        return (values, *Count(where=self.where).columns)
+        return (*super().columns, *Count(where=self.where).columns)
 
     @property
     def parts(self) -> tuple[str, ...]:
         column = self._called or self.field
         return (*Count(where=self.where).parts, square_of(column), centred_of(column))
-
-    def objections(self) -> Iterator[Objection]:
-        """An interval that is empty, off the grid, or too wide, and mistakes in conditions."""
-        yield from super().objections()
-        yield from objections_to(self.where)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import difflib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from ....mechanisms.entry import Objection
 from ....mechanisms.registry import entries, find
 from ..aggregates.distinct import Distinct
 from ..aggregates.kinds import counted_in
@@ -13,21 +14,12 @@ from ..inputs import attributes, roles, sessions
 from ..model import Config
 from ..pipelines.budgets import BudgetSettings, SharedBudget
 from ..pipelines.pipeline import PipelineSettings
-from ..toml.read import Problem
+from ..toml.read import objections_of
 from .windows import of_schedule, of_until
 
 
-class Objections(list[tuple[str, str]]):
-    """Problems of one element: (dotted setting, message)."""
-
-    def under(self, table: str, place: int) -> Iterator[Problem]:
-        for setting, message in self:
-            steps = tuple(int(s) if s.isdigit() else s for s in setting.split(".") if s)
-            yield Problem((table, place, *steps), message)
-
-
-def of_pipeline(config: Config, pipeline: PipelineSettings) -> Objections:
-    found = Objections()
+def of_pipeline(config: Config, pipeline: PipelineSettings) -> list[Objection]:
+    found: list[Objection] = []
     inputs = [i.name for i in config.input]
     if pipeline.input not in inputs:
         near = difflib.get_close_matches(pipeline.input, inputs, 1, 0.6)
@@ -97,9 +89,7 @@ def _expressions(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:
     """Conditions, derived columns, and bounds for a query."""
     if pipeline.clip and pipeline.query is None:
         yield "clip", "has an effect only with query: bounds of an aggregate stand in its table"
-    for place, condition in enumerate(pipeline.where):
-        for setting, message in condition.objections():
-            yield f"where.{place}.{setting}".rstrip("."), message
+    yield from objections_of("where", pipeline.where)
     for name, derived in pipeline.derive.items():
         found = list(derived.objections())
         if name in (*pipeline.key, counted_in(pipeline.aggregate)):

@@ -12,7 +12,7 @@ from ....formats.events.expressions import conditions as means
 from ....formats.events.expressions.looked_up import PublicTable, row_fits
 from ....formats.events.expressions.texts import MOST, expression
 from ..toml.lines import Path
-from ..toml.read import Convert, Reader
+from ..toml.read import Convert, Reader, objections_of
 from ..toml.values import FieldPath, beyond_doubles
 from .text_steps import TextStep, objections_to, steps_of
 
@@ -100,9 +100,7 @@ class Condition:
         if groups:
             if given != groups[:1]:
                 yield groups[0], "must stand alone in its table"
-            for place, part in enumerate(getattr(self, groups[0])):
-                for where, message in part.objections():
-                    yield f"{groups[0]}.{place}.{where}".rstrip("."), message
+            yield from objections_of(groups[0], getattr(self, groups[0]))
             return
         if "field" not in given:
             yield "", "needs field, any or all"

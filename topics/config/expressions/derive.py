@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Annotated, Any
@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from ....formats.events.expressions.conditions import Condition as Meant
 from ....formats.events.expressions.conditions import RowFits, leaves
 from ....formats.events.expressions.derived import (
     PARTS,
@@ -25,7 +26,7 @@ from ....formats.events.expressions.derived import (
     mapped,
 )
 from ....formats.events.expressions.looked_up import Lookup, PublicTable
-from ..toml.read import Convert
+from ..toml.read import Convert, objections_of
 from ..toml.values import FieldPath, above, within
 from .conditions import Condition, every, pinned
 from .text_steps import TextStep, objections_to, steps_of
@@ -102,9 +103,7 @@ class Derive:
         if self.lookup is not None:
             yield from self._looked_up()
             return
-        for name in ("match", "take"):
-            if getattr(self, name) is not None:
-                yield name, "has an effect only with lookup"
+        yield from self._needless(("match", "take"), "has an effect only with lookup")
         if self.attribute is not None:
             yield from self._attributed()
             return
@@ -123,6 +122,10 @@ class Derive:
         else:
             yield from self._function()
 
+    def _needless(self, names: Sequence[str], why: str) -> Iterator[tuple[str, str]]:
+        """An objection to each of these settings that is given."""
+        return ((name, why) for name in names if getattr(self, name) is not None)
+
     def _function(self) -> Iterator[tuple[str, str]]:
         """Objections to the function of a field, or of what it finds in a table."""
         if self.text is not None:
@@ -137,9 +140,9 @@ class Derive:
 
     def _looked_up(self) -> Iterator[tuple[str, str]]:
         """Objections to a lookup."""
-        for name in ("time", "zone", "cases", "attribute"):
-            if getattr(self, name) is not None:
-                yield name, "has no effect with lookup"
+        yield from self._needless(
+            ("time", "zone", "cases", "attribute"), "has no effect with lookup"
+        )
         if [self.bucket, self.round, self.text].count(None) < 2:
             yield "", "has more than one of bucket, round and text"
         elif not (wrong := list(self._function())):
@@ -149,9 +152,7 @@ class Derive:
         for name in ("field", "take", "otherwise"):
             if getattr(self, name) is None:
                 yield name, "is missing: lookup needs field, take and otherwise"
-        yield from self._whole()
-        if self.otherwise == "":
-            yield "otherwise", "is an empty text, which is no key"
+        yield from self._of_otherwise()
 
     def _of_rows(self) -> Iterator[tuple[str, str]]:
         """Objections to a function of the values of a table."""
@@ -176,20 +177,16 @@ class Derive:
 
     def _attributed(self) -> Iterator[tuple[str, str]]:
         """Objections to an attribute of the unit."""
-        for name in ("time", "zone", "field", "bucket", "round", "text", "cases"):
-            if getattr(self, name) is not None:
-                yield name, "has no effect with attribute"
+        others = ("time", "zone", "field", "bucket", "round", "text", "cases")
+        yield from self._needless(others, "has no effect with attribute")
         if self.otherwise is None:
             yield "otherwise", "is missing: it is the value of units without the attribute"
-        yield from self._whole()
-        if self.otherwise == "":
-            yield "otherwise", "is an empty text, which is no key"
+        yield from self._of_otherwise()
 
     def _chosen(self) -> Iterator[tuple[str, str]]:
         """Objections to a choice between constants."""
-        for name in ("time", "zone", "bucket", "round", "text"):
-            if getattr(self, name) is not None:
-                yield name, "has no effect with cases"
+        others = ("time", "zone", "bucket", "round", "text")
+        yield from self._needless(others, "has no effect with cases")
         if not self.cases or (self.otherwise is None and self.field is None):
             missing = "otherwise" if self.cases else "cases"
             yield missing, "is missing: cases and otherwise go together"
@@ -200,9 +197,7 @@ class Derive:
                 yield f"cases.{place}", "needs one of then and field"
             if not case.where:
                 yield f"cases.{place}.where", "is empty: it needs a condition"
-            for at, condition in enumerate(case.where):
-                for setting, message in condition.objections():
-                    yield f"cases.{place}.where.{at}.{setting}".rstrip("."), message
+            yield from objections_of(f"cases.{place}.where", case.where)
             if self.of_unit and any(isinstance(one, RowFits) for one in leaves(every(case.where))):
                 yield f"cases.{place}.where", "looks up a field of the record, and of_unit has none"
         if "" in [case.then for case in self.cases or ()] + [self.otherwise]:
@@ -210,9 +205,8 @@ class Derive:
 
     def _timed(self) -> Iterator[tuple[str, str]]:
         """Objections to a part of the time."""
-        for name in ("field", "bucket", "round", "text"):
-            if getattr(self, name) is not None:
-                yield name, "has no effect with time, which is the event time"
+        others = ("field", "bucket", "round", "text")
+        yield from self._needless(others, "has no effect with time, which is the event time")
         if self.time not in PARTS:
             yield "time", f'"{self.time}" must be one of {", ".join(PARTS)}'
         try:
@@ -220,9 +214,11 @@ class Derive:
         except (ValueError, OSError, KeyError):
             yield "zone", f'"{self.zone}" is not a time zone'
 
-    def _whole(self) -> Iterator[tuple[str, str]]:
+    def _of_otherwise(self) -> Iterator[tuple[str, str]]:
         if isinstance(self.otherwise, Fraction):
             yield "otherwise", "must be a text, a whole number or a truth value, as of a key"
+        if self.otherwise == "":
+            yield "otherwise", "is an empty text, which is no key"
 
     @property
     def attributed(self) -> bool:
@@ -232,7 +228,7 @@ class Derive:
     @property
     def compared(self) -> tuple[str, ...]:
         """Paths of attributes that conditions look at; the column's settings must be valid."""
-        asked = [every(case.where) for case in self.cases or ()] if self.of_unit else []
+        asked = self._conditions if self.of_unit else ()
         return tuple(leaf.field for one in asked for leaf in leaves(one))
 
     @property
@@ -264,8 +260,13 @@ class Derive:
         paths = [*(case.field for case in self.cases), self.field]
         given = zip(self.values, paths, strict=True)
         numbers = (path or "" if one is None else Fraction(one) for one, path in given)
-        conditions = (every(case.where) for case in self.cases)
-        return ChosenNumber(tuple(one for one in conditions if one is not None), tuple(numbers))
+        return ChosenNumber(self._conditions, tuple(numbers))
+
+    @property
+    def _conditions(self) -> tuple[Meant, ...]:
+        """Conditions of the cases that have any."""
+        found = (every(case.where) for case in self.cases or ())
+        return tuple(one for one in found if one is not None)
 
     def meant(self) -> Derived:
         other = self.otherwise
@@ -276,12 +277,8 @@ class Derive:
         if self.attribute is not None and other is not None and not isinstance(other, Fraction):
             return Attribute(self.attribute, other)
         if self.cases is not None:
-            conditions = [every(case.where) for case in self.cases]
-            kind = AttributeCases if self.of_unit else Cases
-            return kind(
-                tuple(one for one in conditions if one is not None),
-                tuple(msgspec.json.encode(one).decode() for one in self.values),
-            )
+            constants = tuple(msgspec.json.encode(one).decode() for one in self.values)
+            return (AttributeCases if self.of_unit else Cases)(self._conditions, constants)
         if self.time is not None:
             return TimePart(self.time, self.zone or "UTC")
         return self._part or Band(self.field or "", Fraction(1), nearest=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 from ....formats.events.expressions.texts import MOST, Step, expression
+from ..toml.read import objections_of
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,4 @@ def objections_to(given: Sequence[TextStep] | None) -> Iterator[tuple[str, str]]
     """Objections to a list of functions, each with its dotted place."""
     if given is not None and not given:
         yield "text", 'is empty: leave it out, or give a function such as { case = "lower" }'
-    for place, one in enumerate(given or ()):
-        for setting, message in one.objections():
-            yield f"text.{place}.{setting}".rstrip("."), message
+    yield from objections_of("text", given or ())

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ....formats.events.expressions.conditions import Condition as Meant
 from ....formats.events.expressions.conditions import leaves
-from ....formats.events.expressions.derived import Band, Cases, ChosenNumber, TextPart
+from ....formats.events.expressions.derived import Band, Cases, TextPart
 from ....formats.events.expressions.looked_up import Lookup
 from ....formats.events.roles import WORDS, Use, clashes
 from ..aggregates.distinct import Distinct
-from ..expressions.conditions import Condition, every
+from ..expressions.conditions import Condition
 from ..model import InputSettings
 from ..pipelines.pipeline import PipelineSettings
 
@@ -27,15 +27,16 @@ def uses(pipeline: PipelineSettings, source: InputSettings | None) -> Iterator[U
     yield from _of_conditions("where", pipeline.where)
     chosen = pipeline.chosen
     for name, column in pipeline.derive.items():
+        setting = f"derive.{name}"
         if name in chosen:
-            yield from _of_choice(f"derive.{name}", chosen[name])
+            yield from _leaves(setting, chosen[name].conditions)
+            yield from (Use(setting, path, "number") for path in chosen[name].paths)
             continue
         derived = column.meant()
         if isinstance(derived, Band | TextPart | Lookup):
-            yield Use(f"derive.{name}", derived.field, derived.role)
+            yield Use(setting, derived.field, derived.role)
         elif isinstance(derived, Cases) and not column.of_unit:  # those look at another record
-            asked = (part for one in derived.conditions for part in _leaves(one))
-            yield from (Use(f"derive.{name}", field, role) for field, role in asked)
+            yield from _leaves(setting, derived.conditions)
     for place, aggregate in enumerate(pipeline.aggregate):
         setting = f"aggregate.{place}"
         if isinstance(aggregate, Distinct):
@@ -53,22 +54,13 @@ def uses(pipeline: PipelineSettings, source: InputSettings | None) -> Iterator[U
 _TIMES = {"iso": "text"}
 
 
-def _of_choice(setting: str, chosen: ChosenNumber) -> Iterator[Use]:
-    """Fields of a number that is one of several."""
-    for one in chosen.conditions:
-        yield from (Use(setting, field, role) for field, role in _leaves(one))
-    yield from (Use(setting, path, "number") for path in chosen.paths)
-
-
 def _of_conditions(setting: str, where: Sequence[Condition]) -> Iterator[Use]:
     for place, condition in enumerate(where):
-        meant = every((condition,))
-        for field, role in () if meant is None else _leaves(meant):
-            yield Use(f"{setting}.{place}", field, role)
+        yield from _leaves(f"{setting}.{place}", [condition.meant()])
 
 
-def _leaves(condition: Meant) -> Iterator[tuple[str, str]]:
-    return ((leaf.field, leaf.role) for leaf in leaves(condition))
+def _leaves(setting: str, conditions: Iterable[Meant]) -> Iterator[Use]:
+    return (Use(setting, leaf.field, leaf.role) for one in conditions for leaf in leaves(one))
 
 
 def objections(

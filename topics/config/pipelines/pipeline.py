@@ -17,16 +17,7 @@ from ..expressions.conditions import Condition
 from ..expressions.derive import Derive
 from ..toml.lines import Path
 from ..toml.read import Convert, Reader
-from ..toml.values import (
-    ZERO,
-    Duration,
-    FieldPath,
-    Instant,
-    Name,
-    TopicName,
-    span,
-    within,
-)
+from ..toml.values import ZERO, Duration, FieldPath, Instant, Name, TopicName, span, within
 from .budgets import BudgetSettings, Learn
 from .windows import Triggers, WindowSettings, length_up_to
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, lru_cache
 from itertools import islice, pairwise
@@ -95,22 +95,15 @@ class Schedule:
         if made is not None:
             epoch = pipeline.epoch_length
             return cls._of_calendar(made, epoch, pipeline.lateness)
-        length, every, epoch = pipeline.step_length, rule.every, pipeline.epoch_length
-        assert not isinstance(every, CalendarSpan) and not isinstance(
-            epoch, CalendarSpan
-        )  # a valid pipeline
-        return cls(
-            origin=window.origin,
-            length=length,
-            per_epoch=epoch // length,
-            every=every or 0,
-            cron=rule.cron,
-            horizon=rule.count or length // (every or length),
-            lateness=pipeline.lateness,
-            arrival=window.horizon is not None,
-            hops=pipeline.window_length // length,
+        every, epoch = rule.every, pipeline.epoch_length
+        assert not isinstance(every, CalendarSpan)  # a valid pipeline
+        assert not isinstance(epoch, CalendarSpan)
+        fixed = cls(
+            window.origin, pipeline.window_length, every=every or 0, cron=rule.cron,
+            lateness=pipeline.lateness, arrival=window.horizon is not None,
             endless=window.endless,
-        )
+        )  # fmt: skip
+        return fixed._divided(window.hop, epoch, rule.count)
 
     @classmethod
     def declared(cls, config: Mapping[str, Any]) -> Schedule:
@@ -125,19 +118,19 @@ class Schedule:
         every, horizon = triggers["every"] or 0, window["horizon"]
         unstated = bool(window.get("endless"))
         whole = endless(every) if unstated else window["length"] or (horizon or 1) * every
-        length = window.get("hop") or whole
-        return cls(
-            origin=window["origin"],
-            length=length,
-            per_epoch=config["epoch"] // length,
-            every=every,
-            cron=triggers["cron"],
-            horizon=triggers["count"] or length // (every or length),
-            lateness=config["lateness"],
-            arrival=horizon is not None,
-            hops=whole // length,
-            endless=unstated,
-        )
+        fixed = cls(
+            window["origin"], whole, every=every, cron=triggers["cron"],
+            lateness=config["lateness"], arrival=horizon is not None, endless=unstated,
+        )  # fmt: skip
+        return fixed._divided(window.get("hop"), config["epoch"], triggers["count"])
+
+    def _divided(self, hop: int | None, epoch: int, count: int | None) -> Schedule:
+        """The schedule of whole windows with their hops, epochs and triggers."""
+        length = hop or self.length
+        return replace(
+            self, length=length, per_epoch=epoch // length, hops=self.length // length,
+            horizon=count or length // (self.every or length),
+        )  # fmt: skip
 
     @classmethod
     def _of_calendar(cls, made: Calendar, epoch: CalendarSpan | int, lateness: int) -> Schedule:

@@ -12,7 +12,7 @@ from ...names import latest_topic, releases_topic
 from ..aggregates.numbers import Sum
 from ..aggregates.partial import Count
 from ..expressions.conditions import Condition
-from ..toml.read import Problem
+from ..toml.read import Problem, objections_of
 from ..toml.values import Name, Paths, TopicName, ValueName, within
 from .pipeline import PipelineSettings
 
@@ -151,9 +151,7 @@ def contradictions(
         if partitions > 1:
             rule = "needs engine.release_partitions = 1: it reads the release topic in its order"
             yield Problem((*where, "source"), rule)
-        for setting, message in objections(view, source):
-            steps = tuple(int(s) if s.isdigit() else s for s in setting.split(".") if s)
-            yield Problem((*where, *steps), message)
+        yield from (Problem.under(where, one) for one in objections(view, source))
 
 
 def _unknown(name: str, known: Sequence[str], what: str) -> str:
@@ -182,9 +180,7 @@ def objections(
             yield f"values.{place}", f'"{labels[place]}" exists already: set another name'
         yield from ((f"values.{place}.{s}".rstrip("."), m) for s, m in _of_value(one))
     for name in ("where", "having"):
-        for place, condition in enumerate(getattr(view, name)):
-            for setting, message in condition.objections():
-                yield f"{name}.{place}.{setting}".rstrip("."), message
+        yield from objections_of(name, getattr(view, name))
     if view.order and view.limit is None:
         yield "order", "needs limit: rows of a topic that is read by key have no order"
     if released is None and find(source.mechanism.kind).in_parts:

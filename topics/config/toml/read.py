@@ -12,11 +12,11 @@ import difflib
 import tomllib
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, Union, get_args, get_origin
 
 from .lines import Path
 from .values import Duration, Instant, Loose, Secret, parse_duration, parse_fraction, parse_instant
@@ -27,6 +27,28 @@ class Problem(NamedTuple):
 
     path: Path
     message: str
+
+    @classmethod
+    def under(cls, table: Path, objection: tuple[str, str]) -> Problem:
+        """The mistake that an objection of a table is: its dotted setting, and the message."""
+        setting, message = objection
+        steps = (int(s) if s.isdigit() else s for s in setting.split(".") if s)
+        return cls((*table, *steps), message)
+
+
+class Objecting(Protocol):
+    """A part of a table that checks itself."""
+
+    def objections(self) -> Iterator[tuple[str, str]]:
+        """Settings that are wrong or contradict each other."""
+        ...
+
+
+def objections_of(name: str, parts: Iterable[Objecting]) -> Iterator[tuple[str, str]]:
+    """Objections to the parts of a list, each with its dotted place."""
+    for place, part in enumerate(parts):
+        for setting, message in part.objections():
+            yield f"{name}.{place}.{setting}".rstrip("."), message
 
 
 class _Invalid(Exception):

@@ -8,9 +8,9 @@ from typing import Any
 
 from sqlglot import exp
 
-from ..columns import bare, cast_to_whole, number_of, path_of, plain_number
+from ..columns import bare, cast_to_whole, number_of, path_of, plain_number, whole_of
 from ..parsing.dialect import NAMED
-from ..refusal import QueryError, refused, shown
+from ..refusal import QueryError, call_of, refused, shown
 
 _MOST_DECIMALS = 100
 
@@ -55,10 +55,10 @@ def clipped(
         raise refused(node, "DISTINCT has no meaning in a sum, every record counts: leave it out")
     if isinstance(inner, exp.Round):
         decimals = inner.args.get("decimals")
-        digits = Decimal(0) if decimals is None else number_of(decimals)
-        if digits is None or digits != int(digits) or abs(digits) > _MOST_DECIMALS:
+        digits = 0 if decimals is None else whole_of(decimals)
+        if digits is None or abs(digits) > _MOST_DECIMALS:
             raise refused(inner, f"needs a number of decimals up to {_MOST_DECIMALS}")
-        grid, inner = plain_number(Decimal(1).scaleb(-int(digits))), bare(inner.this)
+        grid, inner = plain_number(Decimal(1).scaleb(-digits)), bare(inner.this)
     path, low, high = bounds_of(inner, table)
     stated = ends_of(node)
     if stated is not None:
@@ -130,7 +130,7 @@ def bounds_of(
 ) -> tuple[str | None, Decimal | None, Decimal | None]:
     """The field within CLIP, LEAST or GREATEST, with the ends that they state."""
     node = _uncast(node)
-    if isinstance(node, exp.Anonymous) and node.name.upper() in ("CLIP", "CLAMP"):
+    if call_of(node) in ("CLIP", "CLAMP"):
         if len(node.expressions) != 3:
             raise refused(node, "must be CLIP(field, low, high)")
         first, low, high = node.expressions

@@ -6,7 +6,7 @@ interval, whatever the number of cases. Sums of each case alone would need more 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -15,10 +15,8 @@ from sqlglot import exp
 from ..columns import QuerySource, bare, number_of, plain_number
 from ..expressions.derived import branches
 from ..expressions.filters import conditions_of
-from ..refusal import refused, shown
-
-Bounds = tuple[str | None, Decimal | None, Decimal | None]
-"""A field within CLIP, LEAST or GREATEST, None for what is no field, and both ends."""
+from ..refusal import call_of, refused, shown
+from .bounds import bounds_of
 
 
 class ChosenColumn(NamedTuple):
@@ -51,13 +49,12 @@ class Around(NamedTuple):
     def one_value(self, summed: bool) -> bool:
         """Whether it is one value of some records, and of all others nothing, or 0 in a sum."""
         ifs, other = branches(self.case)
-        nothing = other is None or isinstance(other, exp.Null)
         plain = (self.low, self.high, self.digits) == (None, None, None)
         same = all(then == ifs[0][1] for _, then in ifs)
         constant = number_of(bare(ifs[0][1]))
         return (
             plain and same and constant in ((None, 1) if summed else (None,))
-            and (nothing or (summed and number_of(other) == 0))
+            and (other is None or (summed and number_of(other) == 0))
         )  # fmt: skip
 
 
@@ -71,7 +68,7 @@ def around(node: exp.Expr) -> Around | None:
     if isinstance(node, exp.Round):
         found, digits = around(node.this), number_of(node.args.get("decimals")) or Decimal(0)
         return found if found is None else found._replace(digits=int(digits))
-    call = node.name.upper() if isinstance(node, exp.Anonymous) else ""
+    call = call_of(node)
     if call in ("CLIP", "CLAMP") and len(node.expressions) == 3:
         found = around(node.expressions[0])
         low, high = (number_of(one) for one in node.expressions[1:])
@@ -104,11 +101,10 @@ def chosen(
     source: QuerySource,
     table: Sequence[str],
     clip: Mapping[str, Mapping[str, Any]],
-    bounds_of: Callable[[exp.Expr, Sequence[str]], Bounds],
 ) -> ChosenColumn:
     """The column of a CASE within the aggregate ``node``; raises `QueryError` if it is none."""
     ifs, other = branches(given.case)
-    if other is None or isinstance(other, exp.Null):
+    if other is None:
         if not isinstance(node, exp.Sum):
             raise refused(
                 node, "a record of no case has no number here: write ELSE 0, or leave such "

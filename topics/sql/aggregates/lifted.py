@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from ..columns import bare
-from ..refusal import QUANTILE_CALLS
+from ..refusal import QUANTILE_CALLS, call_of
 from .read import AGGREGATES, one_case
 
 
@@ -46,5 +46,5 @@ def _of_values(node: exp.Expr) -> bool:
     """Whether an expression is an aggregate that has no condition of its own."""
     if isinstance(node, exp.Count):
         return isinstance(node.this, exp.Distinct) and len(node.this.expressions) == 1
-    named = isinstance(node, exp.Anonymous) and node.name.upper() in QUANTILE_CALLS
+    named = call_of(node) in QUANTILE_CALLS
     return named and bool(node.expressions)

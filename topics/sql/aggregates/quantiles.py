@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from sqlglot import exp
 
 from ....mechanisms.registry import QUANTILES
-from ..columns import bare, number_of, path_of, plain_number
-from ..refusal import QUANTILE_CALLS, SPLIT_CALLS, QueryError, refused, respelt, shown
+from ..columns import bare, number_of, path_of, plain_number, whole_of
+from ..refusal import QUANTILE_CALLS, SPLIT_CALLS, QueryError, call_of, refused, respelt, shown
 from .bounds import bounds_of, ends_of
 from .stated import Aggregated, Scope
 
@@ -43,7 +43,7 @@ class Quantile(NamedTuple):
         """Tell what is read, and is not released as it is written."""
         if alias is not None:
             yield f"AS {alias}: a quantile is named after its share: p50 is the median"
-        if isinstance(self.node, exp.Anonymous) and self.node.name.upper() in SPLIT_CALLS:
+        if call_of(self.node) in SPLIT_CALLS:
             yield f"{shown(self.node)}: without both ends of the list, which rest on single records"
 
 
@@ -58,7 +58,7 @@ def quantile_of(node: exp.Expr, scope: Scope) -> Quantile | None:
         place, node = node.expressions[0], node.this
     ordered = node.expression if isinstance(node, exp.WithinGroup) else None
     call = node.this if isinstance(node, exp.WithinGroup) else node
-    name = call.name.upper() if isinstance(call, exp.Anonymous) else ""
+    name = call_of(call)
     if name not in QUANTILE_CALLS or (place is not None and name not in SPLIT_CALLS):
         return None
     if name in SPLIT_CALLS:
@@ -105,12 +105,12 @@ def _split(
 ) -> tuple[exp.Expr, tuple[Decimal, ...]]:
     """Quantiles that split the records into n equal parts, or one of them."""
     given = call.expressions
-    parts = number_of(given[1]) if len(given) == 2 else None
-    if parts is None or parts != int(parts) or parts < 2:
+    parts = whole_of(given[1]) if len(given) == 2 else None
+    if parts is None or parts < 2:
         raise refused(outer, f"needs a number of parts: {call.name}(CLIP(field, low, high), 4)")
     if parts > _MOST_PARTS:
         raise refused(outer, f"has at most {_MOST_PARTS} parts, of which each has records")
-    every = range(1, int(parts))
+    every = range(1, parts)
     if place is not None:
         every = range(chosen := _chosen(outer, place), chosen + 1)
         if not 0 < chosen < parts:
@@ -119,11 +119,11 @@ def _split(
 
 
 def _chosen(outer: exp.Expr, place: exp.Expr) -> int:
-    call = place.name.upper() if isinstance(place, exp.Anonymous) else ""
-    number = number_of(place.expressions[0] if call in _OFFSETS else place)
-    if number is None or number != int(number) or (call and call not in _OFFSETS):
+    call = call_of(place)
+    number = whole_of(place.expressions[0] if call in _OFFSETS else place)
+    if number is None or (call and call not in _OFFSETS):
         raise refused(outer, "needs a place in the list: [OFFSET(1)]")
-    return int(number) - _OFFSETS.get(call, 0)
+    return number - _OFFSETS.get(call, 0)
 
 
 def _numbers(node: exp.Expr) -> list[Decimal]:

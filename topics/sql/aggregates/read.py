@@ -12,8 +12,8 @@ from ..columns import bare, number_of, path_of
 from ..expressions.derived import branches
 from ..expressions.filters import conditions_of
 from ..parsing.dialect import NAMED
-from ..refusal import QUANTILE_CALLS, instead_of, refused
-from .bounds import bounds_of, clipped, ends_of, per_group
+from ..refusal import QUANTILE_CALLS, call_of, instead_of, refused
+from .bounds import clipped, ends_of, per_group
 from .cases import Around, around, chosen
 from .stated import Aggregated, Scope
 
@@ -25,7 +25,7 @@ def aggregate_of(node: exp.Expr, alias: str | None, scope: Scope) -> Aggregated:
     """
     named = {"name": alias} if alias else {}
     node = bare(node)
-    call = node.name.upper() if isinstance(node, exp.Anonymous) else ""
+    call = call_of(node)
     read = CALLS.get(call) if call else AGGREGATES.get(type(node))
     if read is not None:
         found = read(node, scope)
@@ -101,8 +101,7 @@ def _partial(node: exp.Expr, of: Aggregated, where: list[dict[str, Any]]) -> Agg
         return of
     if of.units or of.values or of.setting["kind"] not in _CONDITIONAL:
         raise refused(
-            node,
-            "has no condition of its own here: write a pipeline with the condition in WHERE",
+            node, "has no condition of its own here: write a pipeline with the condition in WHERE"
         )
     return of._replace(setting={**of.setting, "where": [*of.setting.get("where", []), *where]})
 
@@ -116,13 +115,12 @@ def one_case(node: exp.Expr, counted: bool) -> tuple[exp.Expr, exp.Expr]:
     """
     assert isinstance(node, exp.Case | exp.If)
     ifs, other = branches(node)
-    nothing = other is None or isinstance(other, exp.Null)
-    if counted and not nothing:
+    if counted and other is not None:
         raise refused(node, "ELSE makes every record count: leave it out, CASE WHEN ... THEN x END")
     first = ifs[0][1]
     same = all(then == first or (counted and _constant(then) and _constant(first))
                for _, then in ifs)  # fmt: skip
-    if not same or not (nothing or number_of(other) == 0):
+    if not same or not (other is None or number_of(other) == 0):
         end = "END" if counted else "ELSE 0 END"
         raise refused(
             node,
@@ -183,7 +181,7 @@ def _valued(node: exp.Expr, kind: str, given: Around | None, scope: Scope) -> Ag
         return Aggregated(setting, bounded=ends is not None)
     if ends is not None:
         given = given._replace(low=ends[0], high=ends[1])
-    found = chosen(node, given, scope.source, scope.table, scope.clip, bounds_of)
+    found = chosen(node, given, scope.source, scope.table, scope.clip)
     return Aggregated({"kind": kind, **found.ends}, bounded=ends is not None, derive=found.derive)
 
 

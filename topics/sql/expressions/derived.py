@@ -10,8 +10,17 @@ from typing import Any, NamedTuple
 from sqlglot import exp
 
 from ....formats.events.expressions.derived import PARTS
-from ..columns import QuerySource, bare, cast_to_whole, json_path, number_of, path_of, plain_number
-from ..refusal import EACH, instead_of, refused, shown
+from ..columns import (
+    QuerySource,
+    bare,
+    cast_to_whole,
+    json_path,
+    number_of,
+    path_of,
+    plain_number,
+    whole_of,
+)  # fmt: skip
+from ..refusal import EACH, call_of, instead_of, refused, shown
 from ..windows.windows import check_time
 from .filters import conditions_of
 from .texts import text_of
@@ -153,7 +162,7 @@ def _instead(node: exp.Expr) -> str | None:
         return f"a band of a number is {band}, or ROUND({fields[0]}, 0)"
     if isinstance(node, exp.RangeBucket) and fields:
         return _ranges(node, fields[0])
-    if isinstance(node, exp.Anonymous) and node.name.upper() in _PART_CALLS:
+    if call_of(node) in _PART_CALLS:
         return _parts(node.expressions[0].name.lower(), node.expressions[-1])
     if isinstance(node, exp.Anonymous):
         near = difflib.get_close_matches(node.name.upper(), _MADE, 1, 0.75)
@@ -194,7 +203,7 @@ def _width(node: exp.Expr) -> int | Decimal:
 
 
 def _counts_in_numbers(node: exp.Expr) -> bool:
-    name = node.name.upper() if isinstance(node, exp.Anonymous) else ""
+    name = call_of(node)
     whole = cast_to_whole(node) or isinstance(node, _NUMERIC)
     return whole or name in ("TRUNC", "TRUNCATE", "DIV")
 
@@ -204,7 +213,7 @@ def _unknown(node: exp.Expr) -> Derivation:
         raise refused(node, words)
     if isinstance(node, exp.Extract):
         raise refused(node, _parts(node.name.lower(), node.expression))
-    if isinstance(node, exp.Anonymous) and node.name.upper() == "WEEKDAY":
+    if call_of(node) == "WEEKDAY":
         raise refused(node, "write EXTRACT(ISODOW FROM time), where 1 is Monday")
     raise refused(node, f"is no column of a key: {_BANDS}")
 
@@ -223,7 +232,7 @@ def _time_part(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Der
     if isinstance(node, exp.Extract):
         part = _EXTRACTED.get(node.name.lower())
         inner = node.expression
-    elif isinstance(node, exp.Anonymous) and node.name.upper() in _PART_CALLS:
+    elif call_of(node) in _PART_CALLS:
         if len(node.expressions) != 2:
             raise refused(node, "must be DATE_PART('hour', time)")
         part, inner = _EXTRACTED.get(node.expressions[0].name.lower()), node.expressions[1]
@@ -269,7 +278,7 @@ def choice_of(node: exp.Expr, table: Sequence[str], time: str | None = None) -> 
             {"where": conditions_of(when, table, time), "then": constant_of(then)}
             for when, then in ifs
         ]
-        if other is None or isinstance(other, exp.Null):
+        if other is None:
             raise refused(node, "a record of no case would have no key: write ELSE 'other'")
         return Derivation("case", {"cases": cases, "otherwise": constant_of(other)})
     if isinstance(node, exp.Predicate | exp.Between | exp.Not | exp.And | exp.Or | exp.Escape):
@@ -281,7 +290,7 @@ def choice_of(node: exp.Expr, table: Sequence[str], time: str | None = None) -> 
 
 
 def branches(node: exp.Case | exp.If) -> tuple[list[tuple[exp.Expr, exp.Expr]], exp.Expr | None]:
-    """Conditions and values of CASE or IF, and the value of ELSE."""
+    """Conditions and values of CASE or IF, and the value of ELSE; None: there is none, or NULL."""
     if isinstance(node, exp.If):
         ifs, other = [(node.this, node.args["true"])], node.args.get("false")
     else:
@@ -291,7 +300,7 @@ def branches(node: exp.Case | exp.If) -> tuple[list[tuple[exp.Expr, exp.Expr]], 
         other = node.args.get("default")
     inner = None if other is None else bare(other)
     if not isinstance(inner, exp.Case | exp.If):
-        return ifs, other
+        return ifs, None if isinstance(other, exp.Null) else other
     more, last = branches(inner)  # what no case before it has taken
     return [*ifs, *more], last
 
@@ -303,19 +312,19 @@ def constant_of(node: exp.Expr) -> str | int | bool:
         return bool(node.this)
     if isinstance(node, exp.Literal) and node.is_string:
         return str(node.this)
-    number = number_of(node)
-    if number is None or number != int(number):
+    number = whole_of(node)
+    if number is None:
         raise refused(node, "must be a text, a whole number or a truth value: 'large', 1, TRUE")
-    return int(number)
+    return number
 
 
 def _band(node: exp.Expr, table: Sequence[str]) -> Derivation | None:
     if isinstance(node, exp.Round):
         path, decimals = path_of(bare(node.this), table), node.args.get("decimals")
-        digits = Decimal(0) if decimals is None else number_of(decimals)
-        if path is None or digits is None or plain_number(digits) != int(digits):
+        digits = 0 if decimals is None else whole_of(decimals)
+        if path is None or digits is None:
             return None
-        return Derivation(_name(path, "rounded"), {"field": path, "round": int(digits)})
+        return Derivation(_name(path, "rounded"), {"field": path, "round": digits})
     width = Decimal(1)
     floor = node
     if isinstance(node, exp.Mul):

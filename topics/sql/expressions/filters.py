@@ -18,7 +18,7 @@ from ..columns import (  # fmt: skip
     plain_number,
     uncast,
 )
-from ..refusal import refused, shown, single_quotes
+from ..refusal import call_of, refused, shown, single_quotes
 from .texts import compared_text
 
 Table = dict[str, Any]
@@ -149,7 +149,7 @@ def _every(node: exp.EQ | exp.NEQ) -> exp.Expr | None:
     of = node.expression
     if isinstance(node, exp.EQ):
         return bare(of.this) if isinstance(of, exp.Any) else None
-    given = of.expressions if isinstance(of, exp.Anonymous) and of.name.upper() == "ALL" else []
+    given = of.expressions if call_of(of) == "ALL" else []
     return given[0] if len(given) == 1 else None
 
 

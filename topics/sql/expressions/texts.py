@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from sqlglot import exp
 
 from ....formats.events.expressions.texts import expression
-from ..columns import bare, meant_text, number_of, path_of, uncast
-from ..refusal import refused, single_quotes
+from ..columns import bare, meant_text, number_of, path_of, uncast, whole_of
+from ..refusal import call_of, refused, single_quotes
 
 Table = dict[str, Any]
 
@@ -87,7 +87,7 @@ def _part(node: exp.Expr) -> Table | None:
         mark, place = node.args.get("delimiter"), _whole(node, node.args.get("part_index"))
     elif isinstance(node, exp.Bracket) and isinstance(node.this, exp.Split):
         mark, (given,) = node.this.expression, node.expressions
-        call = given.name.upper() if isinstance(given, exp.Anonymous) else ""
+        call = call_of(given)
         place = _whole(node, given.expressions[0] if call in _PLACES else given)
         place += _PLACES.get(call, 1)
     else:
@@ -139,7 +139,7 @@ def compared_text(node: exp.Expr, denied: bool, table: Sequence[str]) -> Table |
         raise refused(node, "write LIKE, or a regular expression: product ~ '^a.*$'")
     if isinstance(node, exp.Binary) and (found := _measured(node, denied, table)) is not None:
         return found
-    if isinstance(node, exp.Anonymous) and node.name.upper() in _CONTAINS:
+    if call_of(node) in _CONTAINS:
         if len(node.expressions) != 2:
             raise refused(node, "must be REGEXP_CONTAINS(field, r'...')")
         subject, form = node.expressions
@@ -281,10 +281,10 @@ def _expression(node: exp.Expr, given: exp.Expr | None) -> str:
 
 
 def _whole(node: exp.Expr, given: exp.Expr | None) -> int:
-    number = number_of(given)
-    if number is None or number != int(number):
+    number = whole_of(given)
+    if number is None:
         raise refused(node, "needs whole numbers of characters")
-    return int(number)
+    return number
 
 
 def words_of(node: exp.Expr | None) -> str | None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from ..columns import path_of
-from ..refusal import refused
+from ..refusal import call_of, refused
 
 _PERCENT = {
     "%F": "date", "%Y-%m-%d": "date", "%Y": "year", "%Q": "quarter",
@@ -54,7 +54,7 @@ def formatted(node: exp.Expr, table: Sequence[str]) -> Formatted | None:
     """
     if isinstance(node, exp.ToChar):
         return _read(node, [node.this, node.args.get("format")], _POSTGRES, table)
-    name = node.name.upper() if isinstance(node, exp.Anonymous) else ""
+    name = call_of(node)
     if name not in _FORMATS:
         return None
     return _read(node, node.expressions, _FORMATS[name], table)

@@ -24,32 +24,25 @@ def flattened(select: exp.Select) -> exp.Select:
     named = named_queries(select)
     select.set("with_", None)
     for _ in range(DEEPEST):
-        clause = select.args.get("from_")
-        given = clause.this if clause is not None else None
-        if isinstance(given, exp.Table) and given.name in named and not given.db:
-            inner: exp.Expr = named[given.name]
-            alias = given.alias or given.name
-        elif isinstance(given, exp.Subquery):
-            inner, alias = given.this, given.alias
-        else:
+        if (found := _from(select, named)) is None:
             return select
-        select = merged(select, inner, alias)
+        select = merged(select, *found)
     raise QueryError(f"queries within each other are more than {DEEPEST} deep: write one SELECT")
 
 
 def within(select: exp.Select, named: dict[str, exp.Expr]) -> tuple[exp.Select, str] | None:
     """The SELECT that another one is from, and its name there; None: it is from something else."""
+    inner, alias = _from(select, named) or (None, "")
+    return (inner, alias) if isinstance(inner, exp.Select) else None
+
+
+def _from(select: exp.Select, named: dict[str, exp.Expr]) -> tuple[exp.Expr, str] | None:
+    """The query that another one is from, and its name there; None: it is from something else."""
     clause = select.args.get("from_")
     given = clause.this if clause is not None else None
-    inner: exp.Expr | None = None
     if isinstance(given, exp.Table) and given.name in named and not given.db:
-        inner = named[given.name]
-    elif isinstance(given, exp.Subquery):
-        inner = given.this
-    if not isinstance(inner, exp.Select):
-        return None
-    assert given is not None
-    return inner, given.alias or (given.name if isinstance(given, exp.Table) else "")
+        return named[given.name], given.alias or given.name
+    return (given.this, given.alias) if isinstance(given, exp.Subquery) else None
 
 
 def named_queries(select: exp.Select) -> dict[str, exp.Expr]:

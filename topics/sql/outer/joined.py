@@ -67,7 +67,6 @@ def joins_of(
 
     Args:
         table: names of the input that the query reads, which is ``source``.
-        sources: all inputs.
 
     Raises:
         QueryError: a join is with something else, or its condition is no equality.

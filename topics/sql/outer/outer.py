@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from ..aggregates.cases import around
 from ..aggregates.read import AGGREGATES, one_case
-from ..columns import bare, number_of
+from ..columns import bare, item_at, number_of, whole_of
 from ..expressions.derived import branches
 from ..refusal import SAID, QueryError, instead_of, over_of, refused, shown, sql_of
 from .flat import DEEPEST, INNER, merged, named_queries, within
@@ -198,9 +198,8 @@ def _name_numbers(select: exp.Select) -> None:
     """Put the columns that numbers of GROUP BY stand for in their place."""
     group = select.args.get("group")
     for one in () if group is None else list(group.expressions):
-        place = number_of(one)
-        if place is not None and place == int(place) and 1 <= place <= len(select.expressions):
-            one.replace(select.expressions[int(place) - 1].unalias().copy())
+        if (item := item_at(one, select.expressions)) is not None:
+            one.replace(item.copy())
 
 
 class _Base:
@@ -265,10 +264,10 @@ def limit_of(select: exp.Select) -> int | None:
     if clause is None:
         return None
     given = clause.args.get("expression") or clause.args.get("count")
-    number = number_of(bare(given)) if given is not None else None
+    number = whole_of(bare(given)) if given is not None else None
     options = clause.args.get("limit_options")
     if clause.expressions or (options is not None and options.args.get("percent")):
         raise QueryError("LIMIT takes the first rows of each window, so many of them: LIMIT 10")
-    if number is None or number != int(number) or number < 1:
+    if number is None or number < 1:
         raise QueryError("LIMIT needs a whole number of rows: LIMIT 10")
-    return int(number)
+    return number

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from sqlglot import exp
 
 from ..aggregates.stated import Aggregated
-from ..columns import aliases, bare, number_of, path_of, uncast
+from ..columns import aliases, bare, item_at, number_of, path_of, uncast, whole_of
 from ..expressions.filters import conditions_of
 from ..refusal import QueryError, instead_of, over_of, refused
 from .outer import ARITHMETIC, AskedOfRows, limit_of
@@ -154,9 +154,8 @@ class _View:
         items, found = self._outer.expressions, []
         named = {item.alias: item.this for item in items if isinstance(item, exp.Alias)}
         for one in group.expressions if group is not None else ():
-            place = number_of(one)
-            if place is not None and place == int(place) and 1 <= place <= len(items):
-                one = items[int(place) - 1].unalias()
+            if (item := item_at(one, items)) is not None:
+                one = item
             name = self._known(named.get(one.name, one) if isinstance(one, exp.Column) else one)
             if name and name not in self._columns.key:
                 raise refused(one, "is no column of the key, which alone has a sum over rows")
@@ -209,10 +208,10 @@ class _View:
         of, spec = self._needed(call.this), node.args.get("spec")
         if isinstance(call, exp.Lag):
             back = call.args.get("offset")
-            steps = number_of(back) if back is not None else 1
-            if steps is None or steps != int(steps) or steps < 1 or call.args.get("default"):
+            steps = whole_of(back) if back is not None else 1
+            if steps is None or steps < 1 or call.args.get("default"):
                 raise refused(node, "LAG takes a value and a number of windows: LAG(n, 7)")
-            return {"kind": "lag", "of": of} | ({} if steps == 1 else {"windows": int(steps)})
+            return {"kind": "lag", "of": of} | ({} if steps == 1 else {"windows": steps})
         rows = _rows(spec)
         if rows == 0:
             raise refused(node, f"adds up windows up to its own: {_OVER}")
@@ -252,9 +251,8 @@ class _View:
 
     def _ordered(self, one: exp.Expr) -> dict[str, Any]:
         node, items = bare(one.this), self._outer.expressions
-        place = number_of(node)
-        if place is not None and place == int(place) and 1 <= place <= len(items):
-            node = items[int(place) - 1].unalias()
+        if (item := item_at(node, items)) is not None:
+            node = item
         name = self._labels.get(node)
         if name is None and isinstance(node, exp.Sum):
             node = node.this
@@ -297,6 +295,5 @@ def _rows(spec: exp.Expr | None) -> int | None:
         return 0
     if start == "UNBOUNDED":
         return None
-    number = number_of(start) if isinstance(start, exp.Expr) else None
-    whole = number is not None and number == int(number) and spec.args.get("kind") == "ROWS"
-    return int(number) + 1 if whole and number is not None else 0
+    number = whole_of(start) if isinstance(start, exp.Expr) else None
+    return 0 if number is None or spec.args.get("kind") != "ROWS" else number + 1

@@ -209,13 +209,9 @@ class _Reader:
         if kind == "SESSION":
             return self._sessions(place, end, first, last)
         parts = [self._stripped(part) for part in self._parts(place + 2, end)]
-        if kind not in ("TUMBLE", "HOP"):
-            more = (
-                ""
-                if kind == "SESSION"
-                else ("; --every 1m (triggers.every) releases each window so far, again and again")
-            )
-            raise QueryError(f"{kind} is not possible: {SMOOTH} TUMBLE in its place{more}")
+        if kind == "CUMULATE":
+            more = "--every 1m (triggers.every) releases each window so far, again and again"
+            raise QueryError(f"{kind} is not possible: {SMOOTH} TUMBLE in its place; {more}")
         hops = kind == "HOP"
         if len(parts) < 3 + hops:
             needs = f"HOP needs table, time, hop and length: {_HOP}" if hops else (
@@ -310,10 +306,6 @@ _MADE = {"VIEW", "TABLE", "STREAM", "INTO", "OVERWRITE"}
 
 def spoken(text: str, tokens: Sequence[Any]) -> Spoken:
     """Take the clauses of single systems out of a query.
-
-    Args:
-        text: the query.
-        tokens: its tokens.
 
     Raises:
         QueryError: such a clause has no meaning here.

@@ -8,8 +8,8 @@ from sqlglot import exp
 
 from ..columns import QuerySource, bare
 from ..parsing.spoken import CALLED
-from ..refusal import QueryError, refused
-from .windows import check_time, duration_of, unzoned
+from ..refusal import QueryError, call_of, refused
+from .windows import check_fixed, duration_of
 
 _CALLS = (CALLED, "SESSION_WINDOW")
 
@@ -20,12 +20,12 @@ def pause_of(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> str |
     Raises `QueryError` for sessions that are not of the event time.
     """
     node = bare(node)
-    if not isinstance(node, exp.Anonymous) or node.name.upper() not in _CALLS:
+    if call_of(node) not in _CALLS:
         return None
     if len(node.expressions) != 2:
         raise refused(node, "must be SESSION(time, INTERVAL '30' MINUTE)")
     time, pause = node.expressions
-    unzoned(node, check_time(node, time, source, table))
+    check_fixed(node, time, source, table)
     return duration_of(pause)
 
 

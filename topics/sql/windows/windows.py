@@ -15,7 +15,7 @@ from ....formats.events.decode import utc
 from ...calendar import midnight
 from ..columns import ROW_TIME, QuerySource, bare, meant_text, path_of
 from ..parsing.spoken import HOPPED, SMOOTH
-from ..refusal import refused, shown, single_quotes
+from ..refusal import call_of, refused, shown, single_quotes
 
 _UNITS = {
     "millisecond": "ms", "second": "s", "minute": "m", "hour": "h", "day": "d", "week": "w",
@@ -122,10 +122,11 @@ def window_of(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Wind
     name, given = node.name.upper(), node.expressions
     if name in _OTHER:
         raise refused(node, f"{SMOOTH} TUMBLE(time, INTERVAL '1' DAY)")
-    if name in ("HOP", "HOPPING"):
-        return _hopping(node, given, source, table)
-    if name == HOPPED:
-        return hopping(node, given[2], given[1], source, table, given[0])
+    if name in ("HOP", "HOPPING") and len(given) != 3:
+        raise refused(node, "must be HOP(time, INTERVAL '1' HOUR, INTERVAL '24' HOUR)")
+    if name in ("HOP", "HOPPING", HOPPED):
+        check_fixed(node, given[0], source, table)
+        return _hopping(node, *(given[2:0:-1] if name == HOPPED else given[1:]))
     if name.startswith("TUMBLE"):
         return _tumbling(node, given, source, table)
     if name == "TRUNC" and len(given) == 2 and isinstance(given[1], exp.Literal):
@@ -134,7 +135,7 @@ def window_of(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Wind
     if name in _CUT:
         return _truncated(node, given, source, table)
     if name == "TIME_SLICE" and len(given) == 3:  # of Snowflake: a time, a number, and its unit
-        unzoned(node, check_time(node, given[0], source, table))
+        check_fixed(node, given[0], source, table)
         return Windowed(duration_of(exp.Interval(this=given[1], unit=exp.var(given[2].name))))
     if name in _BINS:
         if len(given) < 2:
@@ -142,7 +143,7 @@ def window_of(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Wind
         time, length = (given[1], given[0]) if path_of(given[0], table) is None else given[:2]
         if len(given) > 2:
             raise refused(node, "leave out the origin: windows begin at whole multiples of 1970")
-        unzoned(node, check_time(node, time, source, table))
+        check_fixed(node, time, source, table)
         return Windowed(duration_of(length))
     return None
 
@@ -154,24 +155,12 @@ def _tumbling(
         raise refused(node, f"is moved: {SMOOTH} TUMBLE(time, INTERVAL '1' DAY)")
     if len(given) != 2:
         raise refused(node, "must be TUMBLE(time, INTERVAL '1' DAY)")
-    unzoned(node, check_time(node, given[0], source, table))
+    check_fixed(node, given[0], source, table)
     return Windowed(duration_of(given[1]))
 
 
-def _hopping(
-    node: exp.Anonymous, given: Sequence[exp.Expr], source: QuerySource, table: Sequence[str]
-) -> Windowed:
-    if len(given) != 3:
-        raise refused(node, "must be HOP(time, INTERVAL '1' HOUR, INTERVAL '24' HOUR)")
-    return hopping(node, given[1], given[2], source, table, given[0])
-
-
-def hopping(
-    node: exp.Expr, hop: exp.Expr, length: exp.Expr, source: QuerySource, table: Sequence[str],
-    time: exp.Expr,
-) -> Windowed:  # fmt: skip
-    """Windows of a length that begin every ``hop``; raises `QueryError` for another time."""
-    unzoned(node, check_time(node, time, source, table))
+def _hopping(node: exp.Expr, hop: exp.Expr, length: exp.Expr) -> Windowed:
+    """Windows of a length that begin every ``hop``."""
     every, whole = duration_of(hop), duration_of(length)
     if _seconds(every) > _seconds(whole):
         raise refused(
@@ -189,9 +178,9 @@ def _seconds(length: str) -> int:
     return int(found[1]) * sizes[found[2]] if found else 2_592_000
 
 
-def unzoned(node: exp.Expr, zone: str | None) -> None:
-    """Refuse (`QueryError`) a zone where windows have a fixed length."""
-    if zone is not None:
+def check_fixed(node: exp.Expr, time: exp.Expr, source: QuerySource, table: Sequence[str]) -> None:
+    """Refuse (`QueryError`) another time than the event time, or a zone: lengths are fixed."""
+    if (zone := check_time(node, time, source, table)) is not None:
         raise refused(
             node, f"windows in a zone are of the calendar: DATE_TRUNC('day', t, '{zone}')"
         )
@@ -300,9 +289,7 @@ def _unwrapped(node: exp.Expr, days: bool) -> tuple[exp.Expr, str | None]:
             zone = node.args.get("zone") or node.args.get("expression")
             zones += [] if zone is None else [zone.name]
             node = node.this
-        elif type(node) in _MADE or (
-            isinstance(node, exp.Anonymous) and node.name.upper() in _WRAPPED
-        ):
+        elif type(node) in _MADE or call_of(node) in _WRAPPED:
             given = node.expressions if isinstance(node, exp.Anonymous) else [node.this]
             if not given or given[0] is None:
                 raise refused(node, "needs the event time in its brackets")
