@@ -203,6 +203,11 @@ OPERATOR = (
         },
     ),
     Panel(
+        "Rows that standbys lack",
+        "short",
+        {"{{store}}": "sum by (store) (hush_standby_lag_records)"},
+    ),
+    Panel(
         "Memory of processes",
         "bytes",
         {PROCESS: "process_resident_memory_bytes"},

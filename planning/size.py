@@ -40,6 +40,7 @@ class Load(NamedTuple):
     step: int = 40_000  # events of one step, at most
     # bytes of memory for rows of units, per process; None: enough for all of them
     unit_cache: float | None = None
+    standbys: int = 0  # copies of each table, on other processes
     # bytes of records that wait for their step, per process, while it catches up
     waiting: float = 256.0 * 2**20
     processes: int | None = None  # None: as many as it takes
@@ -176,7 +177,9 @@ def _sized(load: Load, cost: Costs, processes: int) -> Size:
     topics = Topics(*(sum(n * flow.topics[kind] for flow, n in flows) for kind in range(4)))
     frames = sum(n * flow.frames for flow, n in flows)
     rows = load.users * pipelines
-    mine = rows * cost.known_bytes / processes
+    # A copy is one more table, of a process that applies each changed row; alone, none has any.
+    copies = min(load.standbys, processes - 1)
+    mine = (1 + copies) * rows * cost.known_bytes / processes
     held = pipelines * min(load.keys, SUMS * parts.cells)
     cache = mine if load.unit_cache is None else load.unit_cache
     known = 1.0 if mine == 0 else min(cache / mine, 1.0)
@@ -184,7 +187,8 @@ def _sized(load: Load, cost: Costs, processes: int) -> Size:
     base = load.direct * cost.direct_us + load.rekeyed * cost.rekeyed_us
     beside = cost.beside if processes > 1 else 1.0
     frame_us = beside * cost.frame_us
-    worker = beside * (base + pipelines * row) + frames * frame_us
+    copied = copies * pipelines * cost.restore_us
+    worker = beside * (base + pipelines * row + copied) + frames * frame_us
     leader = load.direct * cost.broker_direct_us + load.rekeyed * cost.broker_rekeyed_us
     disk = (rows * (cost.user_bytes + load.pairs * cost.pair_bytes)
             + pipelines * load.keys * cost.key_bytes)  # fmt: skip
@@ -203,7 +207,7 @@ def _sized(load: Load, cost: Costs, processes: int) -> Size:
         + held * cost.sum_held_bytes,
         unit_cache=cache,
         known=known,
-        disk=disk,
+        disk=(1 + copies) * disk,
         topics=topics,
         raw=load.rate * load.raw_bytes,
         written=load.replicas * load.rate * topics.all,

@@ -195,7 +195,7 @@ class LocalState:
         try:
             lists = read_span(client, self.place, self.position, end, columns=True)
             async for records, position in lists:
-                await loop.run_in_executor(thread, _apply, self.table, records, position)
+                await loop.run_in_executor(thread, self._take, records, position)
                 remaining.set(max(end - position, 0))
                 self.moved()
         except DamagedError:
@@ -203,6 +203,12 @@ class LocalState:
         except EngineError as error:  # trimmed beyond it: `open` says what follows
             log.warning("%s: its copy is opened again (%s)", self.name, error)
             await loop.run_in_executor(thread, self.close)
+
+    def _take(self, records: Sequence[Any], position: int) -> None:
+        _apply(self.table, records, position)
+        self._unseen += len(records)
+        if self._unseen > self._hold:  # a copy is evidence too, also after a kill
+            self._see()
 
     @property
     def _remaining(self) -> Gauge:

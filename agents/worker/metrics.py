@@ -183,6 +183,9 @@ class OperatorMetrics:
         self.recovery = Gauge(
             "hush_recovery_remaining_records", "Changelog rows to restore.", ["store"], **given
         )
+        self.standby_lag = Gauge(
+            "hush_standby_lag_records", "Changelog rows that a copy lacks.", ["store"], **given
+        )
         self.lag = Gauge("hush_lag_records", "Fetched and not applied.", ["store"], **given)
         self.watermark = Gauge(
             "hush_watermark_timestamp_seconds",
@@ -228,6 +231,11 @@ class OperatorMetrics:
         for gauge, labels in ended:
             with suppress(KeyError):  # it never had a figure
                 gauge.remove(*labels)
+
+    def forget_standby(self, store: str) -> None:
+        """End the series of a copy that no longer follows its changelog."""
+        with suppress(KeyError):  # it never had a figure
+            self.standby_lag.remove(store)
 
     def count(self, counts: Counting[tuple[str, str]]) -> None:
         """Add the counts of one committed step, by (pipeline, outcome)."""

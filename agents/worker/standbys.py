@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from aiokafka.structs import TopicPartition
 from faust.types import TP
 
 from ...errors import DamagedError
@@ -26,6 +27,7 @@ from .local_state import LocalState, Shared
 
 log = logging.getLogger("hushstream.state")
 
+Ends = Mapping[TopicPartition, int]
 ROUND_SECONDS = 0.5  # between two looks at the ends of all changelogs
 
 
@@ -96,6 +98,7 @@ class Standbys:
         if copy is None:
             return None
         copy.left = True
+        self._shared.metrics.forget_standby(copy.state.name)
         async with copy.lock:  # the list that is being written is written to its end
             return copy.state
 
@@ -138,10 +141,17 @@ class Standbys:
         if not known:
             return
         ends = await reached(client, known)
+        self._tell(known, ends)
         for copy in list(self._copies.values()):
             end = ends.get(copy.state.place)
             if end is not None and copy.state.ready and copy.state.position < end:
                 await self._work(copy, copy.state.follow(client, end, self._thread))
+
+    def _tell(self, known: Ends, ends: Ends) -> None:
+        """Tell the operator how far copies are behind, before they are brought further."""
+        for state in [one.state for one in self._copies.values() if one.state.place in known]:
+            lag = self._shared.metrics.standby_lag.labels(store=state.name)
+            lag.set(max(ends[state.place] - known[state.place], 0))
 
     async def _work(self, copy: _Copy, work: Any) -> None:
         async with copy.lock:

@@ -119,6 +119,7 @@ def configured(load: Load, config: Config) -> Load:
         beat=engine.beat_interval / 1e6,
         step=engine.step_records,
         unit_cache=float(engine.unit_cache_mb * MIB),
+        standbys=engine.standbys,
         waiting=float(engine.input_mb * MIB),
         units=spread.units,
         cells=spread.cells,

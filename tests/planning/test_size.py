@@ -150,3 +150,13 @@ def test_the_measured_costs_are_in_their_order():
     assert (
         COSTS.direct_us < COSTS.rekeyed_us and COSTS.beside >= 1 and COSTS.known_us < COSTS.disk_us
     )
+
+
+def test_a_standby_is_one_more_table_of_a_process_that_applies_each_row():
+    alone, copied = size(FIXED, COST), size(FIXED._replace(standbys=1), COST)
+    assert copied.disk == pytest.approx(2 * alone.disk)
+    assert copied.worker_us == pytest.approx(alone.worker_us + 3)
+    assert copied.memory == pytest.approx(alone.memory + 1e8)
+    assert copied.restore == alone.restore
+    one = FIXED._replace(processes=1)
+    assert size(one._replace(standbys=1), COST) == size(one, COST)  # nobody is there to hold it

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from aiokafka.structs import TopicPartition
 from faust.types import TP
-from hushstream.agents.worker import standbys
-from hushstream.agents.worker.local_state import Shared
+from hushstream.agents.state.layout import MARKER
+from hushstream.agents.worker import local_state, standbys
+from hushstream.agents.worker.evidence import known_in
+from hushstream.agents.worker.local_state import LocalState, Shared
+from hushstream.agents.worker.metrics import OperatorMetrics
 from hushstream.agents.worker.standbys import Standbys
-from hushstream.errors import DamagedError, RewoundError
+from hushstream.errors import ConfigError, DamagedError, RewoundError
+from hushstream.formats.events.decode import RawRecord
+from hushstream.topics.config.load import load
+from hushstream.topics.records import Marker, encode
+from prometheus_client import generate_latest
 
-from .bench import until
+from .bench import UNIT, until
 
 ONE, TWO = TP("in", 0), TP("in", 1)
 
@@ -24,6 +33,7 @@ class State:
 
     def __init__(self, tp: TP, moved: Callable[[], None]) -> None:
         self.place = TopicPartition("log", tp.partition)
+        self.name = f"log-{tp.partition}"
         self.moved = moved
         self.ready = False
         self.position = 0
@@ -91,7 +101,8 @@ def logs(monkeypatch) -> Logs:
 
 @pytest.fixture
 def shared(tmp_path) -> Shared:
-    return Shared(*[None] * 8)  # type: ignore[arg-type]
+    none: Any = None
+    return Shared(none, "abcdef", tmp_path, none, 1 << 20, none, OperatorMetrics(), 0)
 
 
 class Running:
@@ -210,3 +221,53 @@ def test_an_outage_is_waited_for(shared, logs, monkeypatch):
             await until(lambda: not running.standbys.progress.away)
 
     asyncio.run(body())
+
+
+def test_the_operator_sees_how_far_copies_are_behind(shared, logs):
+    def series() -> str:
+        return generate_latest(shared.metrics.registry).decode()
+
+    async def body() -> None:
+        async with Running(shared) as running:
+            logs.end = 500
+            await until(lambda: 'lag_records{store="log-0"} 500.0' in series())
+            await until(lambda: 'lag_records{store="log-0"} 0.0' in series())
+            await running.standbys.take(ONE)
+            assert "log-0" not in series() and "log-1" in series()
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize("hold, tells", [(3, True), (1_000, False)])
+def test_a_copy_that_is_killed_tells_how_far_it_came(shared, monkeypatch, hold, tells):
+    """It notes that each time it has written as many rows as it may hold in memory."""
+
+    async def read_span(client: object, place: object, start: int, end: int, columns: bool):
+        marker = encode(Marker(shared.genesis, 7))
+        rows = [RawRecord(n, 0, UNIT[:-1] + bytes([n]), b"row") for n in range(start, end - 1)]
+        yield [*rows, RawRecord(end - 1, 0, MARKER, marker)], end
+
+    monkeypatch.setattr(local_state, "read_span", read_span)
+
+    async def body() -> None:
+        state = LocalState(shared, "log", 0, hold, lambda: None)
+        state._opened()
+        state.ready = True
+        client: Any = Logs()
+        client.assign = lambda places: None
+        with ThreadPoolExecutor(1) as thread:
+            await state.follow(client, 6, thread)
+        assert state.position == 6
+        known = known_in(state._path)  # what a kill leaves
+        assert (known is not None and (known.position, known.marker.applied) == (6, 7)) is tells
+        state.close()
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize("number", ["-1", "2", "1.5"])
+def test_more_than_one_standby_and_less_than_none_are_refused(tmp_path, number):
+    path = tmp_path / "hush.toml"
+    path.write_text(f"[engine]\nstandbys = {number}\n")
+    with pytest.raises(ConfigError, match="standbys"):
+        load(path, environ={})
