@@ -97,7 +97,6 @@ class Seen:
                     one._closing,
                     one._doubted,
                     one._producer is None,
-                    one._state._ready,
                     one.moved,
                 )
                 for one in held
