@@ -46,8 +46,8 @@ ports.PORTS = ports.PORTS[PLACE % PLACES :: PLACES]
 HERE = Path(__file__).parent
 LONGEST = ("test_chaos", "test_generations", "test_outage", "test_schedules", "test_encodings",
            "test_leaderless", "test_upgrade", "test_held_release", "test_disaster", "test_growth",
-           "test_sample", "test_mechanisms", "test_trigger", "test_integration", "test_grown",
-           "test_lost", "test_gone", "test_page", "test_site", "test_reading",
+           "test_sample", "test_mechanisms", "test_surveys", "test_trigger", "test_integration",
+           "test_grown", "test_lost", "test_gone", "test_page", "test_site", "test_reading",
            "test_package")  # fmt: skip
 MIXED = 0.75  # share of a run in which what waits for a broker begins
 BROKER_FIXTURES = {"broker", "empty_broker", "own_broker"}

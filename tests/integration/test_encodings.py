@@ -52,17 +52,8 @@ from ..judge.topics import deployment as judge
 from ..recorded.pipelines import cases, text_of
 from ..servers.registry import SchemaRegistry
 from .local import Local
-from .test_mechanisms import (
-    COMMON,
-    HEAD,
-    HOUR,
-    ORIGIN,
-    SPATIAL,
-    SURVEY,
-    VALUES,
-    Devices,
-    trips,
-)
+from .test_mechanisms import COMMON, HEAD, HOUR, ORIGIN, SPATIAL, VALUES, trips
+from .test_surveys import SURVEY, Devices
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 Read = Callable[[str, bytes], Any]

@@ -5,7 +5,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from .numbers import BITS, epsilon_of, gdp, matrix, mu_of, root, spent, up
+from .gaussian import epsilon_of, gdp, mu_of, root
+from .numbers import BITS, matrix, spent, up
 from .space import SpaceRules
 from .wide import laplace_variance
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from .numbers import DIGITS
+from .gaussian import DIGITS
 
 
 class Nonces(Protocol):

@@ -5,23 +5,18 @@ computed with a hundred digits and then rounded by the stated rule.
 """
 
 import itertools
-from collections.abc import Callable
-from decimal import ROUND_FLOOR, Context, Decimal, localcontext
+from decimal import ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil, lcm
 from operator import mul
 
+from .gaussian import DIGITS, epsilon_of, gdp, mu_of, normal_quantile, root
 from .optimal import factor
 
 BITS = 12  # matrices and noise are multiples of 2^-12 of a record
 FINE = 320  # bits of a row of B
 STEPS = 256  # noise is rounded down to 1/256 of a record before it is used
-DIGITS = Context(prec=100, Emin=-(10**9), Emax=10**9)
-PI = Decimal(
-    "3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803"
-    "482534211706798214808651"
-)
 
 
 class Matrix:
@@ -106,7 +101,7 @@ class Matrix:
         norm = Fraction(ceil(root(self.norm2(t)) * 2**30), 2**30)
         norm1 = Fraction(ceil(Fraction(sum(map(abs, row)), common) * 2**30), 2**30)
         kept = 1 - self.terms(t) / (24 * variance)
-        far = _normal_quantile(beta * kept)
+        far = normal_quantile(beta * kept)
         return (root(variance) * norm * far + norm1 / 2) / 2**self.bits
 
     def terms(self, t: int) -> int:
@@ -227,73 +222,6 @@ def _inverse(matrix: list[list[Decimal]]) -> list[list[Decimal]]:
     return [row[size:] for row in rows]
 
 
-def root(value: Fraction) -> Fraction:
-    with localcontext(DIGITS):
-        return Fraction((Decimal(value.numerator) / value.denominator).sqrt())
-
-
-def tail(x: Fraction) -> Decimal:
-    """P(N(0, 1) > x), by the series Φ(x) - 1/2 = φ(x) Σ x^(2k+1)/(1·3·…·(2k+1))."""
-    with localcontext(DIGITS):
-        point = Decimal(x.numerator) / x.denominator
-        term, total, odd = point, point, 1
-        while abs(term) > Decimal(10) ** -99:
-            odd += 2
-            term = term * point * point / odd
-            total += term
-        return Decimal("0.5") - (-point * point / 2).exp() / (2 * PI).sqrt() * total
-
-
-def _last(holds: Callable[[Fraction], bool]) -> tuple[Fraction, Fraction]:
-    """The greatest number of 40 bits for which ``holds``, as below it, and the step."""
-    low = Fraction(1)
-    while holds(low):
-        low *= 2
-    while not holds(low):
-        low /= 2
-    step = low
-    for _ in range(39):
-        step /= 2
-        low += step * holds(low + step)
-    return low, step
-
-
-@lru_cache(None)
-def _normal_quantile(beta: Fraction) -> Fraction:
-    """The least number of 40 bits that N(0, 1) exceeds with probability at most beta."""
-    if beta >= Fraction(1, 2):
-        return Fraction(0)
-    return sum(_last(lambda z: tail(z) > beta), Fraction(0))
-
-
-def gdp(epsilon: Fraction, mu: Fraction) -> tuple[Decimal, Decimal]:
-    """The two terms whose difference is δ(ε) of μ-GDP (Balle & Wang 2018, Theorem 8)."""
-    with localcontext(DIGITS):
-        grown = (Decimal(epsilon.numerator) / epsilon.denominator).exp()
-        return tail(epsilon / mu - mu / 2), grown * tail(epsilon / mu + mu / 2)
-
-
-@lru_cache(None)
-def mu_of(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The greatest μ of 40 bits for which μ-GDP is (ε, δ)."""
-
-    def holds(mu: Fraction) -> bool:
-        first, second = gdp(epsilon, mu)
-        return first - second <= delta
-
-    return _last(holds)[0]
-
-
-def epsilon_of(mu: Fraction, delta: Fraction) -> Fraction:
-    """The least ε of 40 bits for which μ-GDP is (ε, δ)."""
-
-    def fails(epsilon: Fraction) -> bool:
-        first, second = gdp(epsilon, mu)
-        return first - second > delta
-
-    return sum(_last(fails), Fraction(0))
-
-
 def sampling(epsilon: Fraction, touched: int, processes: int) -> Fraction:
     """The δ that draws cost which are not quite exact, each by 2^-110, in both worlds."""
     return (1 + 3 ** ceil(epsilon)) * (2 * touched * processes * Fraction(1, 2**110))
@@ -364,7 +292,7 @@ def hopping(
         for total in range(1, epochs * most + 1):
             split = [total // epochs + (n < total % epochs) for n in range(epochs)]
             beta = delta / (H + hops - 1) * sum(m * m for m in split) / budget
-            far = root(variance) * norm * _normal_quantile(beta * kept) + norm1 / 2
+            far = root(variance) * norm * normal_quantile(beta * kept) + norm1 / 2
             worst = max(worst, total + far / 2**BITS + Fraction(len(rows), STEPS))
         out.append(ceil(worst * STEPS))
     return out

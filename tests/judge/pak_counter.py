@@ -6,7 +6,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from .numbers import BITS, STEPS, Matrix, epsilon_of, floored, gdp, mu_of, root, spent, up
+from .gaussian import epsilon_of, gdp, mu_of, root
+from .numbers import BITS, STEPS, Matrix, floored, spent, up
 from .wide import Chunks, laplace_variance
 
 Spans = Sequence[tuple[int, int, float]]

@@ -13,7 +13,7 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from .numbers import DIGITS, gdp, root
+from .gaussian import DIGITS, gdp, root
 
 GRID = 4096
 

@@ -12,8 +12,9 @@ from itertools import pairwise
 from statistics import NormalDist
 from typing import Any
 
+from .gaussian import DIGITS
 from .histogram import Clock, Judge, Window
-from .numbers import BITS, DIGITS, STEPS, held, matrix, variances
+from .numbers import BITS, STEPS, held, matrix, variances
 from .records import Event
 from .rows import plain, six
 from .rules import Rules, written

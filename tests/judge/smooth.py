@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
-from .numbers import DIGITS
+from .gaussian import DIGITS
 
 SLACK, SPARE, LAMBDA = Fraction(1, 1 << 14), Fraction(1, 1 << 20), 1 << 49
 

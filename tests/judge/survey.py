@@ -15,7 +15,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from .numbers import DIGITS
+from .gaussian import DIGITS
 
 RANGE, VALUE, NARROW = 1, 2, 3
 LOW, OCTAVES = 1 << 24, 16

@@ -18,8 +18,8 @@ from .worlds import HORIZONS, INPUT, PIPELINE, SHARED, sharing, verdict, world
 
 HERE = Path(__file__).parent
 JUDGE = (
-    "histogram", "rounds", "rows", "rules", "purses", "numbers", "noise", "records", "conditions",
-    "places", "logs",
+    "histogram", "rounds", "rows", "rules", "purses", "numbers", "gaussian", "noise", "records",
+    "conditions", "places", "logs",
     "calendar", "endless", "forms", "proto_classes", "ratchet", "distinct", "quantiles", "hopping",
     "tables", "framed", "sessions", "activity", "views", "attributes", "slots", "wide", "tops",
     "pak", "pak_choice", "pak_counter", "topl", "space", "phdstream", "phd_rules", "privhp",

@@ -16,7 +16,7 @@ from statistics import NormalDist
 from typing import Any, NamedTuple
 
 from .conditions import after, like
-from .numbers import root
+from .gaussian import root
 from .rows import plain, six
 from .rules import Rules, written
 

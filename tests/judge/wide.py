@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
-from .numbers import DIGITS
+from .gaussian import DIGITS
 
 FANOUTS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32)
 RANGES = [(n * 0.7548776662466927 % 1, n * 0.5698402909980532 % 1) for n in range(1, 49)]

@@ -2,8 +2,6 @@
 
 Covers: agents/stages/expiry.py
 Covers: agents/stages/step.py
-Covers: agents/stages/ingest/stage.py
-Covers: agents/stages/ingest/slicer.py
 Covers: agents/stages/bound/bounder.py
 Covers: agents/stages/aggregate/stage.py
 Covers: agents/stages/aggregate/computation.py
@@ -23,11 +21,9 @@ import pytest
 from hushstream.agents.stages.aggregate.stage import AggregateStage
 from hushstream.agents.stages.bound.stage import BoundStage
 from hushstream.agents.stages.ingest.unit_digests import hashed
-from hushstream.errors import EngineError
 from hushstream.formats.events.decode import RawRecord
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.frames import CellsFrame
-from hushstream.topics.records import Retired
 from hushstream.topics.releases import MANIFEST, MANIFEST_SCHEMA, ROW, ROW_SCHEMA
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -37,7 +33,6 @@ from ...support import (
     HOUR,
     NAMES,
     ORIGIN,
-    beat,
     counts,
     deployment,
     engine,
@@ -191,103 +186,6 @@ def test_nothing_of_the_next_micro_batch_is_in_a_release():
     assert set(counts(found, 2)) == {"early", "late"}
 
 
-def test_a_cut_in_the_middle_of_a_list_splits_it_there():
-    made = deployment(mechanism=", adaptive_weight = 0")
-    p = made.pipelines[0]
-    log = [event(i, f"u{i}", "x") for i in range(200)]
-    first = engine(made, [log], [start(p), trigger(p, 1, [60]), trigger(p, 2, [200])])
-    alone = engine(made, [log[:60]], [start(p), trigger(p, 1, [60])])
-    assert counts(first, 1) == counts(alone, 1)
-    assert counts(first, 2)["x"] - counts(first, 1)["x"] > 100
-
-
-def test_no_event_is_used_before_a_beat_has_passed_it():
-    made = deployment(more='public_keys = ["x"]')
-    p = made.pipelines[0]
-    log = [event(i, f"u{i}", "x") for i in range(200)]
-    found = engine(made, [log], [start(p), beat([50])])
-    assert found.counts["p", "seen"] == 50
-
-
-def test_late_and_future_records_are_kept_apart():
-    made = deployment()
-    p = made.pipelines[0]
-    now = ORIGIN + 2 * DAY
-    log = [
-        event(0, "a", "x", ORIGIN - 1),  # before the first window
-        event(1, "a", "x", ORIGIN + 3 * DAY),  # further ahead than five minutes
-        event(2, "a", "x", now + 60_000_000),  # within the allowed skew
-        event(3, "a", "x", ORIGIN),
-    ]
-    records = [start(p), beat([4], now)]
-    found = engine(made, [log], records)
-    assert (found.counts["p", "late"], found.counts["p", "future"]) == (1, 1)
-    assert found.counts["p", "seen"] == 2
-    reasons = [dict(o.headers)["__streams.errors.reason"] for o in found.outs["hush.p.late"]]
-    assert sorted(reasons) == [b"future", b"late"]
-
-
-@pytest.mark.parametrize("partitioner", ["none", "murmur2"])
-def test_records_beyond_the_end_of_a_pipeline_are_neither_used_nor_lost(partitioner):
-    made = deployment(partitioner=partitioner)
-    p = made.pipelines[0]
-    log = [
-        event(0, "a", "x", ORIGIN - 1),
-        event(1, "a", "x", ORIGIN + DAY - 1),
-        event(2, "a", "x", ORIGIN + DAY),
-        event(3, "a", "x", ORIGIN + DAY),
-        event(4, "a", "x", ORIGIN + 5 * DAY),
-    ]
-    now = ORIGIN + 4 * DAY
-    ended = Retired("p", 1, now)
-    # The first record of the second window came before the end was known; nothing releases it.
-    records = [start(p), beat([3], now), ended, beat([5], now)]
-    found = engine(made, [log], records)
-    assert (found.counts["p", "late"], found.counts["p", "future"]) == (1, 1)
-    assert (found.counts["p", "retired"], found.counts["p", "seen"]) == (1, 2)
-    assert len(found.outs["hush.p.late"]) == 2
-
-
-def test_a_window_that_had_its_last_trigger_takes_no_more():
-    made = deployment()
-    p = made.pipelines[0]
-    log = [event(i, "a", "x") for i in range(4)]
-    cuts = [trigger(p, n, [2]) for n in range(1, 5)]
-    found = engine(made, [log], [start(p), *cuts, beat([4])])
-    assert found.counts["p", "late"] == 2
-
-
-def test_bad_records_go_to_the_dead_letters_and_the_rest_goes_on():
-    made = deployment(more='public_keys = ["x"]')
-    p = made.pipelines[0]
-    good = event(2, "a", "x")
-    bad = [RawRecord(0, 5, b"k", b"{oops"), RawRecord(1, 5, None, None)]
-    found = engine(made, [[*bad, good]], [start(p), beat([3])])
-    assert found.counts["p", "seen"] == 1
-    letters = found.outs["hush.p.dlq"]
-    headers = [dict(o.headers) for o in letters]
-    assert [h["__streams.errors.reason"] for h in headers] == [b"malformed", b"null"]
-    assert [h["__streams.errors.offset"] for h in headers] == [b"0", b"1"]
-    assert letters[0].value == b"{oops" and letters[0].key == b"k"
-    assert dict(letters[0].headers)["__streams.errors.timestamp"] == b"5"
-
-
-def test_several_pipelines_share_the_decoding_of_their_input(monkeypatch):
-    import hushstream.formats.events.decode as events
-
-    calls: list[int] = []
-    original = events.Decoder.decode
-
-    def counted(self, records, *more):
-        calls.append(len(records))
-        return original(self, records, *more)
-
-    monkeypatch.setattr(events.Decoder, "decode", counted)
-    found = run(BASE[:500], pipelines=("p", "q"))
-    assert sum(calls) == 500
-    assert counts(found, 4) and counts(found, 4, "hush.q.releases.v1")
-
-
 def test_pipelines_and_charges_have_noise_of_their_own():
     found = run(BASE, pipelines=("p", "q"))
     assert counts(found, 4) != counts(found, 4, "hush.q.releases.v1")
@@ -297,35 +195,6 @@ def test_pipelines_and_charges_have_noise_of_their_own():
         engine(made, [[]], [start(p), trigger(p, 1, [0], charge=c * 32)]) for c in ("ab", "cd")
     )
     assert counts(one, 1) != counts(other, 1)
-
-
-def test_a_unit_on_the_wrong_partition_is_refused_as_the_declared_partitioner_says():
-    made = deployment(partitions=2, partitioner="crc32")
-    p = made.pipelines[0]
-    home = int(hashed(Keys.of([b"a"]), "crc32")[0] % 2)
-    logs: list[list[RawRecord]] = [[], []]
-    logs[home] = [event(0, "a", "x")]
-    logs[1 - home] = [event(0, "a", "x"), event(1, "a", "x")]
-    found = engine(made, logs, [start(p), beat([len(log) for log in logs])])
-    assert found.counts["p", "seen"] == 1
-    assert found.counts["p", "invalid:wrong_partition"] == 2
-
-
-def test_a_trigger_that_was_charged_for_another_configuration_stops_the_stage():
-    made = deployment()
-    p = made.pipelines[0]
-    wrong = trigger(p, 1, [0])
-    wrong = type(wrong)(**{**{f: getattr(wrong, f) for f in wrong.__struct_fields__},
-                           "config_hash": "other"})  # fmt: skip
-    with pytest.raises(EngineError, match="charged another configuration"):
-        engine(made, [[]], [start(p), wrong])
-
-
-def test_a_gap_in_the_clock_log_stops_the_stage():
-    made = deployment()
-    p = made.pipelines[0]
-    with pytest.raises(EngineError, match="gap"):
-        engine(made, [[]], [start(p), trigger(p, 2, [0], index=2)])
 
 
 def test_releases_hold_nothing_but_what_the_mechanism_released():
