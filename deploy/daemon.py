@@ -53,15 +53,12 @@ def status(data: Path | None = None) -> BrokerState:
     return _told(folder, record, "running" if serves(bootstrap, 10.0) else "starting")
 
 
-def start(
-    data: Path | None = None, port: int | None = None, *, timeout: float = 120.0
-) -> BrokerState:
+def start(data: Path | None = None, port: int | None = None) -> BrokerState:
     """Start the broker of folder ``data`` unless it runs, and wait until it serves.
 
     Args:
         data: data folder; by default one per user.
         port: TCP port for clients; by default the last one used, at first 9092.
-        timeout: seconds to wait for an answer.
 
     Raises:
         BrokerError: the port is taken, the broker runs on another port, or it did not start.
@@ -77,7 +74,7 @@ def start(
         raise BrokerError(
             f"port {port} of {HOST} is in use by another program; start with --port PORT"
         )
-    broker = Broker(folder, port, detached=True).start(timeout)
+    broker = Broker(folder, port, detached=True).start()
     started = _Record(broker.pid or 0, port)
     _write(folder, started)
     return _told(folder, started, "running")
