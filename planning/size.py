@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from ..agents.worker.rest import ENOUGH, kept
 from ..errors import ParameterError
 from .costs import Costs
 
@@ -135,10 +136,19 @@ class _Partitions(NamedTuple):
     cells: int
 
 
-def _flow(load: Load, cost: Costs, rekeyed: bool, parts: _Partitions) -> _Flow:
-    """Follow the events of one pipeline through its stages."""
-    # A step takes what came since the last beat; where there is a backlog, as much as it may.
-    taken = min(float(load.step), max(load.rate / parts.raw * load.beat, 1.0))
+def _taken(load: Load, parts: _Partitions, processes: int) -> float:
+    """Events of a step: what came since the last one; where there is a backlog, as much as may.
+
+    Where a process has many shards, they rest between two steps, until enough has come.
+    """
+    each = load.rate / parts.raw
+    shards = parts.raw + load.rekeyed * parts.units + (load.direct + load.rekeyed) * parts.cells
+    rested = min(each * kept(shards / processes), ENOUGH / max(load.raw_bytes, 1.0))
+    return min(float(load.step), max(each * load.beat, rested, 1.0))
+
+
+def _flow(load: Load, cost: Costs, rekeyed: bool, parts: _Partitions, taken: float) -> _Flow:
+    """Follow the events of one pipeline through its stages; ``taken`` of them are a step's."""
     unit_frames, event, bound, shards = 0.0, 0.0, taken, parts.raw
     if rekeyed:
         shards = parts.units
@@ -172,8 +182,9 @@ def _sized(load: Load, cost: Costs, processes: int) -> Size:
     parts = _Partitions(
         load.partitions or spread, load.units or load.partitions or spread, load.cells or spread
     )
-    flows = [(_flow(load, cost, True, parts), load.rekeyed),
-             (_flow(load, cost, False, parts), load.direct)]  # fmt: skip
+    taken = _taken(load, parts, processes)
+    flows = [(_flow(load, cost, True, parts, taken), load.rekeyed),
+             (_flow(load, cost, False, parts, taken), load.direct)]  # fmt: skip
     topics = Topics(*(sum(n * flow.topics[kind] for flow, n in flows) for kind in range(4)))
     frames = sum(n * flow.frames for flow, n in flows)
     rows = load.users * pipelines

@@ -58,6 +58,7 @@ class ClockLog:
         self._at_end = fold((), horizons)
         self._over = {name: Over() for name in horizons}
         self._snapshots: dict[int, Snapshot] = {}
+        self._called: dict[str, int] = {}
         self._whole = 0  # records but beats are complete from here on
         self._base = 0  # beats are, too
         self._reached: Offsets = {}
@@ -194,6 +195,8 @@ class ClockLog:
 
     def _note(self, place: int, record: ClockRecord) -> None:
         advance(self._at_end, record)
+        if isinstance(record, Trigger):
+            self._called[record.pipeline] = place
         if isinstance(record, Beat | Trigger):
             self._reached = self._reached | record.offsets
         name = getattr(record, "pipeline", None)
@@ -210,6 +213,10 @@ class ClockLog:
                 over.rebase(least.pipelines.get(name, PipelineStanding()))
         for old in [at for at in self._snapshots if at < record.needed]:
             del self._snapshots[old]
+
+    def called(self, pipeline: str) -> tuple[int, int]:
+        """Tell where the last trigger of a pipeline stands, -1 if it was not read; its ordinal."""
+        return self._called.get(pipeline, -1), self._at_end[pipeline].ordinal
 
     def reached(self, topic: str, partition: int) -> int:
         """End of a raw partition, as the last beat or cut of it says; 0 before the first."""

@@ -81,6 +81,7 @@ class Shard:
         self.moved = False
         self._name_next = names()
         self._aborted = ""  # the transaction before the next one, if brokers had forgotten it
+        self._timer: asyncio.TimerHandle | None = None  # which ends a rest
         self._watched: set[str] = set()  # pipelines whose watermark was reported
         self._begin = Marker(shared.genesis, spec.begin)
         self.marker = self._begin
@@ -195,9 +196,25 @@ class Shard:
         more = True
         while more and not self._closing:
             self.progress.rest()
+            if self._rests():
+                return
             async with self._shared.flight.taken(self._weight()) as leave:
                 self.progress.moved()
                 more = await self._step(leave)
+
+    def _rests(self) -> bool:
+        """Whether the next step is not due yet; then the shard is woken when it is."""
+        rest, loop = self._spec.rest, asyncio.get_running_loop()
+        if rest is None or self._backlog.full:
+            return False
+        left = rest.left(loop.time(), self.marker, self._backlog.size)
+        if left and self._timer is None:
+            self._timer = loop.call_later(left, self._rested)
+        return left > 0
+
+    def _rested(self) -> None:
+        self._timer = None
+        self.wake()
 
     def _weight(self) -> int:
         """Bytes of the next step, about: of its input, or what the last one was."""
@@ -310,6 +327,8 @@ class Shard:
             units = step.units.columns()
             await self._in_thread(lambda: self._state.write(changes, self._reached, units))
         self.marker, self.moved, self._aborted = step.marker, True, ""
+        if self._spec.rest is not None:
+            self._spec.rest.stepped(asyncio.get_running_loop().time(), step.more)
         for text in step.tells:
             log.info("%s", text)
         self._report(step)

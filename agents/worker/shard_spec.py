@@ -11,6 +11,7 @@ from faust.types import TP
 from ...topics.records import Marker
 from ..stages.topology import Place
 from .local_state import LocalState, Shared
+from .rest import Rest
 from .transaction import Find, here
 
 
@@ -44,6 +45,7 @@ class ShardSpec:
     step_records: int = 0  # that one step takes at the most; 0: all that are held
     resume: int = 0  # offset before which nothing is left to use, since a loss was accepted
     place: Find = here  # where the topics lie that its stage sends to
+    rest: Rest | None = None  # between its steps; None: none
 
     def state(self, shared: Shared, moved: Callable[[], None]) -> LocalState:
         """Make its table, closed; ``moved`` as for `LocalState`."""

@@ -28,7 +28,7 @@ from ..kafka.patience import asked_to_end
 from ..kafka.progress import Progress
 from ..registry.asking import asking_of
 from ..stages.aggregate.nonces import drawn
-from ..stages.topology import AGGREGATE, VIEW, StageFactory, Topology
+from ..stages.topology import AGGREGATE, VIEW, StageFactory, StageSpec, Topology
 from ..state.unit_room import UnitRoom
 from .agents import declare_agents, make_app
 from .attribute_reader import AttributeReader
@@ -41,6 +41,7 @@ from .local_state import LocalState, Shared
 from .log_follower import LogFollower
 from .metrics import OperatorMetrics, PublicMetrics
 from .owned_clock import OwnedClock
+from .rest import Rest, Rests
 from .setup import WorkerSetup
 from .shard import Shard
 from .shard_spec import ShardSpec
@@ -124,6 +125,7 @@ class Worker:
         kafka, engine = setup.config.kafka, setup.config.engine
         clock = ClockLog({p.name: p.mechanism.horizon for p in made.pipelines})
         self._topology = Topology(made, names)
+        self._rests = Rests(clock)
         opening = drawn(os.urandom)
         self._asking = asking_of(setup.config.registry, self._wake) if made.framed else None
         stating = [one.topic for one in made.inputs if one.beside]
@@ -209,6 +211,7 @@ class Worker:
         if fresh:  # what comes from elsewhere may need feedback that was forgotten here
             await self._follower.recall()
         await asyncio.gather(*(self._open_shard(tp) for tp in fresh))
+        self._rests.among = len(self.shards)
         if self._clock.tp in assigned:
             await self._clock.open()
         if self._standbys is not None:
@@ -298,7 +301,15 @@ class Worker:
             step_records=self.setup.config.engine.step_records if raw else 0,
             resume=self.setup.resume_of(stage.source, tp.partition) if raw else 0,
             place=self.setup.names.place,
+            rest=self._rest(stage),
         )
+
+    def _rest(self, stage: StageSpec) -> Rest | None:
+        if stage.stage in (AGGREGATE, VIEW):
+            return None  # they commit at triggers alone, or where memory is full
+        if stage.pipeline is not None:
+            return self._rests.of([stage.pipeline.name], raw=False)
+        return self._rests.of([p.name for p in stage.source.pipelines], raw=True)
 
     # -- what the consumer and the shards ask -------------------------------------------------
 

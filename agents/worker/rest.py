@@ -1,0 +1,97 @@
+"""Rests between the steps of a process that owns many shards.
+
+A step costs some milliseconds however few records it takes, and writes a frame to each partition
+of the next stage. At one step a beat, many shards would spend more on steps than on events. So
+such a process lets its shards rest after a step, for longer the more of them it has: then its steps
+per second stay the same however many shards share them, and frames grow as partitions do.
+
+Where steps are cut changes no release. A release waits for no rest either: none is kept once the
+clock has written a trigger that a shard has not handed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from ...topics.records import Marker
+from ..clock.log import ClockLog
+
+EACH = 0.025  # seconds of rest for each shard of the process
+LEAST = 0.5  # a process with few shards keeps no rest at all: a shorter one would save nothing
+LONGEST = 5.0  # what a trigger finds undone grows with it
+ENOUGH = 1 << 20  # bytes of waiting records, for which a step is worth its cost
+
+
+def kept(among: float) -> float:
+    """Seconds from the end of a step to the next one of the same shard; 0: no rest.
+
+    Args:
+        among: number of shards of the process.
+
+    >>> kept(12), kept(60), kept(400)
+    (0.0, 1.5, 5.0)
+    """
+    wanted = among * EACH
+    return min(wanted, LONGEST) if wanted >= LEAST else 0.0
+
+
+class Rests:
+    """How long the shards of one process rest.
+
+    Attributes:
+        among: number of shards of this process.
+    """
+
+    def __init__(self, clock: ClockLog) -> None:
+        self._clock = clock
+        self.among = 0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of a rest: see `kept`."""
+        return kept(self.among)
+
+    def of(self, pipelines: Collection[str], raw: bool) -> Rest:
+        """Make the rest of one shard.
+
+        Args:
+            pipelines: whose records it takes.
+            raw: whether it reads the clock log itself, and not the barriers of those who do.
+        """
+        called = self._clock.called
+
+        def pressing(marker: Marker) -> bool:
+            last = [(name, *called(name)) for name in pipelines]
+            if raw:
+                return any(place >= marker.clock for _, place, _ in last)
+            return any(ordinal > marker.closed.get(name, 0) for name, _, ordinal in last)
+
+        return Rest(self, pressing)
+
+
+class Rest:
+    """The rest of one shard; times are seconds of the event loop."""
+
+    def __init__(self, rests: Rests, pressing: Callable[[Marker], bool]) -> None:
+        self._rests = rests
+        self._pressing = pressing
+        self._ended: float | None = None
+
+    def stepped(self, now: float, more: bool) -> None:
+        """Note the end of a step.
+
+        Args:
+            more: whether the stage has more to do without new input; then there is no rest.
+        """
+        self._ended = None if more else now
+
+    def left(self, now: float, marker: Marker, size: int) -> float:
+        """Tell for how long to wait with the next step; 0.0: take it.
+
+        Args:
+            size: bytes of the records that wait.
+        """
+        if self._ended is None or size >= ENOUGH or not (seconds := self._rests.seconds):
+            return 0.0
+        left = self._ended + seconds - now
+        return left if left > 0 and not self._pressing(marker) else 0.0

@@ -1,0 +1,87 @@
+"""Rests between steps: none of few shards, none before a trigger, none with much to do."""
+
+from __future__ import annotations
+
+import asyncio
+
+import hushstream.agents.worker.rest as rests
+import pytest
+from hushstream.agents.clock.log import ClockLog
+from hushstream.agents.worker.rest import Rest, Rests
+from hushstream.topics.records import Marker
+from msgspec.structs import replace
+
+from ...support import beat, deployment, start, trigger
+from .bench import interval, unopened
+
+P = deployment().pipelines[0]
+BEGUN = Marker("g", 0)
+
+
+def made(among: int) -> tuple[ClockLog, Rests]:
+    horizons = {"p": P.mechanism.horizon, "other": 4}
+    clock = ClockLog(horizons, [(0, start(P)), (1, beat([5]))])
+    kept = Rests(clock)
+    kept.among = among
+    return clock, kept
+
+
+def left(rest: Rest, now: float, marker: Marker = BEGUN, size: int = 100) -> float:
+    return round(rest.left(now, marker, size), 6)
+
+
+@pytest.mark.parametrize("among, seconds", [(0, 0), (12, 0), (19, 0), (40, 1.0), (60, 1.5),
+                                            (10_000, 5.0)])  # fmt: skip
+def test_the_more_shards_the_longer_and_few_keep_none(among: int, seconds: float):
+    assert made(among)[1].seconds == pytest.approx(seconds)
+
+
+def test_a_rest_begins_with_the_end_of_a_step():
+    rest = made(60)[1].of(["p"], raw=True)
+    assert left(rest, 7.0) == 0  # the first step waits for nothing
+    rest.stepped(10.0, more=False)
+    assert (left(rest, 10.0), left(rest, 11.0), left(rest, 11.5)) == (1.5, 0.5, 0)
+    rest.stepped(20.0, more=True)  # the stage goes on without new input
+    assert left(rest, 20.0) == 0
+
+
+def test_much_input_ends_a_rest():
+    rest = made(60)[1].of(["p"], raw=True)
+    rest.stepped(0.0, more=False)
+    assert left(rest, 0.1, size=rests.ENOUGH - 1) > 0 == left(rest, 0.1, size=rests.ENOUGH)
+
+
+def test_no_raw_partition_rests_while_a_trigger_is_still_to_be_handled():
+    clock, kept = made(60)
+    rest = kept.of(["other", "p"], raw=True)
+    rest.stepped(0.0, more=False)
+    assert left(rest, 0.1) > 0
+    clock.append(2, trigger(P, 1, [9]))
+    assert left(rest, 0.1, replace(BEGUN, clock=2)) == 0
+    assert left(rest, 0.1, replace(BEGUN, clock=3)) > 0
+
+
+def test_no_later_stage_rests_while_a_micro_batch_is_open_that_ends():
+    clock, kept = made(60)
+    rest = kept.of(["p"], raw=False)
+    rest.stepped(0.0, more=False)
+    assert left(rest, 0.1) > 0
+    clock.append(2, trigger(P, 1, [9]))
+    assert left(rest, 0.1) == 0 == left(rest, 0.1, replace(BEGUN, closed={"p": 0}))
+    assert left(rest, 0.1, replace(BEGUN, closed={"p": 1})) > 0
+
+
+def test_a_shard_is_woken_when_its_rest_is_over(tmp_path):
+    async def run() -> None:
+        shard, loop = unopened(tmp_path).shard(), asyncio.get_running_loop()
+        kept = made(60)[1]
+        rest = kept.of(["p"], raw=True)
+        object.__setattr__(shard._spec, "rest", rest)
+        rest.stepped(loop.time() - 1.45, more=False)
+        shard.deliver(interval(0, 3))
+        shard._wake.clear()
+        assert shard._rests() and shard._rests()
+        await asyncio.wait_for(shard._wake.wait(), 5)
+        assert not shard._rests()
+
+    asyncio.run(run())
