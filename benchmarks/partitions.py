@@ -15,9 +15,10 @@ There are two shapes:
 The last line of ``--json``, where P is a number of partitions:
 
 - ``raw_P``, ``square_P``: ``cpu`` and ``broker``, microseconds of CPU for an event; ``idle``, cores
-  of all workers while nothing comes; ``late``, seconds from the request of the trigger to its last
-  manifest; ``frames``, ``barriers``, ``transactions`` and ``bytes`` (of frames and barriers) of the
-  topics between the stages, for each event, with the ends of transactions in these topics alone.
+  of all workers while nothing comes; ``sending``, seconds for which events came: more than were
+  asked for where the machine was busy; ``late``, seconds from the request of the trigger to its
+  last manifest; ``frames``, ``barriers``, ``transactions`` and ``bytes`` (of frames and barriers)
+  of the topics between the stages, for each event, with the ends of transactions there alone.
 - ``overhead_256_raw``, ``overhead_256``: ``cpu`` at 256 partitions over that at 4, less 1, in these
   two shapes; ``overhead_64_raw``, ``overhead_64`` likewise.
 - ``growth_256``: frames at 256 partitions over those at 64 in the shape ``square``: 4 if they
@@ -152,6 +153,7 @@ def measured(folder: Path, broker: Broker, shape: str, partitions: int, plan: Pl
         assert broker.pid is not None
         used, others = cpu(workers), cpu([broker.pid])
         spying = spied(workers[0], f"{shape}-{partitions}", plan)
+        sent = time.monotonic()
         send(run, partitions, plan)
         asked = time.monotonic()
         run.trigger(ORIGIN + 6 * HOUR)
@@ -164,7 +166,8 @@ def measured(folder: Path, broker: Broker, shape: str, partitions: int, plan: Pl
     per = {name: round(value / plan.events, 4) for name, value in flow._asdict().items()}
     spent = {"cpu": round(1e6 * used / plan.events, 2)}
     spent["broker"] = round(1e6 * others / plan.events, 2)
-    return {**spent, "idle": round(idle, 3), "late": round(late, 2), **per}
+    waited = {"sending": round(asked - sent, 1), "late": round(late, 2)}
+    return {**spent, "idle": round(idle, 3), **waited, **per}
 
 
 def settle(run: Local, members: str) -> None:
