@@ -36,7 +36,7 @@ def kept(among: float) -> float:
 
 
 class Rests:
-    """How long the shards of one process rest.
+    """Length of the rests that the shards of one process keep.
 
     Attributes:
         among: number of shards of this process.
