@@ -113,6 +113,7 @@ class LocalState:
         self._store: RocksStore | None = None
         self.ready = False
         self._damages = 0
+        self.end = 0  # of the changelog when it was read
         self._unseen = 0  # rows since the disk was told how far the table has come
 
     @property
@@ -314,6 +315,7 @@ class LocalState:
             store.gather()
         async for records, position, end in lists:
             _apply(store, records, position)
+            self.end = end
             remaining.set(max(end - position, 0))
             told.reached(position, end)
             self.moved()

@@ -78,6 +78,7 @@ class Shard:
         self._guard = threading.Lock()
         self._closing = False
         self._reached = self._last = 0
+        self._end: int | None = None  # of the changelog as it was read, until a step tells
         self.moved = False
         self._name_next = names()
         self._aborted = ""  # the transaction before the next one, if brokers had forgotten it
@@ -136,6 +137,7 @@ class Shard:
 
     async def _restored(self) -> None:
         marker = await self._state.open() or self._begin
+        self._end = self._state.end
         # Past what is lost for good; the next step commits the place.
         self.marker = replace(marker, applied=max(marker.applied, self._spec.resume))
         await self._host.before_open(self.tp, self.marker)
@@ -312,8 +314,9 @@ class Shard:
             step.marker = replace(step.marker, transaction=self._name_next(), aborted=self._aborted)
             async with within(self._shared.transaction_timeout_ms):
                 self._reached = await transact(
-                    producer, step, spec.changelog, spec.tp.partition, spec.place
+                    producer, step, spec.changelog, spec.tp.partition, spec.place, self._end
                 )
+                self._end = None
 
     async def _follow(self, step: Step) -> None:
         """3. Store: ONE write batch after the commit. 4. Acknowledge: it is applied from here on.

@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any
 
 import numpy as np
+from aiokafka.errors import NotLeaderForPartitionError
 
 from ...errors import EngineError
 from ...topics.records import encode
@@ -27,24 +28,40 @@ def here(topic: str, partition: int) -> tuple[str, int]:
 
 
 async def transact(
-    producer: Any, step: Step, changelog: str, partition: int, place: Find = here
+    producer: Any,
+    step: Step,
+    changelog: str,
+    partition: int,
+    place: Find = here,
+    end: int | None = None,
 ) -> int:
     """Commit a step; return the offset of the first record of the changelog's last batch.
 
+    A leader that is cut off from the other brokers may not know that it leads no more, and answer
+    readers with an end of before. What this writes goes to the leader of now, and so tells: nobody
+    else writes the changelog, so its first record lies where reading had ended.
+
+    Args:
+        end: of the changelog as it was read; None: this producer has written since.
+
     Raises:
         EngineError: a record does not fit into a batch.
+        NotLeaderForPartitionError: the changelog was not read to its end; nothing is committed.
         KafkaError: all of it happened or nothing did, and which of the two is unknown.
     """
     await producer.begin_transaction()
     sent = []
     for (topic, number), outs in _grouped(step.out).items():
         sent += await send(producer, *place(topic, number), [out[2:] for out in outs])
+    outs = len(sent)
     # Last, so that a changelog that ends with a marker holds every row before it.
     rows = _unit_records(step).then(RecordColumns.of({**step.rows, MARKER: encode(step.marker)}))
     sent += await send(producer, changelog, partition, rows)
-    last = (await answers(sent))[-1]  # else a commit would leave out what was refused
+    told = await answers(sent)  # else a commit would leave out what was refused
+    if end is not None and told[outs].offset != end:
+        raise NotLeaderForPartitionError(f"{changelog}-{partition} was not read to its end")
     await producer.commit_transaction()
-    return int(last.offset)  # reading the rows of a batch again is harmless
+    return int(told[-1].offset)  # reading the rows of a batch again is harmless
 
 
 def names() -> Callable[[], str]:
