@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from aiokafka.errors import IllegalOperation, ProducerFenced
+from aiokafka.errors import IllegalOperation, NotLeaderForPartitionError, ProducerFenced
 from aiokafka.structs import TopicPartition
 from msgspec.structs import replace
 
@@ -372,6 +372,8 @@ class Shard:
             log.warning(said, self._name, type(error).__name__)
         if isinstance(error, TimeoutError):  # nobody has answered for long
             self.progress.outage(True)
+        if isinstance(error, NotLeaderForPartitionError):  # who answers readers leads no more
+            await asyncio.sleep(FENCED_SECONDS)
         if isinstance(error, ProducerFenced | IllegalOperation):  # the latter where it knew already
             # Another worker owns this shard now; a rebalance will tell, and close this one.
             await asyncio.sleep(FENCED_SECONDS)

@@ -39,7 +39,8 @@ async def transact(
 
     A leader that is cut off from the other brokers may not know that it leads no more, and answer
     readers with an end of before. What this writes goes to the leader of now, and so tells: nobody
-    else writes the changelog, so its first record lies where reading had ended.
+    else writes the changelog, so its first record lies where reading had ended. Until that is
+    known nothing else is sent: even a step that is not committed would be a second content.
 
     Args:
         end: of the changelog as it was read; None: this producer has written since.
@@ -50,18 +51,20 @@ async def transact(
         KafkaError: all of it happened or nothing did, and which of the two is unknown.
     """
     await producer.begin_transaction()
-    sent = []
-    for (topic, number), outs in _grouped(step.out).items():
-        sent += await send(producer, *place(topic, number), [out[2:] for out in outs])
-    outs = len(sent)
     # Last, so that a changelog that ends with a marker holds every row before it.
     rows = _unit_records(step).then(RecordColumns.of({**step.rows, MARKER: encode(step.marker)}))
-    sent += await send(producer, changelog, partition, rows)
-    told = await answers(sent)  # else a commit would leave out what was refused
-    if end is not None and told[outs].offset != end:
-        raise NotLeaderForPartitionError(f"{changelog}-{partition} was not read to its end")
+    kept: list[Any] = []
+    if end is not None:
+        kept = await send(producer, changelog, partition, rows)
+        if (await answers(kept))[0].offset != end:
+            raise NotLeaderForPartitionError(f"{changelog}-{partition} was not read to its end")
+    sent: list[Any] = []
+    for (topic, number), outs in _grouped(step.out).items():
+        sent += await send(producer, *place(topic, number), [out[2:] for out in outs])
+    kept = kept or await send(producer, changelog, partition, rows)
+    last = (await answers([*sent, *kept]))[-1]  # else a commit would leave out what was refused
     await producer.commit_transaction()
-    return int(told[-1].offset)  # reading the rows of a batch again is harmless
+    return int(last.offset)  # reading the rows of a batch again is harmless
 
 
 def names() -> Callable[[], str]:
