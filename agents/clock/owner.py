@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from aiokafka.errors import ProducerFenced
+from aiokafka.errors import NotLeaderForPartitionError, ProducerFenced
 from aiokafka.structs import TopicPartition
 from faust.types import TP
 
@@ -77,6 +77,7 @@ class ClockOwner:
         self._on_lost = on_lost
         self._trim = trim
         self._settling = settling
+        self._unsure = True  # whether the clock log was read, and not written since
         self._owned = False  # whether this has opened before
         self._markers: asyncio.Task[ShardMarkers] | None = None
         self.progress = Progress("the clock")
@@ -100,6 +101,7 @@ class ClockOwner:
         logs = (self._names.clock, self._names.ledger)
         await start_producer(self._producer, [TopicPartition(name, 0) for name in logs])
         await self._known.read()
+        self._unsure = True
         self._wall = WallClock(self._known.clock.time)
         self._asker = consumer(self._kafka)  # reads nothing, so no answer waits behind a fetch
         await self._asker.start()
@@ -297,6 +299,7 @@ class ClockOwner:
         ]
         try:
             told = (await answers([*paid, *sent]))[len(paid) :]
+            self._check_end(told[0].offset)
             for record, answer in zip(records, told, strict=True):
                 self._lead.check(record.time, answer)
                 if self._follows_time(record):
@@ -310,6 +313,16 @@ class ClockOwner:
             raise
         await self._producer.commit_transaction()
         return told
+
+    def _check_end(self, offset: int) -> None:
+        """Check that the clock log goes on where reading had ended: nobody else writes it.
+
+        A leader that is cut off from the other brokers may not know that it leads no more, and
+        answer readers with an end of before; what is written goes to the leader of now.
+        """
+        if self._unsure and offset != self._known.end:
+            raise NotLeaderForPartitionError(f"{self._names.clock} was not read to its end")
+        self._unsure = False
 
     def _follows_time(self, record: ClockRecord) -> bool:
         """Whether a record belongs to a pipeline that follows the clock, not to an external one."""
