@@ -62,6 +62,9 @@ def fire_all(clock: Clock, ledger: Ledger, now: int) -> list:
     return written
 
 
+FIRST = 7  # offset of all that a `Recorder` is sent, and where an owner's reading has ended
+
+
 class Recorder:
     """A producer that notes what is done, and may fail at its commit."""
 
@@ -69,7 +72,7 @@ class Recorder:
         self.done: list[str] = []
         self.stamps: list[object] = []
         self._fails = fails
-        self._answer = SimpleNamespace(timestamp=broker // 1000, timestamp_type=kind, offset=7)
+        self._answer = SimpleNamespace(timestamp=broker // 1000, timestamp_type=kind, offset=FIRST)
 
     async def begin_transaction(self) -> None:
         self.done.append("begin")
@@ -112,6 +115,7 @@ def owner(clock: Clock, ledger: Ledger, producer: Recorder) -> ClockOwner:
     made._names, made._deployment, made._kafka = NAMES, MADE, Kafka()
     made.progress = Progress("the clock")
     made._known, made._producer = known_logs(ledger, clock), producer
+    made._known.end, made._unsure = FIRST, True
     made._on_record = lambda *_: None
     made._wall, made._pace = WallClock(), Pace(0.25)
     made._settling, made._owned = Settling(0), True

@@ -10,7 +10,12 @@ import hushstream.agents.clock.owner as owner_module
 import hushstream.agents.clock.wall_time as clock_module
 import hushstream.agents.kafka.clients as clients
 import pytest
-from aiokafka.errors import KafkaError, OutOfOrderSequenceNumber, ProducerFenced
+from aiokafka.errors import (
+    KafkaError,
+    NotLeaderForPartitionError,
+    OutOfOrderSequenceNumber,
+    ProducerFenced,
+)
 from aiokafka.structs import TopicPartition
 from hushstream.agents.clock.clock import Clock
 from hushstream.agents.clock.ledger import Ledger
@@ -20,6 +25,7 @@ from hushstream.topics.records import Beat, Trigger, TriggerRequest, encode
 
 from ...support import DAY, HOUR, NAMES, ORIGIN
 from .bench import (
+    FIRST,
     Recorder,
     begun,
     fired,
@@ -188,6 +194,19 @@ def test_a_transaction_that_failed_has_neither_charged_nor_triggered():
         asyncio.run(owner(clock, ledger, Recorder(fails=True))._commit(charges, [record]))
     assert not ledger.charges and clock.timelines["p"].done == {}
     assert clock.fire(pipeline, due, ORIGIN + 6 * HOUR) == (charges, record)  # the same again
+
+
+def test_a_clock_log_that_was_not_read_to_its_end_gets_no_trigger():
+    """A leader that is cut off may answer readers with an end of before."""
+    clock, ledger = begun(with_pipeline(external=False))
+    ((pipeline, due),) = clock.due(ORIGIN + 6 * HOUR)
+    charges, record = clock.fire(pipeline, due, ORIGIN + 6 * HOUR)
+    producer = Recorder()
+    made = owner(clock, ledger, producer)
+    made._known.end = FIRST - 1
+    with pytest.raises(NotLeaderForPartitionError):
+        asyncio.run(made._commit(charges, [record]))
+    assert "commit" not in producer.done and not ledger.charges
 
 
 @pytest.mark.parametrize(

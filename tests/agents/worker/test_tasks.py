@@ -110,7 +110,7 @@ def worker() -> Any:
         consumer=SimpleNamespace(group_error=lambda: None, member_id="a"),
         crash_reason=None, should_stop=False, start=nothing, stop=nothing,
     )  # fmt: skip
-    made._shared = SimpleNamespace(room=SimpleNamespace(among=0))
+    made._shared, made._rests = SimpleNamespace(room=SimpleNamespace(among=0)), SimpleNamespace()
     made._upkeep = SimpleNamespace(run=endless, watch_topics=endless, prune_clock=lambda: None)
     return made
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import hushstream.agents.kafka.clients as clients
+import hushstream.agents.worker.local_state as local_state
 import hushstream.agents.worker.shard as shard_module
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
@@ -65,6 +67,41 @@ def test_a_batch_that_the_broker_refuses_for_good_is_never_left_out_of_a_commit(
     asyncio.run(run())
     assert bench.published() == [b"%d" % n for n in range(6)]
     assert bench.failures == []
+
+
+def test_a_shard_that_was_answered_by_a_leader_of_before_publishes_nothing(bench, monkeypatch):
+    """A leader that is cut off may answer readers with an end of before; see `transact`."""
+    monkeypatch.setattr(shard_module, "FENCED_SECONDS", 0.1)
+
+    async def run() -> None:
+        before = bench.shard("one")
+        await before.open()
+        before.deliver(interval(0, 2))
+        await applied(before, 2)
+        log = TopicPartition(f"{bench.name}-log", 0)
+        async with clients.reader(bench.kafka) as client:
+            old = (await client.end_offsets([log]))[log]
+        before.deliver(interval(2, 4))
+        await applied(before, 4)
+        await before.close()
+
+        async def older(*place, columns):
+            monkeypatch.setattr(local_state, "read_to_end", clients.read_to_end)
+            async for records, position, _ in clients.read_to_end(*place):
+                yield [one for one in records if one.offset < old], min(position, old), old
+
+        shard = bench.shard("two")
+        monkeypatch.setattr(local_state, "read_to_end", older)
+        await shard.open()
+        assert shard.applied == 2
+        shard.deliver(interval(2, 4))
+        await until(lambda: bench.seeks == [4])  # it has read again, to the end
+        shard.deliver(interval(4, 5))
+        await applied(shard, 5)
+        await shard.close()
+
+    asyncio.run(run())
+    assert bench.published(committed=False) == [b"%d" % n for n in range(5)]
 
 
 def test_a_zombie_is_fenced_and_can_publish_nothing(bench, monkeypatch):
