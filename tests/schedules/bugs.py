@@ -155,12 +155,12 @@ FOUND_WITHIN = {
 }
 FOUND_AT = {  # a seed that objects; a change of the product may move it
     "cancelled clock": 138,
-    "stale idle shard": 789,
-    "frozen sleep": 126,
+    "stale idle shard": 876,
+    "frozen sleep": 180,
     "forgotten floor": 2,
     "stale genesis": 10,
     "believed table": 1630,
     "committed refusal": 4,
-    "same epoch": 14,
+    "same epoch": 25,
 }
 ONLY = {"believed table": "rewind"}
