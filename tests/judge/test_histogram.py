@@ -23,7 +23,7 @@ JUDGE = (
     "calendar", "endless", "forms", "proto_classes", "ratchet", "distinct", "quantiles", "hopping",
     "tables", "framed", "sessions", "activity", "views", "attributes", "slots", "wide", "tops",
     "pak", "pak_choice", "pak_counter", "topl", "space", "phdstream", "phd_rules", "privhp",
-    "hp_rules", "natural", "survey", "smooth", "optimal",
+    "hp_rules", "natural", "survey", "smooth", "optimal", "beyond",
 )  # fmt: skip
 ALLOWED = {"cryptography", "confluent_kafka", "pyarrow", "fastavro", "google", "jsonschema"}
 FORMS = ("json", "avro", "protobuf", "json_schema")
