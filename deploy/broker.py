@@ -49,7 +49,6 @@ from .settings import (
 
 Status = Literal["stopped", "starting", "running", "failed"]
 
-HEAP = "-Xmx384m"
 ATTEMPTS = 4  # to start on ports that others may take between their choice and their use
 TAKEN = b"Address already in use"
 
@@ -65,6 +64,7 @@ class Broker:
         data: data folder, created if absent and kept; by default a temporary one that `stop`
             removes (`kill` leaves it for the next start).
         port: TCP port for clients; by default a free one, kept for the broker's life.
+        heap_mb: heap of the Java virtual machine, MiB.
         overrides: additional broker settings (``server.properties`` names).
         detached: leave it running when this process ends.
         quiet: hide the progress bar while Kafka is downloaded.
@@ -80,6 +80,7 @@ class Broker:
         data: Path | None = None,
         port: int | None = None,
         *,
+        heap_mb: int = 384,
         overrides: Mapping[str, str] | None = None,
         detached: bool = False,
         quiet: bool = False,
@@ -91,6 +92,7 @@ class Broker:
         self._temporary = data is None
         self._data = data.expanduser().resolve() if data else None
         self._port = port
+        self._heap_mb = heap_mb
         self._overrides = dict(overrides or {})
         self._detached = detached
         self._quiet = quiet
@@ -217,7 +219,7 @@ class Broker:
         if not port_is_free(self.port):
             raise BrokerError(f"port {self.port} of {HOST} is in use: choose another with --port")
         found, classpath = find_java(), classpath_of_kafka(self._quiet)
-        java = [str(found), HEAP, *JVM_FLAGS, "-cp", classpath]
+        java = [str(found), f"-Xmx{self._heap_mb}m", *JVM_FLAGS, "-cp", classpath]
         java[1:1] = self._more or class_archive.options(found, classpath)
         private_folder(self.data, whole=False)  # what lies below are raw records
         config = self.data / "server.properties"
