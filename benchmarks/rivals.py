@@ -22,6 +22,11 @@ with its newest count. A hidden key counts as 0 in ``l1``, which is a share of a
 * `rows`: keys, l1, and processor seconds of a whole window, of everybody.
 * `left_out`: rivals that are not installed, and how to install them.
 
+At one trigger DP-SIPS finds more keys than any setting of ours. It divides a unit's weight by the
+keys that the unit turns out to have, where our bound charges every unit alike, and in three rounds
+it takes weight from keys that are found already. A stream must count a record before it knows
+either, so no budget, share of δ or bound of ours gives those keys.
+
 ``pip install opendp python-dp`` brings two of them. Tumult Analytics needs Java, Spark and an
 interpreter with an old NumPy (`pip install tmlt.analytics` in an environment of its own), which
 ``--tumult`` names. It takes seconds for each release, so only its last one is run, at the
