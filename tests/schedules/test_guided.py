@@ -98,6 +98,7 @@ def test_a_recipe_replays_exactly_and_a_turn_keeps_what_was_before() -> None:
     assert [told.split()[2] for told in first["faults"]] == ["wipe", "pause"]
 
 
+@pytest.mark.thorough
 @pytest.mark.spread(12)
 def test_a_search_goes_on_after_a_break_as_if_there_had_been_none(tmp_path: Path) -> None:
     file, whole = tmp_path / "pieces.json", tmp_path / "whole.json"
