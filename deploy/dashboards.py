@@ -196,16 +196,12 @@ OPERATOR = (
     ),
     Panel("State on disk", "bytes", {"{{store}}": "sum by (store) (hush_state_size_bytes)"}),
     Panel(
-        "Rows still to restore",
+        "Rows still to restore, and rows that copies lack",
         "short",
         {
             "{{store}}": "sum by (store) (hush_recovery_remaining_records)",
+            "{{store}}, copy": "sum by (store) (hush_standby_lag_records)",
         },
-    ),
-    Panel(
-        "Rows that standbys lack",
-        "short",
-        {"{{store}}": "sum by (store) (hush_standby_lag_records)"},
     ),
     Panel(
         "Memory of processes",
