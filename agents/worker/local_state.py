@@ -39,6 +39,7 @@ log = logging.getLogger("hushstream.state")
 SAID_SECONDS = 5.0  # between two lines about a restore
 PART = 60_000  # records of a changelog that are written at once
 DAMAGES = 3  # damages of one table in one process
+FRESH_SECONDS = 3600.0  # after which a copy without new rows tells again that it is up to date
 
 
 @dataclass(frozen=True)
@@ -205,8 +206,20 @@ class LocalState:
             log.warning("%s: its copy is opened again (%s)", self.name, error)
             await loop.run_in_executor(thread, self.close)
 
+    @property
+    def old(self) -> bool:
+        """Whether an open table has told for long how far it came; see `known_of`."""
+        (row,) = self.table.get_many([POSITION])
+        return row is not None and time.time() - json.loads(row)["time"] > FRESH_SECONDS
+
+    def renew(self) -> None:
+        """Tell that a copy was up to date now, with nothing to write."""
+        self._take((), self.position)
+
     def _take(self, records: Sequence[Any], position: int) -> None:
         _apply(self.table, records, position)
+        if len(records) == 0:  # ends of transactions alone, or nothing
+            self.table.write({POSITION: _position(position)})
         self._unseen += len(records)
         if self._unseen > self._hold:  # a copy is evidence too, also after a kill
             self._see()
@@ -232,13 +245,21 @@ class LocalState:
         """Name the transaction that hangs in the changelog, and tell whether the table has it.
 
         A table is written after the answer to a commit, so one that has the transaction shows that
-        its commit was answered. The table must be closed.
+        its commit was answered. Unless a standby has left it open, the table must be closed.
         """
         marker = await hanging_marker(self._shared.kafka, self._changelog, self._partition)
         if marker is None:
             return "", False
-        known = known_in(self._path)
+        known = self._told()
         return marker.transaction, known is not None and known.marker == marker
+
+    def _told(self) -> Known | None:
+        if self._store is None:
+            return known_in(self._path)
+        try:
+            return self._known(self._store)
+        except DamagedError:  # `open` meets it again
+            return None
 
     def write(self, changes: Changes, reached: int, units: RowColumns = NO_ROWS) -> None:
         """Write the rows of a committed step, up to ``reached`` in the changelog, in one batch."""

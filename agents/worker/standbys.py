@@ -144,8 +144,12 @@ class Standbys:
         self._tell(known, ends)
         for copy in list(self._copies.values()):
             end = ends.get(copy.state.place)
-            if end is not None and copy.state.ready and copy.state.position < end:
+            if end is None or not copy.state.ready:
+                continue
+            if copy.state.position < end:
                 await self._work(copy, copy.state.follow(client, end, self._thread))
+            elif copy.state.old:
+                await self._work(copy, self._in_thread(copy.state.renew))
 
     def _tell(self, known: Ends, ends: Ends) -> None:
         """Tell the operator how far copies are behind, before they are brought further."""

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from hushstream.agents.state.layout import MARKER
+from hushstream.agents.state.layout import MARKER, POSITION
 from hushstream.agents.state.rocks import RocksStore
 from hushstream.agents.worker import local_state
 from hushstream.agents.worker.local_state import LocalState, Restoring, Shared
@@ -78,4 +78,10 @@ def test_what_an_interrupted_restore_has_left_is_dropped(tmp_path: Path, monkeyp
     marker = asyncio.run(state.open())
     assert marker is not None and marker.applied == 1
     assert state.table.get_many([b"deleted", b"kept"]) == [None, b"1"]
+    assert not state.old
+    monkeypatch.setattr(local_state, "FRESH_SECONDS", -1.0)
+    assert state.old
+    before = state.table.get_many([POSITION])
+    state.renew()
+    assert state.position == 2 and state.table.get_many([POSITION]) != before
     state.close()

@@ -39,7 +39,11 @@ class State:
         self.position = 0
         self.lists = 10
         self.did: list[str] = []
-        self.damaged = False
+        self.damaged = self.old = False
+
+    def renew(self) -> None:
+        self.did.append("renew")
+        self.old = False
 
     async def open(self) -> None:
         self.did.append("open")
@@ -205,6 +209,20 @@ def test_a_changelog_that_ends_before_its_copy_ends_the_worker(shared, logs):
             logs.error = RewoundError("log-0 ends before what this worker has read of it")
             with pytest.raises(RewoundError):
                 await running.task
+
+    asyncio.run(body())
+
+
+def test_a_copy_without_new_rows_tells_now_and_then_that_it_is_up_to_date(shared, logs):
+    """Else the changelog might have lost deletions since it told so, and it would begin anew."""
+
+    async def body() -> None:
+        async with Running(shared) as running:
+            state = running.states[ONE]
+            await until(lambda: state.ready)
+            state.old = True
+            await until(lambda: not state.old)
+            assert state.did == ["open", "renew"]
 
     asyncio.run(body())
 
