@@ -30,6 +30,7 @@ units_partitions = 2
 cells_partitions = 2
 session_timeout = "3s"
 transaction_timeout = "10s"
+standbys = 1
 
 [[input]]
 name = "visits"
