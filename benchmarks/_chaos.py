@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 from hushstream.agents.state.rocks import discard
 
 SESSION = 3.0
-LAST = 300  # lines of a log in which a worker must have said why it ended
+LAST = 3_000  # lines of a log in which a worker must have said why it ended
 SLOW = 600.0  # seconds: what runs beside this may slow everything down
 BROKER = {"group.min.session.timeout.ms": "1000"}
 

@@ -195,7 +195,13 @@ class Harsh(Monkey):
 
     def _forget(self, name: str) -> None:
         """From a minute on, an end is no longer what a fault has caused."""
-        self._soon(60, 60, lambda: self._told.pop(name, None))
+        told = self._told[name]
+
+        def forget() -> None:
+            if self._told.get(name) is told:  # and not what a later fault expects
+                del self._told[name]
+
+        self._soon(60, 60, forget)
 
     def _corrupt(self) -> None:
         """A crash leaves damaged files behind: bits are flipped, or an end is missing."""
