@@ -231,7 +231,7 @@ def refused(run: Forgetful) -> None:
 
 
 POINTS = range(1, 26)  # a step and its escrow take this many calls, or fewer
-FEW = (5, 13)
+FEW = (5, 9)
 
 
 @pytest.mark.parametrize(
