@@ -26,14 +26,14 @@ import numpy as np
 from _heldout_streams import streams
 from _values import F64, I64, Stream, keyed
 from hushstream.mechanisms.contract import Setting
-from hushstream.mechanisms.parts.clip_threshold import (
+from hushstream.mechanisms.parts.thresholds.clip import (
     exceedance_scores,
     geometric_thresholds,
     noise_penalty,
     noisy_max,
 )
-from hushstream.mechanisms.parts.hierarchy import Chunks, choose_height
-from hushstream.mechanisms.parts.shape import Covariance, TreeShape, candidates
+from hushstream.mechanisms.parts.trees.hierarchy import Chunks, choose_height
+from hushstream.mechanisms.parts.trees.shape import Covariance, TreeShape, candidates
 from hushstream.mechanisms.tops.settings import TopsParameters, build
 
 EPSILONS = tuple(Fraction(x, 100) for x in (5, 10, 20, 50, 100))
@@ -89,7 +89,7 @@ def _sums(values: I64) -> I64:
 
 @lru_cache(maxsize=512)
 def _noise(shape: TreeShape, firsts: tuple[int, ...], ends: tuple[int, ...]) -> float:
-    from hushstream.mechanisms.parts.shape import span_terms
+    from hushstream.mechanisms.parts.trees.shape import span_terms
 
     covariance = Covariance(shape.fanout, shape.levels)
     pairs = zip(firsts, ends, strict=True)

@@ -29,7 +29,7 @@ from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.mechanisms.histogram.rounds.mechanism import Rounds
 from hushstream.mechanisms.histogram.settings import HistogramParameters
 from hushstream.mechanisms.histogram.tumbling import build
-from hushstream.mechanisms.parts import key_selection as selection
+from hushstream.mechanisms.parts.thresholds import key_selection as selection
 from hushstream.mechanisms.validate import rational
 
 EPSILON, DELTA = Fraction(6), Fraction(1, 10**9)

@@ -17,15 +17,15 @@ from hushstream.mechanisms.noise import STEADY, KeyedNoise
 from hushstream.mechanisms.pak.counter import TreePrefix
 from hushstream.mechanisms.pak.mechanism import RankQuantile
 from hushstream.mechanisms.pak.optimise import Choice, ThresholdProblem, optimise
-from hushstream.mechanisms.parts.clip_threshold import (
+from hushstream.mechanisms.parts.thresholds.clip import (
     exceedance_scores,
     geometric_thresholds,
     noisy_max,
     scale_free_penalty,
 )
-from hushstream.mechanisms.parts.hierarchy import Chunks
-from hushstream.mechanisms.parts.shape import choose_shape, mean_variance
-from hushstream.mechanisms.parts.smooth_quantile import SmoothQuantile
+from hushstream.mechanisms.parts.thresholds.smooth_quantile import SmoothQuantile
+from hushstream.mechanisms.parts.trees.hierarchy import Chunks
+from hushstream.mechanisms.parts.trees.shape import choose_shape, mean_variance
 from hushstream.mechanisms.slots.settings import SlotParameters
 from numpy.typing import NDArray
 

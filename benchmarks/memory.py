@@ -31,9 +31,9 @@ import numpy as np
 from hushstream.agents.stages.aggregate.key_rows import KeyRows
 from hushstream.agents.stages.bound.codec import UnitCodec, distinct
 from hushstream.agents.stages.step import Step
-from hushstream.agents.state.columns import RowColumns
 from hushstream.agents.state.layout import sortable, units_of
 from hushstream.agents.state.rocks import RocksStore
+from hushstream.agents.state.rows.columns import RowColumns
 from hushstream.mechanisms.columns import Rows, Units
 from hushstream.mechanisms.contract import Mechanism, Setting
 from hushstream.mechanisms.histogram.settings import HistogramParameters

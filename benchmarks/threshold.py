@@ -48,8 +48,8 @@ from _values import (
 )
 from hushstream.mechanisms.accounting import gdp_mu
 from hushstream.mechanisms.pak.counter import TreePrefix
-from hushstream.mechanisms.parts.consistency import span_variance
-from hushstream.mechanisms.parts.hierarchy import laplace_variance
+from hushstream.mechanisms.parts.trees.consistency import span_variance
+from hushstream.mechanisms.parts.trees.hierarchy import laplace_variance
 from rich.console import Console
 from rich.progress import Progress, TaskID
 from rich.table import Table

@@ -36,11 +36,11 @@ from pathlib import Path
 import numpy as np
 from _event import Whole
 from hushstream.agents.stages.bound.codec import distinct
-from hushstream.agents.state.columns import RowColumns
 from hushstream.agents.state.layout import sortable, units_of
 from hushstream.agents.state.rocks import RocksStore
-from hushstream.agents.state.unit_room import UnitRoom
-from hushstream.agents.state.unit_table import REPLAYED
+from hushstream.agents.state.rows.columns import RowColumns
+from hushstream.agents.state.units.room import UnitRoom
+from hushstream.agents.state.units.table import REPLAYED
 from hushstream.agents.worker.worker import HELD
 from hushstream.mechanisms.keys import Keys
 from numpy.typing import NDArray

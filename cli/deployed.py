@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ..agents.clock.genesis import read_ledger
 from ..agents.clock.ledger import Ledger
+from ..agents.deployment.cluster.rights import UNKNOWN, Role
+from ..agents.deployment.cluster.topic_specs import internal_topics, public_topics
 from ..agents.deployment.compile import compile_config
 from ..agents.deployment.model import Pipeline
-from ..agents.deployment.rights import UNKNOWN, Role
 from ..agents.deployment.spread import MOST, StatePartitions, is_open
-from ..agents.deployment.topic_specs import internal_topics, public_topics
 from ..agents.kafka.cluster import Cluster
 from ..topics.config.load import Config
 from ..topics.names import Names

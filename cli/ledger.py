@@ -16,8 +16,8 @@ from ..agents.clock.ledger_record import Record
 from ..agents.clock.start import check_paid, read_clock
 from ..agents.clock.witness import Witness
 from ..agents.deployment.compile import compile_config
-from ..agents.deployment.lifetime import capped
-from ..agents.deployment.lineage import generations
+from ..agents.deployment.compiling.lifetime import capped
+from ..agents.deployment.compiling.lineage import generations
 from ..agents.deployment.model import Pipeline
 from ..agents.kafka.cluster import Cluster
 from ..agents.worker.lines.screen import Screen, say

@@ -11,7 +11,7 @@ import click
 from pyarrow import csv, parquet
 from rich.table import Table
 
-from ..agents.deployment.connect_sink import sink_properties, undeclared
+from ..agents.deployment.published.connect_sink import sink_properties, undeclared
 from ..agents.worker.lines.screen import Screen, put, say
 from ..agents.worker.lines.visible import visible
 from ..reading.client import Wanted, moment

@@ -13,9 +13,7 @@ from ..agents.clock.genesis import Beginning, NoLedgerError, read_ledger
 from ..agents.clock.ledger import Ledger
 from ..agents.clock.pinned import signed
 from ..agents.clock.start import last_triggers
-from ..agents.deployment.compile import compile_config
-from ..agents.deployment.forms import pinned_forms, subjects, verify_pinned
-from ..agents.deployment.grants import (
+from ..agents.deployment.cluster.grants import (
     CLUSTER,
     kafka_acls,
     missing_genesis,
@@ -23,10 +21,17 @@ from ..agents.deployment.grants import (
     strimzi_user,
     table,
 )
+from ..agents.deployment.cluster.rights import ROLES, TASKS, UNKNOWN, Role, reached, rights
+from ..agents.deployment.cluster.topic_specs import (
+    TopicSpec,
+    counted,
+    internal_topics,
+    public_topics,
+)
+from ..agents.deployment.compile import compile_config
 from ..agents.deployment.model import Deployment
-from ..agents.deployment.rights import ROLES, TASKS, UNKNOWN, Role, reached, rights
+from ..agents.deployment.published.forms import pinned_forms, subjects, verify_pinned
 from ..agents.deployment.spread import StatePartitions, by_inputs, is_open
-from ..agents.deployment.topic_specs import TopicSpec, counted, internal_topics, public_topics
 from ..agents.kafka.access.orphans import delete_orphans, left_behind
 from ..agents.kafka.cluster import Cluster
 from ..agents.registry.announced import announce

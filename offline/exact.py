@@ -16,7 +16,7 @@ from ..agents.deployment.model import Pipeline
 from ..formats.events.decode import View
 from ..mechanisms.columns import F64, I64
 from ..mechanisms.pairs import split
-from ..mechanisms.parts.bounding import Bound
+from ..mechanisms.parts.bounds.bounding import Bound
 from ..mechanisms.truth import Truth
 from ..topics.config.aggregates.contract import COUNT, AnyAggregate, Estimate
 from ..topics.config.aggregates.spread import Stddev, Variance

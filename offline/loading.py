@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
+from ..agents.deployment.cluster.topic_specs import TopicSpec
 from ..agents.deployment.compile import compile_config
 from ..agents.deployment.model import Input
-from ..agents.deployment.topic_specs import TopicSpec
 from ..agents.kafka.cluster import Cluster
 from ..agents.kafka.logs import consumer
 from ..agents.stages.ingest.unit_digests import partition_text

@@ -17,7 +17,7 @@ from ..agents.clock.ledger import Ledger
 from ..agents.clock.timeline import Timeline
 from ..agents.deployment.compile import compile_config
 from ..agents.deployment.model import Deployment, Input, Pipeline
-from ..agents.deployment.statement import charge_body, limits
+from ..agents.deployment.published.statement import charge_body, limits
 from ..client import published_threshold
 from ..client.survey import NARROW, VALUE
 from ..errors import ConfigError

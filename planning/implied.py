@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..agents.deployment.model import Pipeline
-from ..mechanisms.parts.bounding import Bound
+from ..mechanisms.parts.bounds.bounding import Bound
 
 SENT = 10  # records of a unit, as an example
 CHOOSE = "--sample chooses by the error of all counts together"

@@ -22,7 +22,7 @@ from _heldout_values import DELTA, EPSILONS, WARMUP, Ranges
 from _values import F64, I64, Stream, keyed
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.pak.succession import Succession
-from hushstream.mechanisms.parts.shape import Covariance, TreeShape, span_terms
+from hushstream.mechanisms.parts.trees.shape import Covariance, TreeShape, span_terms
 from hushstream.mechanisms.registry import find
 from hushstream.mechanisms.slots.relearning import Exceedance
 

@@ -32,8 +32,8 @@ from _heldout_streams import streams
 from _heldout_values import EPSILONS, WARMUP, Method, Ranges, best, defaults
 from _values import F64, I64, Stream, keyed
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.parts.clip_threshold import exceedance_scores, exceeding
-from hushstream.mechanisms.parts.shape import TreeShape
+from hushstream.mechanisms.parts.thresholds.clip import exceedance_scores, exceeding
+from hushstream.mechanisms.parts.trees.shape import TreeShape
 
 WEIGHTS, EXPONENTS = (9, 18, 27, 36, 54, 72, 108), (0.125, 0.25, 0.5, 0.75, 1.0)
 PENALTIES = tuple(itertools.product(WEIGHTS, EXPONENTS))

@@ -27,8 +27,8 @@ import _heldout_values as tops
 import numpy as np
 from _heldout_streams import streams
 from _values import F64, I64, Stream
-from hushstream.mechanisms.parts.clip_threshold import exceeding, noise_penalty
-from hushstream.mechanisms.parts.shape import TreeShape
+from hushstream.mechanisms.parts.thresholds.clip import exceeding, noise_penalty
+from hushstream.mechanisms.parts.trees.shape import TreeShape
 from rich.console import Console
 from scipy.optimize import linprog
 

@@ -4,7 +4,7 @@ Points of `_heldout_maps` are given to units that live somewhere: neighbours alo
 cells, with a tenth of all records anywhere. Each sends 20 records, or as many as a law of heavy
 tails says (mean about 20, half send 6 or fewer). One window of one trigger, whole units protected.
 Error of large boxes as there, for bounds from 1 to 32, with and without the private total, for the
-bound that `parts.map_bounds` proposes from the law of records per unit alone, and, as a reference
+bound that `parts.bounds.maps` proposes from the law of records per unit alone, and, as a reference
 that is **not private**, rescaled by the exact total.
 """
 
@@ -19,7 +19,7 @@ from _heldout_maps import BOXES, HALVES, Row
 from _spatial import Store, Stream, box_counts, keyed
 from hushstream.mechanisms.columns import Batch, merge
 from hushstream.mechanisms.contract import Setting
-from hushstream.mechanisms.parts.map_bounds import proposed
+from hushstream.mechanisms.parts.bounds.maps import proposed
 from hushstream.mechanisms.phdstream.settings import PHDStreamParameters, build
 from hushstream.mechanisms.phdstream.tree import GRID
 from hushstream.mechanisms.spatial.domain import Domain

@@ -28,7 +28,7 @@ from _heldout_streams import streams
 from _heldout_values import EPSILONS, WARMUP, Ranges
 from _values import F64, Stream
 from hushstream.mechanisms.pak.counter import HierarchyPrefix, PrefixCounter
-from hushstream.mechanisms.parts.hierarchy import Chunks, choose_height, laplace_variance
+from hushstream.mechanisms.parts.trees.hierarchy import Chunks, choose_height, laplace_variance
 from rich.console import Console
 
 FANOUT = 16

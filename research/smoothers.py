@@ -27,9 +27,9 @@ import _heldout_values as heldout
 import numpy as np
 from _heldout_streams import streams
 from _values import F64, I64, Stream, keyed
-from hushstream.mechanisms.parts.clip_threshold import exceedance_scores, noisy_max
-from hushstream.mechanisms.parts.hierarchy import Chunks
-from hushstream.mechanisms.parts.smoothing import KINDS, Smoother
+from hushstream.mechanisms.parts.thresholds.clip import exceedance_scores, noisy_max
+from hushstream.mechanisms.parts.trees.hierarchy import Chunks
+from hushstream.mechanisms.parts.trees.smoothing import KINDS, Smoother
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table

@@ -25,7 +25,7 @@ from ...topics.records import (
     WiderTrigger,
 )
 from ..deployment.model import Deployment, Pipeline
-from ..deployment.statement import charge_body, limits
+from ..deployment.published.statement import charge_body, limits
 from .ledger import Ledger
 from .ledger_record import Record
 from .timeline import Timeline, advance, fold, resumed

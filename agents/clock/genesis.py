@@ -14,11 +14,11 @@ from ...errors import EngineError, LedgerError
 from ...mechanisms.noise import fingerprint
 from ...topics.names import Names, genesis_id, ledger_topic
 from ...topics.signatures import SigningKey
-from ..deployment.forms import pins
-from ..deployment.growth import Growth
+from ..deployment.cluster.growth import Growth
+from ..deployment.cluster.seats import declared_in_order, own, seated, taken
+from ..deployment.cluster.topic_specs import TopicSpec, internal_topics, layout, public_topics
 from ..deployment.model import Deployment, Input, Pipeline
-from ..deployment.seats import declared_in_order, own, seated, taken
-from ..deployment.topic_specs import TopicSpec, internal_topics, layout, public_topics
+from ..deployment.published.forms import pins
 from ..kafka.access.owners import claim, verify_unclaimed
 from ..kafka.cluster import Cluster
 from .begins import Begins

@@ -20,10 +20,10 @@ from ...mechanisms.accounting.composition import Spent, charge_of
 from ...mechanisms.contract import Cost
 from ...topics.names import Names
 from ...topics.signatures import SigningKey, is_public_key
-from ..deployment.growth import extended, joined, keyed, refused
+from ..deployment.cluster.growth import extended, joined, keyed, refused
+from ..deployment.cluster.seats import read_seats
+from ..deployment.cluster.seats import refused as wrong_seats
 from ..deployment.model import Pipeline
-from ..deployment.seats import read_seats
-from ..deployment.seats import refused as wrong_seats
 from ..deployment.spread import StatePartitions, held
 from .ledger_record import Record
 

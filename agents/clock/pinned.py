@@ -17,11 +17,11 @@ from ...mechanisms.noise import fingerprint
 from ...topics.config.toml.values import format_instant
 from ...topics.names import Names, Seat
 from ...topics.signatures import SigningKey
+from ..deployment.cluster.growth import Growth, growth, keyed
+from ..deployment.cluster.seats import read_seats
+from ..deployment.cluster.topic_specs import layout
 from ..deployment.difference import Terms, proposal
-from ..deployment.growth import Growth, growth, keyed
 from ..deployment.model import Deployment, Input, Pipeline
-from ..deployment.seats import read_seats
-from ..deployment.topic_specs import layout
 from ..kafka.cluster import Cluster
 from .ledger import Ledger
 

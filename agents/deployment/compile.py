@@ -24,15 +24,15 @@ from ...topics.config.load import Config
 from ...topics.config.pipelines import pipeline as config_pipeline
 from ...topics.config.pipelines.schedule import Schedule
 from ...topics.names import dead_letter_topic, late_topic, shared
-from .attributes import attributes_of, input_fields, split_key
-from .lifetime import with_caps
-from .lineage import lineage
-from .looked_up import stated_tables
+from .compiling.attributes import attributes_of, input_fields, split_key
+from .compiling.lifetime import with_caps
+from .compiling.lineage import lineage
+from .compiling.looked_up import stated_tables
+from .compiling.surveys import check_period
+from .compiling.views import views_of
 from .model import Deployment, Input, Pipeline, Sessions
 from .sharing import share_out
 from .spread import StatePartitions, spread_of, with_spread
-from .surveys import check_period
-from .views import views_of
 
 SEMANTICS = "3"
 """Version of the releases for given logs: a change of releases must change it."""

@@ -17,7 +17,7 @@ from ...formats.values.form import JSON, Encoding, Form
 from ...mechanisms.accounting.composition import charge_of
 from ...mechanisms.contract import Mechanism
 from ...mechanisms.noise import fingerprint
-from ...mechanisms.parts.lifetime import Cap
+from ...mechanisms.parts.bounds.lifetime import Cap
 from ...topics.config.aggregates.contract import AnyAggregate
 from ...topics.config.pipelines.schedule import Schedule
 from ...topics.config.pipelines.views import Order, ViewValue

@@ -30,7 +30,7 @@ from confluent_kafka.admin import (
 from ...errors import EngineError, OutageError
 from ...topics.config.access.clients import librdkafka_options
 from ...topics.config.model import Kafka
-from ..deployment.topic_specs import TopicSpec, sized
+from ..deployment.cluster.topic_specs import TopicSpec, sized
 from .access.refusals import Permits, locked_out, mistaken, of_group, of_token, passing
 from .groups import ConsumerGroups
 from .logs import consumer, failed

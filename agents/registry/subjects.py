@@ -12,8 +12,8 @@ from ...errors import EngineError, needs
 from ...formats.entries import FORMATS
 from ...formats.values.form import MOST_ID
 from ...topics.config.model import RegistrySettings
-from ..deployment.forms import Subject, form_of, subjects, verify_pinned
 from ..deployment.model import Deployment, Pipeline
+from ..deployment.published.forms import Subject, form_of, subjects, verify_pinned
 from .client import RegistryClient
 
 with needs("registry"):

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, Protocol
 
 from ...errors import RewoundError
 from ...topics.records import Marker
-from ..state.changed_units import ChangedUnits
 from ..state.store import Changes, StateReader
+from ..state.units.changed import ChangedUnits
 
 UNIT_BYTES = 64  # of the row of a unit, about
 

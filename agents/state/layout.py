@@ -30,15 +30,15 @@ MARKER     all        (none)                                       what has been
 POSITION   all        (none)                                       next changelog offset: local
 SEEN       all        (none)                                       the newest POSITION and MARKER
                                                                    that were not saved: local
-INDEX      all        all of a UNIT key but the digest             its blocks (`unit_epoch`): local
-BLOCK      all        number                                       UNIT rows (`packed_rows`): local
+INDEX      all        all of a UNIT key but the digest             its blocks (`units.epoch`): local
+BLOCK      all        number                                       UNIT rows (`units.packed`): local
 =========  =========  ===========================================  ==========================
 
 Open sessions of a unit (`stages.bound.open_sessions`) are a UNIT row as well, under its pipeline's
 number and 2^15, and so are its attributes, under 2^15 - 1. Where units have a cap, the epoch in
 the key of a UNIT row is a period, and the row has a purse before what the unit has left in each
 open epoch (`stages.bound.purses`). Rows of bound under direct pipelines are kept by the ingest
-shard that does both. A ROW of which most numbers are 0 is packed (`sparse_rows`). Rows marked
+shard that does both. A ROW of which most numbers are 0 is packed (`rows.sparse`). Rows marked
 *local* follow from others: they never travel to the changelog.
 """
 

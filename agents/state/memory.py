@@ -7,9 +7,9 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 
 from ...mechanisms.keys import Keys
-from .columns import NO_ROWS, RowColumns
 from .layout import UNIT, of_unit
-from .memory_units import MemoryUnits
+from .rows.columns import NO_ROWS, RowColumns
+from .units.in_memory import MemoryUnits
 
 
 class MemoryStore:

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from ...errors import EngineError
 from ...formats.events.raw import RawBatch
 from ...mechanisms.keys import Keys
-from .columns import NO_ROWS, RowColumns, gathered
 from .layout import DIGEST, HEAD, ROW, UNIT, UNIT_WIDTH, index_entries
-from .row_table import HeldTable
+from .rows.columns import NO_ROWS, RowColumns, gathered
+from .rows.table import HeldTable
 from .store import Changes
 
 

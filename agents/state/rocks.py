@@ -26,14 +26,14 @@ from rocksdict import (
 
 from ...errors import DamagedError
 from ...mechanisms.keys import Keys
-from .block_files import BlockFiles
-from .columns import NO_ROWS, RowColumns
 from .layout import INDEX, MARKER, POSITION, UNIT, UNIT_WIDTH, of_unit
 from .rocks_errors import explained
+from .rows.columns import NO_ROWS, RowColumns
 from .store import Changes
-from .unit_intake import UnitIntake
-from .unit_room import UnitRoom
-from .unit_table import FRESH_BYTES, Saved, SavedUnits
+from .units.block_files import BlockFiles
+from .units.intake import UnitIntake
+from .units.room import UnitRoom
+from .units.table import FRESH_BYTES, Saved, SavedUnits
 
 READ = 1_000  # keys of one lookup: each pins the block that it lies in
 CLOSED_ROWS = 1_000_000  # of units, up to which a table is saved when it is closed soon
@@ -50,12 +50,12 @@ class RocksStore:
     last of them: what is on disk is always the state of some earlier step, and a restart reads the
     changelog from there. What went to disk last is still read from memory.
 
-    Rows of units are in blocks (`unit_table`), all others by themselves.
+    Rows of units are in blocks (`units.table`), all others by themselves.
 
     Args:
         path: the folder; made if it does not exist.
         cache: block cache, shared by all tables of a process.
-        hold: rows that are no units' and kept in memory; see `unit_table` for those of units. 0:
+        hold: rows that are no units' and kept in memory; see `units.table` for those of units. 0:
             each write goes to disk at once.
         room: memory for rows of units; None: they are read from disk.
 

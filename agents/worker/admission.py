@@ -27,13 +27,19 @@ from ..clock.pinned import signed, verify, verify_key, verify_signing, verify_th
 from ..clock.start import check_clock_log
 from ..clock.timeline import Timeline
 from ..clock.witness import Witness
+from ..deployment.cluster.growth import with_joined
+from ..deployment.cluster.rights import Role, rights, wanted
+from ..deployment.cluster.topic_specs import (
+    PUBLIC,
+    TopicSpec,
+    internal_topics,
+    public_topics,
+    sized,
+)
 from ..deployment.compile import compile_config
-from ..deployment.forms import pinned_forms
-from ..deployment.growth import with_joined
-from ..deployment.lineage import with_lineage
+from ..deployment.compiling.lineage import with_lineage
 from ..deployment.model import Deployment
-from ..deployment.rights import Role, rights, wanted
-from ..deployment.topic_specs import PUBLIC, TopicSpec, internal_topics, public_topics, sized
+from ..deployment.published.forms import pinned_forms
 from ..kafka.access.groups import may_read
 from ..kafka.access.orphans import left_behind
 from ..kafka.access.owners import verify_owned

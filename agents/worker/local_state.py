@@ -24,12 +24,12 @@ from ..clock.wall_time import WallClock
 from ..kafka.backlog import Flight, Room
 from ..kafka.clients import check_reached, read_span, read_to_end
 from ..kafka.markers import hanging_marker, seek_marker
-from ..state.columns import NO_ROWS, RowColumns
 from ..state.layout import MARKER, POSITION, SEEN
 from ..state.restored import restored
 from ..state.rocks import RocksStore, discard, set_aside
+from ..state.rows.columns import NO_ROWS, RowColumns
 from ..state.store import Changes
-from ..state.unit_room import UnitRoom
+from ..state.units.room import UnitRoom
 from .evidence import TOLD, Known, check_forward, check_same, known_in, known_of, seen_row
 from .health.losses import LossWatch
 from .metrics import OperatorMetrics

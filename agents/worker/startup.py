@@ -28,8 +28,8 @@ from ...mechanisms.columns import Batch, empty_units
 from ...mechanisms.contract import Mechanism
 from ...mechanisms.keys import Keys
 from ...mechanisms.pairs import split
-from ...mechanisms.parts.bounding import Bound
-from ...mechanisms.parts.lifetime import Cap
+from ...mechanisms.parts.bounds.bounding import Bound
+from ...mechanisms.parts.bounds.lifetime import Cap
 from ...topics.config.load import Config
 from ...topics.private_files import private_file, private_folder, unseen
 from ..deployment.model import Deployment
@@ -38,11 +38,11 @@ from ..stages.bound.codec import UnitCodec, distinct
 from ..stages.bound.open_sessions import close, take
 from ..stages.bound.purses import PurseCodec
 from ..stages.ingest.unit_digests import UnitDigests
-from ..state.columns import RowColumns, pick, put_in
 from ..state.layout import DIGEST, UNIT_WIDTH, sortable, units_of
-from ..state.packed_rows import Digests, NewRows, PackedRows, read_blocks
-from ..state.row_table import HeldTable
-from ..state.sparse_rows import pack, unpack
+from ..state.rows.columns import RowColumns, pick, put_in
+from ..state.rows.sparse import pack, unpack
+from ..state.rows.table import HeldTable
+from ..state.units.packed import Digests, NewRows, PackedRows, read_blocks
 from .admission import owing, prepare
 from .health.http import Page, health_page, metrics_page, serve_local, serve_operator, serve_public
 from .health.systemd import Notifier

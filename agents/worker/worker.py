@@ -29,7 +29,7 @@ from ..kafka.progress import Progress
 from ..registry.asking import asking_of
 from ..stages.aggregate.nonces import drawn
 from ..stages.topology import AGGREGATE, VIEW, StageFactory, StageSpec, Topology
-from ..state.unit_room import UnitRoom
+from ..state.units.room import UnitRoom
 from .agents import declare_agents, make_app
 from .attribute_reader import AttributeReader
 from .health.joining import Joining

@@ -19,9 +19,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from ...agents.clock.genesis import Beginning, read_ledger
+from ...agents.deployment.cluster.topic_specs import ANY_TIME, TopicSpec, public_topics
 from ...agents.deployment.compile import compile_config
 from ...agents.deployment.model import Deployment
-from ...agents.deployment.topic_specs import ANY_TIME, TopicSpec, public_topics
 from ...agents.kafka.access.owners import claimants
 from ...agents.kafka.cluster import Cluster
 from ...deploy.broker import Broker

@@ -12,18 +12,18 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from ...agents.deployment import statement
 from ...agents.deployment.cautions import cautions
+from ...agents.deployment.cluster.rights import UNKNOWN as GENESIS
+from ...agents.deployment.cluster.topic_specs import counted as counted_topics
+from ...agents.deployment.cluster.topic_specs import internal_topics, public_topics
 from ...agents.deployment.compile import compile_config
 from ...agents.deployment.model import Pipeline
-from ...agents.deployment.rights import UNKNOWN as GENESIS
-from ...agents.deployment.topic_specs import counted as counted_topics
-from ...agents.deployment.topic_specs import internal_topics, public_topics
+from ...agents.deployment.published import statement
 from ...agents.stages.view.records import in_words
 from ...agents.worker.lines.screen import Screen
 from ...formats.events.decode import utc
 from ...mechanisms.accounting.composition import MANY, Spent
-from ...mechanisms.parts.stated_bound import plain
+from ...mechanisms.parts.bounds.stated import plain
 from ...mechanisms.planner import PlanTable
 from ...mechanisms.registry import planner_of
 from ...offline.files import stream_file

@@ -13,7 +13,7 @@ import click
 
 from ...agents.deployment.cautions import cautions
 from ...agents.deployment.compile import compile_config
-from ...agents.deployment.looked_up import stated_tables
+from ...agents.deployment.compiling.looked_up import stated_tables
 from ...agents.worker.lines.screen import Screen, put, say
 from ...errors import ConfigError
 from ...planning.ways import show_ways

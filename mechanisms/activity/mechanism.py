@@ -26,7 +26,7 @@ from ..columns import F64, Batch, Closed, Part, Releases, Rows, Units
 from ..contract import ALWAYS, Cost, Mechanism, Noise, Output
 from ..key_form import KeyForm, Kind, OwnKeys, Place
 from ..keys import Keys
-from ..parts.stated_bound import stated_records
+from ..parts.bounds.stated import stated_records
 from ..parts.unit_profile import STEPS, UnitProfile, ends_of
 from ..ranges import Draws
 from ..truth import Truth, WindowRecords

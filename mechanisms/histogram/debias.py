@@ -32,7 +32,7 @@ from ..columns import F64, I64, Counted, Units
 from ..contract import Noise, Stated
 from ..factorization.prefix_noise import STEPS, Process
 from ..keys import Keys
-from ..parts.bounding import RESERVED, ranks
+from ..parts.bounds.bounding import RESERVED, ranks
 
 SHARED = Keys.of([b""])
 """The row that holds the exact totals; no record may have this key."""

@@ -30,7 +30,7 @@ makes both alike: the declared multiple of Q.
 
 *Keys.* A gate of a key differs between the worlds only while nobody else has shown anything in it;
 then all that the key holds are the unit's own m pairs, as with counts of records. So the argument
-of `parts.key_selection` holds as it is, with the larger noise.
+of `thresholds.key_selection` holds as it is, with the larger noise.
 
 Deletions are refused: whether a value is still shown by others would have to be known, and one unit
 that shows and deletes it in turn would change the count at each trigger.
@@ -50,7 +50,7 @@ from ..columns import I64, Batch, Part, Units, compact, pair_hash
 from ..contract import Setting
 from ..factorization import Factorization
 from ..pairs import PAIR, Split
-from ..parts.bounding import Bound
+from ..parts.bounds.bounding import Bound
 
 _LARGEST = 2048  # triggers up to which all distances of columns are computed
 _SEEN = np.uint32(1 << 31)  # bit of an entry of `Units.pair` that stands for a pair

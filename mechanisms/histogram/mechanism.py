@@ -1,6 +1,6 @@
 """Counts and sums per key of an unbounded stream, for keys that need not be known beforehand.
 
-One noise process per key serves selection and value (`parts.key_selection` says when
+One noise process per key serves selection and value (`thresholds.key_selection` says when
 a key becomes public); a public key is released at every later trigger, with or without data.
 
 Model: x_k(t) is the sum that accepted records add to key k in micro-batch t. Each process releases
@@ -37,8 +37,8 @@ from ..factorization.prefix_noise import STEPS, Process
 from ..keys import Keys
 from ..noise import zero
 from ..pairs import split
+from ..parts.bounds.stated import stated_bound
 from ..parts.by_key import of_keys
-from ..parts.stated_bound import stated_bound
 from ..ranges import Draws
 from ..sums import HELD
 from .debias import COUNTERS, Debias, Raw, put_raw, take_raw

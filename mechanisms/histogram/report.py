@@ -11,7 +11,7 @@ import numpy as np
 
 from ..contract import Cost
 from ..factorization.prefix_noise import STEPS, Process
-from ..parts.bounding import Bound
+from ..parts.bounds.bounding import Bound
 from .keyed_sums import FoundKeys
 
 _Z95 = 1.6448536269514722

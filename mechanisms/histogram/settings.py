@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...errors import ParameterError
 from ..contract import Setting
-from ..parts.bounding import MOST
+from ..parts.bounds.bounding import MOST
 from ..validate import at_least, between, one_of, positive
 from .distinct import refuse
 

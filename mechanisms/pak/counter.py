@@ -14,7 +14,7 @@ a column norm. Records of one unit at any steps, k in all: k times that.
 
 *No draw covers two contents.* ``first`` counts steps here. A node of the tree is first used when
 its last step ends, a coordinate of a factorisation when (Cx)_i is complete (`Process.first`). For
-the hierarchy see `parts.hierarchy`: where the nonce of the noise changes, its chunk is left, and
+the hierarchy see `trees.hierarchy`: where the nonce of the noise changes, its chunk is left, and
 another one covers the steps to come, on top of what was released.
 """
 
@@ -33,7 +33,7 @@ from ..columns import F64, I64
 from ..contract import Noise
 from ..factorization.prefix_noise import STEPS, Process
 from ..keys import Keys
-from ..parts.hierarchy import Chunks, laplace_variance
+from ..parts.trees.hierarchy import Chunks, laplace_variance
 from ..ranges import Draws, laplace
 from ..sums import nearest
 from ..validate import at_least, positive

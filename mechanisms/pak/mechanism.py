@@ -31,9 +31,9 @@ import numpy as np
 from ..columns import F64, I64, Closed, Releases, Rows, no_releases
 from ..contract import INSERTING, Cost, Noise, Output
 from ..keys import Keys
-from ..parts.clip_threshold import noisy_max, rank_scores
-from ..parts.hierarchy import laplace_variance
-from ..parts.smooth_quantile import SmoothQuantile
+from ..parts.thresholds.clip import noisy_max, rank_scores
+from ..parts.thresholds.smooth_quantile import SmoothQuantile
+from ..parts.trees.hierarchy import laplace_variance
 from ..ranges import Draws, laplace
 from ..slots.relearning import Chooser, Learnt, Relearning
 from ..slots.slots import Entries, with_state

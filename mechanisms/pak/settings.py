@@ -12,9 +12,9 @@ from .. import accounting, factorization
 from ..accounting.calibration import inexact_draws
 from ..contract import Cost, Setting
 from ..factorization.prefix_noise import chosen
-from ..parts.clip_threshold import scale_free_penalty
-from ..parts.hierarchy import Chunks, choose_height
-from ..parts.smooth_quantile import SmoothQuantile
+from ..parts.thresholds.clip import scale_free_penalty
+from ..parts.thresholds.smooth_quantile import SmoothQuantile
+from ..parts.trees.hierarchy import Chunks, choose_height
 from ..slots.relearning import Chooser, Exceedance, Relearning
 from ..slots.settings import (
     SlotParameters,

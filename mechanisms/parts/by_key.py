@@ -16,9 +16,9 @@ from ..contract import Cost, Mechanism, Noise, Spending
 from ..factorization.prefix_noise import STEPS, Process
 from ..key_form import RECORD_KEYS, KeyForm
 from ..keys import Keys
-from .bounding import Bound
-from .key_selection import first_crossing
-from .stated_bound import stated_bound
+from .bounds.bounding import Bound
+from .bounds.stated import stated_bound
+from .thresholds.key_selection import first_crossing
 
 MOST = 1 << 53
 """A count from here on crosses any threshold with any noise."""

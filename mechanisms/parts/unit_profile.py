@@ -38,7 +38,7 @@ from ..columns import F64, I64, Batch, Units, empty_units
 from ..contract import Cost, Noise
 from ..keys import Keys
 from ..validate import at_least
-from .bounding import Bound
+from .bounds.bounding import Bound
 
 NAME = Keys.of([b"profile"])
 """Stands in the labels of the draws, under a purpose of their own."""

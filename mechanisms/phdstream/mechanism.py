@@ -41,7 +41,7 @@ from ...errors import ContractError
 from ..columns import F64, I64, Batch, Closed, Part, Releases, Rows, Units, no_releases
 from ..contract import ALWAYS, Cost, Noise, Output
 from ..keys import Keys, concat
-from ..parts import point_bound
+from ..parts.bounds import points as point_bound
 from ..ranges import Draws
 from ..spatial.domain import U64, Bool
 from ..spatial.privtree import STEPS, Selection

@@ -10,7 +10,7 @@ from ..columns import Releases
 from ..contract import Mechanism, Noise
 from ..forecast import distinct
 from ..in_memory import replays
-from ..parts.bound_planner import BoundPlanner, bounded
+from ..parts.bounds.planner import BoundPlanner, bounded
 from ..planner import USUAL, Forecast, Question
 from ..spatial import forecast
 from ..workload import Workload

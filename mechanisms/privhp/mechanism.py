@@ -31,7 +31,7 @@ from ..accounting import add
 from ..columns import F64, I64, Batch, Closed, Part, Releases, Rows, Units
 from ..contract import ALWAYS, Cost, Noise, Output
 from ..keys import Keys, concat
-from ..parts.point_bound import insertions, signed
+from ..parts.bounds.points import insertions, signed
 from ..ranges import Draws
 from ..spatial.domain import bit_level
 from ..spatial.stream import SpatialStream
@@ -57,7 +57,7 @@ class PrivHP(SpatialStream):
             ``bar`` standard deviations of their children's noise.
         bar: see ``prune``.
         decode: how children are estimated from a sketch (`privhp_tree.Reading`).
-        deletions: whether records of sign -1 are accepted (see `parts.point_bound`); otherwise they
+        deletions: whether records of sign -1 are accepted (see `bounds.points`); otherwise they
             are dropped.
 
     Released: one row per leaf of the grown tree, empty siblings merged (`GrownTree.merged`). Its

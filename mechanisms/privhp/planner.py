@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ..forecast import distinct
 from ..in_memory import last_releases
-from ..parts.bound_planner import BoundPlanner, bounded
+from ..parts.bounds.planner import BoundPlanner, bounded
 from ..planner import USUAL, Forecast, Question
 from ..spatial import forecast
 from .settings import PrivHPParameters, build

@@ -1,7 +1,7 @@
 """Quantiles of one number per key of an unbounded stream, at every trigger of a window.
 
 A record adds 1 to one node of each level of a tree over public bands (`bands`, `tree`); the root is
-the key's count, which also decides when an unknown key becomes public (`parts.key_selection`). Each
+the key's count, which also decides when an unknown key becomes public (`key_selection`). Each
 node of each level is released as prefix sums over the triggers, B(Cx + z) with noise of its own
 (`factorization.prefix_noise`). Estimates of the bands, their distribution function, its inversion
 and the intervals are post-processing (`inversion`).

@@ -8,7 +8,7 @@ bands is x̂ = (Σ_l w_l S_lᵀS_l)⁻¹ Σ_l w_l S_lᵀ y_l, S_l the sums of le
 below level l and sum to zero below level l+1, Σ w_k J_k multiplies by a_l = w_0 s_0 + … + w_l s_l.
 Hence its inverse is Σ_l g_l J_l with Σ_(k≤l) g_k s_k = 1/a_l, so g_l = (1/a_l - 1/a_(l-1))/s_l; and
 Var(uᵀx̂) = Σ_l g_l Σ_v (Σ_(i under v) u_i)² over the nodes v of level l
-(`parts.consistency` has the case of equal variances).
+(`trees.consistency` has the case of equal variances).
 
 Everything is computed by additions and multiplications in a fixed order, so every machine gets the
 same doubles.

@@ -27,7 +27,7 @@ import numpy as np
 from ...errors import ContractError
 from ..columns import I64
 from ..contract import Noise
-from ..parts.clip_threshold import exceedance_scores, noisy_max
+from ..parts.thresholds.clip import exceedance_scores, noisy_max
 from ..validate import at_least, positive
 
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar
 from ...errors import ParameterError
 from ..contract import Setting
 from ..entry import Frame, Picture
-from ..parts.clip_threshold import geometric_thresholds
+from ..parts.thresholds.clip import geometric_thresholds
 from ..validate import at_least, without_unset
 from .slots import Slots
 

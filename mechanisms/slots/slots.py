@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from ...errors import ContractError, ParameterError
 from ..columns import I64, Batch, Closed, Encoded, Part, Rows, Units, empty_units
 from ..keys import Keys, concat
-from ..parts.point_bound import insertions
+from ..parts.bounds.points import insertions
 from ..sums import plus, times, totals
 from ..validate import at_least, positive
 

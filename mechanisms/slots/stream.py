@@ -17,7 +17,7 @@ from ..columns import F64, I64, Batch, Closed, Encoded, Part, Releases, Rows, Un
 from ..contract import Mechanism, Noise
 from ..key_form import KeyForm, Kind, OwnKeys, Place
 from ..keys import Keys
-from ..parts.stated_bound import stated_records
+from ..parts.bounds.stated import stated_records
 from ..ranges import Draws, laplace
 from ..sums import totals
 from ..truth import Truth, WindowRecords

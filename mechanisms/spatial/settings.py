@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from ...errors import ParameterError
 from ..contract import Setting
-from ..parts.record_total import PrivateTotal
+from ..parts.bounds.record_total import PrivateTotal
 from ..validate import positive, without_unset
 from .domain import Domain
 

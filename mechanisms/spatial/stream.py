@@ -15,8 +15,8 @@ from ..columns import I64, Batch, Encoded, Units, empty_units
 from ..contract import Mechanism
 from ..key_form import KeyForm, Kind, OwnKeys, Place
 from ..keys import Keys
-from ..parts.record_total import Accept, PrivateTotal
-from ..parts.stated_bound import stated_records
+from ..parts.bounds.record_total import Accept, PrivateTotal
+from ..parts.bounds.stated import stated_records
 from ..truth import Truth, WindowRecords
 from .domain import Bool, Domain
 

@@ -49,7 +49,7 @@ from ..columns import (
 from ..contract import INSERTING, UNIT, Cost, Mechanism, Noise, Output, Stated
 from ..key_form import ONE_ROW, KeyForm
 from ..keys import Keys, concat
-from ..parts.stated_bound import stated_records
+from ..parts.bounds.stated import stated_records
 from ..ranges import Draws
 from ..validate import at_least, between, positive
 from .beyond import beyond

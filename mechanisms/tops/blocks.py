@@ -11,8 +11,8 @@ import numpy as np
 
 from ..columns import F64, I64
 from ..contract import Noise
-from ..parts.hierarchy import WideTree
-from ..parts.smoothing import Smoother
+from ..parts.trees.hierarchy import WideTree
+from ..parts.trees.smoothing import Smoother
 from ..sums import HELD, LARGEST, hold, nearest, total
 
 

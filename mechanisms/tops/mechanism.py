@@ -17,7 +17,7 @@ number above θ by at most 1. Smoothing, consistency and rounding are post-proce
 is drawn whether there are data or not.
 
 *No draw covers two contents.* The threshold and the warm-up's hierarchy are drawn once, at the
-warm-up's trigger, when its slots are closed; for the other blocks see `parts.hierarchy`.
+warm-up's trigger, when its slots are closed; for the other blocks see `trees.hierarchy`.
 
 The paper defines neighbours by position; a record added at the front would then shift every later
 value, so slots take the place of positions here.
@@ -34,10 +34,10 @@ import numpy as np
 from ...errors import ParameterError
 from ..columns import F64, I64, Closed, Releases, Rows, no_releases
 from ..contract import INSERTING, Cost, Noise, Output
-from ..parts.clip_threshold import exceedance_scores, noisy_max
-from ..parts.hierarchy import Chunks, InfiniteTree, WideTree
-from ..parts.smoothing import Smoother
-from ..parts.stretches import Stretches
+from ..parts.thresholds.clip import exceedance_scores, noisy_max
+from ..parts.trees.hierarchy import Chunks, InfiniteTree, WideTree
+from ..parts.trees.smoothing import Smoother
+from ..parts.trees.stretches import Stretches
 from ..ranges import Draws, laplace
 from ..slots.relearning import Learnt, Relearning
 from ..slots.slots import Entries, with_state

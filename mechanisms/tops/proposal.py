@@ -18,8 +18,8 @@ import numpy as np
 from ...errors import ParameterError
 from ..columns import F64
 from ..contract import Setting
-from ..parts.hierarchy import Chunks
-from ..parts.shape import candidates, shape_error
+from ..parts.trees.hierarchy import Chunks
+from ..parts.trees.shape import candidates, shape_error
 from ..slots.settings import slots_of
 from .mechanism import Tops
 from .settings import TopsParameters, build, excess_of
@@ -37,7 +37,7 @@ class TopsProposal(NamedTuple):
     skip: int  # s, levels without noise; ``width`` = fanout^s slots share one noisy total
     width: int
     chunk: int  # slots of one hierarchy; 0 where one tree covers the stream
-    # (s, root mean squared error of a range at θ = 1) for every s, as in `parts.shape`, each
+    # (s, root mean squared error of a range at θ = 1) for every s, as in `trees.shape`, each
     # with the best levels for the chosen fanout
     skips: tuple[tuple[int, float], ...]
     # 5 %, 50 % and 95 % points of θ for a warm-up with just the expected counts

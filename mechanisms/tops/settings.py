@@ -9,10 +9,10 @@ from ...errors import ParameterError
 from ..accounting.calibration import inexact_draws
 from ..columns import I64
 from ..contract import Setting
-from ..parts.clip_threshold import noise_penalty, scale_free_penalty
-from ..parts.hierarchy import Chunks, InfiniteTree, choose_height
-from ..parts.shape import choose_shape, endless, mean_variance
-from ..parts.smoothing import Smoother
+from ..parts.thresholds.clip import noise_penalty, scale_free_penalty
+from ..parts.trees.hierarchy import Chunks, InfiniteTree, choose_height
+from ..parts.trees.shape import choose_shape, endless, mean_variance
+from ..parts.trees.smoothing import Smoother
 from ..slots.relearning import Exceedance, Relearning
 from ..slots.settings import (
     SlotParameters,

@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from ...agents.deployment.connect_sink import key_kinds
 from ...agents.deployment.model import Deployment, Pipeline
-from ...agents.deployment.shapes import key_names, value_names
+from ...agents.deployment.published.connect_sink import key_kinds
+from ...agents.deployment.published.shapes import key_names, value_names
 from ...errors import ConfigError
 from ...topics.assembly import Released, in_order
 from ...topics.releases import Row

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hushstream.mechanisms.parts.shape import TreeShape
+from hushstream.mechanisms.parts.trees.shape import TreeShape
 
 ROOT = Path(__file__).parents[2]
 

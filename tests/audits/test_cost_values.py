@@ -14,7 +14,7 @@ from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.pak import settings as pak_settings
 from hushstream.mechanisms.pak.counter import MatrixPrefix, TreePrefix
 from hushstream.mechanisms.pak.mechanism import RankQuantile
-from hushstream.mechanisms.parts.hierarchy import Chunks, InfiniteTree
+from hushstream.mechanisms.parts.trees.hierarchy import Chunks, InfiniteTree
 from hushstream.mechanisms.registry import find
 from hushstream.mechanisms.slots.relearning import Exceedance
 from hushstream.mechanisms.slots.stream import SlotStream

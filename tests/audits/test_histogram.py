@@ -28,7 +28,7 @@ from hushstream.mechanisms.histogram.settings import HistogramParameters
 from hushstream.mechanisms.histogram.tumbling import build
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import STEADY, KeyedNoise
-from hushstream.mechanisms.parts import key_selection as selection
+from hushstream.mechanisms.parts.thresholds import key_selection as selection
 from hushstream.mechanisms.tables import RowTable, UnitTable
 from scipy.stats import beta
 

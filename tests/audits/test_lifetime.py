@@ -22,7 +22,7 @@ from hushstream.agents.state.store import Changes
 from hushstream.mechanisms.columns import Closed, Part
 from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.parts import lifetime
+from hushstream.mechanisms.parts.bounds import lifetime
 from hushstream.mechanisms.tables import RowTable
 from hushstream.topics.frames import CellsFrame, EventSlice, decode
 from hushstream.topics.records import Marker

@@ -19,7 +19,7 @@ from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.mechanisms.histogram.rounds.mechanism import Rounds
 from hushstream.mechanisms.histogram.settings import HistogramParameters
 from hushstream.mechanisms.histogram.tumbling import build
-from hushstream.mechanisms.parts import key_selection as selection
+from hushstream.mechanisms.parts.thresholds import key_selection as selection
 
 from .cost_histogram import (
     ALWAYS,

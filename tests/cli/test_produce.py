@@ -18,7 +18,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from hushstream import produce
-from hushstream.agents.deployment.topic_specs import TopicSpec
+from hushstream.agents.deployment.cluster.topic_specs import TopicSpec
 from hushstream.agents.kafka.cluster import Cluster
 from hushstream.deploy.broker import Broker
 from hushstream.errors import ConfigError, ParameterError

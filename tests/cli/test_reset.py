@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 from hushstream.agents.clock import reset
 from hushstream.agents.clock.reset import remains
-from hushstream.agents.deployment.topic_specs import TopicSpec
+from hushstream.agents.deployment.cluster.topic_specs import TopicSpec
 from hushstream.cli import reset as command
 from hushstream.deploy.broker import Broker
 from hushstream.errors import EngineError

@@ -7,7 +7,7 @@ import zlib
 
 import numpy as np
 from hushstream.agents.stages.bound.codec import UnitCodec
-from hushstream.agents.state.columns import column_of
+from hushstream.agents.state.rows.columns import column_of
 from hushstream.errors import EngineError
 from hushstream.mechanisms.columns import Part, Units
 from hushstream.mechanisms.keys import Keys

@@ -16,7 +16,7 @@ from hushstream.agents.clock.ledger import Ledger, number, totals
 from hushstream.agents.kafka.batches.tolerant import TolerantBatches
 from hushstream.agents.stages.bound.codec import UnitCodec
 from hushstream.agents.stages.feedback import Feedback
-from hushstream.agents.state.columns import column_of
+from hushstream.agents.state.rows.columns import column_of
 from hushstream.client.survey import ReportError, Survey
 from hushstream.errors import ConfigError, EngineError, LedgerError
 from hushstream.formats.entries import FORMATS

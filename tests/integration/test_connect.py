@@ -2,7 +2,7 @@
 
 The properties of the examples and the query of their page are run here.
 
-Covers: agents/deployment/connect_sink.py
+Covers: agents/deployment/published/connect_sink.py
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hushstream.agents.deployment.connect_sink import sink_properties
+from hushstream.agents.deployment.published.connect_sink import sink_properties
 from hushstream.deploy.broker import Broker
 from hushstream.reading.client import read_releases
 

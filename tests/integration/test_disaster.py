@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from hushstream.agents.clock.genesis import read_ledger
-from hushstream.agents.deployment.topic_specs import public_topics
+from hushstream.agents.deployment.cluster.topic_specs import public_topics
 from hushstream.agents.worker.admission import prepare
 from hushstream.deploy.broker import Broker
 from hushstream.errors import EngineError, LedgerError, OutageError, RewoundError

@@ -25,8 +25,8 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from hushstream import follow_releases, read_releases
 from hushstream.agents.clock.genesis import read_ledger
 from hushstream.agents.deployment.compile import compile_config
-from hushstream.agents.deployment.forms import pins, subjects
 from hushstream.agents.deployment.model import Pipeline
+from hushstream.agents.deployment.published.forms import pins, subjects
 from hushstream.agents.kafka.logs import read_topic
 from hushstream.agents.registry import subjects as registering
 from hushstream.cli.group import exit_code, hush

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hushstream.agents.clock import genesis as admin
 from hushstream.agents.clock.ledger import totals
-from hushstream.agents.deployment.lineage import generations
+from hushstream.agents.deployment.compiling.lineage import generations
 from hushstream.agents.worker.admission import prepare
 from hushstream.cli.ledger import over_generations
 from hushstream.deploy.broker import Broker

@@ -1,6 +1,6 @@
 """Raw partitions are added to a deployment that goes on: the steps of `docs/operations.md`.
 
-Covers: agents/deployment/growth.py, agents/clock/genesis.py, agents/stages/bound/stage.py
+Covers: agents/deployment/cluster/growth.py, agents/clock/genesis.py, agents/stages/bound/stage.py
 """
 
 from __future__ import annotations

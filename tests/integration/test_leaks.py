@@ -22,7 +22,7 @@ from click.testing import CliRunner
 from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.clock.log import ClockLog
 from hushstream.agents.deployment.model import Lifetime
-from hushstream.agents.deployment.statement import charge_body
+from hushstream.agents.deployment.published.statement import charge_body
 from hushstream.agents.stages.aggregate.nonces import steady
 from hushstream.agents.stages.aggregate.stage import AggregateStage
 from hushstream.agents.stages.ingest.dead_letters import dead_letters
@@ -33,7 +33,7 @@ from hushstream.cli.group import hush, main
 from hushstream.errors import HushError
 from hushstream.formats.events.decode import RawRecord
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.parts.lifetime import Cap
+from hushstream.mechanisms.parts.bounds.lifetime import Cap
 from hushstream.offline.engine import OfflineEngine
 from hushstream.topics.config.access.secret import write_new_key
 from hushstream.topics.frames import CellsFrame, decode

@@ -20,7 +20,7 @@ from hushstream.agents.clock import pinned
 from hushstream.agents.clock.begins import Begins
 from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.clock.ledger_record import Record
-from hushstream.agents.deployment import topic_specs as specs
+from hushstream.agents.deployment.cluster import topic_specs as specs
 from hushstream.agents.stages.bound.codec import UnitCodec
 from hushstream.errors import EngineError
 from hushstream.mechanisms.columns import Units

@@ -3,7 +3,7 @@
 The broker has TLS, SCRAM and Kafka's own authorizer, which denies what nobody granted. Each user
 gets what `hush topics --format kafka-acls` prints for a role.
 
-Covers: agents/deployment/rights.py, agents/kafka/access/refusals.py
+Covers: agents/deployment/cluster/rights.py, agents/kafka/access/refusals.py
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from hushstream.agents.deployment.compile import compile_config
 from hushstream.mechanisms.columns import empty_units
 from hushstream.mechanisms.pak import counter
 from hushstream.mechanisms.pak import mechanism as pak
-from hushstream.mechanisms.parts import hierarchy
+from hushstream.mechanisms.parts.trees import hierarchy
 from hushstream.mechanisms.slots import relearning, slots
 from hushstream.mechanisms.slots.stream import SlotStream
 from hushstream.mechanisms.tops import blocks

@@ -12,9 +12,9 @@ from types import MappingProxyType
 from typing import Any
 
 import msgspec
-from hushstream.agents.deployment.forms import form_of, subjects
 from hushstream.agents.deployment.model import Deployment, Input
 from hushstream.agents.deployment.model import Pipeline as Compiled
+from hushstream.agents.deployment.published.forms import form_of, subjects
 from hushstream.agents.stages.aggregate.computation import NoiseKey
 from hushstream.agents.stages.aggregate.nonces import Opening
 from hushstream.agents.stages.step import Out

@@ -1,6 +1,6 @@
 """The contract suite: every registered mechanism must supply cases and pass all checks.
 
-Covers: mechanisms/parts/stated_bound.py, mechanisms/in_memory.py
+Covers: mechanisms/parts/bounds/stated.py, mechanisms/in_memory.py
 """
 
 from __future__ import annotations

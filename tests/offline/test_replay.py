@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.clock.paid import Clocked
-from hushstream.agents.deployment.statement import charge_body
+from hushstream.agents.deployment.published.statement import charge_body
 from hushstream.agents.kafka.logs import PartitionLog
 from hushstream.agents.kafka.set_aside import mark
 from hushstream.agents.stages.step import LogFrame, Out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hushstream.agents.deployment.growth import with_joined
+from hushstream.agents.deployment.cluster.growth import with_joined
 from hushstream.errors import EngineError
 from hushstream.offline.replay_reach import Reach
 from hushstream.topics.records import PipelineStanding, Snapshot

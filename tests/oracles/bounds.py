@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from hushstream.mechanisms.columns import Batch, Units
-from hushstream.mechanisms.parts.bounding import Accepted, Bound
+from hushstream.mechanisms.parts.bounds.bounding import Accepted, Bound
 from numpy.typing import NDArray
 
 

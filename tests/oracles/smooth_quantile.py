@@ -7,7 +7,7 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
-from hushstream.mechanisms.parts.smooth_quantile import Runs
+from hushstream.mechanisms.parts.thresholds.smooth_quantile import Runs
 
 
 def sorted_runs(values: Sequence[int], place: int, top: int) -> Runs:

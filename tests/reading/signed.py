@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from hushstream.agents.clock.ledger import SIGNED, Ledger
-from hushstream.agents.deployment.statement import charge_body
+from hushstream.agents.deployment.published.statement import charge_body
 from hushstream.formats.events.decode import RawRecord
 from hushstream.offline.engine import OfflineEngine
 from hushstream.reading.proof import Checkpoint, Proof, prove

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from hushstream.agents.clock.ledger import Ledger
-from hushstream.agents.deployment.statement import charge_body
+from hushstream.agents.deployment.published.statement import charge_body
 from hushstream.errors import LedgerError
 from hushstream.reading.joint import joint
 from scipy.optimize import brentq

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hushstream.agents.deployment.shapes import shapes
+from hushstream.agents.deployment.published.shapes import shapes
 from hushstream.formats.events.decode import RawRecord
 from hushstream.formats.values.form import Described, UnknownSchema
 from hushstream.reading import schemas as module

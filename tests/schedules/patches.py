@@ -16,7 +16,8 @@ from hushstream.agents.deployment.model import Deployment
 from hushstream.agents.kafka import clients, cluster, logs, trim
 from hushstream.agents.stages.aggregate.computation import Computation
 from hushstream.agents.stages.topology import Topology
-from hushstream.agents.state import block_files, rocks
+from hushstream.agents.state import rocks
+from hushstream.agents.state.units import block_files
 from hushstream.agents.worker import (
     admission,
     evidence,

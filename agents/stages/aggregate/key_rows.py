@@ -19,7 +19,7 @@ from ....mechanisms.columns import I64, Rows
 from ....mechanisms.contract import Mechanism
 from ....mechanisms.keys import Keys
 from ...state.layout import after, due_at, key_of, key_row, rows_of
-from ...state.sparse_rows import pack, unpack
+from ...state.rows.sparse import pack, unpack
 from ...state.store import Changes, StateReader
 from ..step import Step
 

@@ -23,7 +23,7 @@ from ....formats.events.decode import utc
 from ....mechanisms.columns import I64, Counted, Releases
 from ....mechanisms.key_form import Place
 from ....mechanisms.keys import Keys
-from ....mechanisms.parts.stated_bound import plain
+from ....mechanisms.parts.bounds.stated import plain
 from ....topics.config.aggregates.contract import Estimate
 from ....topics.cut_share import cut_share
 from ....topics.records import Trigger
@@ -39,9 +39,9 @@ from ....topics.signatures import (
     chained,
     rows_digest,
 )
-from ...deployment import shapes, statement
 from ...deployment.model import Pipeline
-from ...deployment.statement import significant
+from ...deployment.published import shapes, statement
+from ...deployment.published.statement import significant
 from ..routing import route
 from ..step import Out
 

@@ -15,8 +15,8 @@ from ....topics.frames import Barrier, EventSlice, encode_barrier, encode_cells,
 from ....topics.names import Names
 from ....topics.records import Trigger
 from ...deployment.model import Pipeline
-from ...state.columns import RowColumns
 from ...state.layout import below, bound_total, sessions_of, sortable, totals_of, units_of
+from ...state.rows.columns import RowColumns
 from ...state.store import Changes, Overlay, StateReader
 from ..feedback import Statuses
 from ..routing import route

@@ -17,7 +17,7 @@ from ....compiled import writeable
 from ....errors import EngineError
 from ....mechanisms.columns import I64
 from ....mechanisms.keys import Keys
-from ....mechanisms.parts.lifetime import Cap
+from ....mechanisms.parts.bounds.lifetime import Cap
 
 HEAD = 8  # bytes before the row of an epoch
 _NUMBERS = 1 << 32  # epochs that are told apart

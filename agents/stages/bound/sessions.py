@@ -25,8 +25,8 @@ from ....topics.config.inputs.sessions import EVENTS, LENGTH
 from ....topics.frames import EventsFrame, EventSlice
 from ....topics.records import Trigger
 from ...deployment.model import Pipeline, Sessions
-from ...state.columns import RowColumns, pick
 from ...state.layout import DIGEST, UNIT_WIDTH, after, sessions_of, sortable
+from ...state.rows.columns import RowColumns, pick
 from ...state.store import StateReader
 from ..step import Step
 from .codec import distinct

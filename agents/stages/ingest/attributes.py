@@ -43,8 +43,8 @@ from ....mechanisms.columns import compact
 from ....mechanisms.keys import Keys
 from ....topics.records import ClockRecord
 from ...deployment.model import Attributed, Attributes
-from ...state.columns import RowColumns
 from ...state.layout import ATTRIBUTED, SAID, attributes_of
+from ...state.rows.columns import RowColumns
 from ...state.store import StateReader
 from ..bound.codec import distinct
 from ..step import Step

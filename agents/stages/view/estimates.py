@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from ....mechanisms.parts.stated_bound import plain
+from ....mechanisms.parts.bounds.stated import plain
 from ....topics.releases import Value
-from ...deployment.statement import significant
+from ...deployment.published.statement import significant
 
 DENOMINATOR = 1_000_000
 """The largest denominator of a released quotient, as of means."""

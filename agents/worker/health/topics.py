@@ -13,8 +13,8 @@ from ....errors import EngineError
 from ....topics.names import OWNERS
 from ...clock.ledger import Ledger
 from ...clock.pinned import verify
+from ...deployment.cluster.topic_specs import internal_topics, public_topics
 from ...deployment.model import Deployment
-from ...deployment.topic_specs import internal_topics, public_topics
 from ...kafka.access.owners import unclaimed
 from ...kafka.cluster import Cluster
 from ...kafka.progress import Progress

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from ....errors import ParameterError
 from ...contract import Setting
-from ...parts.bounding import MOST, Bound
+from ...parts.bounds.bounding import MOST, Bound
 from ...validate import at_least, between, rational
 from ..settings import HistogramParameters
 

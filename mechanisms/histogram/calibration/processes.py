@@ -9,7 +9,7 @@ from ...accounting.calibration import Fitted, Need, fit
 from ...contract import Cost, Setting, Spending
 from ...factorization import Factorization
 from ...factorization.prefix_noise import ENDLESS, Process, factor_of
-from ...parts.bounding import Bound
+from ...parts.bounds.bounding import Bound
 from ...parts.squares import Square
 from ...validate import at_least, rational
 from ..debias import Debias

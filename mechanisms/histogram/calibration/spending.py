@@ -7,7 +7,7 @@ of the shifts of counts and sums are as that sum, so they are s/left of what ``l
 at most p records in a key, Σ m² ≤ p·Σ m = p·s, which is ``ratio``·s/left of the declared Σ m² with
 ``ratio`` = p·left/(the largest Σ m²) ≥ 1. With rounds, units are counted at most once for each
 record, and s² ≤ left·s. (ii) Selection. A unit decides at a gate of a key with probability at most
-Σ β_t·m²/Q (`parts.key_selection`): the same sum over the same Σ m². (iii) Slack. The unit touches
+Σ β_t·m²/Q (`key_selection`): the same sum over the same Σ m². (iii) Slack. The unit touches
 at most s/least draws of each trigger, and ⌊x⌋ ≥ x/2 where x ≥ 1: so n of `accounting.costs` is at
 most 2s/left of the declared n, and √(nμ²) ≤ √2·s/left·√(nμ²), which twice the pure part covers;
 likewise δ of draws, which is as n. (iv) Debiasing counts arrivals, whatever is accepted. An epoch
@@ -24,7 +24,7 @@ from fractions import Fraction
 from ... import accounting
 from ...accounting.calibration import Fitted, Need
 from ...contract import Cost, Spending
-from ...parts.bounding import Bound
+from ...parts.bounds.bounding import Bound
 
 
 def spending(

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from ...factorization.prefix_noise import ENDLESS, STEPS, Process
-from ...parts import key_selection as selection
-from ...parts.bounding import Bound
+from ...parts.bounds.bounding import Bound
+from ...parts.thresholds import key_selection as selection
 from ...validate import rational
 from ..endless.thresholds import Thresholds
 from ..settings import HistogramParameters

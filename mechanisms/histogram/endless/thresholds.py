@@ -1,6 +1,6 @@
 """Thresholds of keys where nobody knows how many triggers there will be.
 
-`parts.key_selection` needs probabilities β_t > 0 whose sum over *all* triggers is at most δ.
+`thresholds.key_selection` needs probabilities β_t > 0 whose sum over *all* triggers is at most δ.
 Trigger t = 2^j … 2^(j+1) - 1 has β_t = δ / (2^j (j+1)(j+2)): an octave has δ/((j+1)(j+2)) =
 δ/(j+1) - δ/(j+2), and all octaves together have δ. So the union over triggers holds however long a
 window goes on, and β_t falls hardly faster than 1/t.
@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import overload
 
 from ...factorization.prefix_noise import STEPS, Process
-from ...parts import key_selection as selection
+from ...parts.thresholds import key_selection as selection
 
 
 def share(t: int, delta: Fraction) -> Fraction:

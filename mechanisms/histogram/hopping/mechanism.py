@@ -25,7 +25,7 @@ the threshold of its ordinal. Each window decides by itself, so a key may vanish
 can decide at a gate of its epoch's H hops and of the n - 1 after them, at most H + n - 1 releases,
 each with β = δ/(H + n - 1). *Statement.* Let a unit have m_e records in a key in epoch e, of the E
 epochs that a window may hold. It decides at that window with probability at most Σ_e β·m_e²/Q.
-*Proof.* As in `parts.key_selection` with M = Σ m_e in place of m: the event lies in W ≥ K - M, and
+*Proof.* As in `key_selection` with M = Σ m_e in place of m: the event lies in W ≥ K - M, and
 K is the largest M + x(β·s/Q) over M up to E times the most records of one key, s being the least
 Σ m_e² of such an M. ∎ Summed over windows and keys that is Σ_e δ·Σ m_e²/Q: at most δ for one epoch,
 and for epochs together the sum of what each costs. With public keys there is no gate.
@@ -47,8 +47,8 @@ from ...contract import Noise
 from ...factorization.hopping import earlier
 from ...factorization.prefix_noise import STEPS
 from ...keys import Keys
+from ...parts.bounds.stated import stated_bound
 from ...parts.by_key import MOST, of_keys
-from ...parts.stated_bound import stated_bound
 from ...ranges import Draws
 from ..keyed_sums import KeyedSums
 from ..report import bound_of, bound_words, cost_of

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from ....errors import ParameterError
 from ...columns import F64, I64, empty_units
 from ...contract import Setting
-from ...parts import key_selection as selection
-from ...parts.bounding import Bound, decided
+from ...parts.bounds.bounding import Bound, decided
+from ...parts.thresholds import key_selection as selection
 from ...workload import Workload
 from ..calibration.bound import bound_of
 from ..mechanism import Histogram

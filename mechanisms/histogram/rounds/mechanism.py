@@ -14,7 +14,7 @@ unit counts once per round, however many micro-batches it appears in.
 Guarantee (add or remove all records of one unit): each of its at most C accepted records moves N of
 one (key, round) by at most one, at one leaf, which lies in H(T) nodes, so selection has squared
 sensitivity C·H(T); values have (C·L)²·H(T) per column. Selection adds its δ as in
-`hushstream.mechanisms.parts.key_selection`, with m = 1 in each of at most C pairs of key and round.
+`thresholds.key_selection`, with m = 1 in each of at most C pairs of key and round.
 
 *No draw covers two contents.* Selection noise is indexed by the age of a round; the trigger of an
 age is the round's start plus the age. The triggers of value leaves are not stored, so a key whose
@@ -43,9 +43,9 @@ from ...columns import F64, I64, Batch, Closed, Part, Releases, Rows, Units, com
 from ...contract import Noise
 from ...factorization.prefix_noise import STEPS, Process
 from ...keys import Keys
-from ...parts.bounding import hashes
+from ...parts.bounds.bounding import hashes
 from ...parts.by_key import MOST
-from ...parts.key_selection import first_crossing
+from ...parts.thresholds.key_selection import first_crossing
 from ...ranges import Draws
 from ..keyed_sums import FoundKeys
 from ..report import plan, round_rows

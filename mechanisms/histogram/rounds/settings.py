@@ -8,8 +8,8 @@ from ....errors import ParameterError
 from ...accounting.calibration import Need, fit
 from ...contract import Setting
 from ...factorization.prefix_noise import Process, factor_of
-from ...parts.bounding import Bound
-from ...parts.key_selection import Exposure
+from ...parts.bounds.bounding import Bound
+from ...parts.thresholds.key_selection import Exposure
 from ...validate import rational
 from ..calibration.spending import spending
 from ..calibration.thresholds import least_by_trigger

@@ -14,7 +14,7 @@ from confluent_kafka.admin import (
     NewTopic,
 )
 from hushstream.agents.clock import genesis as admin
-from hushstream.agents.deployment.statement import charge_body
+from hushstream.agents.deployment.published.statement import charge_body
 from hushstream.agents.worker.admission import prepare
 from hushstream.deploy.broker import Broker
 from hushstream.errors import EngineError, HushError

@@ -12,7 +12,7 @@ from hushstream.agents.clock.clock import REQUEST_AHEAD
 from hushstream.agents.clock.forecast import MOST, InForce, Standing, forecast
 from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.clock.timeline import fold
-from hushstream.agents.deployment.statement import charge_body
+from hushstream.agents.deployment.published.statement import charge_body
 from hushstream.mechanisms.accounting.composition import Spent, charge_of
 from hushstream.topics.config.model import Kafka
 from hushstream.topics.names import Names

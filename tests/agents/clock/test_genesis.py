@@ -1,6 +1,6 @@
 """Genesis: the facts that a deployment pins, and those that a worker refuses to start with.
 
-Covers: agents/deployment/topic_specs.py, agents/worker/setup.py, agents/clock/begins.py
+Covers: agents/deployment/cluster/topic_specs.py, agents/worker/setup.py, agents/clock/begins.py
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import pytest
 from hushstream.agents.clock.ends import earliest_end, following, retirement
 from hushstream.agents.clock.ledger import FORMAT, SHARED, ZERO, Ledger, cost_of, number, totals
 from hushstream.agents.clock.ledger_record import Record
-from hushstream.agents.deployment.statement import charge_body, limits, text
+from hushstream.agents.deployment.published.statement import charge_body, limits, text
 from hushstream.agents.worker.admission import check_format
 from hushstream.errors import EngineError, LedgerError
 

@@ -12,8 +12,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import pytest
 from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.clock.pinned import _verify_end, _verify_own_key, placement
+from hushstream.agents.deployment.cluster.topic_specs import layout
 from hushstream.agents.deployment.compile import compile_config
-from hushstream.agents.deployment.topic_specs import layout
 from hushstream.errors import EngineError
 from hushstream.formats.events.expressions.looked_up import PublicTable
 from hushstream.topics.config import change

@@ -13,7 +13,7 @@ import pytest
 from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.model import Pipeline
-from hushstream.agents.deployment.statement import charge_body
+from hushstream.agents.deployment.published.statement import charge_body
 from hushstream.cli.ledger import _explanation
 from hushstream.errors import ConfigError
 from hushstream.mechanisms.accounting import add, total

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 from confluent_kafka import TopicPartition
-from hushstream.agents.deployment.topic_specs import TopicSpec
+from hushstream.agents.deployment.cluster.topic_specs import TopicSpec
 from hushstream.agents.kafka import groups
 from hushstream.agents.kafka.cluster import Cluster
 from hushstream.agents.kafka.groups import Committed

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka.schema_registry.error import SchemaRegistryError
-from hushstream.agents.deployment.forms import form_of, subjects
+from hushstream.agents.deployment.published.forms import form_of, subjects
 from hushstream.agents.registry import subjects as module
 from hushstream.agents.registry.subjects import verify_numbers
 from hushstream.errors import EngineError
 from hushstream.topics.config.model import RegistrySettings
 from hushstream.topics.releases import ROW
 
-from ..deployment.test_forms import NUMBERS, made
+from ..deployment.published.test_forms import NUMBERS, made
 
 
 @dataclass

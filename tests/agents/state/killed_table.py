@@ -14,11 +14,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-from hushstream.agents.state.columns import RowColumns
 from hushstream.agents.state.layout import POSITION, sortable, units_of
 from hushstream.agents.state.rocks import RocksStore
-from hushstream.agents.state.unit_room import UnitRoom
-from hushstream.agents.state.unit_table import REPLAYED
+from hushstream.agents.state.rows.columns import RowColumns
+from hushstream.agents.state.units.room import UnitRoom
+from hushstream.agents.state.units.table import REPLAYED
 from hushstream.mechanisms.keys import Keys
 
 EPOCH = 40  # steps

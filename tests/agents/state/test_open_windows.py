@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hushstream.agents.state.columns import RowColumns
 from hushstream.agents.state.layout import MARKER, sortable, units_of
 from hushstream.agents.state.rocks import RocksStore
-from hushstream.agents.state.unit_epoch import UnitEpoch
-from hushstream.agents.state.unit_room import UnitRoom
+from hushstream.agents.state.rows.columns import RowColumns
+from hushstream.agents.state.units.epoch import UnitEpoch
+from hushstream.agents.state.units.room import UnitRoom
 from hushstream.mechanisms.keys import Keys
 
 MOST = 4096  # bytes of memory of an open window with one unit

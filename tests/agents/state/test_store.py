@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 from hushstream.agents.state import rocks as rocks_module
-from hushstream.agents.state import unit_table
-from hushstream.agents.state.columns import RowColumns
 from hushstream.agents.state.layout import INDEX, MARKER, POSITION, SEEN, after, block_row
 from hushstream.agents.state.memory import MemoryStore
 from hushstream.agents.state.rocks import RocksStore, discard, set_aside
+from hushstream.agents.state.rows.columns import RowColumns
 from hushstream.agents.state.store import Overlay, scan_prefix
-from hushstream.agents.state.unit_room import UnitRoom
+from hushstream.agents.state.units import table as unit_table
+from hushstream.agents.state.units.room import UnitRoom
 from hushstream.errors import DamagedError, EngineError
 from hushstream.mechanisms.keys import Keys
 from hypothesis import HealthCheck, given, settings

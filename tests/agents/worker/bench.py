@@ -16,9 +16,9 @@ from hushstream.agents.kafka.intervals import Interval
 from hushstream.agents.kafka.logs import read_topic
 from hushstream.agents.stages.step import Out, Step
 from hushstream.agents.stages.topology import Place
-from hushstream.agents.state.columns import RowColumns
 from hushstream.agents.state.layout import MARKER, units_of
 from hushstream.agents.state.rocks import RocksStore
+from hushstream.agents.state.rows.columns import RowColumns
 from hushstream.agents.worker.local_state import Shared
 from hushstream.agents.worker.metrics import OperatorMetrics
 from hushstream.agents.worker.shard import Shard

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.deployment.model import Lifetime
-from hushstream.agents.deployment.statement import charge_body
+from hushstream.agents.deployment.published.statement import charge_body
 from hushstream.agents.worker.metrics import OperatorMetrics, PublicMetrics, code_version
 from hushstream.mechanisms import registry
 from hushstream.mechanisms.accounting.composition import Spent, charge_of, room
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.histogram.settings import HistogramParameters
-from hushstream.mechanisms.parts.lifetime import Cap
+from hushstream.mechanisms.parts.bounds.lifetime import Cap
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -20,16 +20,16 @@ from hushstream.agents.stages.bound.codec import UnitCodec, distinct
 from hushstream.agents.stages.bound.purses import PurseCodec
 from hushstream.agents.stages.ingest.unit_digests import UnitDigests
 from hushstream.agents.stages.step import Step
-from hushstream.agents.state.columns import RowColumns
 from hushstream.agents.state.layout import sortable, units_of
 from hushstream.agents.state.rocks import RocksStore
+from hushstream.agents.state.rows.columns import RowColumns
 from hushstream.agents.worker import startup
 from hushstream.agents.worker.transaction import _unit_records
 from hushstream.formats.events.raw import RawRecord
 from hushstream.formats.events.views import UnitTexts
 from hushstream.mechanisms.columns import Batch
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.parts.lifetime import Cap
+from hushstream.mechanisms.parts.bounds.lifetime import Cap
 from hushstream.topics.config.load import loads
 from hushstream.topics.records import Marker
 
@@ -88,9 +88,10 @@ def test_loops_over_registered_values_are_compiled_before_the_first_schema_is_kn
 def test_no_step_compiles_loops_over_rows_of_units_once_a_worker_is_warm(tmp_path):
     from hushstream.agents.kafka.batches.pack import _pack
     from hushstream.agents.stages.bound import unit_scan
-    from hushstream.agents.state import packed_scan, row_scan
+    from hushstream.agents.state.rows import scan as row_scan
+    from hushstream.agents.state.units import packed_scan
     from hushstream.mechanisms import hash_scan
-    from hushstream.mechanisms.parts import bound_scan
+    from hushstream.mechanisms.parts.bounds import scan as bound_scan
 
     made = compile_config(loads(TEXT, environ={}), {"events": 2})
     startup.warm(made, tmp_path)
@@ -129,8 +130,8 @@ def test_no_step_compiles_loops_over_rows_of_units_once_a_worker_is_warm(tmp_pat
 
 
 def test_loops_over_rows_of_keys_are_compiled_where_a_pipeline_packs_them(tmp_path):
-    from hushstream.agents.state import sparse_scan
-    from hushstream.agents.state.sparse_rows import pack, unpack
+    from hushstream.agents.state.rows import sparse_scan
+    from hushstream.agents.state.rows.sparse import pack, unpack
     from hushstream.mechanisms.parts import isotonic
     from hushstream.mechanisms.quantile import inversion
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.model import Pipeline
-from hushstream.agents.deployment.shapes import shapes
+from hushstream.agents.deployment.published.shapes import shapes
 from hushstream.formats.values.shape import ValueShape
 from hushstream.topics.config.load import loads
 

@@ -12,7 +12,7 @@ from hushstream.mechanisms.in_memory import Trace
 from hushstream.mechanisms.pak.mechanism import Pak, RankQuantile
 from hushstream.mechanisms.pak.running import FINE, Running
 from hushstream.mechanisms.pak.settings import PakParameters
-from hushstream.mechanisms.parts.smooth_quantile import SmoothQuantile
+from hushstream.mechanisms.parts.thresholds.smooth_quantile import SmoothQuantile
 from hushstream.mechanisms.registry import find
 from hushstream.mechanisms.slots.relearning import Exceedance
 from hushstream.mechanisms.slots.slots import Slots

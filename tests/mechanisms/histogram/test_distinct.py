@@ -20,7 +20,7 @@ from hushstream.mechanisms.in_memory import Memory, Trace, run, seed
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import zero
 from hushstream.mechanisms.pairs import settled
-from hushstream.mechanisms.parts.bounding import Bound
+from hushstream.mechanisms.parts.bounds.bounding import Bound
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

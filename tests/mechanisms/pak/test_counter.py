@@ -14,7 +14,7 @@ from hushstream.mechanisms.pak.counter import (
     PrefixCounter,
     TreePrefix,
 )
-from hushstream.mechanisms.parts.hierarchy import Chunks, laplace_variance
+from hushstream.mechanisms.parts.trees.hierarchy import Chunks, laplace_variance
 
 from ...oracles.pak_views import (
     average_weights,

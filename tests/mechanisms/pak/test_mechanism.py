@@ -22,7 +22,7 @@ from hushstream.mechanisms.pak.counter import HierarchyPrefix, MatrixPrefix, Tre
 from hushstream.mechanisms.pak.mechanism import Pak, RankQuantile
 from hushstream.mechanisms.pak.optimise import ThresholdProblem, optimise
 from hushstream.mechanisms.pak.settings import PakParameters, build, kind_of, mean_error
-from hushstream.mechanisms.parts.smooth_quantile import SmoothQuantile
+from hushstream.mechanisms.parts.thresholds.smooth_quantile import SmoothQuantile
 from hushstream.mechanisms.slots.relearning import Exceedance
 from hushstream.mechanisms.tables import RowTable
 

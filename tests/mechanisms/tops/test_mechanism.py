@@ -16,8 +16,8 @@ from hushstream.mechanisms.contract import Cost, Setting
 from hushstream.mechanisms.in_memory import Memory, Trace, run
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import STEADY, KeyedNoise, zero
-from hushstream.mechanisms.parts.hierarchy import Chunks, InfiniteTree
-from hushstream.mechanisms.parts.smoothing import KINDS, Smoother
+from hushstream.mechanisms.parts.trees.hierarchy import Chunks, InfiniteTree
+from hushstream.mechanisms.parts.trees.smoothing import KINDS, Smoother
 from hushstream.mechanisms.tables import RowTable
 from hushstream.mechanisms.tops.blocks import BlockMemory as Past
 from hushstream.mechanisms.tops.blocks import Blocks, pack, unpack

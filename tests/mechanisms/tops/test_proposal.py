@@ -14,7 +14,7 @@ from hushstream.errors import ParameterError
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.in_memory import Memory, Trace, run
 from hushstream.mechanisms.noise import STEADY, KeyedNoise
-from hushstream.mechanisms.parts.hierarchy import Chunks
+from hushstream.mechanisms.parts.trees.hierarchy import Chunks
 from hushstream.mechanisms.tops import proposal as tops_proposal
 from hushstream.mechanisms.tops.proposal import propose
 from hushstream.mechanisms.tops.settings import TopsParameters, build

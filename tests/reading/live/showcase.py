@@ -19,7 +19,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.deployment.compile import compile_config
-from hushstream.agents.deployment.statement import charge_body
+from hushstream.agents.deployment.published.statement import charge_body
 from hushstream.agents.stages.step import Out
 from hushstream.formats.events.decode import utc
 from hushstream.offline.simulate import simulate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.deployment.compile import compile_config
-from hushstream.agents.deployment.statement import charge_body
+from hushstream.agents.deployment.published.statement import charge_body
 from hushstream.reading.live.budget import cap, spent
 from hushstream.reading.live.declared import declared
 from hushstream.topics.config.load import loads

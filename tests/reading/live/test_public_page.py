@@ -14,7 +14,7 @@ import pytest
 from hushstream.agents.clock.ledger import FORMAT, SIGNED, Ledger
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.model import Pipeline
-from hushstream.agents.deployment.statement import charge_body
+from hushstream.agents.deployment.published.statement import charge_body
 from hushstream.reading.live.budget import purses
 from hushstream.reading.live.promise import Limits, facts
 from hushstream.reading.live.public_page import page

@@ -39,8 +39,8 @@ from hushstream.mechanisms.columns import (
 from hushstream.mechanisms.contract import INSERTING, Cost, Mechanism, Noise, Output
 from hushstream.mechanisms.key_form import RECORD_KEYS, KeyForm
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.parts.point_bound import insertions
-from hushstream.mechanisms.parts.stated_bound import stated_records
+from hushstream.mechanisms.parts.bounds.points import insertions
+from hushstream.mechanisms.parts.bounds.stated import stated_records
 from hushstream.mechanisms.ranges import Draws
 from hushstream.mechanisms.truth import Truth, WindowRecords
 from numpy.typing import NDArray

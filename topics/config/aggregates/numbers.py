@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from ....formats.events.fields import NumericField
 from ....mechanisms.entry import Objection
-from ....mechanisms.parts.stated_bound import plain
+from ....mechanisms.parts.bounds.stated import plain
 from ..expressions.conditions import Condition, every
 from ..toml.values import FieldPath, ValueName, above
 from .contract import COUNT, Estimate, label_of, sum_of

@@ -9,8 +9,8 @@ from fractions import Fraction
 from typing import Literal
 
 from ....formats.events.fields import NumericField
+from ....mechanisms.parts.bounds.stated import plain
 from ....mechanisms.parts.squares import square_steps
-from ....mechanisms.parts.stated_bound import plain
 from .contract import Estimate, centred_of, square_of
 from .numbers import OfSome
 from .partial import Count

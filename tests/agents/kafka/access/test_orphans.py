@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from hushstream.agents.clock import genesis as admin
-from hushstream.agents.deployment.topic_specs import TopicSpec, internal_topics
+from hushstream.agents.deployment.cluster.topic_specs import TopicSpec, internal_topics
 from hushstream.agents.kafka.access.orphans import delete_orphans, left_behind
 from hushstream.agents.kafka.cluster import Cluster
 from hushstream.agents.worker.admission import prepare, warnings

@@ -13,7 +13,7 @@ from hushstream.agents.stages.aggregate.key_rows import KeyRows, due_entries, du
 from hushstream.agents.stages.step import Step
 from hushstream.agents.state.layout import DUE, ROW, index_entries, rows_of
 from hushstream.agents.state.memory import MemoryStore
-from hushstream.agents.state.sparse_rows import pack
+from hushstream.agents.state.rows.sparse import pack
 from hushstream.agents.state.store import Overlay
 from hushstream.mechanisms.columns import Rows
 from hushstream.mechanisms.contract import Setting

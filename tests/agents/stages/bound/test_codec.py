@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from hushstream.agents.stages.bound.codec import UnitCodec, distinct
-from hushstream.agents.state.columns import column_of
 from hushstream.agents.state.layout import sortable, unsortable
+from hushstream.agents.state.rows.columns import column_of
 from hushstream.errors import EngineError
 from hushstream.mechanisms.columns import Units, empty_units
 from hushstream.mechanisms.keys import Keys

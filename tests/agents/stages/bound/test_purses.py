@@ -7,7 +7,7 @@ import pytest
 from hushstream.agents.stages.bound.purses import HEAD, Opened, PurseCodec
 from hushstream.errors import EngineError
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.parts.lifetime import Cap
+from hushstream.mechanisms.parts.bounds.lifetime import Cap
 from hypothesis import given
 from hypothesis import strategies as st
 

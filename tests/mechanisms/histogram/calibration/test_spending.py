@@ -12,7 +12,7 @@ from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.mechanisms.histogram.settings import HistogramParameters
 from hushstream.mechanisms.histogram.tumbling import build
-from hushstream.mechanisms.parts.bounding import Bound
+from hushstream.mechanisms.parts.bounds.bounding import Bound
 
 F = Fraction
 EPSILON, DELTA = F(1), F(1, 10**6)

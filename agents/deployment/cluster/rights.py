@@ -1,0 +1,179 @@
+"""Rights on the cluster that each role needs, and no more: the source of every list of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal, NamedTuple, get_args
+
+from ....topics.names import LOADS, OWNERS, READ_GROUPS, Names
+from ..model import Deployment
+from .topic_specs import TRIMMED, internal_topics
+
+Role = Literal["administrator", "worker", "auditor", "reader", "producer"]
+Kind = Literal["topic", "group", "transactional-id"]
+ROLES: tuple[Role, ...] = get_args(Role)
+TASKS: Mapping[Role, str] = {
+    "administrator": "`hush topics` and `hush trigger`; holds the noise key",
+    "worker": "`hush worker` and `hush check`; holds the noise key",
+    "auditor": "`hush replay`, `hush ledger`, and all that readers do; holds the noise key",
+    "reader": "`hush releases`, `map`, `points`, `plot`, `live`, and any client of releases",
+    "producer": "applications that write events to the inputs, and `hush produce`",
+}
+UNKNOWN = "GENESIS"
+"""Stands for the genesis id in a list of rights before `hush topics` has made one."""
+
+
+class Right(NamedTuple):
+    """Operations that a role may do on one resource of Kafka."""
+
+    kind: Kind
+    name: str  # of the resource, or with ``prefixed`` the beginning of its name
+    prefixed: bool
+    operations: tuple[str, ...]  # as Kafka calls them
+    why: str
+
+    def covers(self, topic: str) -> bool:
+        """Whether the right is one on a topic of this name."""
+        alike = topic.startswith(self.name) if self.prefixed else topic == self.name
+        return self.kind == "topic" and alike
+
+
+def rights(role: Role, deployment: Deployment, names: Names) -> list[Right]:
+    """List what a role needs; it needs nothing else of Kafka.
+
+    Args:
+        names: names of topics; the genesis is `UNKNOWN` before `hush topics` has made one.
+    """
+    made = _MAKERS[role](deployment, names)
+    if role == "producer":
+        return made
+    return [*made, Right("group", READ_GROUPS, True, ("DESCRIBE",), _GROUPS)]
+
+
+_GROUPS = "clients that read name a group, and never join it"
+
+
+def _administrator(deployment: Deployment, names: Names) -> list[Right]:
+    """Internal topics are made under a genesis id that is not known before: hence the prefix."""
+    own = f"{deployment.name}."
+    every = ("CREATE", "READ", "WRITE", "DELETE", "ALTER", "DESCRIBE_CONFIGS", "ALTER_CONFIGS")
+    return [
+        *_each(_raw(deployment), ("DESCRIBE",), "their ids and first offsets"),
+        *_each(_looked_up(deployment), ("READ",), "public tables"),
+        Right("topic", own, True, every, "ledger and internal topics"),
+        Right("topic", OWNERS, False, ("CREATE", "READ", "WRITE"), "claims of topics"),
+        *_each(_public(deployment) + _aside(deployment), ("CREATE", "DESCRIBE"), "to make them"),
+        Right("transactional-id", own, True, ("WRITE",), "genesis and declarations"),
+    ]
+
+
+def _worker(deployment: Deployment, names: Names) -> list[Right]:
+    trimmed = [
+        spec.name
+        for spec in internal_topics(deployment, names)
+        if TRIMMED.items() <= spec.config.items()
+    ]
+    return [
+        *_each(_raw(deployment), ("READ", "DESCRIBE_CONFIGS"), "events"),
+        Right("topic", names.ledger, False, ("READ", "WRITE", "DESCRIBE_CONFIGS"), "charges"),
+        Right("topic", OWNERS, False, ("READ",), "who writes which topic"),
+        *_each(_public(deployment), ("WRITE", "DESCRIBE_CONFIGS"), "releases"),
+        *_each(sorted({v.source.release_topic for v in deployment.views}), ("READ",), "for views"),
+        *_each(_aside(deployment), ("WRITE",), "records set aside"),
+        Right(
+            "topic", f"{names.base}.", True, ("READ", "WRITE", "DESCRIBE_CONFIGS"), "internal ones"
+        ),
+        *_each(trimmed, ("DELETE",), "to delete applied records"),
+        Right("group", names.group, False, ("READ",), "to share partitions among workers"),
+        Right("transactional-id", f"{names.base}.", True, ("WRITE",), "one for each shard"),
+    ]
+
+
+def _auditor(deployment: Deployment, names: Names) -> list[Right]:
+    told = ("READ", "DESCRIBE_CONFIGS")
+    return [
+        *_each(_raw(deployment), told, "to recompute releases"),
+        Right("topic", names.ledger, False, told, "charges"),
+        Right("topic", OWNERS, False, ("READ",), "who writes which topic"),
+        *_each(_public(deployment), told, "to compare releases"),
+        *_each(_aside(deployment), ("READ",), "to compare records set aside"),
+        Right("topic", f"{names.base}.", True, told, "clock, units and state"),
+    ]
+
+
+def _reader(deployment: Deployment, names: Names) -> list[Right]:
+    return [
+        *_each(_public(deployment), ("READ",), "releases"),
+        Right("topic", OWNERS, False, ("READ",), "schemas of releases"),
+        Right("topic", names.ledger, False, ("READ",), "`hush live`: what was paid"),
+        *_each([names.tables] if _looked_up(deployment) else [], ("READ",), "public tables"),
+    ]
+
+
+def _producer(deployment: Deployment, names: Names) -> list[Right]:
+    loads = [f"{LOADS}.{topic}." for topic in _raw(deployment)]
+    why = "`hush produce`: how far a file is written"
+    return [
+        *_each(_raw(deployment), ("WRITE",), "events"),
+        *(Right("group", name, True, ("READ",), why) for name in loads),
+        *(Right("transactional-id", name, True, ("WRITE",), why) for name in loads),
+    ]
+
+
+_MAKERS = {
+    "administrator": _administrator,
+    "worker": _worker,
+    "auditor": _auditor,
+    "reader": _reader,
+    "producer": _producer,
+}
+
+
+def _each(topics: Iterable[str], operations: tuple[str, ...], why: str) -> list[Right]:
+    return [Right("topic", topic, False, operations, why) for topic in topics]
+
+
+def _raw(deployment: Deployment) -> list[str]:
+    return sorted({source.topic for source in deployment.inputs})
+
+
+def _looked_up(deployment: Deployment) -> list[str]:
+    made = (table.origin for p in deployment.pipelines for table in p.tables)
+    return sorted({origin.topic for origin in made if origin is not None})
+
+
+def _public(deployment: Deployment) -> list[str]:
+    named = ((p.release_topic, p.latest_topic) for p in deployment.pipelines)
+    views = {v.release_topic for v in deployment.views}
+    return sorted(views | {topic for topics in named for topic in topics if topic})
+
+
+def _aside(deployment: Deployment) -> list[str]:
+    named = ((p.dlq_topic, p.late_topic) for p in deployment.pipelines)
+    return sorted({topic for topics in named for topic in topics if topic})
+
+
+def wanted(found: Iterable[Right], topics: Iterable[str]) -> dict[str, list[str]]:
+    """Tell what rights mean for topics.
+
+    Returns:
+        The operations on each topic, in Kafka's words and without those on which there is no right.
+    """
+    given: dict[str, list[str]] = {}
+    for topic in topics:
+        operations = [o for one in found if one.covers(topic) for o in one.operations]
+        if operations:
+            given[topic] = list(dict.fromkeys(operations))
+    return given
+
+
+def reached(deployment: Deployment) -> str:
+    """Name topics that the administrator's rights by prefix reach and are not of this deployment.
+
+    All other roles have a genesis id in their prefixes.
+    """
+    own = f"{deployment.name}."
+    found = [f"the input {topic}" for topic in _raw(deployment) if topic.startswith(own)]
+    if OWNERS.startswith(own):
+        found.append("the topics of every deployment of the cluster")
+    return " and ".join(found)

@@ -1,0 +1,1 @@
+"""Parts of a pipeline, each compiled from its settings."""

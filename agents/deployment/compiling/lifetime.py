@@ -1,0 +1,106 @@
+"""Caps for each unit: what a pipeline's configuration allows a unit over many epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from ....errors import ConfigError, ParameterError
+from ....mechanisms.accounting.lifetime import portion, purse, together
+from ....mechanisms.contract import Spending
+from ....mechanisms.parts.bounds.lifetime import Cap
+from ....topics.config.load import Config
+from ....topics.config.pipelines.budgets import PerUnit
+from ....topics.config.pipelines.schedule import Schedule
+from ....topics.config.toml.values import format_duration
+from ..model import Lifetime, Pipeline
+
+
+def with_caps(config: Config, pipelines: Sequence[Pipeline]) -> tuple[Pipeline, ...]:
+    """Give pipelines the caps that their budgets have; a shared one is of all its members.
+
+    Raises:
+        ConfigError: a mechanism cannot have one, the period is not of whole epochs, or not a
+            single record could be accepted.
+    """
+    own = {p.name: p.budget.per_unit for p in config.pipeline}
+    shared = {name: b.per_unit for b in config.budget for name in b.members}
+    found: dict[str, Lifetime] = {}
+    for p in pipelines:
+        terms = shared.get(p.name) or own[p.name]
+        if terms is None:
+            continue
+        members = (p.name,) if p.purse is None else p.purse.members
+        group = [one for one in pipelines if one.name in members]
+        found[p.name] = _lifetime(p, terms, group)
+    return tuple(replace(p, lifetime=found.get(p.name)) for p in pipelines)
+
+
+def _lifetime(p: Pipeline, terms: PerUnit, group: Sequence[Pipeline]) -> Lifetime:
+    part = portion(together(map(_spending, group)), terms.epsilon, terms.delta)
+    spending = _spending(p)
+    try:
+        most = purse(spending, int(p.mechanism.init_units(1).left[0]), part)
+    except ParameterError as error:
+        asked = f"epsilon = {float(terms.epsilon):g}, delta = {float(terms.delta):g}"
+        raise _refused(p, f"{asked}: pays for {error}") from error
+    return Lifetime(
+        terms.epsilon,
+        terms.delta,
+        terms.period,
+        tuple(one.name for one in group),
+        part,
+        Cap(most, spending.opening, _epochs(p, terms)),
+    )
+
+
+def _spending(p: Pipeline) -> Spending:
+    if p.mechanism.spending is None:
+        raise _refused(
+            p, f"{p.kind} has no cap for each unit: only histogram and quantile have one"
+        )
+    return p.mechanism.spending
+
+
+def _epochs(p: Pipeline, terms: PerUnit) -> int | None:
+    """Epochs of a period; None: there is no end."""
+    if terms.period is None:
+        return None
+    windows: Schedule = p.windows
+    if windows.arrival:
+        raise _refused(p, "period needs window.length: windows of arrival have no fixed length")
+    if windows.calendar is not None:
+        raise _refused(
+            p, "period needs windows of a fixed length; leave it out: then the cap holds for good"
+        )
+    length = windows.length * windows.per_epoch
+    if terms.period % length:
+        raise _refused(
+            p,
+            f"period = {format_duration(terms.period)} is not a multiple of an epoch's length, "
+            f"{format_duration(length)}",
+        )
+    return terms.period // length
+
+
+def _refused(p: Pipeline, why: str) -> ConfigError:
+    return ConfigError(f"pipeline {p.name!r}: budget.per_unit: {why}")
+
+
+def capped(charge: Mapping[str, Any]) -> str:
+    """Say in a sentence what a unit ever loses by a charge's body; empty where it states no cap."""
+    if "per_unit_epsilon" not in charge:
+        return ""
+    budget = charge["config"]["budget"]
+    shared = budget.get("shared", {})
+    period = (shared.get("per_unit") or budget["per_unit"])["period"]
+    whose = f" by {' and '.join(shared['members'])} together" if shared.get("per_unit") else ""
+    time = "all epochs" if period is None else f"each period of {format_duration(period)}"
+    epsilon, delta = (float(Fraction(charge[f"per_unit_{name}"])) for name in ("epsilon", "delta"))
+    return (
+        f"  A {charge['unit']} loses at most ε={epsilon:g}, δ={delta:g}{whose} over {time}, "
+        "however many are charged: what it has spent of its bounds is kept, and once that is used "
+        "up its records are dropped.\n"
+    )

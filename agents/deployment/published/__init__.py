@@ -1,0 +1,1 @@
+"""Public facts about releases: shapes of records, schemas and privacy statements."""

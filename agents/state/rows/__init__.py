@@ -1,0 +1,1 @@
+"""Rows as columns and tables in memory, and rows of mostly zeros."""

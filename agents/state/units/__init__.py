@@ -1,0 +1,1 @@
+"""Rows of units: packed in memory, in blocks on disk, or both."""

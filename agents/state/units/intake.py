@@ -1,0 +1,171 @@
+"""Rows of units on their way into an empty table, so that each is written to its block once.
+
+A restore reads rows in the order in which they were written, which is none of their digests. To
+merge each list of them into the table would write the table again and again. They are divided by
+the first byte of their digests instead, in memory or in a file, and then taken one part after the
+other: each part is one stretch of the table.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from os import pread
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....errors import DamagedError
+from ....mechanisms.keys import Keys, concat
+from ..layout import DIGEST
+from ..rocks_errors import explained
+from ..rows.columns import RowColumns, by_epoch, taken
+from .packed import Digests, NewRows
+
+PARTS = 256  # one for each first byte of a digest
+BITS = 8  # of that byte
+
+I64 = NDArray[np.int64]
+
+
+class _Segment(NamedTuple):
+    """Rows in the file: digests, (n+1,) ends of their values, and the values.
+
+    Attributes:
+        at: where it begins.
+        firsts: (PARTS+1,) the first row of each part.
+    """
+
+    at: int
+    firsts: I64
+
+
+@dataclass
+class Gathered:
+    """Rows of one epoch.
+
+    Attributes:
+        rows, size: their number and bytes, those that were replaced later among them.
+    """
+
+    rows: int = 0
+    size: int = 0
+    waiting: list[RowColumns] = field(default_factory=list)
+    kept: int = 0  # bytes that wait in memory
+    segments: list[_Segment] = field(default_factory=list)
+
+    @property
+    def bits(self) -> int:
+        """First bits of the digests that the rows of a part share."""
+        return BITS if self.segments else 0
+
+
+class UnitIntake:
+    """Rows by epoch, in the order in which they came.
+
+    Args:
+        folder: of the table; the file in it has no name, so that nothing is left of it.
+        room: bytes that may wait in memory.
+    """
+
+    def __init__(self, folder: Path, room: int) -> None:
+        self._folder, self._room = folder, room
+        self._file: IO[bytes] | None = None
+        self._end = self._kept = 0
+        self.epochs: dict[bytes, Gathered] = {}
+
+    def add(self, rows: RowColumns) -> None:
+        """Take rows, each key once; an empty one deletes.
+
+        Raises:
+            EngineError: the disk is full.
+        """
+        for prefix, places in by_epoch(rows.keys):
+            matrix = rows.keys.packed().reshape(len(rows.keys), -1)[places, -DIGEST:]
+            values = taken(rows.values, places) if len(places) < len(rows.keys) else rows.values
+            one = self.epochs.setdefault(prefix, Gathered())
+            size = matrix.size + int(values.offsets[-1] - values.offsets[0])
+            one.waiting.append(RowColumns(Keys.fixed(matrix), values))
+            one.rows, one.size, one.kept = one.rows + len(matrix), one.size + size, one.kept + size
+            self._kept += size
+        while self._kept > self._room:
+            self._spill(max(self.epochs.values(), key=lambda one: one.kept))
+
+    def _spill(self, one: Gathered) -> None:
+        """Write what waits of an epoch to the file, by parts."""
+        rows = _joined(one.waiting)
+        matrix = rows.keys.packed().reshape(-1, DIGEST)
+        order = np.argsort(matrix[:, 0], kind="stable")  # of two rows of a unit the last one counts
+        values = taken(rows.values, order)
+        firsts = np.zeros(PARTS + 1, np.int64)
+        np.cumsum(np.bincount(matrix[:, 0], minlength=PARTS), out=firsts[1:])
+        written = (matrix[order].tobytes(), values.offsets.tobytes(), values.packed().tobytes())
+        one.segments.append(_Segment(self._end, firsts))
+        with explained(self._folder, "written"):
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
+            self._file.seek(self._end)
+            for part in written:
+                self._file.write(part)
+            self._file.flush()
+        self._end += sum(map(len, written))
+        self._kept, one.kept = self._kept - one.kept, 0
+        one.waiting.clear()
+
+    def parts(self, prefix: bytes) -> Iterator[NewRows]:
+        """Yield the rows of an epoch, each unit once, in disjoint and ascending ranges of digests.
+
+        An epoch that is in memory is one part.
+        """
+        one = self.epochs[prefix]
+        if not one.segments:
+            yield _newest(_joined(one.waiting))
+            return
+        if one.waiting:
+            self._spill(one)
+        for part in range(PARTS):
+            yield _newest(_joined([self._read(segment, part) for segment in one.segments]))
+
+    def _read(self, segment: _Segment, part: int) -> RowColumns:
+        first, last, n = (int(segment.firsts[k]) for k in (part, part + 1, -1))
+        begun = segment.at + DIGEST * n
+        ends = np.frombuffer(self._bytes(begun + 8 * first, 8 * (last - first + 1)), np.int64)
+        keys = self._bytes(segment.at + DIGEST * first, DIGEST * (last - first))
+        begun += 8 * (n + 1)
+        data = self._bytes(begun + int(ends[0]), int(ends[-1] - ends[0]))
+        matrix = np.frombuffer(keys, np.uint8).reshape(-1, DIGEST)
+        return RowColumns(Keys.fixed(matrix), Keys(np.frombuffer(data, np.uint8), ends - ends[0]))
+
+    def _bytes(self, at: int, size: int) -> bytes:
+        assert self._file is not None
+        with explained(self._folder, "read"):
+            found = pread(self._file.fileno(), size, at)
+        if len(found) < size:
+            raise DamagedError(f"rows of a restore are gone from {self._folder}")
+        return found
+
+    def close(self) -> None:
+        """Forget everything."""
+        self.epochs.clear()
+        if self._file is not None:
+            self._file.close()
+
+
+def _joined(rows: list[RowColumns]) -> RowColumns:
+    return RowColumns(concat(one.keys for one in rows), concat(one.values for one in rows))
+
+
+def _newest(rows: RowColumns) -> NewRows:
+    """The last row of each unit."""
+    digests = Digests.of(rows.keys.packed().reshape(-1, DIGEST))
+    order = np.argsort(digests.heads, kind="stable")
+    heads, tails = digests.heads[order], digests.tails[order]
+    if bool((heads[1:] == heads[:-1]).any()):
+        order = np.lexsort((digests.tails, digests.heads))
+        heads, tails = digests.heads[order], digests.tails[order]
+        last = np.append((heads[1:] != heads[:-1]) | (tails[1:] != tails[:-1]), True)
+        order, heads, tails = order[last], heads[last], tails[last]
+    return NewRows.ordered(Digests(heads, tails), taken(rows.values, order))

@@ -1,0 +1,1 @@
+"""Contribution bounds: applied, planned and stated; purses; what a bound cuts from a map."""

@@ -1,0 +1,1 @@
+"""Thresholds that are chosen privately, and thresholds of key selection."""

@@ -1,0 +1,1 @@
+"""Trees of noisy sums: their shape, their nodes, and consistent estimates."""
