@@ -10,7 +10,9 @@
 | `disk` | tables that outlive their process |
 | `world` | all of that together, and the product's view of time |
 | `patches` | where libraries are replaced; the product's modules stay as they are |
-| `deployments` | four small deployments, begun once |
+| `deployments` | small deployments, begun once |
+| `operator` | generations and growth, with `hush topics` as it is |
+| `registry`, `keys` | a schema registry; files of ratchets |
 | `rewind` | a cluster that comes back from an earlier moment |
 | `machine`, `faults` | workers with their supervisors and disks, and what happens to them |
 | `schedule` | one seed from its beginning to its verdict |

@@ -5,10 +5,11 @@ Calls of this library block, so they are answered at once; while the broker is a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
+from aiokafka.errors import ProducerFenced
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
@@ -16,6 +17,7 @@ from . import world
 from .broker import Broker
 from .log import Place
 from .loop import HERE
+from .network import Again
 
 
 def _reached(patience: float = 10.0) -> Broker:
@@ -112,6 +114,13 @@ class Administration:
             broker.create(one.topic, one.num_partitions, one.config)
         return {one.topic: Given(None) for one in topics}
 
+    def create_partitions(self, topics: Any) -> dict[str, Given]:
+        """Add partitions to topics."""
+        broker = _reached()
+        for one in topics:
+            broker.extend(one.topic, one.new_total_count)
+        return {one.topic: Given(None) for one in topics}
+
     def delete_records(self, places: Any, request_timeout: float = 0) -> dict[Any, Given]:
         """Trim partitions; what fails, fails in the futures."""
         broker = world.current().broker
@@ -204,14 +213,30 @@ class Reader:
 
 
 class Writer:
-    """Stands for `confluent_kafka.Producer`, for genesis and claims alone."""
+    """Stands for `confluent_kafka.Producer`, for claims and what `hush topics` declares."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._lines: list[tuple[Place, Any]] = []
         self._told: list[Any] = []
+        self._id: str = options.get("transactional.id", "")
+        self._epoch: int | None = None
 
     def init_transactions(self, timeout: float) -> None:
-        """Nobody else writes then."""
+        """Fence whoever had the id; before the first worker nobody has."""
+        if HERE.get() is not None:
+            self._epoch = self._asked(lambda broker: broker.initialise(self._id, "operator"))
+
+    @staticmethod
+    def _asked(work: Callable[[Broker], Any]) -> Any:
+        """What the broker answers, however often it is asked; the process may die meanwhile."""
+        while True:
+            world.VirtualTime.sleep(0.02 + world.current().broker.delay())
+            try:
+                return work(_reached())
+            except Again:
+                continue
+            except ProducerFenced:
+                raise KafkaException(KafkaError(KafkaError._FENCED)) from None
 
     def begin_transaction(self) -> None:
         """What is produced is kept until the commit."""
@@ -224,8 +249,14 @@ class Writer:
         self._told += [] if on_delivery is None else [on_delivery]
 
     def commit_transaction(self, timeout: float) -> None:
-        """Append what was produced."""
-        self.flush(0)
+        """Append what was produced, in a transaction."""
+        if (epoch := self._epoch) is None:
+            self.flush(0)
+            return
+        lines, self._lines = self._lines, []
+        for place, content in lines:
+            self._asked(lambda b, at=place, one=content: b.produce(self._id, epoch, at, [one], 30))
+        self._asked(lambda broker: broker.end(self._id, epoch, True))
 
     def flush(self, timeout: float) -> int:
         """Append what was produced; none is left."""

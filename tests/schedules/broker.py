@@ -56,6 +56,13 @@ class Broker(Network):
         for number in range(partitions):
             self.logs[topic, number] = Log(stamped)
 
+    def extend(self, topic: str, partitions: int) -> None:
+        """Add partitions to a topic."""
+        stamped = self.settings[topic].get("message.timestamp.type") == "LogAppendTime"
+        for number in range(self.topics[topic], partitions):
+            self.logs[topic, number] = Log(stamped)
+        self.topics[topic] = max(partitions, self.topics[topic])
+
     def come_back(self) -> None:
         """End an outage: clients that still wait ask again."""
         super().come_back()

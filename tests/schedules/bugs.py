@@ -1,4 +1,4 @@
-"""Mistakes, put back one at a time: the simulation must find each of them. Six are old ones.
+"""Mistakes, put back one at a time: the simulation must find each of them. Seven are old ones.
 
 Each is a function that changes the product within this process, to be called after
 `patches.install`. `FOUND_AT` says which schedule objects first, `FOUND_WITHIN` how many may pass
@@ -14,14 +14,18 @@ from collections.abc import Callable
 from typing import Any
 
 from hushstream.agents.clock import known, owner
+from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.kafka import clients, patience
+from hushstream.agents.registry.asking import Asking
 from hushstream.agents.stages.aggregate.computation import Computation
-from hushstream.agents.worker import admission, tasks, transaction
+from hushstream.agents.stages.view import stage as view
+from hushstream.agents.worker import admission, forgetting, shard, tasks, transaction
 from hushstream.agents.worker.evidence import TOLD, Known, known_of
 from hushstream.agents.worker.local_state import LocalState
 from hushstream.agents.worker.setup import WorkerSetup
 from hushstream.agents.worker.shard import Shard
 from hushstream.agents.worker.worker import Worker
+from hushstream.formats.schemas.schema import Verdict
 
 from .world import VirtualTime
 
@@ -116,6 +120,62 @@ def same_epoch() -> None:
     clients.send_once = lambda producer: producer  # type: ignore[assignment]
 
 
+def lost_end() -> None:
+    """The clock does not look at the end of a pipeline, and goes on beside the one that follows."""
+    Ledger.end = lambda self, pipeline: None  # type: ignore[method-assign]
+
+
+def counted_before() -> None:
+    """Partitions that were added are taken to have counted from the first trigger on."""
+    admission.with_joined = lambda deployment, since: deployment  # type: ignore[assignment]
+
+
+def denied_schema() -> None:
+    """While the schema registry is away, its schemas count as unknown."""
+
+    async def answer(self: Asking, place: Any, number: int) -> Any:
+        try:
+            return await self._fetch(place, number)
+        except Exception:
+            return Verdict.UNKNOWN
+
+    Asking._answer = answer  # type: ignore[method-assign]
+
+
+def view_anew() -> None:
+    """A view that is opened reads its source from the beginning, and does not know what is out."""
+    opened = view._Tail.open
+
+    def anew(self: Any, reader: Any, begin: int) -> None:
+        opened(self, reader, 0)
+        self.releases = view.InOrder(self.view.source.name, self.view.source.form, None)
+
+    view._Tail.open = anew  # type: ignore[method-assign]
+
+
+def early_forgetting() -> None:
+    """A key is forgotten once the last trigger was fired, whether or not it was released."""
+
+    def floors(self: forgetting.Forgetting, markers: Any) -> dict[str, int | None]:
+        return {
+            name: forgetting.first_open(p, self._clock, forgetting.EVERY)
+            for name, p in self._pipelines.items()
+        }
+
+    forgetting.Forgetting.floors = floors  # type: ignore[method-assign]
+
+
+def unread_end() -> None:
+    """A shard or a clock that opens believes whoever tells it the end of its log."""
+    transact = transaction.transact
+
+    async def believing(*given: Any) -> int:
+        return await transact(*given[:-1], None)
+
+    shard.transact = believing  # type: ignore[assignment]
+    owner.ClockOwner._check_end = lambda self, offset: None  # type: ignore[method-assign]
+
+
 BUGS: dict[str, Callable[[], None]] = {
     "cancelled clock": cancelled_clock,
     "stale idle shard": stale_idle_shard,
@@ -125,6 +185,13 @@ BUGS: dict[str, Callable[[], None]] = {
     "believed table": believed_table,
     "committed refusal": committed_refusal,
     "same epoch": same_epoch,
+}
+OF_DEPLOYMENTS: dict[str, Callable[[], None]] = {
+    "lost end": lost_end,
+    "counted before": counted_before,
+    "denied schema": denied_schema,
+    "view anew": view_anew,
+    "early forgetting": early_forgetting,
 }
 
 
@@ -141,8 +208,19 @@ def changed_number() -> None:
     Computation.run = changed  # type: ignore[method-assign]
 
 
+"""Mistakes in what few deployments have: generations, growth, schemas, views, a ratchet."""
+
+
+OF_RECIPES: dict[str, Callable[[], None]] = {"unread end": unread_end}
+"""Mistakes that need faults of guided schedules; `RECIPES` has one that objects to each."""
+RECIPES = {
+    "unread end": """{"seed": 5000038, "faults": [["forget", 1, 5.0, 0.0], ["behind", 2, 2.0, 1.0]],
+        "without": [1, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23]}""",
+}
+
 OF_RELEASES: dict[str, Callable[[], None]] = {"changed number": changed_number}
 """Mistakes outside the protocol, which every mechanism can make."""
+EVERY: dict[str, Callable[[], None]] = BUGS | OF_DEPLOYMENTS | OF_RECIPES | OF_RELEASES
 FOUND_WITHIN = {
     "cancelled clock": 300,
     "stale idle shard": 2500,
@@ -152,6 +230,11 @@ FOUND_WITHIN = {
     "believed table": 2500,
     "committed refusal": 200,
     "same epoch": 100,
+    "lost end": 200,
+    "counted before": 200,
+    "denied schema": 1200,
+    "view anew": 200,
+    "early forgetting": 800,
 }
 FOUND_AT = {  # a seed that objects; a change of the product may move it
     "cancelled clock": 138,
@@ -162,5 +245,10 @@ FOUND_AT = {  # a seed that objects; a change of the product may move it
     "believed table": 1630,
     "committed refusal": 4,
     "same epoch": 25,
+    "lost end": 16,
+    "counted before": 13,
+    "denied schema": 549,
+    "view anew": 19,
+    "early forgetting": 206,
 }
 ONLY = {"believed table": "rewind"}

@@ -95,7 +95,7 @@ def _ready(bug: str, aloud: bool = False) -> None:
 
     patches.install()
     if bug:
-        (bugs.BUGS | bugs.OF_RELEASES)[bug]()
+        bugs.EVERY[bug]()
     from . import schedule
 
     schedule.quiet(aloud)
@@ -231,11 +231,16 @@ def _lines(children: list[subprocess.Popen[str]]) -> Iterator[dict[str, Any]]:
                     raise RuntimeError(f"a process of the campaign failed:\n{child.stderr.read()}")
 
 
-def one(seed: int, bug: str = "") -> Any:
-    """What comes of one seed, from a process of its own; `schedule.Outcome` as a dictionary."""
+def one(seed: int | str, bug: str = "") -> Any:
+    """What comes of one seed, from a process of its own; `schedule.Outcome` as a dictionary.
+
+    Args:
+        seed: or a recipe in writing.
+        bug: an old mistake to put back; empty: none.
+    """
     environ = dict(os.environ, PYTHONHASHSEED="0", OMP_NUM_THREADS="1")
     done = subprocess.run(
-        [sys.executable, "-m", NAME, "--seed", str(seed), "--bug", bug, "--json"],
+        [sys.executable, "-m", NAME, "--recipe", str(seed), "--bug", bug, "--json"],
         cwd=ROOT, env=environ, capture_output=True, text=True, check=True,
     )  # fmt: skip
     return json.loads(done.stdout)

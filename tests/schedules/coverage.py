@@ -112,7 +112,7 @@ class Seen:
 
     def _pending(self) -> int:
         shards = self._schedule.template.deployment.pipelines[0].cells_partitions
-        fired = _count(self._broker, self._clock, b'"trigger"')
+        fired = _count(self._broker, self._clock, b'trigger"')
         released = _count(self._broker, (RELEASES, 0), b'"hush.manifest/')
         return max(fired * shards - released, 0)
 

@@ -12,16 +12,19 @@ from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.model import Deployment
 from hushstream.agents.kafka.cluster import Cluster
 from hushstream.topics.config.load import Config, loads
+from hushstream.topics.config.toml.values import format_instant
 from hushstream.topics.names import Names
 
 from . import world
 from .broker import Broker
+from .keys import RATCHET
 from .log import START, Log
 from .loop import VirtualLoop
 from .patches import GENESIS, SECRET
 
 EVERY = 5  # seconds between two triggers; a window has two
 OUTAGE = 60.0  # seconds that a worker waits for the broker
+PATIENCE = 20.0  # seconds that it waits for the schema registry
 SESSION = 6.0
 RAW = 2  # partitions of the raw topic
 
@@ -30,6 +33,7 @@ TEXT = """
 name = "sim"
 [kafka]
 outage_timeout = "60s"
+{tables}
 [engine]
 data_dir = "/data"
 units_partitions = 2
@@ -47,6 +51,7 @@ topic = "events"
 unit = "user"
 partitioner = "{partitioner}"
 time = {{ field = {time} }}
+{form}
 [[pipeline]]
 name = "p"
 input = "events"
@@ -55,6 +60,7 @@ triggers = {{ every = "5s" }}
 schedule = "{schedule}"
 budget = {{ {budget} }}
 {mechanism}
+{besides}
 """
 
 HISTOGRAM = """key = ["page"]
@@ -112,7 +118,8 @@ def _variant(
 ) -> dict[str, Any]:
     return {"cells": cells, "delay": delay, "step": step, "partitioner": partitioner,
             "mechanism": HISTOGRAM.format(keys=keys), "schedule": schedule,
-            "hop": "", "window": 'length = "10s"', "begins": (),
+            "hop": "", "window": 'length = "10s"', "begins": (), "tables": "", "form": "",
+            "besides": "",
             "budget": "epsilon = 40.0, delta = 1e-3",
             "time": '"t", format = "epoch_us"'}  # fmt: skip
 
@@ -147,10 +154,44 @@ OTHERS = {
     "topl": _of_kind(SURVEY, budget="epsilon = 8.0", time='"slot", format = "epoch_s"'),
 }  # fmt: skip
 """Deployments of the other mechanisms, by kind."""
+VIEW = """[[view]]
+name = "v"
+source = "p"
+values = [{ of = "count" }, { kind = "running", of = "count" }]
+"""
+FOLLOWER = """until = {until}
+[[pipeline]]
+name = "q"
+follows = "p"
+input = "events"
+key = ["page"]
+window = {{ length = "10s" }}
+triggers = {{ every = "5s" }}
+budget = {{ epsilon = 20.0, delta = 1e-3 }}
+aggregate = [{{ kind = "count" }}]
+{listed}
+"""
+FURTHER = {
+    "views": _of_kind(PAGES.format(aggregate=COUNT, more=LISTED), besides=VIEW),
+    "ratchet": _of_kind(
+        PAGES.format(aggregate=COUNT, more=LISTED), besides="forget_keys = true",
+        tables=f'[secret]\nratchet = "{RATCHET.name}"\nratchet_file = "/keys/hush.ratchet"',
+    ),
+    "framed": _of_kind(
+        PAGES.format(aggregate=COUNT, more=LISTED), form='format = "avro"',
+        tables='[registry]\nurl = "http://registry"\noutage_timeout = "20s"',
+    ),
+    "grown": _of_kind(HISTOGRAM.format(keys=LISTED), partitioner="none"),
+    "followed": _of_kind(PAGES.format(aggregate=COUNT, more=LISTED)),
+}  # fmt: skip
+"""Deployments that have views, keys that are forgotten, schemas, or an operator who changes them.
+
+A unit's records are within its bound in all of them, in whatever order they come.
+"""
 ALONE = _variant(1, "0s", 7, "murmur2", LISTED) | {"window": "horizon = 2", "begins": (1,)}
 ALONE["mechanism"] = ALONE["mechanism"].replace("budget = 4", 'bound = "records", budget = 3')
 """One raw partition and one shard of each stage, which count records as they arrive."""
-VARIANTS = {str(n): one for n, one in enumerate(HISTOGRAMS)} | OTHERS
+VARIANTS = {str(n): one for n, one in enumerate(HISTOGRAMS)} | OTHERS | FURTHER
 VARIANTS |= {"late": LATE, "alone": ALONE}
 
 
@@ -159,7 +200,7 @@ class Template:
     """A deployment that has begun, before its first worker.
 
     Attributes:
-        kind: "histogram", or the name in `OTHERS`.
+        kind: "histogram", or the name in `OTHERS` or `FURTHER`.
     """
 
     kind: str
@@ -175,7 +216,21 @@ class Template:
     def build(self, broker: Broker) -> None:
         """Give a broker these topics."""
         broker.logs = {place: log.copy() for place, log in self.logs.items()}
-        broker.topics, broker.ids, broker.settings = self.topics, self.ids, self.settings
+        broker.topics, broker.ids = dict(self.topics), dict(self.ids)
+        broker.settings = dict(self.settings)
+
+
+@lru_cache(None)
+def followed(until: int, partitions: int) -> tuple[Config, Deployment]:
+    """The deployment in which a pipeline ends, and another one follows it.
+
+    Args:
+        until: microseconds since 1970.
+        partitions: of the raw topic.
+    """
+    besides = FOLLOWER.format(until=format_instant(until), listed=LISTED)
+    config = loads(TEXT.format(**VARIANTS["followed"] | {"besides": besides}), environ={})
+    return config, compile_config(config, {"events": partitions})
 
 
 @lru_cache(None)
@@ -199,7 +254,7 @@ def template(variant: str, trimmed: bool) -> Template:
         broker.trim(("events", number), offset)
     deployment = compile_config(config, {"events": len(begins)})
     Beginning(Cluster(config.kafka), deployment, -1, int(START * 1e6), SECRET).begin()
-    kind = variant if variant in OTHERS else "histogram"
+    kind = variant if variant in OTHERS or variant in FURTHER else "histogram"
     return Template(
         kind, config, deployment, Names("sim", GENESIS), broker.logs, broker.topics, broker.ids,
         broker.settings, begins,

@@ -8,11 +8,14 @@ from random import Random
 from hushstream.agents.state.layout import MARKER
 from hushstream.topics.records import decode_marker
 
-from .deployments import OUTAGE, SESSION
+from .deployments import OUTAGE, PATIENCE, SESSION
+from .keys import lose as lose_keys
 from .log import View
 from .machine import Machine
 from .network import SERVER
+from .operator import Operator
 from .recipe import Fault
+from .registry import WAYS
 from .rewind import Snapshot, restore, snapshot
 from .world import World
 
@@ -26,8 +29,12 @@ USUAL = (
 ) * 2 + ("rewind",)  # fmt: skip
 """Kinds that a seed draws; leaders and transactions have draws of their own."""
 OF_BROKERS = ("refusal", "known", "torn")
+OPERATED = ("grown", "followed")  # deployments that an operator changes once
+OWN = 10**16  # apart from all these
 GUIDED = ("behind", "leaderless", "cut", "deaf", "power", "skew")
 """Kinds that guided schedules have besides."""
+FORGOTTEN = "was forgotten"
+"""In a refusal: the cluster was set back, and the key of an epoch is gone."""
 LATE = ("a barrier is missing", "the clock log of pipeline")  # said by a stage that has begun
 
 
@@ -39,15 +46,26 @@ class Faults:
         machines: of all workers.
         told: takes what happened, in words.
         changelog: of the stage that reads the raw topic.
+        kind: of deployment, see `deployments.FURTHER`.
+        operator: who changes it; None: nobody.
 
     Attributes:
         rewound: whether the cluster came back from an earlier moment: then workers may refuse.
     """
 
     def __init__(
-        self, world: World, machines: list[Machine], told: list[str], changelog: str
+        self,
+        world: World,
+        machines: list[Machine],
+        told: list[str],
+        changelog: str,
+        kind: str = "",
+        operator: Operator | None = None,
     ) -> None:
         self._world = world
+        self._kind = kind
+        self._operator = operator
+        self._unanswered = 0.0
         self._changelog = changelog
         self._machines = machines
         self._told = told
@@ -69,6 +87,9 @@ class Faults:
                 everything else stays as it is.
         """
         self.drawn = [*self._usual(until), *self._of_leaders(until), *self._of_transactions(until)]
+        self.drawn += self._of_deployment(until)
+        if self._kind in OPERATED:  # a rewind would take topics away that an operator has made
+            self.drawn = [fault for fault in self.drawn if fault.kind != "rewind"]
         end = until
         for kind, number, at, size in self.drawn if given is None else given:
             machine = self._machines[number % len(self._machines)]
@@ -103,6 +124,18 @@ class Faults:
             drawn.append(Fault("torn", 0, at, size))
         return drawn
 
+    def _of_deployment(self, until: float) -> list[Fault]:
+        """What happens to the deployments alone that have it."""
+        random = Random(self._world.seed + OWN)
+        most = {"framed": 2, "ratchet": 2}.get(self._kind, 0)
+        number = 1 if self._kind in OPERATED else random.randrange(most + 1)
+        kind = {"framed": "registry", "ratchet": "keyfile", "grown": "growth",
+                "followed": "generation"}.get(self._kind, "")  # fmt: skip
+        return [
+            Fault(kind, random.randrange(3), 1.0 + random.random() * (until - 1.0), random.random())
+            for _ in range(number)
+        ]
+
     def heal(self) -> None:
         """Set all clocks right; everything else has ended by itself."""
         for machine in self._machines:
@@ -115,6 +148,12 @@ class Faults:
         if "no partitions were assigned for" in text:  # the outage came during a rebalance
             return self._away > OUTAGE - 20
         if self._clocks and "the clock of this machine is" in text:
+            return True
+        if "the schema registry for" in text:
+            return self._unanswered > PATIENCE - 5
+        if self._operator is not None and self._operator.warrants(text):
+            return True
+        if self.rewound and FORGOTTEN in text:
             return True
         if self._behind and "Error: " in text:
             return text.startswith(REFUSAL) or "does not hold the position" in text
@@ -283,6 +322,36 @@ class Faults:
             machine.kill(1.0)
             if way == 2:
                 machine.wipe()
+
+    # -- what some deployments have ----------------------------------------------------------------
+
+    def registry(self, machine: Machine, at: float, size: float) -> float:
+        """The schema registry gives no answer; one time in ten for longer than a worker waits."""
+        seconds = 0.2 + size**2 * 15 if size < 0.9 else PATIENCE + (size - 0.9) * 100
+        self._unanswered = max(self._unanswered, seconds)
+        way = WAYS[int(size * 97) % len(WAYS)]
+        self._at(at, setattr, self._world, "registry", way)
+        self._at(at + seconds, setattr, self._world, "registry", "")
+        return seconds + 1
+
+    def keyfile(self, machine: Machine, at: float, size: float) -> float:
+        """A crash, after which the file with keys that are forgotten lacks its last contents."""
+        self._at(at, machine.kill, 1 + size * 10)
+        self._at(at + 0.5, lose_keys, machine.name, 1 + int(size * 97) % 3)
+        return 1 + size * 10
+
+    def growth(self, machine: Machine, at: float, size: float) -> float:
+        """Partitions are added to the raw topic; an operator has them counted later."""
+        if self._operator is None or self._kind != "grown":
+            return 0.0
+        self._operator.grow(at, size * 8)
+        return size * 8 + 8
+
+    def generation(self, machine: Machine, at: float, size: float) -> float:
+        """An operator ends the pipeline, and lets another one follow it."""
+        if self._operator is None or self._kind != "followed":
+            return 0.0
+        return self._operator.follow(at) + 6 - at
 
     # -- what guided schedules have besides --------------------------------------------------------
 

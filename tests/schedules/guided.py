@@ -231,10 +231,11 @@ def outcome(one: Recipe) -> dict[str, Any]:
 
 def warm() -> None:
     """Run a schedule of each kind here, so that forks find every configuration compiled."""
+    from .deployments import FURTHER
     from .schedule import KINDS as kinds
     from .schedule import kind_of, run
 
-    wanted, seed = {*kinds}, 0
+    wanted, seed = {*kinds, *FURTHER}, 0
     while wanted:
         if (kind := kind_of(seed)) in wanted:
             wanted.remove(kind)

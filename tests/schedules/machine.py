@@ -48,6 +48,10 @@ class Machine:
         self.worker: Worker | None = None
         self._kept: Disk = {}
 
+    def set_config(self, config: Any) -> None:
+        """Give it another configuration, and let its supervisor start workers."""
+        self._config, self.up = config, True
+
     @property
     def alive(self) -> bool:
         """Whether there is a process."""

@@ -26,8 +26,9 @@ from hushstream.agents.worker import (
     transaction,
     worker,
 )
+from hushstream.topics.config.access import ratchet_file
 
-from . import admin, disk, world
+from . import admin, disk, keys, registry, world
 from .clients import SimConsumer, SimProducer, send_once
 from .group import SimApp
 
@@ -70,7 +71,10 @@ def install() -> None:
     _replace(admission, Path=disk.Folder, noise_key=lambda config: SECRET,
              may_read=admin.may_read, could_be_made=disk.could_be_made)  # fmt: skip
     _replace(worker, os=SimpleNamespace(urandom=lambda size: world.current().urandom(size)),
-             make_app=_app, declare_agents=_subscribe)  # fmt: skip
+             make_app=_app, declare_agents=_subscribe,
+             asking_of=registry.asking_of)  # fmt: skip
+    _replace(ratchet_file, Path=keys.File, read=keys.read, replace=keys.replace,
+             locked=keys.locked)  # fmt: skip
     _spare()
     _watch_noise()
     for name, module in list(sys.modules.items()):

@@ -12,19 +12,31 @@ from random import Random
 from typing import Any
 
 import hushstream.agents.worker.worker as worker_module
+from hushstream.agents.deployment.model import Deployment
 from hushstream.topics.records import TriggerRequest, encode
 
 from tests.judge.places import home
 
-from .deployments import EVERY, HISTOGRAMS, OTHERS, OUTAGE, SESSION, Template, template
-from .faults import LATE, REFUSAL, Faults
+from .deployments import (
+    EVERY,
+    FURTHER,
+    HISTOGRAMS,
+    OTHERS,
+    OUTAGE,
+    SESSION,
+    Template,
+    template,
+)
+from .faults import FORGOTTEN, LATE, OPERATED, REFUSAL, Faults
 from .group import Group
 from .log import START
 from .loop import HERE, Stuck
 from .machine import Machine
 from .network import SERVER
+from .operator import Operator
 from .recipe import Recipe
 from .records import Devices, more
+from .registry import framed
 from .verdict import RELEASES, committed, judge, noise, waiting
 from .world import World, current, enter
 
@@ -32,6 +44,7 @@ TROUBLE = (8.0, 14.0, 20.0)  # seconds in which faults begin: one of these
 REFUSED = 15.0  # seconds that a schedule goes on where workers refuse a rewound cluster
 BOUND = 150.0  # seconds from the end of the last fault until everything due must be done
 RECORDS = 24
+SHARE = 0.2  # of the schedules, that have a deployment of `FURTHER`
 KINDS = (*OTHERS, *["histogram"] * len(OTHERS))
 
 
@@ -95,7 +108,13 @@ class Schedule:
         changelog = self.template.names.changelog("ingest", "events")
         self.outcome.mechanism = self.template.deployment.pipelines[0].kind
         self._devices = Devices(self.template, random)
-        self.faults = Faults(world, self.machines, self.outcome.faults, changelog)
+        self.operator = None
+        if self.kind in OPERATED:
+            self.operator = Operator(world, self.machines, self.template)
+        self.faults = Faults(
+            world, self.machines, self.outcome.faults, changelog, self.kind, self.operator
+        )
+        self._elsewhere = Random(f"elsewhere {seed}")
 
     def run(self) -> Outcome:
         """Run it to its end."""
@@ -131,18 +150,28 @@ class Schedule:
         self.faults.heal()
         until = int((START + (peace // EVERY + 1) * EVERY) * 1e6)
         self._ask(until, max(until / 1e6 - START - peace, 0.0))
-        left = waiting(self.world.broker, self.template, until)
+        left = self._left(until)
         while left and loop.now < peace + (REFUSED if self._refused else BOUND):
             loop.run(loop.now + 1.0)
-            left = waiting(self.world.broker, self.template, until)
+            left = self._left(until)
         self.outcome.recovery = loop.now - peace
         if left and not self._refused:
             self.outcome.stuck.append(f"{left} {loop.now - peace:.0f} s after the last fault")
         if self._refused:  # then all workers are to be stopped: what others released is void
             self.outcome.doubled.extend(noise(self.world))
             return
-        for kind, found in judge(self.world, self.template, until).items():
+        for kind, found in judge(self.world, self.template, self._deployment).items():
             getattr(self.outcome, kind).extend(found)
+
+    @property
+    def _deployment(self) -> Deployment:
+        return self.template.deployment if self.operator is None else self.operator.deployment
+
+    def _left(self, until: int) -> str:
+        """What is not done yet."""
+        if self.operator is not None and self.operator.left:
+            return self.operator.left
+        return waiting(self.world.broker, self.template, until)
 
     @property
     def _refused(self) -> bool:
@@ -153,6 +182,7 @@ class Schedule:
         if not self.faults.rewound:  # it has asked a leader of before
             return False
         texts = [text for _, _, text in self.outcome.exits if text.startswith(REFUSAL)]
+        texts += [text for _, _, text in self.outcome.exits if FORGOTTEN in text]
         return any(not any(late in text for late in LATE) for text in texts)
 
     def _ended(self, name: str, error: Any) -> None:
@@ -187,6 +217,8 @@ class Schedule:
             "page": random.choice("aaaabbcd"),
             "t": int((START + at + shift) * 1e6),
         }
+        if self.kind == "framed":
+            return self._addressed(user, framed(made, random), number)
         value = json.dumps(made | more(self.kind, random)).encode()
         return self._addressed(user, value, number)
 
@@ -226,13 +258,19 @@ class Schedule:
     def _send(self, record: Any) -> None:
         partition, key, value = record
         random = self.world.random
+        many = self.world.broker.topics["events"]
+        if many > len(self.template.begins) and self._elsewhere.random() < 0.5:
+            partition = self._elsewhere.randrange(len(self.template.begins), many)
         self._append(("events", partition), key, value)
         if random.random() < 0.05:  # the producer's retry: a duplicate counts as a record
             self.world.loop.call_later(random.random() * 5, self._send, record, context=SERVER)
 
 
 def kind_of(seed: int) -> str:
-    """What a schedule runs: "histogram", or a name of `deployments.OTHERS`."""
+    """What a schedule runs: "histogram", or a name of `deployments.OTHERS` or `FURTHER`."""
+    further = Random(f"further kind of {seed}")
+    if further.random() < SHARE:
+        return further.choice((*FURTHER,))
     return Random(f"kind of {seed}").choice(KINDS)
 
 

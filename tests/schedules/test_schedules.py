@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from .bugs import BUGS, FOUND_AT, FOUND_WITHIN, ONLY
+from .bugs import BUGS, FOUND_AT, FOUND_WITHIN, OF_DEPLOYMENTS, ONLY, RECIPES
 from .campaign import KINDS, campaign, one
+from .deployments import FURTHER
 from .schedule import KINDS as KINDS_OF_SCHEDULES
 from .schedule import kind_of
 
@@ -14,6 +15,7 @@ EVERY_KIND = {
     *("outage", "slow", "lossy", "rebalance", "forget", "retention", "rewind"),  # of the cluster
     *("refusal", "known"),  # of its leaders
     "torn",  # of transactions
+    *("registry", "keyfile", "growth", "generation"),  # of the deployments that have it
 }
 MECHANISMS = {"histogram", "quantile", "phdstream", "privhp", "pak", "tops", "topl"}
 # The same ones on every machine; benchmarks/schedules.py runs more.
@@ -34,8 +36,8 @@ def test_nothing_is_lost_doubled_different_or_stuck_under_any_schedule(wanted: i
 
 @pytest.mark.thorough
 def test_a_changed_number_of_any_mechanism_is_found() -> None:
-    result = campaign(120, bug="changed number")
-    assert {kind_of(found.seed) for found in result.found} == {*KINDS_OF_SCHEDULES}
+    result = campaign(160, bug="changed number")
+    assert {kind_of(found.seed) for found in result.found} == {*KINDS_OF_SCHEDULES, *FURTHER}
     assert all(found.kinds["differing"] for found in result.found)
 
 
@@ -45,7 +47,7 @@ def test_a_seed_replays_exactly() -> None:
     assert first["trace"] != other["trace"]
 
 
-@pytest.mark.parametrize("bug", BUGS)
+@pytest.mark.parametrize("bug", [*BUGS, *OF_DEPLOYMENTS])
 def test_an_old_mistake_that_is_put_back_is_found(bug: str) -> None:
     """At its recorded seed; the search goes on from there if the product has moved it."""
     seed = FOUND_AT[bug]
@@ -55,6 +57,13 @@ def test_an_old_mistake_that_is_put_back_is_found(bug: str) -> None:
     (found,) = result.found
     if found.seed != seed:
         print(f"{bug}: record seed {found.seed} instead of {seed}")
+
+
+@pytest.mark.parametrize("bug", RECIPES)
+def test_a_recipe_objects_to_the_mistake_alone(bug: str) -> None:
+    wrong, right = one(RECIPES[bug], bug), one(RECIPES[bug])
+    assert any(wrong[kind] for kind in KINDS)
+    assert not any(right[kind] for kind in KINDS)
 
 
 @pytest.mark.thorough

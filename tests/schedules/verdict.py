@@ -8,38 +8,64 @@ charge once, every dead letter once, one content for each noise label.
 from __future__ import annotations
 
 import json
+import tomllib
 from collections import Counter
-from functools import lru_cache
 from typing import Any
 
+from hushstream.agents.deployment.model import Deployment, Input
 from hushstream.topics.records import encode
 
-from tests.judge.histogram import Judge
+from tests.judge.framed import NOTHING, unframed
+from tests.judge.histogram import Judge, Order
 from tests.judge.logs import KINDS as JUDGED
 from tests.judge.logs import Nonces, charges, judged, objections
 from tests.judge.logs import Pipeline as Public
+from tests.judge.ratchet import keys
 from tests.judge.rules import Rules
+from tests.judge.topics import units_order
+from tests.judge.views import about_view
 
 from .broker import Broker
 from .deployments import SECRET, Template
+from .deployments import VIEW as VIEW_TEXT
+from .keys import STATE
+from .operator import ADDED
+from .registry import TEXTS
 from .world import World
 
-RELEASES, DEAD = "hush.p.releases.v1", "hush.p.dlq"
+RELEASES, VIEWS = "hush.p.releases.v1", "hush.v.releases.v1"
+TRIGGERS = ("trigger", "wider-trigger")  # the latter where partitions were added
+VIEW = tomllib.loads(VIEW_TEXT)["view"][0]
 
 
-@lru_cache(None)
-def _public(template: Template) -> Public:
-    source = template.deployment.inputs[0]
-    pipeline = source.pipelines[0]
+class Known(Public):
+    """What is public of a pipeline; its rules are worked out once for all schedules."""
+
+    def rules(self, shards: int = 1) -> Rules:
+        """What follows from all this, where so many shards publish."""
+        made: dict[int, Rules] = vars(self).setdefault("made", {})
+        if shards not in made:
+            made[shards] = super().rules(shards)
+        return made[shards]
+
+
+_known: dict[tuple[int, int], tuple[Deployment, Known]] = {}
+"""By the identity of a deployment, which is no key of a dictionary, and the pipeline's number."""
+
+
+def _public(deployment: Deployment, number: int) -> Known:
+    place = id(deployment), number
+    if place not in _known:
+        _known[place] = deployment, _described(deployment.inputs[0], number)
+    return _known[place][1]
+
+
+def _described(source: Input, number: int) -> Known:
+    pipeline = source.pipelines[number]
     keys = pipeline.public_keys
     listed = None if keys is None else [json.loads(key) for key in keys]
     config = json.loads(encode(pipeline.config))
-    return Public(config, listed, source.partitioner, source.partitions)
-
-
-@lru_cache(None)
-def _rules(template: Template) -> Rules:
-    return _public(template).rules(template.deployment.pipelines[0].cells_partitions)
+    return Known(config, listed, source.partitioner, source.partitions)
 
 
 def committed(broker: Broker, topic: str, partition: int = 0) -> list[Any]:
@@ -52,7 +78,7 @@ def triggers(broker: Broker, template: Template) -> list[dict[str, Any]]:
     """All triggers of the clock log."""
     values = [r.value for r in committed(broker, template.names.clock)]
     found = [json.loads(value) for value in values if b"ordinal" in value]
-    return [entry for entry in found if entry["type"] == "trigger"]
+    return [entry for entry in found if entry["type"] in TRIGGERS]
 
 
 def waiting(broker: Broker, template: Template, until: int) -> str:
@@ -65,11 +91,24 @@ def waiting(broker: Broker, template: Template, until: int) -> str:
     shards = template.deployment.pipelines[0].cells_partitions
     manifests = sum(b'"hush.manifest/' in r.value for r in committed(broker, RELEASES))
     due = sum(scheduled <= last for scheduled in fired) * shards
-    return "" if manifests >= due else f"{due - manifests} of {due} releases are missing"
+    if manifests < due:
+        return f"{due - manifests} of {due} releases are missing"
+    made = sum(b'"hush.manifest/' in r.value for r in _views(broker))
+    viewed = due if (VIEWS, 0) in broker.logs else 0
+    return "" if made >= viewed else f"{viewed - made} of {viewed} releases of a view are missing"
 
 
-def judge(world: World, template: Template, until: int) -> dict[str, list[str]]:
-    """Objections by kind: lost, doubled, differing."""
+def _views(broker: Broker) -> list[Any]:
+    return committed(broker, VIEWS) if (VIEWS, 0) in broker.logs else []
+
+
+def judge(world: World, template: Template, deployment: Deployment) -> dict[str, list[str]]:
+    """Objections by kind: lost, doubled, differing.
+
+    Args:
+        template: how it began.
+        deployment: what it is by now.
+    """
     broker = world.broker
     clock = [json.loads(r.value) for r in committed(broker, template.names.clock)]
     published = [(r.key, r.value) for r in committed(broker, RELEASES)]
@@ -78,25 +117,36 @@ def judge(world: World, template: Template, until: int) -> dict[str, list[str]]:
     for one in [one for one in charged.open if one.ending]:
         charged.mark(one, one.commit)
     ledger = [r.value for r in committed(broker, template.names.ledger)]
-    public = _public(template)
-    raw = [
-        [(r.offset, r.timestamp, r.value)
-         for r in broker.logs["events", n].records[begin:] if r is not None]
-        for n, begin in enumerate(template.begins)
-    ]  # fmt: skip
+    sent = [
+        [r for r in broker.logs["events", n].records[begin:] if r is not None]
+        for n, begin in enumerate([*template.begins, *[0] * ADDED])
+        if ("events", n) in broker.logs
+    ]
+    form = "avro" if template.kind == "framed" else "json"
+    raw = [[(r.offset, r.timestamp, unframed(form, r.value, TEXTS)) for r in log] for log in sent]
+    secret = keys(STATE) if template.kind == "ratchet" else SECRET
     found = list[str]()
-    if template.kind == "histogram":
-        usable = [public.usable(n, records) for n, records in enumerate(raw)]
-        rules = _rules(template)
-        run = Judge(rules, SECRET, Nonces(rules, published), None)
-        found += objections(list(run.run(clock, usable)), published)
-    elif public.config["mechanism"]["kind"] in JUDGED:
-        found += objections(judged(public, SECRET, clock, raw, published), published)
-    else:
-        found += _once(clock, published)
+    for number, pipeline in enumerate(deployment.inputs[0].pipelines):
+        public, name = _public(deployment, number), pipeline.name.encode() + b"|"
+        mine = [(key, value) for key, value in published if key.startswith(name)]
+        if template.kind == "histogram":
+            usable = [public.usable(n, records) for n, records in enumerate(raw)]
+            rules = public.rules(pipeline.cells_partitions)
+            run = Judge(rules, SECRET, Nonces(rules, mine), None)
+            found += objections(list(run.run(clock, usable)), mine)
+        elif public.config["mechanism"]["kind"] in JUDGED:
+            order = _order_of_units(broker, template, public) if template.kind == "grown" else None
+            found += objections(judged(public, secret, clock, raw, mine, order), mine)
+        else:
+            found += _once(clock, mine)
+        dead = committed(broker, f"hush.{pipeline.name}.dlq")
+        found += _dead(dead, clock, sent, raw)
+    if told := _views(broker):
+        rules = _public(deployment, 0).rules()
+        found += about_view(VIEW, rules, published, [(r.key, r.value) for r in told])
+        found += _viewed(told)
     found += charges(ledger, clock)
     found += noise(world)
-    found += _dead(broker, clock, raw, public)
     found += _order(clock)
     kinds: dict[str, list[str]] = {"lost": [], "doubled": [], "differing": []}
     for text in found:
@@ -115,7 +165,7 @@ def _once(clock: list[dict[str, Any]], published: list[tuple[Any, Any]]) -> list
 
     The last triggers may still be to come.
     """
-    fired = [entry for entry in clock if entry["type"] == "trigger"]
+    fired = [entry for entry in clock if entry["type"] in TRIGGERS]
     bodies = [(key, json.loads(value)) for key, value in published]
     told = Counter((key, body["trigger"]) for key, body in bodies)
     found = [f"{place} was released {n} times" for place, n in told.items() if n > 1]
@@ -132,17 +182,40 @@ def _kind(text: str) -> str:
     return "doubled" if "times" in text or "twice" in text or "doubled" in text else "differing"
 
 
-def _dead(broker: Broker, clock: Any, raw: Any, public: Public) -> list[str]:
-    """Every record that cannot be used stands among the dead letters once, if a beat passed it."""
-    ends = [max((e["offsets"]["events"][n] for e in clock if "offsets" in e), default=0)
-            for n in range(len(raw))]  # fmt: skip
+def _order_of_units(broker: Broker, template: Template, public: Known) -> Order:
+    """From which raw partition the records of a unit came, one after the other.
+
+    Added partitions hold records of units that others hold too.
+    """
+    topic = template.names.units("p")
+    logs = [log for (name, _), log in broker.logs.items() if name == topic]
+    frames = [record for log in logs for record in log.read(0, 1 << 30)[0]]  # also trimmed ones
+    return units_order(frames, public.rules().span, SECRET)
+
+
+def _viewed(told: list[Any]) -> list[str]:
+    """A view publishes each release of its source once."""
+    bodies = (json.loads(r.value) for r in told)
+    places = Counter((body["window"]["start"], body["trigger"]) for body in bodies
+                     if body["schema"].startswith("hush.manifest/"))  # fmt: skip
+    return [f"the view released {place} {n} times" for place, n in places.items() if n > 1]
+
+
+def _dead(dead: list[Any], clock: Any, sent: Any, raw: Any) -> list[str]:
+    """Every record that cannot be used stands among the dead letters once, if a beat passed it.
+
+    Args:
+        sent: records of each raw partition as they were sent; ``raw`` has their values as JSON.
+    """
+    passed = [e["offsets"]["events"] for e in clock if "offsets" in e]
+    ends = [max((one[n] for one in passed if n < len(one)), default=0) for n in range(len(raw))]
     bad = Counter(
-        value
-        for n, records in enumerate(raw)
-        for offset, _, value in records
-        if offset < ends[n] and value.startswith(b"bad")
+        record.value
+        for n, records in enumerate(sent)
+        for record, (offset, _, value) in zip(records, raw[n], strict=True)
+        if offset < ends[n] and value[:1] in (b"b", NOTHING)
     )
-    told = Counter(r.value for r in committed(broker, DEAD))
+    told = Counter(r.value for r in dead)
     return [
         f"dead letter {value!r}: {told[value]} times, and not {bad[value]}"
         + (": lost" if told[value] < bad[value] else "")
@@ -153,15 +226,15 @@ def _dead(broker: Broker, clock: Any, raw: Any, public: Public) -> list[str]:
 
 def _order(clock: list[dict[str, Any]]) -> list[str]:
     """Offsets and ordinals of the clock log only grow, one by one."""
-    found, ordinal = [], 0
+    found, ordinals = [], Counter[str]()
     last: list[int] = []
     for entry in clock:
         ends = entry.get("offsets", {}).get("events", last)
         if any(a < b for a, b in zip(ends, last, strict=False)):
             found.append("the clock log covers less than before")
         last = ends
-        if entry["type"] == "trigger":
-            ordinal += 1
-            if entry["ordinal"] != ordinal:
-                found.append(f"trigger {ordinal} has the ordinal {entry['ordinal']}")
+        if entry["type"] in TRIGGERS:
+            ordinals[entry["pipeline"]] += 1
+            if entry["ordinal"] != ordinals[entry["pipeline"]]:
+                found.append(f"trigger {ordinals} has the ordinal {entry['ordinal']}")
     return found

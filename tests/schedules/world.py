@@ -32,6 +32,8 @@ class World:
         self.files: dict[str, dict[bytes, bytes]] = {}  # that are no table yet, by path
         # What each write to a table took the place of, by folder; None: nobody asks.
         self.undo: dict[str, list[dict[bytes, bytes | None]]] | None = None
+        self.ratchets: dict[str, list[Any]] = {}  # contents of files with keys, by machine
+        self.registry = ""  # how the schema registry is away; empty: it answers
         self.holders: dict[str, Any] = {}  # the process that has a table open
         self.contents: dict[Any, set[Any]] = {}  # what each noise label was drawn for
         self.messages: list[tuple[float, str, str]] = []
