@@ -33,6 +33,8 @@ OPERATED = ("grown", "followed")  # deployments that an operator changes once
 OWN = 10**16  # apart from all these
 GUIDED = ("behind", "leaderless", "cut", "deaf", "power", "skew")
 """Kinds that guided schedules have besides."""
+OLDER = ("does not hold the position", "was never charged by this ledger")
+"""In refusals of a worker that asks leaders of before of some partitions, and not of others."""
 FORGOTTEN = "was forgotten"
 """In a refusal: the cluster was set back, and the key of an epoch is gone."""
 LATE = ("a barrier is missing", "the clock log of pipeline")  # said by a stage that has begun
@@ -156,7 +158,7 @@ class Faults:
         if self.rewound and FORGOTTEN in text:
             return True
         if self._behind and "Error: " in text:
-            return text.startswith(REFUSAL) or "does not hold the position" in text
+            return text.startswith(REFUSAL) or any(one in text for one in OLDER)
         return self.rewound and text.startswith(REFUSAL)
 
     def _at(self, at: float, work: object, *args: object) -> None:
