@@ -17,6 +17,7 @@ from _unwell import STALL, TOLD, Watch
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from hushstream.agents.state.rocks import discard
+from hushstream.errors import OutageError
 
 SESSION = 3.0
 LAST = 3_000  # lines of a log in which a worker must have said why it ended
@@ -94,9 +95,13 @@ class Monkey:
             deck = sum(self.kinds.values())
             self._deck = self.random.sample([*self.kinds], counts=[*self.kinds.values()], k=deck)
         kind = self._deck.pop()
-        getattr(self, f"_{kind}")()
+        self.inject(kind)
         self.counts[kind] += 1
         return kind
+
+    def inject(self, kind: str) -> None:
+        """One fault of that kind."""
+        getattr(self, f"_{kind}")()
 
     def settle(self) -> None:
         """Let everything come back."""
@@ -212,8 +217,8 @@ class Monkey:
 
     def _owner(self) -> str | None:
         client = AdminClient({"bootstrap.servers": self.local.bootstrap, "log_level": 0})
-        names = self.local.names
-        with contextlib.suppress(KafkaException):
+        with contextlib.suppress(KafkaException, OutageError):
+            names = self.local.names
             group = client.describe_consumer_groups([names.group])[names.group].result(10)
             for member in group.members:
                 assigned = member.assignment.topic_partitions if member.assignment else []

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
 
+from _switch import Network, address
 from hushstream.deploy.broker import Broker
 from hushstream.deploy.settings import HOST, cluster_id, free_port
 
@@ -29,12 +31,17 @@ class Trio:
     Args:
         folder: for their data.
         overrides: additional settings of each.
+        network: where each is on its own; by default all are on this machine's loopback.
     """
 
-    def __init__(self, folder: Path, overrides: dict[str, str]) -> None:
+    def __init__(
+        self, folder: Path, overrides: dict[str, str], network: Network | None = None
+    ) -> None:
         ports, controllers = _ports(), _ports()
-        voters = ",".join(f"{n}@{HOST}:{controllers[n]}" for n in NODES)
+        hosts = {n: address(n) if network else HOST for n in NODES}
+        voters = ",".join(f"{n}@{hosts[n]}:{controllers[n]}" for n in NODES)
         cluster = cluster_id()
+        self.network = network
         self.nodes = {
             n: Broker(
                 folder / str(n),
@@ -44,9 +51,12 @@ class Trio:
                 overrides=REPLICATED | overrides | {
                     "node.id": str(n),
                     "controller.quorum.voters": voters,
-                    "listeners": f"PLAINTEXT://{HOST}:{ports[n]},"
-                                 f"CONTROLLER://{HOST}:{controllers[n]}",
+                    "listeners": f"PLAINTEXT://{hosts[n]}:{ports[n]},"
+                                 f"CONTROLLER://{hosts[n]}:{controllers[n]}",
+                    "advertised.listeners": f"PLAINTEXT://{hosts[n]}:{ports[n]}",
                 },
+                host=hosts[n],
+                within=network.inside(n) if network else (),
             )
             for n in NODES
         }  # fmt: skip
@@ -62,6 +72,11 @@ class Trio:
         with self._lock, ThreadPoolExecutor(len(NODES)) as pool:
             list(pool.map(lambda node: node.start(timeout), self.nodes.values()))
         return self
+
+    def controller(self) -> int:
+        """The node that was the last to become the active controller."""
+        elected = {n: _elected(node.log) for n, node in self.nodes.items()}
+        return max(elected, key=lambda n: elected[n])
 
     def kill(self, *nodes: int) -> None:
         """End these as a crash would; all of them if none is named."""
@@ -81,3 +96,9 @@ def _ports() -> dict[int, int]:
     while len(found) < len(NODES):
         found.add(free_port())
     return dict(zip(NODES, sorted(found), strict=True))
+
+
+def _elected(log: Path) -> int:
+    """The epoch in which a node last became the controllers' leader; 0 if it never did."""
+    epochs = re.findall(r"Completed transition to Leader\(.*?epoch=(\d+)", log.read_text())
+    return int(epochs[-1]) if epochs else 0

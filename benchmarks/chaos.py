@@ -8,6 +8,9 @@ and removed, the clock's owner is taken, and the broker is killed and started ag
 pipeline forgets its keys, which an auditor opens in the end. Afterwards a replay must give the same
 bytes, and the judge of the tests, which shares no line with the product, the same rows.
 
+With --brokers 3 --network the brokers have networks of their own (Linux, root), which are cut
+between a minority and the others, around the controller, or one way, lose packets, or delay them.
+
 With --harsh there are also an outage while producers buffer (what was in time must not be late), a
 crash loop (retention goes past what was used: nothing may be charged until that is accepted), and
 the floods of floods.py against a worker with little memory (it lives, and releases go on).
@@ -39,11 +42,13 @@ from _gone import gone
 from _judge import judge
 from _load import PARTITIONS, Load, Visits, toml
 from _loop import loop
+from _net import NETWORK, Cut
 from _outage import buffered
 from _settled import behind, patiently, unproved, unreleased
 from _six import Six
 from _six import toml as six_toml
-from _trio import Trio
+from _switch import Network, apart
+from _trio import NODES, Trio
 from confluent_kafka import KafkaException
 from floods import FEW, LIMIT_MB, MIB, RESTORE, floods
 from hushstream.agents.clock.genesis import read_ledger
@@ -92,12 +97,14 @@ class Plan(NamedTuple):
         six: all mechanisms, instead of six histograms.
         harsh: faults of machines and operators, too.
         longest: seconds that the broker may be away at most.
+        network: faults of the network between three brokers, too.
         patience: seconds without progress until what is not released counts as stuck.
     """
 
     six: bool = False
     harsh: bool = False
     longest: float = 120.0
+    network: bool = False
     patience: float = PATIENCE
 
 
@@ -160,6 +167,8 @@ def made(plan: Plan, run: Local, broker: Broker | Trio, seed: int, gap: float) -
     for kind, possible in (("full", os.geteuid() == 0), ("jump", bool(shutil.which("cc")))):
         if not possible:
             kinds.pop(kind, None)
+    if plan.network:
+        return Cut(run, broker, choose, kinds | NETWORK, gap=gap, longest=plan.longest)
     return Harsh(run, broker, choose, kinds, gap=gap, longest=plan.longest)
 
 
@@ -263,16 +272,23 @@ def main() -> None:
     parser.add_argument("--patience", type=float, default=PATIENCE,
                         help="seconds without progress until it is stuck")  # fmt: skip
     parser.add_argument("--brokers", type=int, choices=(1, 3), default=1)
+    parser.add_argument("--network", action="store_true",
+                        help="cuts, loss and delay between three brokers; needs root")  # fmt: skip
     parser.add_argument("--keep", type=Path, help="keep state, logs and the broker's data here")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     points = options.points or (3 if options.quick else 40)
     pace = Pace(points, options.minutes, options.rate, options.speed, options.gap)
-    plan = Plan(options.six, options.harsh, options.longest, options.patience)
+    plan = Plan(options.six, options.harsh, options.longest, options.network, options.patience)
+    if plan.network and options.brokers != 3:
+        parser.error("--network needs --brokers 3")
+    if plan.network:
+        apart()
     console = Console(stderr=True)
     with (
         tempfile.TemporaryDirectory(prefix="hush-chaos-") as folder,
-        served(options.brokers, options.keep or Path(folder)) as broker,
+        Network(NODES) if plan.network else contextlib.nullcontext() as network,
+        served(options.brokers, options.keep or Path(folder), network) as broker,
         Progress(console=console, disable=not console.is_terminal) as bar,
     ):
         task = bar.add_task("faults", total=pace.seconds / pace.gap + 1)
@@ -298,10 +314,10 @@ def main() -> None:
     sys.exit(1 if bad else 0)
 
 
-def served(brokers: int, folder: Path) -> Broker | Trio:
+def served(brokers: int, folder: Path, network: Network | None = None) -> Broker | Trio:
     """The cluster, with its data in that folder."""
     if brokers == 3:
-        return Trio(folder / "brokers", BROKER)
+        return Trio(folder / "brokers", BROKER, network)
     return Broker(folder / "broker", quiet=True, overrides=BROKER)
 
 

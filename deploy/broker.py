@@ -73,6 +73,8 @@ class Broker:
         java_flags: further flags of Java, in place of those that use the archive of classes.
         features: levels for which an empty folder is formatted (``transaction.version``, …), where
             they are not to be the newest.
+        host: address where clients reach it, if the overrides let it listen there.
+        within: what its command line begins with, where it runs in a network of its own.
     """
 
     def __init__(
@@ -87,7 +89,11 @@ class Broker:
         cluster: str | None = None,
         java_flags: Sequence[str] = (),
         features: Mapping[str, int] | None = None,
+        host: str = HOST,
+        within: Sequence[str] = (),
     ) -> None:
+        self._host = host
+        self._within = list(within)
         self._cluster = cluster
         self._temporary = data is None
         self._data = data.expanduser().resolve() if data else None
@@ -122,7 +128,7 @@ class Broker:
     @property
     def bootstrap(self) -> str:
         """Address for clients, ``host:port``."""
-        return f"{HOST}:{self.port}"
+        return f"{self._host}:{self.port}"
 
     @property
     def log(self) -> Path:
@@ -216,7 +222,7 @@ class Broker:
 
     def _prepare(self) -> list[str]:
         """Fetch Kafka, write the settings and format an empty folder; return the command line."""
-        if not port_is_free(self.port):
+        if not (self._within or port_is_free(self.port)):
             raise BrokerError(f"port {self.port} of {HOST} is in use: choose another with --port")
         found, classpath = find_java(), classpath_of_kafka(self._quiet)
         java = [str(found), f"-Xmx{self._heap_mb}m", *JVM_FLAGS, "-cp", classpath]
@@ -228,7 +234,7 @@ class Broker:
         config.write_text(properties(settings), "utf-8")
         if not (logs / "meta.properties").is_file():
             self._format(java, config)
-        return [*java, "kafka.Kafka", str(config)]
+        return [*self._within, *java, "kafka.Kafka", str(config)]
 
     def _controller_port(self) -> int:
         while (port := free_port()) == self.port:
@@ -256,7 +262,9 @@ class Broker:
                     f"the broker is not ready after {timeout:.0f} s; "
                     f"end of {self.log}:\n{self.tail()}"
                 )
-            self._ready = _listens(self.port) and serves(self.bootstrap, cluster=cluster)
+            self._ready = _listens(self._host, self.port) and serves(
+                self.bootstrap, cluster=cluster
+            )
             if not self._ready:
                 time.sleep(0.05)
 
@@ -281,8 +289,8 @@ def classpath_of_kafka(quiet: bool) -> str:
     return os.pathsep.join(str(jars / jar.filename) for jar in read_lock())
 
 
-def _listens(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection((HOST, port), timeout=0.5):
+def _listens(host: str, port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=0.5):
         return True
     return False
 
