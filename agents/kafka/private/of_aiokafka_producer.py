@@ -282,21 +282,29 @@ class AnsweredSender(Sender):
         manager = self._txn_manager
         manager.fatal_error(error)
         manager._transaction_waiter.exception()  # nobody waits for it before a commit
+        self._forgive()
+        self._message_accumulator.fail_all(error)
+        self._sender_task.cancel()
+
+    def _forgive(self) -> None:
+        """Let what waits fail in silence: whoever is sending hears of it by the next record."""
         accumulator = self._message_accumulator
-        waiting = [*chain(*accumulator._batches.values()), *accumulator._pending_batches]
-        accumulator.fail_all(error)
-        for batch in waiting:  # whoever is sending now hears of it by the next record
+        for batch in (*chain(*accumulator._batches.values()), *accumulator._pending_batches):
             own = (batch.future, batch._drain_waiter)
             for future in (*own, *(future for future, _ in batch._msg_futures)):
-                future.cancelled() or future.exception()
-        self._sender_task.cancel()
+                future.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def _do_add_partitions_to_txn(self, tps: Any) -> bool:
         node = await self._find_coordinator(_TRANSACTION, self._txn_manager.transactional_id)
         if self._ended and not self._same(node, *self._ended):
             self.give_up(KafkaConnectionError("the coordinator was away between transactions"))
             return True
-        if done := await _Add(self, tps).do(node):
+        try:
+            done = await _Add(self, tps).do(node)
+        except ProducerFenced:  # which ends the sender, and fails what waits
+            self._forgive()
+            raise
+        if done:
             self._ended = ()
         return done
 

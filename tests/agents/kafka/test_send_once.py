@@ -6,6 +6,7 @@ Covers: agents/kafka/private/of_aiokafka_producer.py
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -30,6 +31,7 @@ from hushstream.topics.config.model import Kafka
 
 PLACE = TopicPartition("t", 0)
 UNANSWERED = (RequestTimedOutError, KafkaConnectionError, CorrelationIdError)
+FENCED = 47
 FEATURES = b"\x02\x14transaction.version\x00\x02\x00\x00\x00"
 
 
@@ -118,6 +120,26 @@ def test_nor_is_a_partition_added_again_nor_its_batch_sent(error: type[Exception
         assert len(line.asked) == 1
 
     through([error()], work)
+
+
+def test_what_waits_at_a_fenced_producer_fails_without_a_line_of_the_loop() -> None:
+    told: list[str] = []
+
+    async def work(sender: Any, line: Line) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, what: told.append(str(what)))
+        accumulator = sender._message_accumulator
+        waits = await accumulator.add_message(PLACE, None, b"row", 1.0)
+        with pytest.raises(ProducerFenced):
+            await sender._do_add_partitions_to_txn({PLACE})
+        accumulator.fail_all(ProducerFenced())  # as the sender does when it ends
+        await asyncio.sleep(0)
+        with pytest.raises(ProducerFenced):
+            waits.result()
+        accumulator._batches.clear()
+        gc.collect()
+
+    through([added(FENCED)], work)
+    assert told == []
 
 
 @pytest.mark.parametrize("code", [14, 15, 16, 51])
