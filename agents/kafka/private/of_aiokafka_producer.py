@@ -279,20 +279,21 @@ class AnsweredSender(Sender):
 
     def give_up(self, error: KafkaError) -> None:
         """Fail all that waits here, for good, and send nothing more."""
+        self._forgive()
         manager = self._txn_manager
         manager.fatal_error(error)
-        manager._transaction_waiter.exception()  # nobody waits for it before a commit
-        self._forgive()
+        manager._transaction_waiter.exception()  # it may be a new one
         self._message_accumulator.fail_all(error)
         self._sender_task.cancel()
 
     def _forgive(self) -> None:
         """Let what waits fail in silence: whoever is sending hears of it by the next record."""
         accumulator = self._message_accumulator
+        waiting = [self._txn_manager._transaction_waiter]  # for which nobody waits before a commit
         for batch in (*chain(*accumulator._batches.values()), *accumulator._pending_batches):
-            own = (batch.future, batch._drain_waiter)
-            for future in (*own, *(future for future, _ in batch._msg_futures)):
-                future.add_done_callback(lambda done: done.cancelled() or done.exception())
+            waiting += [batch.future, batch._drain_waiter, *(one for one, _ in batch._msg_futures)]
+        for future in waiting:
+            future.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def _do_add_partitions_to_txn(self, tps: Any) -> bool:
         node = await self._find_coordinator(_TRANSACTION, self._txn_manager.transactional_id)

@@ -131,11 +131,13 @@ def test_what_waits_at_a_fenced_producer_fails_without_a_line_of_the_loop() -> N
         waits = await accumulator.add_message(PLACE, None, b"row", 1.0)
         with pytest.raises(ProducerFenced):
             await sender._do_add_partitions_to_txn({PLACE})
-        accumulator.fail_all(ProducerFenced())  # as the sender does when it ends
+        accumulator.fail_all(ProducerFenced())  # both as the sender does when it ends
+        sender._txn_manager.fatal_error(ProducerFenced())
         await asyncio.sleep(0)
         with pytest.raises(ProducerFenced):
             waits.result()
         accumulator._batches.clear()
+        del sender._txn_manager._transaction_waiter
         gc.collect()
 
     through([added(FENCED)], work)
