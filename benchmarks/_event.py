@@ -28,7 +28,7 @@ from hushstream.agents.stages.topology import StageFactory, Topology
 from hushstream.agents.state.layout import MARKER, POSITION, index_entries
 from hushstream.agents.state.rocks import RocksStore
 from hushstream.agents.state.units.room import UnitRoom
-from hushstream.agents.worker.shard_maker import HELD
+from hushstream.agents.worker.worker import HELD
 from hushstream.formats.events.raw import RawBatch
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.config.load import loads
@@ -99,7 +99,7 @@ class Whole:
         ).replace("cells_partitions = 2", "cells_partitions = 1")
         made, names = compile_config(loads(text, environ={}), {"events": 1}), Names("p", "abcdef")
         (pipeline,) = made.pipelines
-        self._clock = ClockLog({pipeline.name: pipeline.mechanism.horizon})
+        self._clock = ClockLog({pipeline.name: pipeline.traits.horizon})
         first = pipeline.windows.window(engine.START * 1_000)
         self._clock.append(0, Start(pipeline.name, first, engine.START * 1_000))
         factory = StageFactory(made, names, bytes(32), self._clock, steady)

@@ -131,7 +131,7 @@ def absorbed(mechanism: PrivHP, columns: dict[str, np.ndarray], units: Units) ->
 
 def released(mechanism: PrivHP, part: Part, window: str) -> Leaves:
     """What the mechanism publishes after one micro-batch."""
-    closed = Closed(mechanism.init_rows(part.key), part, 1)
+    closed = Closed(mechanism.traits.rows(part.key), part, 1)
     _, out = mechanism.release(closed, keyed(window))
     return Leaves(out.key.codes(), out.value[:, 0])
 

@@ -26,7 +26,7 @@ class Fixed(Quantiles):
 
 def released(made: Quantiles, counts: np.ndarray) -> Rows:
     """Rows of released keys with (keys, bands) records."""
-    rows = made.init_rows(Keys.of_codes(np.arange(len(counts), dtype=np.uint64)))
+    rows = made.traits.rows(Keys.of_codes(np.arange(len(counts), dtype=np.uint64)))
     rows.cell["bands"], rows.cell["first"], rows.due[:] = counts, 1, -1
     return rows
 
@@ -34,7 +34,7 @@ def released(made: Quantiles, counts: np.ndarray) -> Rows:
 def size(made: Quantiles, counts: np.ndarray) -> float:
     """Mean bytes of a row, without its key, of released keys with (keys, bands) records."""
     step = Step(Marker("g", 0))
-    KeyRows(made).store(0, released(made, counts), step)
+    KeyRows(made.traits).store(0, released(made, counts), step)
     return sum(len(row or b"") for row in step.rows.values()) / len(counts)
 
 
@@ -50,7 +50,7 @@ def cpu(made: Quantiles, counts: np.ndarray) -> dict[str, float]:
 
 
 def _once(made: Any, rows: Rows) -> float:
-    table, step, store = KeyRows(made), Step(Marker("g", 0)), MemoryStore()
+    table, step, store = KeyRows(made.traits), Step(Marker("g", 0)), MemoryStore()
     begun = time.process_time()
     table.store(0, rows, step)
     between = time.process_time()

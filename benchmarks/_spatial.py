@@ -72,7 +72,7 @@ def box_counts(stream: Stream, low: np.ndarray, high: np.ndarray) -> np.ndarray:
 
 def part_of(mechanism: Mechanism, stream: Stream) -> Part:
     """The exact partial sum of some events."""
-    columns = dict(zip(mechanism.inputs, stream.point.T, strict=True))
+    columns = dict(zip(mechanism.traits.inputs, stream.point.T, strict=True))
     encoded = mechanism.encode(columns)
     k = len(encoded.keys)
     slot = encoded.key[encoded.keep] + k * (stream.sign[encoded.keep] < 0)
@@ -85,11 +85,11 @@ def part_of(mechanism: Mechanism, stream: Stream) -> Part:
 
 def absorbed(mechanism: Mechanism, stream: Stream) -> Part:
     """The merged partial sum of events that all come from different units."""
-    encoded = mechanism.encode(dict(zip(mechanism.inputs, stream.point.T, strict=True)))
+    encoded = mechanism.encode(dict(zip(mechanism.traits.inputs, stream.point.T, strict=True)))
     n, k = len(stream.sign), len(encoded.keys)
     sign, status = stream.sign.astype(np.int8), np.zeros(k, np.int32)
     batch = Batch(encoded.keys, encoded.key, np.arange(n), encoded.value, sign, status)
-    return merge([mechanism.absorb(mechanism.init_units(n), batch)[1]])
+    return merge([mechanism.absorb(mechanism.traits.units(n), batch)[1]])
 
 
 def keyed(name: str) -> KeyedNoise:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 from hushstream.mechanisms.columns import Batch, Closed, Part, Releases
-from hushstream.mechanisms.contract import Mechanism
 from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.mechanisms.histogram.planning.play import Workload
 from hushstream.mechanisms.keys import Keys
@@ -39,7 +38,7 @@ class Repeated:
     name: ClassVar[str] = "repeated"
 
     def __post_init__(self) -> None:
-        self.units = UnitTable(cast(Mechanism, self.mechanism), self.work.users)
+        self.units = UnitTable(self.mechanism.traits, self.work.users)
         self.t, self.seconds = 0, 0.0
         self._clear()
         self.total = np.zeros(self.work.keys, np.int64)
@@ -80,7 +79,7 @@ class Repeated:
         part = Part(keys, lane, self.total[codes][:, None], none)
         noise = keyed(self.name, self.seed, f"day/{self.t}")
         began = time.perf_counter()
-        out = self.mechanism.release(Closed(self.mechanism.init_rows(keys), part, 1), noise)[1]
+        out = self.mechanism.release(Closed(self.mechanism.traits.rows(keys), part, 1), noise)[1]
         self.seconds = time.perf_counter() - began
         return out
 

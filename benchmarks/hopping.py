@@ -109,12 +109,12 @@ def noise(hour: int) -> KeyedNoise:
 def releases(mechanism: KeyedSums, given: Sample) -> Iterator[tuple[Releases, Counts]]:
     """Release each hour, with what was accepted of each key."""
     work, before, begin = given.work, None, 0
-    units = UnitTable(mechanism, work.users)
+    units = UnitTable(mechanism.traits, work.users)
     for hour, end in enumerate(given.ends):
         place = hour % HOURS
         if not place:
-            units = UnitTable(mechanism, work.users)
-        hop = Hop(place + 1, hour + 1) if mechanism.carries else FIRST
+            units = UnitTable(mechanism.traits, work.users)
+        hop = Hop(place + 1, hour + 1) if mechanism.traits.carries else FIRST
         memory = Memory(
             mechanism, noise(hour), window=place, hop=hop, before=before, unit_tables=[units]
         )
@@ -122,7 +122,7 @@ def releases(mechanism: KeyedSums, given: Sample) -> Iterator[tuple[Releases, Co
         for part in feed(memory, work, slice(begin, end)):
             np.add.at(accepted, part.key.codes().astype(np.int64), part.sums[:, 0])
         yield memory.trigger(), accepted
-        begin, before = end, memory if mechanism.carries else None
+        begin, before = end, memory if mechanism.traits.carries else None
 
 
 def side(mechanism: KeyedSums, given: Sample) -> Side:

@@ -166,7 +166,7 @@ class Snapshot(NamedTuple):
 def snapshots(domain: Domain, stream: Stream, name: str) -> Iterator[Snapshot]:
     """Every fourth trigger's intervals."""
     mechanism = made(domain, stream)
-    store, noise = Store(mechanism), keyed(name)
+    store, noise = Store(mechanism.traits), keyed(name)
     for t in range(1, TICKS + 1):
         rows, release = mechanism.release(store.closed(part_of(mechanism, stream.at(t)), t), noise)
         store.store(rows)

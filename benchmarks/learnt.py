@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from _workload import shaped
 from hushstream.mechanisms.accounting import gdp_epsilon, gdp_mu
-from hushstream.mechanisms.columns import Batch
+from hushstream.mechanisms.columns import Batch, empty_units
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.histogram.planning.learnt import LADDER, EpochReleases, chosen
 from hushstream.mechanisms.histogram.planning.play import Run, numbered, play
@@ -66,7 +66,7 @@ def variance() -> Fraction:
 
 def profiled(work: Workload) -> np.ndarray:
     """(cells,) exact numbers of units."""
-    n, fresh = len(work.unit), PROFILE.fresh(work.users)
+    n, fresh = len(work.unit), empty_units(work.users, 1, PROFILE.most)
     keys, key = numbered(np.arange(work.keys)), work.key.astype(np.intp)
     nothing, one = np.zeros((n, 0), np.int64), np.ones(n, np.int8)
     status = np.zeros(work.keys, np.int32)

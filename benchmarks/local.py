@@ -107,7 +107,7 @@ def made(
     step = np.where(group[rows] == RANGE, 0, theta)
     own = np.full(len(rows), mechanism.survey.number)
     columns = [slot[rows], group[rows], step, code, own, names[rows]]
-    return dict(zip(mechanism.inputs, columns, strict=True))
+    return dict(zip(mechanism.traits.inputs, columns, strict=True))
 
 
 def encoded(

@@ -67,17 +67,17 @@ def store(folder: str, scale: int = 1) -> RocksStore:
 
 def units(kind: Mechanism, users: int, pairs: int, tick: Tick) -> tuple[float, float]:
     """Bytes on disk per unit row with that many pairs: as written, and compacted."""
-    codec, rng = UnitCodec(kind), np.random.default_rng(1)
+    codec, rng = UnitCodec(kind.traits), np.random.default_rng(1)
     prefix = units_of(0) + sortable(0)
     with tempfile.TemporaryDirectory(prefix="hush-memory-") as folder:
         table = store(folder)
         for begun in range(0, users, STEP):
             n = min(STEP, users - begun)
             digests = rng.integers(0, 256, (n, 16), np.uint8)
-            left = rng.integers(0, int(kind.init_units(1).left[0]) + 1, n)
+            left = rng.integers(0, kind.traits.bound + 1, n)
             start = np.arange(n + 1, dtype=np.int64) * pairs
             pair = rng.integers(0, 1 << 32, n * pairs).astype(np.uint32)
-            used = rng.integers(0, 4, (n * pairs, kind.lanes)).astype(np.uint16)
+            used = rng.integers(0, 4, (n * pairs, kind.traits.lanes)).astype(np.uint16)
             keys, _ = distinct(digests, prefix)
             table.write({}, RowColumns(keys, codec.encode(Units(left, start, pair, used))))
             tick(n)
@@ -92,14 +92,14 @@ def keys(count: int, table: RocksStore, tick: Tick, first: int = 0) -> None:
     come again: the cache is as full as that of a worker that has run for a while.
     """
     kind, rng = mechanism(), np.random.default_rng(2 + first)
-    rows_of = KeyRows(kind)
+    rows_of = KeyRows(kind.traits)
     for begun in range(first, first + count, STEP):
         n = min(STEP, first + count - begun)
         # Numbers in a scattered order, as keys are first seen.
         known = rng.integers(0, max(begun, 1), n).astype(np.uint64)
         rows_of.load(table, 0, Keys.of(names(np.unique(known))))
         listed = names(np.arange(begun, begun + n, dtype=np.uint64))
-        cell = np.zeros(n, kind.row_dtype)
+        cell = np.zeros(n, kind.traits.row_dtype)
         cell["sums"][:, 0, 0] = rng.geometric(0.5, n)
         due = np.where(rng.random(n) < 0.02, rng.integers(1, 25, n), 0).astype(np.int32)
         step = Step(Marker("benchmark", 0))

@@ -132,7 +132,7 @@ def streamed(variant: Variant, stream: Stream, deletions: bool, seed: str) -> It
     mechanism = made(variant.parameters, EPSILON, TICKS, deletions)
     if variant.kind == "frozen":
         mechanism = Frozen(**vars(mechanism))
-    store, noise = Store(mechanism), keyed(seed)
+    store, noise = Store(mechanism.traits), keyed(seed)
     first = mechanism.first
     for _ in range(first - 1):
         yield Snapshot(np.empty(0, np.uint64), np.empty(0), 0.0, 0)
@@ -150,7 +150,7 @@ def at_once(parameters: Parameters, events: Stream, epsilon: Fraction, name: str
     """One tree of some insertions, as a stream of a single tick."""
     mechanism = made(parameters, epsilon, 1, False)
     start = time.thread_time()
-    closed = Store(mechanism).closed(part_of(mechanism, events), 1)
+    closed = Store(mechanism.traits).closed(part_of(mechanism, events), 1)
     rows, release = mechanism.release(closed, keyed(name))
     return Snapshot(*leaves_of(release), time.thread_time() - start, len(rows.key))
 
@@ -174,7 +174,7 @@ def gone(events: Stream, t: int, name: str) -> float:
     delete = Stream(*(column[events.sign < 0] for column in events))
     mechanism = made(Parameters(domain=Domain.unit(2, 0)), EPSILON, TICKS, False)
     part = part_of(mechanism, delete._replace(sign=-delete.sign))
-    _, release = mechanism.release(Store(mechanism).closed(part, t), keyed(name))
+    _, release = mechanism.release(Store(mechanism.traits).closed(part, t), keyed(name))
     return float(release.value[0, 1]) / GRID
 
 

@@ -65,7 +65,7 @@ Row = dict[str, float | str]
 def error(source: Input, seeds: int, epsilon: float = 1.0, **given: object) -> tuple[float, PrivHP]:
     """Mean Wasserstein distance over seeds, and the mechanism."""
     mechanism = made(source.domain, epsilon, **given)
-    part = absorbed(mechanism, source.columns, mechanism.init_units(len(source.points)))
+    part = absorbed(mechanism, source.columns, mechanism.traits.units(len(source.points)))
     measure = distance(source)
     found = [measure(released(mechanism, part, str(seed))) for seed in range(seeds)]
     return float(np.mean(found)), mechanism
@@ -140,13 +140,13 @@ def trend(source: Input, seeds: int, quick: bool) -> Iterator[Row]:
 def speed(source: Input, repeats: int) -> Row:
     """Points absorbed per second, and seconds of a tick of all points, of one core's time."""
     mechanism = made(source.domain, horizon=100, **USUAL)
-    units = mechanism.init_units(N)
+    units = mechanism.traits.units(N)
     absorb = tick = float("inf")
     for _ in range(repeats):
         start = time.thread_time()
         part = absorbed(mechanism, source.columns, units)
         absorb = min(absorb, time.thread_time() - start)
-        rows, _ = mechanism.release(Closed(mechanism.init_rows(part.key), part, 1), keyed("tick"))
+        rows, _ = mechanism.release(Closed(mechanism.traits.rows(part.key), part, 1), keyed("tick"))
         stored = rows._replace(key=rows.key[:-1], cell=rows.cell[:-1], due=rows.due[:-1])
         start = time.thread_time()
         part = merge([absorbed(mechanism, source.columns, units)])
@@ -258,7 +258,7 @@ def draw(result: dict[str, list[Row]], path: Path, dpi: int = 110) -> None:
     """Postal codes and synthetic points; error against memory; error beside the theorem."""
     source = postal(np.random.default_rng(1), 200_000)
     mechanism = made(source.domain, **USUAL)
-    part = absorbed(mechanism, source.columns, mechanism.init_units(len(source.points)))
+    part = absorbed(mechanism, source.columns, mechanism.traits.units(len(source.points)))
     points = sample(source.domain, *released(mechanism, part, "picture"), 20_000)
     figure, axes = plt.subplots(2, 2, figsize=(10, 7), constrained_layout=True)
     clouds = (source.points[:20_000].T, np.stack(list(points.values())))

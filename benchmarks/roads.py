@@ -185,7 +185,7 @@ def phdstream(way: Map, road: Index, along: F64, seed: int) -> tuple[Any, F64]:
     mechanism = build(PHDStreamParameters(domain=way.domain), setting)
     tick = np.arange(len(road)) * TRIGGERS // len(road) + 1
     stream = Stream(tick, way.place(road, along), np.ones(len(road), np.int64))
-    store, noise = Store(mechanism), keyed(f"roads {seed}")
+    store, noise = Store(mechanism.traits), keyed(f"roads {seed}")
     for t in range(1, TRIGGERS + 1):
         rows, out = mechanism.release(store.closed(part_of(mechanism, stream.at(t)), t), noise)
         store.store(rows)
@@ -196,7 +196,7 @@ def privhp(way: Map, road: Index, along: F64, seed: int) -> tuple[Any, F64]:
     """Leaves of one release, with the defaults of PrivHP."""
     mechanism = made(way.domain, float(EPSILON))
     columns = dict(zip(way.domain.names, way.place(road, along).T, strict=True))
-    part = absorbed(mechanism, columns, mechanism.init_units(len(road)))
+    part = absorbed(mechanism, columns, mechanism.traits.units(len(road)))
     leaves = released(mechanism, part, f"roads {seed}")
     return leaves.code, leaves.count.astype(float)
 

@@ -134,7 +134,7 @@ def compared(bench: Sized, events: int, only: str | None) -> dict[str, dict[str,
             continue
         with console.status(name):
             measured = bench.sizes(name, case, events)
-        bound = int(bench.pipeline.mechanism.init_units(1).left[0])
+        bound = bench.pipeline.traits.bound
         said = predicted(case, events, bound)
         found[name] = {
             kind: [round(said[kind], 2), round(value, 2), round(value / said[kind] - 1, 3)]

@@ -66,7 +66,7 @@ def events(t: int, n: int, seed: int = 5) -> Stream:
 
 def ticks(made: PHDStream, n: int) -> Iterator[tuple[int, float, int, int]]:
     """Trigger, CPU seconds, leaves and stored nodes of tick after tick with n events each."""
-    store, noise = Store(made), keyed("scale")
+    store, noise = Store(made.traits), keyed("scale")
     for t in range(1, made.horizon + 1):
         new = events(t, n)
         start = time.thread_time()
@@ -116,7 +116,7 @@ def sketched(k: int, depth: int, n: int, quantity: str, size: float) -> Point:
     """The quicker of two ticks of PrivHP, from encoded events to stored rows."""
     setting = Setting(Fraction(1), Fraction(0), 2)
     made = build_privhp(PrivHPParameters(domain=Domain.unit(2, depth), k=k), setting)
-    store, noise, best, leaves = Store(made), keyed("scale"), float("inf"), 0
+    store, noise, best, leaves = Store(made.traits), keyed("scale"), float("inf"), 0
     for t in (1, 2):
         new = events(t, n)
         start = time.thread_time()
@@ -172,7 +172,7 @@ def per_leaf(points: list[Point]) -> float:
 def bytes_per_node(last: Point) -> float:
     """Stored bytes over live nodes: the leaves of a tree of fan-out 4 and all their ancestors."""
     live = last.leaves + (last.leaves - 1) // 3
-    return Store(mechanism(4, 3, 2)).bytes_per_row * last.nodes / live
+    return Store(mechanism(4, 3, 2).traits).bytes_per_row * last.nodes / live
 
 
 def run(quick: bool, console: Console) -> list[Point]:

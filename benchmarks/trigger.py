@@ -58,15 +58,15 @@ class Load(NamedTuple):
 def store(mechanism: Histogram, load: Load, t: int) -> RowTable:
     """A store as it stands before trigger t: small hidden counts, larger public ones."""
     rng = np.random.default_rng(3)
-    table = RowTable(mechanism)
+    table = RowTable(mechanism.traits)
     public = np.sort(rng.choice(load.seen, load.public, replace=False))
     for begin in range(0, load.seen, PORTION):  # a portion at a time: keys take more than rows
         codes = np.arange(begin, min(begin + PORTION, load.seen))
         keys = Keys.of_codes(codes.astype(np.uint64))
-        cell = mechanism.init_rows(keys).cell
+        cell = mechanism.traits.rows(keys).cell
         cell["sums"][:, 0, 0] = rng.integers(1, 20, len(codes))
         mine = public[(public >= begin) & (public < begin + PORTION)] - begin
-        cell["sums"][mine, :, 0] += rng.integers(50, 500, (len(mine), mechanism.lanes))
+        cell["sums"][mine, :, 0] += rng.integers(50, 500, (len(mine), mechanism.traits.lanes))
         cell["first"][mine] = rng.integers(1, t, len(mine))
         due = np.zeros(len(codes), np.int32)
         due[mine] = -1
@@ -83,7 +83,7 @@ def seconds(
     codes = np.sort(rng.choice(load.seen, load.changed, replace=False)).astype(np.uint64)
     sums = rng.integers(1, 3, (load.changed, 1))
     lane = np.zeros(load.changed, np.uint8)
-    part = Part(Keys.of_codes(codes), lane, sums, np.zeros(mechanism.totals, np.int64))
+    part = Part(Keys.of_codes(codes), lane, sums, np.zeros(mechanism.traits.totals, np.int64))
     noise = KeyedNoise(
         bytes(32),
         charge=bytes(32),
@@ -116,7 +116,7 @@ def growth(mechanism: Histogram, seen: int) -> dict[str, float]:
     """Trigger 500 at a number of keys seen: the median of three runs, each with its own store."""
     load = Load(seen, 10_000, 50_000)
     took = [seconds(mechanism, load, 500, time.process_time) for _ in range(3)]
-    row = mechanism.row_dtype.itemsize + 4
+    row = mechanism.traits.row_dtype.itemsize + 4
     return {
         "seen": seen,
         "seconds": float(np.median(took)),

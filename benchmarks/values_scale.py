@@ -61,7 +61,7 @@ def speed(values: int) -> float:
     value = np.minimum(generator.gamma(3, 40, PIECE), 2000.0)
     unit = generator.integers(0, UNITS, PIECE)
     sign = np.ones(PIECE, np.int8)
-    units, parts = mechanism.init_units(UNITS), [empty_part(1)]
+    units, parts = mechanism.traits.units(UNITS), [empty_part(1)]
     started, done = time.process_time(), 0
     while done < values:
         coded = mechanism.encode({"time": time_, "value": value})
@@ -87,7 +87,7 @@ def release(height: int, releases: int) -> Row:
     """Time and state of releases in a chunk of 16^height slots, from the middle of it on."""
     slots = 16**height
     mechanism = configured(slots, height=height, skip=0)
-    table, noise = RowTable(mechanism), keyed(0, f"scale {height}")
+    table, noise = RowTable(mechanism.traits), keyed(0, f"scale {height}")
     closed = table.load(one_record(mechanism, 0, 30.0), 1, False)
     rows, _ = mechanism.release(Closed(closed, one_record(mechanism, 0, 30.0), 1), noise)
     table.store(rows)
@@ -104,7 +104,7 @@ def release(height: int, releases: int) -> Row:
     stored = table.rows
     live = stored.key[stored.due != 0]
     assert len(split(live)[0]) == len(live)
-    size = len(live) * (8 + 4 + mechanism.row_dtype.itemsize)
+    size = len(live) * (8 + 4 + mechanism.traits.row_dtype.itemsize)
     return {
         "slots": slots, "levels": height, "release_us": float(np.median(took)) * 1e6,
         "first_ms": first * 1e3, "state_bytes": size, "path_nodes": 16 * height,

@@ -176,7 +176,7 @@ def verify(flags: Flags, as_json: bool) -> None:
 def _against_clock(config: Config, read: Ledger) -> Ledger:
     """The ledger, once it is known to have paid for every trigger of the clock log."""
     names = read.names(config.deployment.name)
-    horizons = {p.name: p.mechanism.horizon for p in compile_config(config).pipelines}
+    horizons = {p.name: p.traits.horizon for p in compile_config(config).pipelines}
     cluster, kafka = Cluster(config.kafka, role="auditor"), config.kafka
     if config.engine.witness:
         witness = Witness(Path(config.engine.witness), names, noise_key(config))

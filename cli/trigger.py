@@ -116,7 +116,7 @@ class Asked:
         self._cluster.rights.demand({self._names.clock: ["READ"], requests: ["READ", "WRITE"]})
         chosen = set(request.pipelines or external)
         self._pipelines = [p for p in compile_config(config).pipelines if p.name in chosen]
-        horizons = {p.name: p.mechanism.horizon for p in self._pipelines}
+        horizons = {p.name: p.traits.horizon for p in self._pipelines}
         self._standing = Standing(config.kafka, self._names, horizons)
         self._in_force = InForce(self._cluster, requests, horizons)
 

@@ -60,7 +60,7 @@ class Rows(NamedTuple):
     """State PER KEY; one stored row per (pipeline, window, key)."""
 
     key: Keys  # (r,) distinct, canonical order
-    cell: NDArray[Any]  # (r,) structured, `mechanism.row_dtype`
+    cell: NDArray[Any]  # (r,) structured, `Traits.row_dtype`
     due: NDArray[np.int32]  # (r,) next trigger to load it without data; 0 none, -1 every trigger
 
 
@@ -88,7 +88,7 @@ class Closed(NamedTuple):
 
     ``rows`` holds each key of ``part`` and each row that is due, freshly initialised where it
     was not stored. Both columns are in canonical key order. Where rows are carried
-    (`Mechanism.carries`), they are all of the window before, as that one left them.
+    (`Traits.carries`), they are all of the window before, as that one left them.
     """
 
     rows: Rows

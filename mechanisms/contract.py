@@ -6,9 +6,9 @@ the state of keys; when a micro-batch is closed it merges the parts and computes
 randomness comes in as a `Noise` argument whose draws depend on labels alone, so any order, any
 sharding and any replay give the same bytes.
 
-`Mechanism` is the mathematics, `Statement` what is promised and published, and a form of keys
-(`key_form`) what released keys are. Members without a default are the few that every mechanism
-fills; `registry.check` refuses one that lacks any. `columns` holds the arrays that go in and out,
+`Mechanism` is the mathematics, `Statement` what is promised and published, `Traits` what the engine
+must know to run it, and a form of keys (`key_form`) what released keys are. `registry.check`
+refuses a mechanism that lacks an abstract member. `columns` holds the arrays that go in and out,
 and names their sizes.
 """
 
@@ -24,8 +24,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ContractError
-from .columns import F64, I64, Batch, Closed, Encoded, Part, Releases, Rows, Units
-from .key_form import KeyForm
+from .columns import (
+    F64,
+    I64,
+    Batch,
+    Closed,
+    Encoded,
+    Part,
+    Releases,
+    Rows,
+    Units,
+    empty_part,
+    empty_units,
+)
+from .key_form import RECORD_KEYS, KeyForm
 from .keys import Keys
 from .ranges import Draws
 from .truth import Truth, WindowRecords
@@ -122,35 +134,36 @@ class Noise(Protocol):
         """(len(key), len(index), 2) uniform words, for samplers of a mechanism's own."""
 
 
+class Guarantee(NamedTuple):
+    """Words for what is promised to a unit; numbers are `Cost` and `Statement.bounds`.
+
+    Attributes:
+        distribution: of the noise.
+        definition: kind of differential privacy.
+        neighbouring: relation of two streams that cannot be told apart.
+    """
+
+    distribution: Literal["discrete_gaussian", "discrete_laplace", "local_randomizer"]
+    definition: Literal["approximate", "pure", "local"] = "approximate"
+    neighbouring: Literal["add_remove", "replace_value"] = "add_remove"
+
+
 class Statement(ABC):
     """Promises and published statements of a mechanism: functions of its public parameters.
 
-    Five members have no default: a mechanism that states no noise, no bound or no digest would be
+    Three members have no default: a mechanism that states no noise, no bound or no digest would be
     published with that of another.
+
+    Attributes:
+        survey: parameters for devices, where records are their reports; None by default.
     """
 
-    if TYPE_CHECKING:  # at run time these would become defaults of a dataclass's fields
+    survey: Survey | None = None
 
-        @property
-        def distribution(
-            self,
-        ) -> Literal["discrete_gaussian", "discrete_laplace", "local_randomizer"]:
-            """Distribution of the noise."""
-
-        @property
-        def definition(self) -> Literal["approximate", "pure", "local"]:
-            """Kind of differential privacy."""
-
-        @property
-        def neighbouring(self) -> Literal["add_remove", "replace_value"]:
-            """Relation of two streams that cannot be told apart."""
-
-        @property
-        def survey(self) -> Survey | None:
-            """Parameters for devices, where records are their reports; None by default."""
-
-    else:
-        survey = None
+    @property
+    @abstractmethod
+    def guarantee(self) -> Guarantee:
+        """Distribution of the noise, kind of privacy, neighbours."""
 
     @abstractmethod
     def bounds(self, unit: str) -> dict[str, Any]:
@@ -163,14 +176,6 @@ class Statement(ABC):
         They go into the charged hash: a machine that computes one otherwise is stopped. () where
         nothing is computed in floating point.
         """
-
-    @property
-    def in_parts(self) -> bool:
-        """Whether outputs are parts from which the pipeline's aggregates are finished.
-
-        Otherwise they are published under their own names.
-        """
-        return False
 
     def stated(self, unit: str) -> Stated:
         """Additional cost, such as that of one report for local privacy."""
@@ -196,45 +201,91 @@ class Statement(ABC):
         return []
 
 
+@dataclass(frozen=True, kw_only=True)
+class Traits:
+    """Facts of a mechanism that the engine needs to read, route, store and publish for it.
+
+    Attributes:
+        horizon: triggers per window.
+        outputs: released columns, c' of them.
+        row_dtype: state of one key.
+        bound: what a unit has left before its first record (`Units.left`).
+        keys: the form of released keys: `RecordKeys`, or a kind of `OwnKeys`.
+        due: when a key without records is loaded (`Rows.due`).
+        inputs: numbers of a record that `encode` wants, or `UNIT`.
+        columns: value columns of a batch, c.
+        lanes: width of ``Units.used``.
+        totals: shard-wide counters of a part, g.
+        routing: destination of sums: a partition by key, or a single one.
+        load: stored rows that a release needs besides those with new sums.
+        sparse: whether most numbers of a row are 0, and all of a fresh one: rows are packed then.
+        carries: whether rows of a window begin as those of the window before: it has one trigger.
+        feedback: whether `absorb` depends on earlier releases.
+        pairs: whether parts name pairs of key and value, of which new ones count (`pairs`).
+        counting: whether the first sums of a part add up to its accepted records.
+        exact_until: last trigger at which `error` is exact; later it is a bound. None: the horizon.
+    """
+
+    horizon: int
+    outputs: tuple[Output, ...]
+    row_dtype: np.dtype[Any]
+    bound: int
+    keys: KeyForm = RECORD_KEYS
+    due: Literal[0, -1] = 0
+    inputs: tuple[str, ...] = ()
+    columns: int = 0
+    lanes: int = 1
+    totals: int = 0
+    routing: Literal["key", "single"] = "key"
+    load: Literal["due", "all"] = "due"
+    sparse: bool = False
+    carries: bool = False
+    feedback: bool = False
+    pairs: bool = False
+    counting: bool = True
+    exact_until: int | None = None
+
+    @property
+    def by_record(self) -> bool:
+        """Whether keys of a batch are columns of its records, and not what `encode` makes."""
+        return not self.inputs or self.keys.of_record
+
+    @property
+    def foremost(self) -> int:
+        """The trigger whose error is told in advance."""
+        return self.exact_until or self.horizon
+
+    def units(self, u: int) -> Units:
+        """State of u units that have contributed nothing."""
+        return empty_units(u, self.lanes, self.bound)
+
+    def rows(self, key: Keys) -> Rows:
+        """State of keys that have never been seen."""
+        due = np.full(len(key), self.due, np.int32)
+        return Rows(key, np.zeros(len(key), self.row_dtype), due)
+
+    def part(self) -> Part:
+        """The partial sum of no records."""
+        return empty_part(self.columns, self.totals)
+
+
 class Mechanism(Statement):
     """A frozen dataclass of public parameters with pure functions.
 
     Absorbing is sequential in meaning: cutting a slice anywhere gives the same units and the
     same merged part. Releasing is a function of `Closed` and `Noise`; where ``routing`` is
     "key" it is row-wise, so that any subset of keys may be released on its own.
+
+    Attributes:
+        spending: cost by what is spent; None, the default: units of it cannot have a cap.
     """
 
-    if TYPE_CHECKING:  # as above
+    spending: Spending | None = None
 
-        @property
-        def horizon(self) -> int:
-            """Triggers per window."""
-
-        @property
-        def row_dtype(self) -> np.dtype[Any]:
-            """State of one key."""
-
-        @property
-        def outputs(self) -> tuple[Output, ...]:
-            """Released columns, c' of them."""
-
-        @property
-        def keys(self) -> KeyForm:
-            """The form of released keys: `RecordKeys`, or a kind of `OwnKeys`."""
-
-    if TYPE_CHECKING:
-
-        @property
-        def spending(self) -> Spending | None:
-            """Cost by what is spent; None, the default: units of it cannot have a cap."""
-            ...
-
-    else:
-        spending = None
-
+    @property
     @abstractmethod
-    def init_units(self, u: int) -> Units:
-        """State of u units that have contributed nothing."""
+    def traits(self) -> Traits:
+        """Facts for the engine; cached, since it asks for them with every slice."""
 
     @abstractmethod
     def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
@@ -252,15 +303,6 @@ class Mechanism(Statement):
     def error(self, t: int) -> F64:
         """(c',) standard deviation of the noise of each output at trigger t, in grid units."""
 
-    @property
-    def foremost(self) -> int:
-        """The trigger whose error is told in advance: the last one, where one is stated."""
-        return self.horizon
-
-    def last_error(self) -> F64:
-        """(c',) `error` at the last trigger, or more where that is costly to compute."""
-        return self.error(self.horizon)
-
     @abstractmethod
     def draws(self) -> tuple[Draws, ...]:
         """Every kind of draw that any release may ask for, at its largest parameter.
@@ -269,88 +311,20 @@ class Mechanism(Statement):
         there is none.
         """
 
-    # How the engine runs it
-
-    @property
-    def routing(self) -> Literal["key", "single"]:
-        """Destination of sums: a partition by key, or a single one."""
-        return "key"
-
-    @property
-    def load(self) -> Literal["due", "all"]:
-        """Stored rows that a release needs besides those with new sums."""
-        return "due"
-
-    @property
-    def sparse(self) -> bool:
-        """Whether most numbers of a row are 0, and those of a fresh one all: it is packed then."""
-        return False
-
-    @property
-    def carries(self) -> bool:
-        """Whether rows of a window begin as those of the window before; it has one trigger then."""
-        return False
-
-    @property
-    def feedback(self) -> bool:
-        """Whether `absorb` depends on earlier releases."""
-        return False
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """Numbers of a record that `encode` wants, or `UNIT`."""
-        return ()
-
-    @property
-    def columns(self) -> int:
-        """Value columns of a batch, c."""
-        return 0
-
-    @property
-    def lanes(self) -> int:
-        """Width of ``Units.used``."""
-        return 1
-
-    @property
-    def totals(self) -> int:
-        """Shard-wide counters of a part, g."""
-        return 0
-
-    @property
-    def pairs(self) -> bool:
-        """Whether parts name pairs of key and value, of which new ones count (`pairs`)."""
-        return False
-
-    @property
-    def counting(self) -> bool:
-        """Whether the first sums of a part add up to its accepted records."""
-        return not self.pairs
-
     def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
         """Turn columns of ``inputs`` into keys and values; with record keys, values alone count."""
         raise ContractError(f"{type(self).__name__} reads no inputs")
 
-    def init_rows(self, key: Keys) -> Rows:
-        """State of keys that have never been seen: zeros, due when there are sums."""
-        return Rows(key, np.zeros(len(key), self.row_dtype), np.zeros(len(key), np.int32))
-
     def truth(self, seen: WindowRecords, released: Sequence[bytes]) -> Truth:
         """Exact answers that a simulation compares a window with; see `truth`.
 
-        Asked where outputs are not ``in_parts``: exact aggregates follow from the records.
+        Not asked where values are finished from parts: exact aggregates follow from the records.
 
         Args:
             seen: the records of the window, without any bound.
             released: keys of its last state.
         """
         return Truth(len(seen.key), {}, {})
-
-
-REQUIRED = (
-    "horizon", "row_dtype", "outputs", "keys", "distribution", "definition", "neighbouring",
-    *sorted(Mechanism.__abstractmethods__),
-)  # fmt: skip
-"""Everything that a mechanism must have; all else has a default. See `registry.check`."""
 
 
 @dataclass(frozen=True)

@@ -105,6 +105,8 @@ class Entry(NamedTuple):
         parameters: frozen dataclass with defaults; its fields are the settings a user may give.
         mechanisms: every class that ``build`` may return.
         grouped: whether pipelines group records by ``key``; otherwise keys come from inputs alone.
+        in_parts: whether outputs are parts from which the pipeline's aggregates are finished;
+            otherwise they are published under their own names.
         build: the mechanism; raises `ParameterError` if parameters and setting clash.
         framed: completes the parameters from the pipeline; raises `ParameterError`.
         objections: settings that were given and would not be used.
@@ -125,6 +127,7 @@ class Entry(NamedTuple):
     mechanisms: tuple[type[Any], ...]
     grouped: bool
     build: Callable[[Any, Setting], Any]
+    in_parts: bool = False
     framed: Callable[[Any, Frame], Any] = as_given
     objections: Callable[[Any, Frame], Iterable[Objection]] = no_objection
     triggers: Callable[[Any], int] = many
@@ -136,8 +139,3 @@ class Entry(NamedTuple):
     adopted: Callable[[dict[str, Any]], dict[str, Any]] = dict
     picture: Picture = Picture()
     learner: Learner | None = None
-
-    @property
-    def in_parts(self) -> bool:
-        """Whether values are finished from parts (`Mechanism.in_parts`), whatever is built."""
-        return all(one.in_parts is True for one in self.mechanisms)

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ContractError
-from .columns import FIRST, I64, Batch, Closed, Hop, Part, Releases, empty_part, merge
+from .columns import FIRST, I64, Batch, Closed, Hop, Part, Releases, merge
 from .contract import Mechanism, Noise
-from .key_form import RecordKeys
 from .keys import Keys, concat
 from .pair_numbers import pairs_of
 from .pairs import homes, settled, split
@@ -82,18 +81,17 @@ class Memory:
     sets: list[set[bytes]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        if self.mechanism.routing == "single":
+        if self.mechanism.traits.routing == "single":
             self.aggregate_shards = 1
         if not self.unit_tables:
-            self.unit_tables = [UnitTable(self.mechanism) for _ in range(self.bound_shards)]
-        self.row_tables = [RowTable(self.mechanism) for _ in range(self.aggregate_shards)]
+            self.unit_tables = [UnitTable(self.mechanism.traits) for _ in range(self.bound_shards)]
+        self.row_tables = [RowTable(self.mechanism.traits) for _ in range(self.aggregate_shards)]
         self.sets = [set() for _ in range(self.aggregate_shards)]
         self._statuses = StatusTable(self.delay)
         self._reset()
 
     def _reset(self) -> None:
-        empty = empty_part(self.mechanism.columns, self.mechanism.totals)
-        self.parked = [[empty] for _ in range(self.aggregate_shards)]
+        self.parked = [[self.mechanism.traits.part()] for _ in range(self.aggregate_shards)]
 
     def absorb(self, slice_: Trace) -> list[Part]:
         """Take events of the open micro-batch; return the parts that bound shards sent."""
@@ -113,7 +111,7 @@ class Memory:
         keys = mine.keys.take(used)
         ids, unit = np.unique(mine.unit, return_inverse=True)
         none = np.zeros(len(keys), np.int32)
-        status = self._status(keys) if self.mechanism.feedback else none
+        status = self._status(keys) if self.mechanism.traits.feedback else none
         batch = Batch(keys, key, unit, mine.value, mine.sign, status, self.window)
         table = self.unit_tables[shard]
         units, part = self.mechanism.absorb(table.load(ids), batch)
@@ -121,7 +119,7 @@ class Memory:
         return part
 
     def _status(self, keys: Keys) -> NDArray[np.int32]:
-        if not self.mechanism.pairs:
+        if not self.mechanism.traits.pairs:
             return self._statuses.of(keys)
         parts = split(keys)
         status: NDArray[np.int32] = self._statuses.of(parts.keys)[parts.key]
@@ -131,7 +129,7 @@ class Memory:
         if self.aggregate_shards == 1:
             self.parked[0].append(part)
             return
-        homes_ = homes(part) if self.mechanism.pairs else part.key
+        homes_ = homes(part) if self.mechanism.traits.pairs else part.key
         home = np.fromiter((_route_hash(k) for k in homes_), np.int64, len(part.key))
         home %= self.aggregate_shards
         for shard in range(self.aggregate_shards):
@@ -142,10 +140,10 @@ class Memory:
     def trigger(self) -> Releases:
         """Close the open micro-batch and release it; rows of all shards in canonical order."""
         self.t += 1
-        if self.t > self.mechanism.horizon:
+        if self.t > self.mechanism.traits.horizon:
             raise ContractError(f"trigger {self.t} is beyond the horizon")
         out = gather([self._release(shard) for shard in range(self.aggregate_shards)])
-        if self.mechanism.feedback:
+        if self.mechanism.traits.feedback:
             self._statuses.add(out.key, out.status)
         self._reset()
         return out
@@ -153,10 +151,10 @@ class Memory:
     def _release(self, shard: int) -> Releases:
         parts = self.parked[shard]
         part = merge(parts) if len(parts) > 1 else parts[0]
-        if self.mechanism.pairs:
+        if self.mechanism.traits.pairs:
             part = self._settled(part, self.sets[shard])
         table = self.row_tables[shard]
-        scan = self.scan or self.mechanism.carries or self.t in self.renewals
+        scan = self.scan or self.mechanism.traits.carries or self.t in self.renewals
         source = table if self.before is None else self.before.row_tables[shard]
         rows = source.load(part, self.t, scan)
         renewals = tuple(t for t in self.renewals if t <= self.t)
@@ -195,7 +193,7 @@ def gather(releases: list[Releases]) -> Releases:
 
 def run(memory: Memory, trace: Trace, slice_size: int | None = None) -> Iterator[Releases]:
     """Feed a whole trace, trigger by trigger, in slices of at most ``slice_size`` events."""
-    for t in range(memory.t + 1, memory.mechanism.horizon + 1):
+    for t in range(memory.t + 1, memory.mechanism.traits.horizon + 1):
         rows = np.flatnonzero(trace.trigger == t)
         step = slice_size or max(len(rows), 1)
         for begin in range(0, len(rows), step):
@@ -208,7 +206,7 @@ def seed(memory: Memory, keys: Keys) -> None:
     for key in keys:
         one = Keys.of([key])
         shard = _route_hash(key) % memory.aggregate_shards
-        rows = memory.mechanism.init_rows(one)
+        rows = memory.mechanism.traits.rows(one)
         memory.row_tables[shard].store(rows._replace(due=np.full(1, -1, np.int32)))
 
 
@@ -219,15 +217,16 @@ def trace_of(mechanism: Mechanism, work: Workload, rows: slice) -> Trace:
         ContractError: the workload has no columns for a mechanism that reads some.
     """
     unit, sign = work.unit[rows].astype(np.int64), work.signs(rows)
-    if not mechanism.inputs:
-        keys, key = _numbered(work, rows, mechanism.pairs)
+    if not mechanism.traits.inputs:
+        keys, key = _numbered(work, rows, mechanism.traits.pairs)
         value = np.zeros((len(key), 0), np.int64) if work.value is None else work.value[rows]
         return Trace(np.zeros(len(key), np.intp), unit, keys, key, value, sign)
     if work.columns is None:
         raise ContractError("the workload does not hold what this mechanism reads")
     encoded = mechanism.encode({name: column[rows] for name, column in work.columns.items()})
-    of_records = isinstance(mechanism.keys, RecordKeys)
-    keys, key = _numbered(work, rows) if of_records else (encoded.keys, encoded.key)
+    keys, key = encoded.keys, encoded.key
+    if mechanism.traits.by_record:
+        keys, key = _numbered(work, rows)
     keep = np.flatnonzero(encoded.keep)
     trace = Trace(np.zeros(len(key), np.intp), unit, keys, key, encoded.value, sign)
     return trace.where(keep)
@@ -258,9 +257,9 @@ def releases(mechanism: Mechanism, work: Workload, noise: Noise) -> Iterator[Rel
     Raises:
         ContractError: the workload has no columns for the mechanism.
     """
-    units = UnitTable(mechanism, work.users)
+    units = UnitTable(mechanism.traits, work.users)
     memory = Memory(mechanism, noise, window=work.window, unit_tables=[units])
-    for rows in work.micro_batches(mechanism.horizon):
+    for rows in work.micro_batches(mechanism.traits.horizon):
         feed(memory, work, rows)
         yield memory.trigger()
 
@@ -275,17 +274,17 @@ def replays(
     Raises:
         ContractError: the workload has no columns for the mechanism.
     """
-    if mechanism.feedback:
+    if mechanism.traits.feedback:
         yield from (list(releases(mechanism, work, noise)) for noise in noises)
         return
     parts: list[Part] = []
     for noise in noises:
-        units = UnitTable(mechanism, work.users)
+        units = UnitTable(mechanism.traits, work.users)
         memory = Memory(mechanism, noise, window=work.window, unit_tables=[units])
         if not parts:
-            for rows in work.micro_batches(mechanism.horizon):
+            for rows in work.micro_batches(mechanism.traits.horizon):
                 sent = feed(memory, work, rows)
-                parts.append(merge([empty_part(mechanism.columns, mechanism.totals), *sent]))
+                parts.append(merge([mechanism.traits.part(), *sent]))
         found = []
         for part in parts:
             memory.parked = [[part]]
@@ -304,12 +303,12 @@ def last_releases(
     parked: list[Part] = []
     for noise in noises:
         memory = Memory(
-            mechanism, noise, window=work.window, t=mechanism.horizon - 1,
-            unit_tables=[UnitTable(mechanism, work.users)],
+            mechanism, noise, window=work.window, t=mechanism.traits.horizon - 1,
+            unit_tables=[UnitTable(mechanism.traits, work.users)],
         )  # fmt: skip
         if not parked:
             sent = feed(memory, work, slice(0, len(work.unit)), max(len(work.unit), 1))
-            parked.append(merge([empty_part(mechanism.columns, mechanism.totals), *sent]))
+            parked.append(merge([mechanism.traits.part(), *sent]))
         memory.parked = [parked]
         yield memory.trigger()
 

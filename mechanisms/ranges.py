@@ -67,8 +67,8 @@ def check(mechanism: Any, setting: Any) -> None:
         if one.parameter > one.limit:
             times = _size(one, one.parameter) / _size(one, one.limit)
             _refuse(one.of, columns, f"is {times:.3g} times what can be drawn and added up exactly")
-    deviations = mechanism.last_error().tolist()
-    for output, deviation in zip(mechanism.outputs, deviations, strict=True):
+    deviations = mechanism.error(mechanism.traits.horizon).tolist()
+    for output, deviation in zip(mechanism.traits.outputs, deviations, strict=True):
         if not deviation * GAUSS_TAIL < _OUTPUT:
             times = deviation * GAUSS_TAIL / _OUTPUT
             _refuse(output.name, columns, f"is {times:.3g} times what 63 bits hold")

@@ -8,7 +8,7 @@ contract before anything else may use it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from functools import cache
 from importlib.metadata import entry_points
 from types import MappingProxyType
@@ -16,7 +16,7 @@ from typing import Any
 
 from ..errors import ContractError, ParameterError
 from . import activity, histogram, pak, phdstream, privhp, quantile, ranges, topl, tops
-from .contract import REQUIRED, Mechanism, Setting
+from .contract import Mechanism, Setting
 from .entry import Entry
 from .planner import Planner
 
@@ -111,17 +111,10 @@ def check(entry: Any) -> None:
             raise ContractError(
                 f"mechanism {entry.name!r}: {kind.__name__} must be a subclass of Mechanism"
             )
-        if missing := lacking(kind):
+        if missing := sorted(kind.__abstractmethods__):
             raise ContractError(
                 f"mechanism {entry.name!r}: {kind.__name__} lacks {', '.join(missing)}"
             )
-
-
-def lacking(kind: type[Any]) -> list[str]:
-    """Members without a default that a class of mechanisms has neither itself nor as a field."""
-    own = {one.name for one in fields(kind)} if is_dataclass(kind) else set()
-    unfilled: frozenset[str] = getattr(kind, "__abstractmethods__", frozenset())
-    return [n for n in REQUIRED if n not in own and (n in unfilled or not hasattr(kind, n))]
 
 
 def _installed() -> list[Any]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .columns import I64, Part, Rows, Units, joined
-from .contract import Mechanism
+from .contract import Traits
 from .keys import Keys
 
 Places = NDArray[np.intp]
@@ -26,16 +26,16 @@ class UnitTable:
         size: number of units 0…size-1; None: units may have any integers.
     """
 
-    def __init__(self, mechanism: Mechanism, size: int | None = None) -> None:
-        self._fresh = mechanism.init_units
+    def __init__(self, traits: Traits, size: int | None = None) -> None:
+        self._bound = traits.bound
         self._numbered = size is not None
         self.ids: I64 = np.arange(size or 0)
         self._row: Places = np.arange(size or 0)  # of each id
-        self._left: I64 = self._fresh(1).left.repeat(size or 0)
+        self._left: I64 = np.full(size or 0, self._bound, np.int64)
         self._begin: I64 = np.zeros(size or 0, np.int64)
         self._width: I64 = np.zeros(size or 0, np.int64)
         self._pair = np.empty(1024, np.uint32)
-        self._used = np.empty((1024, mechanism.lanes), np.uint16)
+        self._used = np.empty((1024, traits.lanes), np.uint16)
         self._end = 0
 
     @property
@@ -71,7 +71,7 @@ class UnitTable:
                 np.insert(self.ids, new, ids[~known]),
                 np.insert(self._row, new, rows),
             )
-            self._left = np.concatenate([self._left, self._fresh(count).left])
+            self._left = np.concatenate([self._left, np.full(count, self._bound)])
             none = np.zeros(count, np.int64)
             self._begin = np.concatenate([self._begin, none])
             self._width = np.concatenate([self._width, none])
@@ -139,16 +139,16 @@ class RowTable:
         empty: row of the empty key.
     """
 
-    def __init__(self, mechanism: Mechanism) -> None:
-        self._mechanism = mechanism
+    def __init__(self, traits: Traits) -> None:
+        self._traits = traits
         self._order = _Order()
-        self.cell = mechanism.init_rows(Keys.of([])).cell
+        self.cell = traits.rows(Keys.of([])).cell
         self.due = np.empty(0, np.int32)
         self.empty: Rows | None = None
 
     def load(self, part: Part, t: int, scan: bool = False) -> Rows:
         """Rows that a release at trigger ``t`` may read; ``scan`` loads every stored one."""
-        every = scan or self._mechanism.load == "all"
+        every = scan or self._traits.load == "all"
         none, rest = _parted(part.key)
         new = np.unique(self._order.of(rest))
         place, known = _find(self._order.key, new)
@@ -156,13 +156,13 @@ class RowTable:
         touched = np.union1d(np.arange(len(due)) if every else np.flatnonzero(due), place[known])
         key = np.concatenate([self._order.key[touched], new[~known]])
         order = np.argsort(key, kind="stable")
-        rows = self._mechanism.init_rows(self._order.keys(key[order]))
+        rows = self._traits.rows(self._order.keys(key[order]))
         stored = order < len(touched)
         rows.cell[stored] = self.cell[touched[order[stored]]]
         rows.due[stored] = self.due[touched[order[stored]]]
         if self.empty is not None and (none or every or self.empty.due[0] in (t, -1)):
             return joined(self.empty, rows)
-        return joined(self._mechanism.init_rows(Keys.of([b""])), rows) if none else rows
+        return joined(self._traits.rows(Keys.of([b""])), rows) if none else rows
 
     def store(self, rows: Rows) -> None:
         """Write back the rows that a release returned."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..errors import ContractError
 from .columns import F64, I64
-from .contract import Output
+from .contract import Output, Traits
 
 Index = NDArray[np.int32]
 
@@ -24,8 +24,8 @@ class Summing(Protocol):
         """Value columns, each with a ``name``."""
 
     @property
-    def outputs(self) -> tuple[Output, ...]:
-        """Released columns."""
+    def traits(self) -> Traits:
+        """They name the released columns."""
 
 
 class Workload(NamedTuple):
@@ -100,7 +100,7 @@ class Workload(NamedTuple):
         """
         weight = self.signs(rows).astype(np.float64)
         place = {f"sum:{column.name}": i for i, column in enumerate(mechanism.summed)}
-        names = plainly(mechanism.outputs) or ["count"]
+        names = plainly(mechanism.traits.outputs) or ["count"]
         each = weight if counted is None else counted[rows]
         weights = [weight * self._column(place[n], rows) if n in place else each for n in names]
         return np.stack([np.bincount(self.key[rows], one, self.keys) for one in weights], axis=1)

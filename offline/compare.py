@@ -238,7 +238,7 @@ class _Chosen:
         rest = one[0].split(b"|", 2)[2]
         if one[1].startswith("hush.manifest"):
             return int(rest.removeprefix(b"manifest:"))
-        key = self._pipeline.mechanism.keys.key(rest.decode())
+        key = self._pipeline.traits.keys.key(rest.decode())
         return int(route(Keys.of([key]), self._pipeline.cells_partitions)[0])
 
 

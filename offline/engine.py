@@ -171,7 +171,7 @@ class OfflineEngine:
         self.outs: dict[str, list[Out]] = defaultdict(list)
         self.counts: Counter[tuple[str, str]] = Counter()
         self._logs: dict[Place, Log] = defaultdict(Log)
-        horizons = {p.name: p.mechanism.horizon for p in deployment.pipelines}
+        horizons = {p.name: p.traits.horizon for p in deployment.pipelines}
         known = entries if isinstance(entries, Sequence) else ()
         self._clock = ClockLog(horizons, known, forgets=False)
         if begun is not None:

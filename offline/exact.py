@@ -28,7 +28,7 @@ def counts_units(p: Pipeline) -> bool:
     """Whether a count of the pipeline is one of distinct units: each counts once in a key."""
     bound = getattr(p.mechanism, "bound", None)
     units = isinstance(bound, Bound) and bound.of_units
-    return p.mechanism.in_parts and units and not p.mechanism.pairs
+    return p.in_parts and units and not p.traits.pairs
 
 
 def of_keys(p: Pipeline, view: View, mine: Bool, unit: I64) -> Truth:
@@ -36,7 +36,7 @@ def of_keys(p: Pipeline, view: View, mine: Bool, unit: I64) -> Truth:
 
     ``mine`` holds the (n,) records of the window, ``unit`` the (n,) number of each record's unit.
     """
-    if p.mechanism.pairs:
+    if p.traits.pairs:
         return _of_values(p, view, mine)
     key, sign = view.key[mine], view.sign[mine].astype(np.int64)
     size = len(view.keys)

@@ -50,7 +50,7 @@ def judge(p: Pipeline, view: View, decoded: Decoded, engine: OfflineEngine) -> S
         view, report.counted = in_sessions(p, view, decoded), "sessions"
     if counts_units(p):
         report.counted = f"distinct units ({p.unit_name})"
-    elif p.mechanism.pairs:
+    elif p.traits.pairs:
         report.counted = "distinct values"
     numbers: dict[Any, int] = {}
     unit = np.array(
@@ -70,7 +70,7 @@ def judge(p: Pipeline, view: View, decoded: Decoded, engine: OfflineEngine) -> S
 
 
 def _truth(p: Pipeline, view: View, mine: Any, unit: I64, rows: Bodies) -> Truth:
-    if p.mechanism.in_parts:
+    if p.in_parts:
         return of_keys(p, view, mine, unit)
     seen = WindowRecords(
         view.keys, view.key[mine], view.value[mine], view.sign[mine], unit[mine]
@@ -91,7 +91,7 @@ def _cut(
     if counts.get("seen") and "accepted" in counts:
         return 1 - counts["accepted"] / counts["seen"]
     bound = p.mechanism.bounds(p.unit_name)
-    if p.mechanism.pairs:
+    if p.traits.pairs:
         return None  # what a unit shows again is no loss
     if bound.get("kind") != "records":
         return None
@@ -125,7 +125,7 @@ def last_rows(p: Pipeline, engine: OfflineEngine) -> dict[int, Bodies]:
 
     Unless a release replaces the one before, a key that it lacks keeps its last row.
     """
-    form, out = p.mechanism.keys, dict[int, Bodies]()
+    form, out = p.traits.keys, dict[int, Bodies]()
     for text, body in _bodies(p, engine, ROW):
         if body["final"] or not form.replaces:
             out.setdefault(_window(p, body), {})[form.key(text.decode())] = body

@@ -214,11 +214,8 @@ def carried(pipeline: Pipeline) -> int:
     window holds hops of K epochs before its own: then rows are as if nothing had come before.
     """
     windows = pipeline.windows
-    return (
-        (3 * earlier(windows.hops, windows.per_epoch) + 1)
-        * windows.per_epoch
-        * (pipeline.mechanism.carries)
-    )
+    epochs = 3 * earlier(windows.hops, windows.per_epoch) + 1
+    return epochs * windows.per_epoch * pipeline.traits.carries
 
 
 def named_offsets(reached: Mapping[str, Sequence[int]]) -> dict[tuple[bytes, bytes], int]:

@@ -203,7 +203,7 @@ def _clock(source: Input, times: np.ndarray[Any, np.dtype[np.int64]]) -> Iterato
     timelines = {}
     for p in source.pipelines:
         window = 0 if p.external else p.windows.window(first)
-        timelines[p.name] = Timeline(p.mechanism.horizon)
+        timelines[p.name] = Timeline(p.traits.horizon)
         start = Start(p.name, window, first)
         timelines[p.name].apply(start)
         yield start

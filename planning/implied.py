@@ -17,7 +17,7 @@ def implied_bound(p: Pipeline) -> str:
     """
     given, bound = p.config["mechanism"]["parameters"], getattr(p.mechanism, "bound", None)
     if isinstance(bound, Bound) and given.get("budget", 0) is None:
-        what = "distinct values" if p.mechanism.pairs else "records"
+        what = "distinct values" if p.traits.pairs else "records"
         return f"{_source(p, bound)}: {_kept(bound, what, p)}; {CHOOSE}"
     if given.get("bound") == 1 and p.mechanism.survey is None:
         return (

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from ..formats.events.keys import decode_key, encode_key
 from ..formats.events.types import paths_of
 from ..formats.events.unusable import Unusable, in_words, unusable
 from ..mechanisms.columns import I64, Encoded
-from ..mechanisms.contract import Mechanism
+from ..mechanisms.contract import Mechanism, Traits
 from ..mechanisms.key_form import RECORD_KEYS, KeyForm
 from ..mechanisms.keys import Keys
 from ..offline.files import check_columns, stream_file
@@ -61,8 +61,15 @@ class Capture:
 
     inputs: tuple[str, ...]
     keys: KeyForm = RECORD_KEYS
-    columns: ClassVar[int] = 0
     taken: list[dict[str, NDArray[Any]]] = field(default_factory=list)
+
+    @property
+    def traits(self) -> Traits:
+        """As much as a decoder asks."""
+        return Traits(
+            horizon=1, outputs=(), row_dtype=np.dtype([]), bound=0, keys=self.keys,
+            inputs=self.inputs,
+        )  # fmt: skip
 
     def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
         """Take the columns; every record gets one key."""
@@ -90,7 +97,7 @@ def read_records(
     decoder = Decoder(source.in_json().fields, [fields], [reader])  # type: ignore[list-item]
     listed = None if pipeline.public_keys is None else frozenset(pipeline.public_keys)
     capture = reader if isinstance(reader, Capture) else None
-    made = _Columns(capture, pipeline.mechanism.pairs, listed)
+    made = _Columns(capture, pipeline.traits.pairs, listed)
     kinds = paths_of(source.fields, [fields])
     wanted = {one.split(".")[0] for one in kinds}
     for chunk in _chunks(stream_file(path, wanted)):
@@ -116,8 +123,8 @@ def _reader(
     """The fields to read, and what stands for the mechanism in a decoder."""
     if p.mechanism.survey is not None:  # a sample holds values, which devices would report
         return replace(p.fields, key=(), inputs=None, columns=columns), Capture(())
-    if p.mechanism.inputs:
-        return p.fields, Capture(p.mechanism.inputs, p.mechanism.keys)
+    if p.traits.inputs:
+        return p.fields, Capture(p.traits.inputs, p.traits.keys)
     return p.fields, p.mechanism
 
 

@@ -58,7 +58,7 @@ def shape_sample(p: Pipeline, shape: Shape) -> Sample:
 
     Raises `ConfigError` if the pipeline needs more than a shape says.
     """
-    if p.mechanism.pairs:
+    if p.traits.pairs:
         raise ConfigError(
             f"pipeline {p.name!r} counts distinct values, which a shape does not describe; give a "
             "--sample"

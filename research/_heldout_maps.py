@@ -98,7 +98,7 @@ def one_shot(points: F64, epsilon: float, seed: str, bits: int, **given: Any) ->
     parameters = PHDStreamParameters(domain=Domain.unit(2, bits // 2, "all"), **given)
     mechanism = build(parameters, Setting(Fraction(str(epsilon)), Fraction(0), 1))
     ones = np.ones(len(points), int)
-    closed = Store(mechanism).closed(part_of(mechanism, Stream(ones, points, ones)), 1)
+    closed = Store(mechanism.traits).closed(part_of(mechanism, Stream(ones, points, ones)), 1)
     _, out = mechanism.release(closed, keyed(seed))
     return Leaves(out.key.codes(), out.value[:, 0] / GRID)
 
@@ -132,7 +132,7 @@ def distances(name: str, points: F64, epsilon: float, runs: int) -> Row:
     row: Row = {"set": name, "records": len(points), "epsilon": epsilon}
     for label, given in (("privhp", {}), ("privhp, k = 1024", {"k": 1024})):
         mechanism = made(source.domain, epsilon, expected=len(points), **given)
-        part = absorbed(mechanism, source.columns, mechanism.init_units(len(points)))
+        part = absorbed(mechanism, source.columns, mechanism.traits.units(len(points)))
         trees = [released(mechanism, part, f"m{run}") for run in range(runs)]
         row[label] = float(np.mean([measure(tree) for tree in trees]))
         row[f"{label}, rows"] = len(trees[0].code)

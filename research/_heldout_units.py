@@ -61,8 +61,8 @@ def shown(
     many, sign = int(unit.max()) + 1, np.ones(len(unit), np.int8)
     status = np.zeros(len(found.keys), np.int32)
     batch = Batch(found.keys, found.key, unit.astype(np.intp), found.value, sign, status)
-    part = merge([mechanism.absorb(mechanism.init_units(many), batch)[1]])
-    _, out = mechanism.release(Store(mechanism).closed(part, 1), keyed(seed))
+    part = merge([mechanism.absorb(mechanism.traits.units(many), batch)[1]])
+    _, out = mechanism.release(Store(mechanism.traits).closed(part, 1), keyed(seed))
     return out.key.codes(), out.value[:, 0] / GRID, out.public
 
 

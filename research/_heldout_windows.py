@@ -111,7 +111,7 @@ def mechanism(epsilon: float, prior: LeafCounts | None) -> PHDStream:
 
 def maps(made: PHDStream, window: Window, name: str) -> Iterator[MapAt]:
     """Releases of a window."""
-    store, noise = Store(made), keyed(name)
+    store, noise = Store(made.traits), keyed(name)
     for t, points in enumerate(window, 1):
         ones = np.ones(len(points), int)
         closed = store.closed(part_of(made, Stream(ones, points, ones)), t)

@@ -187,7 +187,7 @@ class Soft(Histogram):
     def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
         assert isinstance(self.bound, SoftBound)
         known = batch.status > 0
-        lane = (known & (self.lanes > 1)).astype(np.intp)
+        lane = (known & (self.traits.lanes > 1)).astype(np.intp)
         if self.debias is None:
             units, amount = self.bound.amounts(units, batch, lane)
             return units, self._weighted(batch, lane, amount, np.zeros(0, np.int64))

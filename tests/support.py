@@ -99,7 +99,7 @@ def trigger(
     p: Pipeline, ordinal: int, cut: Sequence[int], window: int = 0, **other: Any
 ) -> Trigger:
     """The trigger of a pipeline with that ordinal, four to a window."""
-    index = other.pop("index", (ordinal - 1) % p.mechanism.horizon + 1)
+    index = other.pop("index", (ordinal - 1) % p.traits.horizon + 1)
     return Trigger(
         time=other.pop("time", ORIGIN + 400 * DAY),
         offsets={"events": list(cut)},
@@ -107,7 +107,7 @@ def trigger(
         ordinal=ordinal,
         window=window,
         index=index,
-        final=index == p.mechanism.horizon,
+        final=index == p.traits.horizon,
         scheduled=p.windows.times(window)[index - 1],
         epoch=p.windows.epoch(window),
         charge_seq=1,

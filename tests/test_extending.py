@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, fields
 from types import ModuleType
 
 import click
@@ -13,8 +13,7 @@ import pytest
 from click.testing import CliRunner
 from hushstream.cli import group
 from hushstream.mechanisms import registry
-from hushstream.mechanisms.contract import REQUIRED, Mechanism
-from hushstream.mechanisms.histogram.mechanism import Histogram
+from hushstream.mechanisms.contract import Mechanism, Traits
 
 from .tree import ROOT
 
@@ -33,7 +32,13 @@ def members() -> list[str]:
 
 
 def test_the_page_lists_the_members_without_a_default() -> None:
-    assert set(members()) == set(REQUIRED)
+    assert set(members()) == set(Mechanism.__abstractmethods__)
+
+
+def test_the_page_lists_the_traits_without_a_default() -> None:
+    listed = section("How to add a mechanism").partition("So have all `Traits` but ")[2]
+    needed = [one.name for one in fields(Traits) if one.default is MISSING]
+    assert re.findall(r"`(\w+)`", listed.partition(". ")[0]) == needed
 
 
 def test_the_entry_point_is_that_of_the_package() -> None:
@@ -43,16 +48,6 @@ def test_the_entry_point_is_that_of_the_package() -> None:
     package = tomllib.loads((ROOT / "tests/seventh/pyproject.toml").read_text("utf-8"))
     points = said["project"]["entry-points"]
     assert points == package["project"]["entry-points"] and set(points) == {registry.GROUP}
-
-
-def test_a_field_in_the_place_of_a_default_needs_one_too() -> None:
-    wide = type("Wide", (Histogram,), {"__annotations__": {"lanes": int}, "lanes": 3})
-    assert next(f.default for f in fields(dataclass(frozen=True)(wide)) if f.name == "lanes") == 3
-    narrow = type("Narrow", (Mechanism,), {"__annotations__": {"lanes": int}})
-    made = dataclass(frozen=True)(narrow)
-    made.__abstractmethods__ = frozenset()  # type: ignore[attr-defined]
-    with pytest.raises(AttributeError, match="lanes"):
-        made(3)
 
 
 def test_nothing_outside_its_folder_knows_the_package() -> None:

@@ -86,7 +86,7 @@ class Clock:
         self._ledger = ledger
         self._version = version
         self._fingerprint = key_fingerprint
-        horizons = {p.name: p.mechanism.horizon for p in deployment.pipelines}
+        horizons = {p.name: p.traits.horizon for p in deployment.pipelines}
         self.timelines: dict[str, Timeline] = fold((), horizons)
         self.offsets: Offsets = {}
         self.time = 0

@@ -43,7 +43,7 @@ def check_clock_log(
         RewoundError: raw topics end below what the clock log has covered.
         EngineError: the clock log has a gap.
     """
-    read, horizons = Clocked(), {p.name: p.mechanism.horizon for p in deployment.pipelines}
+    read, horizons = Clocked(), {p.name: p.traits.horizon for p in deployment.pipelines}
     lines = read_standing(kafka, names, horizons, read)
     ledger = check_paid(cluster, read, ledger, names)
     for topic, partitions in ((i.topic, i.partitions) for i in deployment.inputs):

@@ -101,12 +101,13 @@ def _pipeline(
 ) -> Pipeline:
     schedule, columns, keys = Schedule.of(p), value_columns(p), _public_keys(p)
     mechanism = _mechanism(config, p)
-    if schedule.arrival and "time" in mechanism.inputs:
+    traits = mechanism.traits
+    if schedule.arrival and "time" in traits.inputs:
         raise ConfigError(
             f"pipeline {p.name!r}: {p.mechanism.kind} has slots of event time, which need "
             "window.length; with window.horizon events belong to the trigger at which they arrive"
         )
-    if schedule.calendar is not None and mechanism.inputs and not mechanism.keys.of_record:
+    if schedule.calendar is not None and not traits.by_record:
         raise ConfigError(
             f"pipeline {p.name!r}: {p.mechanism.kind} needs windows of one length, with the same "
             "number of triggers: set window.length to a duration such as 31d"
@@ -140,7 +141,7 @@ def _pipeline(
         release_topic=p.release_topic,
         latest_topic=p.latest_topic,
         release_partitions=engine.release_partitions,
-        cells_partitions=1 if mechanism.routing == "single" else cells,
+        cells_partitions=1 if traits.routing == "single" else cells,
         units_partitions=units,
         max_future_skew=engine.max_future_skew,
         late_topic=late_topic(whose) if source.late == "topic" else None,
@@ -155,7 +156,7 @@ def _pipeline(
         until=p.until,
         follows=p.follows,
         own_key=config.secret.ratchet if p.forget_keys else None,
-        public_keys=keys if mechanism.keys.of_record else None,  # others have rows of their own
+        public_keys=keys if traits.keys.of_record else None,  # others have rows of their own
         key_names=p.key,
         encoding=release.encoding,
         sessions=_sessions(p, mechanism, columns),
@@ -203,7 +204,7 @@ def _numbers(
     p: config_pipeline.PipelineSettings, mechanism: Mechanism, columns: Sequence[NumericField]
 ) -> tuple[tuple[NumericField, ...], dict[str, str]]:
     """Value columns, and paths of a mechanism's inputs, of records or sessions."""
-    read = tuple(columns) if mechanism.columns or not mechanism.inputs else ()
+    read = tuple(columns) if mechanism.traits.columns or not mechanism.traits.inputs else ()
     if strange := [one.name for one in columns if one.chosen is not None and one not in read]:
         raise ConfigError(
             f"pipeline {p.name!r}: {p.mechanism.kind} sums a field of the record alone, and "
@@ -237,13 +238,13 @@ def input_paths(
     Raises:
         ConfigError: the mechanism has no such input, or does not group by key.
     """
-    kind, known = p.mechanism.kind, tuple(n for n in mechanism.inputs if n != UNIT)
+    kind, known = p.mechanism.kind, tuple(n for n in mechanism.traits.inputs if n != UNIT)
     if strange := sorted(set(p.inputs) - set(known)):
         there_is = ", ".join(known) or "none, it groups by key"
         raise ConfigError(
             f"pipeline {p.name!r}: inputs: {kind} has no input {strange[0]!r}; there is {there_is}"
         )
-    if known and p.key and not mechanism.keys.of_record:
+    if known and p.key and not mechanism.traits.keys.of_record:
         raise ConfigError(f"pipeline {p.name!r}: key has no effect with {kind}: it has inputs")
     paths = {name: name for name in known if name != "time"}
     if "value" in paths and columns:
@@ -253,9 +254,9 @@ def input_paths(
 
 def _check_parts(p: config_pipeline.PipelineSettings, mechanism: Mechanism) -> None:
     """Refuse an aggregate that is made of a column which the mechanism does not release."""
-    if not mechanism.in_parts:
+    if not registry.find(p.mechanism.kind).in_parts:
         return
-    released = {output.name for output in mechanism.outputs}
+    released = {output.name for output in mechanism.traits.outputs}
     for aggregate in p.aggregate:
         if missing := set(aggregate.parts) - released:
             raise ConfigError(

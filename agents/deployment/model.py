@@ -15,9 +15,10 @@ from ...formats.events.expressions.looked_up import PublicTable
 from ...formats.events.fields import InputFields, NumericField, PipelineFields
 from ...formats.values.form import JSON, Encoding, Form
 from ...mechanisms.accounting.composition import charge_of
-from ...mechanisms.contract import Mechanism
+from ...mechanisms.contract import Mechanism, Traits
 from ...mechanisms.noise import fingerprint
 from ...mechanisms.parts.bounds.lifetime import Cap
+from ...mechanisms.registry import find
 from ...topics.config.aggregates.contract import AnyAggregate
 from ...topics.config.pipelines.schedule import Schedule
 from ...topics.config.pipelines.views import Order, ViewValue
@@ -154,6 +155,16 @@ class Pipeline:
     def kind(self) -> str:
         """Name of the mechanism."""
         return str(self.config["mechanism"]["kind"])
+
+    @property
+    def traits(self) -> Traits:
+        """Traits of its mechanism."""
+        return self.mechanism.traits
+
+    @cached_property
+    def in_parts(self) -> bool:
+        """Whether values are finished from parts that the mechanism releases."""
+        return find(self.kind).in_parts
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,8 @@ def _shared(
     for part in _parts():
         given = tuple(_given(p, shared, part) for p in config.pipeline)
         made = {p.name: build(p) for p in given if p.name in shared.members}
-        if other := [name for name, one in made.items() if one.neighbouring != "add_remove"]:
+        words = {name: one.guarantee.neighbouring for name, one in made.items()}
+        if other := [name for name, said in words.items() if said != "add_remove"]:
             raise ConfigError(
                 f"budget {shared.name!r}: members: {other[0]!r} protects values, and not whether a "
                 "unit is there: costs under two relations do not add up; give it its own budget"

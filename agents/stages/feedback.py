@@ -156,9 +156,8 @@ class Feedback:
 
 def feedback_of(deployment: Deployment) -> dict[str, Feedback]:
     """Make empty feedback for every pipeline whose mechanism wants it, by name."""
-    return {
-        p.name: Feedback(p.cells_partitions) for p in deployment.pipelines if p.mechanism.feedback
-    }
+    wanting = (p for p in deployment.pipelines if p.traits.feedback)
+    return {p.name: Feedback(p.cells_partitions) for p in wanting}
 
 
 def lookup(feedback: Mapping[str, Feedback]) -> Statuses:

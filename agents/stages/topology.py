@@ -89,7 +89,7 @@ class Topology:
             return {(spec.changelog, partition)}, {(v.release_topic, 0) for v in spec.views}
         for p in [spec.pipeline] if spec.pipeline else spec.source.pipelines:
             if spec.stage == AGGREGATE:
-                own |= {self._names.selected(p.name): 1} if p.mechanism.feedback else {}
+                own |= {self._names.selected(p.name): 1} if p.traits.feedback else {}
                 topics = (p.release_topic, p.latest_topic)
                 public |= {topic: p.release_partitions for topic in topics if topic}
             elif spec.stage == BOUND or p.direct:

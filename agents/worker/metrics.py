@@ -113,8 +113,8 @@ class PublicMetrics:
             cap = unit | {"period": period, "members": " + ".join(lifetime.members)}
             self._cap.labels(**cap).set(float(lifetime.epsilon))
             self._delta_cap.labels(**cap).set(float(lifetime.delta))
-        error = pipeline.mechanism.error(pipeline.mechanism.foremost)
-        for output, stddev in zip(pipeline.mechanism.outputs, error.tolist(), strict=True):
+        error = pipeline.mechanism.error(pipeline.traits.foremost)
+        for output, stddev in zip(pipeline.traits.outputs, error.tolist(), strict=True):
             labels = {"pipeline": pipeline.name, "level": output.name}
             self._noise.labels(**labels).set(stddev * float(output.grid))
 

@@ -347,7 +347,7 @@ def _load(deployment: Deployment) -> None:
     packed(RecordColumns.of({b"": None}), 0, 100)
     split(Keys.of([b'["",""]']))
     _warm_units(deployment.pipelines[0].mechanism)
-    if any(p.mechanism.sparse for p in deployment.pipelines):
+    if any(p.traits.sparse for p in deployment.pipelines):
         unpack(pack(np.zeros(1, np.int32), np.ones((1, 1), np.int64)), 1)
         from ...mechanisms.parts.isotonic import pooled  # here: compiled loops take long to load
 
@@ -363,12 +363,12 @@ def _warm_units(mechanism: Mechanism) -> None:
     digests = np.zeros((5_000, 16), np.uint8)
     digests.view(np.uint64)[:, 0] = np.arange(len(digests))
     keys, _ = distinct(digests, units_of(0) + sortable(0))
-    codec = UnitCodec(mechanism)
+    codec = UnitCodec(mechanism.traits)
     none = Keys(np.empty(0, np.uint8), np.zeros(5_001, np.int64))
     rows = codec.encode(codec.decode(none))
     purses = PurseCodec(Cap(1))
     purses.take(purses.put(purses.take(none, 0, None)._replace(mine=rows), 0, codec.blank), 0, 0)
-    _warm_bound(mechanism.lanes)
+    _warm_bound(mechanism.traits.lanes)
     table = HeldTable(UNIT_WIDTH)
     table.put(RowColumns(pick(keys, np.arange(1)), pick(rows, np.arange(1))))
     table.put(RowColumns(keys, rows))

@@ -77,7 +77,7 @@ class Show:
         for key, row in list(rows.items())[:TOP]:
             cells = [cell for name in names for cell in _pair(row["values"][name])]
             table.add_row(key, *cells)
-        head = f"{p.name}: window from {day}, trigger {result.place[1]} of {p.mechanism.horizon}"
+        head = f"{p.name}: window from {day}, trigger {result.place[1]} of {p.traits.horizon}"
         self._title(f"{head}; {budget}")
         self._console.print(table)
         more = f"and {len(rows) - TOP} more keys; " if len(rows) > TOP else ""

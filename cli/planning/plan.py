@@ -55,20 +55,20 @@ def describe(p: Pipeline) -> dict[str, Any]:
     """Describe a pipeline before it sees a record, from public parameters alone."""
     m, schedule = p.mechanism, p.windows
     cost = m.cost()
-    error = m.error(m.foremost).tolist()
+    error = m.error(m.traits.foremost).tolist()
     body: dict[str, Any] = {
         "pipeline": p.name,
         "mechanism": p.kind,
         "unit": p.unit_name,
         "window": schedule.shown,
         "windows_per_epoch": schedule.per_epoch,
-        "triggers": m.horizon,
+        "triggers": m.traits.horizon,
         "epsilon": float(p.epsilon),
         "delta": float(p.delta),
         "mu2": float(cost.mu2),
         "pure_epsilon": float(cost.epsilon),
         "coupling_delta": float(cost.delta),
-        "noise": {o.name: e * float(o.grid) for o, e in zip(m.outputs, error, strict=True)},
+        "noise": {o.name: e * float(o.grid) for o, e in zip(m.traits.outputs, error, strict=True)},
         "epsilon_every_window": float(p.epsilon),
         "definition": statement.definition(p),
     }
@@ -231,10 +231,10 @@ def described(p: Pipeline, body: dict[str, Any]) -> Table:
     if p.lifetime is not None:
         table.add_row(f"cap per {p.unit_name}", _cap(p, body))
     partial = _parts_of_some(p)
-    inexact = {one.name for one in p.mechanism.outputs if one.ends}
+    inexact = {one.name for one in p.traits.outputs if one.ends}
     for name, stddev in body["noise"].items():
         last = "last trigger" if p.windows.hops == 1 else "worst window of an epoch"
-        last = f"trigger {p.mechanism.foremost:,}" if p.windows.endless else last
+        last = f"trigger {p.traits.foremost:,}" if p.windows.endless else last
         words = f"standard deviation, {last}"
         if name in inexact:
             words = "at most; it depends on the values, and each release has its interval"

@@ -109,7 +109,7 @@ def configured(load: Load, config: Config) -> Load:
     declared = {source.name for source in config.input if source.partitioner != "none"}
     direct = sum(pipeline.input in declared for pipeline in config.pipeline)
     made = compile_config(config).pipelines
-    every = min(p.windows.length / p.mechanism.horizon for p in made) / 1e6
+    every = min(p.windows.length / p.traits.horizon for p in made) / 1e6
     return load._replace(
         direct=direct,
         rekeyed=len(made) - direct,

@@ -49,7 +49,7 @@ def readable(
         and fields.time_format in FACTORS
         and (parts or not any("." in path for path in paths))
         and all(p.sign is None for p in pipelines)
-        and not any(UNIT in m.inputs for m in mechanisms)
+        and not any(UNIT in m.traits.inputs for m in mechanisms)
         and not any(isinstance(d, OfUnit) for p in pipelines for d in p.derived.values())
     )
 
@@ -123,11 +123,10 @@ class ColumnDecoder:
     ) -> _Part:
         """Read what one pipeline needs; rows that it cannot read are known no more."""
         known = read.known
-        names = {name: path for name in m.inputs if (path := _path(p, name)) is not None}
+        names = {name: path for name in m.traits.inputs if (path := _path(p, name)) is not None}
         floats = {path: self._floats(path, found, known) for path in set(names.values())}
         numbers = [self._numbers(column, found, read) for column in p.columns]
-        by_record = not m.inputs or m.keys.of_record
-        keys = self._keys(p, found, known) if by_record else None
+        keys = self._keys(p, found, known) if m.traits.by_record else None
         wanted = None
         if p.where is not None:
             wanted = p.where.fulfilled(read)
@@ -202,7 +201,7 @@ class _Part(NamedTuple):
         rows, sign = np.flatnonzero(known), np.ones(len(known), np.int8)
         columns = {
             name: self.floats[self.names[name]] if name in self.names else self.time
-            for name in self.mechanism.inputs
+            for name in self.mechanism.traits.inputs
         }
         if self.keys is None:
             return encoded(self.mechanism, rows, columns, sign, {})

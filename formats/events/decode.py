@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import cast
 
-from ...mechanisms.contract import Mechanism
+import numpy as np
+
+from ...mechanisms.contract import Mechanism, Traits
 from ..entries import FORMATS
 from ..schemas.schema import Known
 from .columns import LEAST, ColumnDecoder, readable
@@ -23,10 +25,10 @@ from .views import Decoded, View, merged
 __all__ = ["Decoded", "Decoder", "RawRecord", "View", "utc"]
 
 
-class _KeysAlone:
+class KeysAlone:
     """A mechanism as far as a decoder asks, where a record gives its key and no number."""
 
-    inputs: tuple[str, ...] = ()
+    traits = Traits(horizon=1, outputs=(), row_dtype=np.dtype([]), bound=0)
 
 
 class Decoder:
@@ -40,7 +42,7 @@ class Decoder:
     ) -> None:
         form = FORMATS[fields.format]
         every = zip(pipelines, mechanisms, strict=True)
-        read = (cast(Mechanism, _KeysAlone()) if p.later else m for p, m in every)
+        read = (cast(Mechanism, KeysAlone()) if p.later else m for p, m in every)
         given = fields, tuple(pipelines), tuple(read)
         self._each = RecordDecoder(*given, form.reader(fields, pipelines))
         self._columns: ColumnDecoder | None = None

@@ -143,13 +143,12 @@ class RecordDecoder:
         other = _filtered_out(p, seen)
         value = on_grid(p, seen.size, [_numbers(column, seen) for column in p.columns])
         sign = _signs(p, seen)
-        of_record = not m.inputs or m.keys.of_record
-        if of_record:
+        if m.traits.by_record:
             keys, key = _keys(p, seen, time)
         columns = _inputs(p, m, seen, time, unit)
         own = {row: reason for row, reason in seen.own.items() if row not in other}
         rows = _good(seen.size, seen.bad, own, other)
-        if of_record:
+        if m.traits.by_record:
             return keyed(p, m, rows, keys, key[rows], columns, value, sign, own)
         return encoded(m, rows, columns, sign, own)
 
@@ -159,8 +158,8 @@ def _inputs(
 ) -> dict[str, NDArray[Any]]:
     """Columns of the mechanism's inputs."""
     columns: dict[str, NDArray[Any]] = {}
-    for name in m.inputs:
-        if name == UNIT and not m.keys.of_record:
+    for name in m.traits.inputs:
+        if name == UNIT and not m.traits.keys.of_record:
             columns[name] = np.fromiter(unit, object, len(unit))
         elif name == "time" and name not in (p.inputs or {}):
             columns[name] = time

@@ -114,7 +114,7 @@ def keyed(
     if p.allowed is not None:
         listed = np.fromiter((k in p.allowed for k in keys), bool, len(keys))[key]
         rows, key = rows[listed], key[listed]
-    if m.inputs:
+    if m.traits.inputs:
         made = m.encode({name: column[rows] for name, column in columns.items()})
         rows, key, values = rows[made.keep], key[made.keep], made.value[made.keep]
     elif len(rows) == len(sign):  # most lists: nothing is copied

@@ -16,15 +16,16 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ...errors import ContractError
 from ..columns import F64, Batch, Closed, Part, Releases, Rows, Units
-from ..contract import ALWAYS, Cost, Mechanism, Noise, Output
-from ..key_form import KeyForm, Kind, OwnKeys, Place
+from ..contract import ALWAYS, Cost, Guarantee, Mechanism, Noise, Output, Traits
+from ..key_form import Kind, OwnKeys, Place
 from ..keys import Keys
 from ..parts.bounds.stated import stated_records
 from ..parts.unit_profile import STEPS, UnitProfile, ends_of
@@ -58,27 +59,23 @@ class Activity(Mechanism):
     Released: one row for each bucket, always the same ones.
     """
 
-    routing: ClassVar[Literal["key", "single"]] = "single"
-    load: ClassVar[Literal["due", "all"]] = "all"
-    horizon: ClassVar[int] = 1
-    row_dtype: ClassVar[np.dtype[Any]] = _CELL
-    keys: ClassVar[KeyForm] = BucketKeys()
-    counting: ClassVar[bool] = False  # a unit that moves leaves a bucket
-    outputs: ClassVar[tuple[Output, ...]] = (Output("units", Fraction(1, STEPS), ALWAYS),)
-    distribution: ClassVar[Literal["discrete_gaussian"]] = "discrete_gaussian"
-    definition: ClassVar[Literal["approximate"]] = "approximate"
-    neighbouring: ClassVar[Literal["add_remove"]] = "add_remove"
+    guarantee: ClassVar[Guarantee] = Guarantee("discrete_gaussian")
 
     profile: UnitProfile
     variance: Fraction
     loss: Cost
 
+    @cached_property
+    def traits(self) -> Traits:
+        return Traits(
+            horizon=1, outputs=(Output("units", Fraction(1, STEPS), ALWAYS),), row_dtype=_CELL,
+            bound=self.profile.most, keys=BucketKeys(), routing="single", load="all",
+            counting=False,  # a unit that moves leaves a bucket
+        )  # fmt: skip
+
     @property
     def _names(self) -> Keys:
         return Keys.of_codes(np.arange(self.profile.cells, dtype=np.uint64))
-
-    def init_units(self, u: int) -> Units:
-        return self.profile.fresh(u)
 
     def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
         """Look at the slice's insertions; send by how much each bucket has changed."""
@@ -103,7 +100,7 @@ class Activity(Mechanism):
         ):
             if len(key):
                 np.add.at(totals, key.codes().astype(np.intp), units)
-        shown = self.profile.release(totals, closed.t, self.horizon, self.variance, noise)
+        shown = self.profile.release(totals, closed.t, 1, self.variance, noise)
         cell = np.zeros(len(totals), _CELL)
         cell["units"], cell["released"] = totals, closed.t
         names, status = self._names, np.ones(len(totals), np.int32)
@@ -133,7 +130,7 @@ class Activity(Mechanism):
         units = int(seen.unit.max(initial=-1)) + 1
         nothing, status = np.zeros((len(seen.key), 0), np.int64), np.zeros(len(seen.keys), np.int32)
         batch = Batch(seen.keys, seen.key, seen.unit.astype(np.intp), nothing, seen.sign, status)
-        _, counts = self.profile.absorb(self.profile.fresh(units), batch)
+        _, counts = self.profile.absorb(self.traits.units(units), batch)
         held = dict(zip(self._names, counts.tolist(), strict=True))
         values = {key: float(number) for key, number in held.items()}
-        return Truth(len(seen.key), held, {self.outputs[0].name: values}, every=True)
+        return Truth(len(seen.key), held, {self.traits.outputs[0].name: values}, every=True)

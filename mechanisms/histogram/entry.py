@@ -65,6 +65,7 @@ ENTRY = Entry(
     mechanisms=(Histogram, Rounds, Hopping),
     grouped=True,
     build=build,
+    in_parts=True,
     framed=framed,
     objections=objections,
     triggers=triggers,

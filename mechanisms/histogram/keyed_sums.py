@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,8 +39,6 @@ class KeyedSums(ByKey):
         count: whether the count itself is released.
     """
 
-    in_parts: ClassVar[bool] = True
-
     quantities: tuple[Quantity, ...]
     summed: tuple[Column, ...] = ()
     grids: tuple[Fraction, ...] = ()
@@ -48,11 +46,11 @@ class KeyedSums(ByKey):
     squares: tuple[Square, ...] = ()
 
     @property
-    def columns(self) -> int:
+    def _columns(self) -> int:
         return len(self.summed) + len(self.squares)
 
     @property
-    def outputs(self) -> tuple[Output, ...]:
+    def _outputs(self) -> tuple[Output, ...]:
         sums = zip(self.summed, self.grids, strict=True)
         named = tuple(Output(f"sum:{column.name}", grid) for column, grid in sums)
         centred = [(f"centred:{one.name}", self.grids[one.column]) for one in self.squares]
@@ -67,7 +65,7 @@ class KeyedSums(ByKey):
     def _part(self, batch: Batch, lane: NDArray[np.intp], rows: NDArray[np.intp]) -> Part:
         # A key without accepted records was never paid for, so it must not leave a trace.
         used, key = compact(batch.key[rows], len(batch.keys))
-        sums = np.zeros((len(used), 1 + self.columns), np.int64)
+        sums = np.zeros((len(used), 1 + self._columns), np.int64)
         sign = batch.sign[rows].astype(np.int64)
         np.add.at(sums[:, 0], key, sign)
         value = batch.value[rows]
@@ -79,13 +77,13 @@ class KeyedSums(ByKey):
             if column.counter is not None:  # q(0) is not 0: a record outside is no part of it
                 moved = moved * np.clip(value[:, column.counter], 0, 1)
             np.add.at(sums[:, place], key, sign * moved)
-        totals = np.zeros(self.totals, np.int64)
+        totals = np.zeros(self.traits.totals, np.int64)
         return Part(batch.keys.take(used), lane[used].astype(np.uint8), sums, totals)
 
     # Aggregate shard
 
     def _finished(self, noisy: Sequence[tuple[I64, F64]]) -> tuple[I64, F64]:
-        """Values and noise variances in the order of `outputs`, from those of each quantity."""
+        """Values and noise variances in the order of outputs, from those of each quantity."""
         value = [one for one, _ in noisy]
         variance = [one for _, one in noisy]
         counted = int(self.quantities[0].column == 0)
@@ -101,7 +99,7 @@ class KeyedSums(ByKey):
                 value[place] = combined(value[place], column.middle, value[count])
                 variance[place] = variance[place] + column.middle**2 * variance[count]
         # A count that only serves the sums comes first and is not shown.
-        shown = slice(len(value) - len(self.outputs), None)
+        shown = slice(len(value) - len(self._outputs), None)
         return held(np.stack(value[shown], axis=1)), np.stack(variance[shown], axis=1)
 
     @property

@@ -26,13 +26,14 @@ Where 64 bits end, `keyed_sums` applies: no line may read a total of values with
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..columns import F64, I64, Batch, Closed, Part, Releases, Rows, Units, joined
-from ..contract import NOTHING_MORE, Noise, Output, Stated
+from ..contract import NOTHING_MORE, Noise, Stated, Traits
 from ..factorization.prefix_noise import STEPS, Process
 from ..keys import Keys
 from ..noise import zero
@@ -67,38 +68,36 @@ class Histogram(FoundKeys):
     debias: Debias | None = None
     pairs: bool = False
 
-    @property
-    def feedback(self) -> bool:
-        """Whether records of public keys are treated differently from others."""
-        return self.public is None and (self.lanes > 1 or self.show == "keys")
-
-    @property
-    def lanes(self) -> int:
-        return len(self.bound.weights)
-
-    @property
-    def totals(self) -> int:
-        return COUNTERS if self.debias else 0
-
-    @property
-    def row_dtype(self) -> np.dtype[Any]:
-        fields: list[Any] = [("sums", np.int64, (self.lanes, 1 + self.columns))]
-        fields += [("mark", np.int64, (COUNTERS,))] if self.debias else []
-        return np.dtype([*fields, ("first", np.int32)])
-
-    @property
-    def outputs(self) -> tuple[Output, ...]:
-        return () if self.show == "keys" else super().outputs
+    @cached_property
+    def traits(self) -> Traits:
+        lanes, only_keys = len(self.bound.weights), self.show == "keys"
+        row: list[Any] = [("sums", np.int64, (lanes, 1 + self._columns))]
+        row += [("mark", np.int64, (COUNTERS,))] if self.debias else []
+        return Traits(
+            horizon=self.horizon,
+            outputs=() if only_keys else self._outputs,
+            row_dtype=np.dtype([*row, ("first", np.int32)]),
+            bound=self.bound.left,
+            due=self._due,
+            columns=self._columns,
+            lanes=lanes,
+            totals=COUNTERS if self.debias else 0,
+            # Records of public keys may be treated differently from others.
+            feedback=self.public is None and (lanes > 1 or only_keys),
+            pairs=self.pairs,
+            counting=not self.pairs,
+            exact_until=self.selector.foremost,
+        )
 
     # Bound shard
 
     def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
         """Bound the slice and sum what was accepted, per key."""
-        known = batch.status > 0 if self.feedback else np.zeros(len(batch.keys), np.bool_)
+        known = batch.status > 0 if self.traits.feedback else np.zeros(len(batch.keys), np.bool_)
         parts = split(batch.keys) if self.pairs else None
         countable = self._countable(batch.keys if parts is None else parts.keys, known)
         batch = of_keys(batch, countable if parts is None else countable[parts.key])
-        lane = (known & (self.lanes > 1)).astype(np.intp)
+        lane = (known & (self.traits.lanes > 1)).astype(np.intp)
         if parts is not None:
             return absorb(self.bound, units, batch, lane, parts)
         if self.debias is None:
@@ -127,7 +126,7 @@ class Histogram(FoundKeys):
         self._within(closed.t)
         if self.debias is None:
             return self._release(closed, noise, None)
-        closed, shared = split_shared(closed, self.init_rows)
+        closed, shared = split_shared(closed, self.traits.rows)
         shared.cell["mark"][0] += closed.part.totals
         rates = self.debias.noisy(shared.cell["mark"][0], closed.t, noise)
         rows, out = self._release(closed, noise, rates)
@@ -159,7 +158,7 @@ class Histogram(FoundKeys):
         if self.debias is None or rates is None:
             return None
         # Without a lane V the S interval never ends.
-        first = shown[(cell["first"][shown] + self.delay >= t) | (self.lanes == 1)]
+        first = shown[(cell["first"][shown] + self.delay >= t) | (self.traits.lanes == 1)]
         cell["mark"][first] = rates
         return self.debias.factors(cell["mark"][shown], rates, t)
 
@@ -174,7 +173,7 @@ class Histogram(FoundKeys):
     def _values(
         self, cell: NDArray[Any], keys: Keys, t: int, noise: Noise, scale: F64 | None
     ) -> tuple[I64, F64]:
-        """Values and noise variances of public keys, in the order of `outputs`."""
+        """Values and noise variances of public keys, in the order of outputs."""
         if self.show == "keys":
             return np.empty((len(keys), 0), np.int64), np.empty((len(keys), 0))
         noisy = [self._noisy(one, cell, keys, t, noise, scale) for one in self.quantities]
@@ -212,22 +211,17 @@ class Histogram(FoundKeys):
         """(c',) standard deviation of the noise of each output at trigger t, in grid units.
 
         With adaptive weights: of a key that has been public since the first trigger; one that
-        became public later has less (`Releases.variance` is exact).
+        became public later has less (`Releases.variance` is exact). Later triggers of a window
+        without end than the first table holds have a bound.
         """
-        cell = np.zeros(1, self.row_dtype)
+        if t > self.selector.foremost:
+            return self.error(self.selector.foremost) * self.selector.growth
+        cell = np.zeros(1, self.traits.row_dtype)
         cell["first"] = 1
         scale = None if self.debias is None else np.ones((1, 2))
         _, variance = self._values(cell, Keys.of([b""]), t, zero, scale)
         deviation: F64 = np.sqrt(variance[0])
         return deviation
-
-    @property
-    def foremost(self) -> int:
-        return self.selector.foremost
-
-    def last_error(self) -> F64:
-        later = 1.0 if self.foremost == self.horizon else self.selector.growth
-        return self.error(self.foremost) * later
 
     def draws(self) -> tuple[Draws, ...]:
         """List the draws of every column in both lanes, and of the debiasing counters."""

@@ -41,8 +41,8 @@ def plan(mechanism: FoundKeys) -> dict[str, Any]:
     out: dict[str, Any] = {
         "factorization": factor.name,
         "factorization_digest": factor.digest(),
-        "bound": bound_of(mechanism.bound, mechanism.pairs),
-        "outputs": [output.name for output in mechanism.outputs],
+        "bound": bound_of(mechanism.bound, mechanism.traits.pairs),
+        "outputs": [output.name for output in mechanism.traits.outputs],
         "noise_stddev": [[float(x) for x in mechanism.error(t)] for t in triggers],
         "cost": cost_of(mechanism.loss),
         "delay": mechanism.delay,
@@ -50,7 +50,7 @@ def plan(mechanism: FoundKeys) -> dict[str, Any]:
     return out | _chances(mechanism, mechanism.selector) if mechanism.threshold else out
 
 
-def bound_of(bound: Bound, pairs: bool) -> dict[str, Any]:
+def bound_of(bound: Bound, pairs: bool = False) -> dict[str, Any]:
     out: dict[str, Any] = {"kind": bound.kind, "most_records_per_key": bound.most_per_key()}
     if pairs:
         out["of"] = "distinct values"

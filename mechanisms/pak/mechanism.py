@@ -24,12 +24,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate, pairwise
-from typing import Literal
 
 import numpy as np
 
 from ..columns import F64, I64, Closed, Releases, Rows, no_releases
-from ..contract import INSERTING, Cost, Noise, Output
+from ..contract import INSERTING, Cost, Guarantee, Noise, Output
 from ..keys import Keys
 from ..parts.thresholds.clip import noisy_max, rank_scores
 from ..parts.thresholds.smooth_quantile import SmoothQuantile
@@ -97,16 +96,16 @@ class Pak(SlotStream):
     running: Running = NO_VIEWS
 
     @property
-    def outputs(self) -> tuple[Output, ...]:
+    def _outputs(self) -> tuple[Output, ...]:
         """Sum of the slot (of the whole warm-up at its end), sum up to its end, further columns."""
         step = self.slots.grid / self.counter.steps
         both = Output("sum", step, INSERTING), Output("prefix", step, INSERTING)
         return *both, *self.running.outputs(step)
 
     @property
-    def distribution(self) -> Literal["discrete_gaussian", "discrete_laplace"]:
+    def guarantee(self) -> Guarantee:
         """Name the distribution of the counter; the threshold is chosen by noise of its own."""
-        return self.counter.distribution
+        return Guarantee(self.counter.distribution)
 
     def digests(self) -> tuple[str, ...]:
         return self.counter.digests()
@@ -129,7 +128,7 @@ class Pak(SlotStream):
             index, label, now = np.zeros(1, np.int64), Keys.of([b"warmup"]), np.full(1, t, np.int64)
             exact += int(noise.laplace("sum", label, index, tau / self.sum_epsilon, now)[0, 0])
         base = hold(exact * self.counter.steps)
-        further = blank(len(self.outputs) - 2)
+        further = blank(len(self.traits.outputs) - 2)
         value = np.concatenate([np.full((1, 2), base, np.int64), further[0]], axis=1)
         known = np.full((1, 2), self._base_variance(tau))
         variance = np.concatenate([known, further[1]], axis=1)
@@ -204,7 +203,7 @@ class Pak(SlotStream):
         return variance
 
     def _nothing(self, public: dict[str, I64]) -> Releases:
-        return no_releases(len(self.outputs), public)
+        return no_releases(len(self.traits.outputs), public)
 
     def _base_variance(self, tau: int) -> float:
         if self.sum_epsilon is None:

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ContractError
-from ..columns import I64, Batch, Closed, Rows, Units, empty_units
-from ..contract import Cost, Mechanism, Noise, Spending
+from ..columns import I64, Batch, Closed
+from ..contract import Cost, Guarantee, Mechanism, Noise, Spending
 from ..factorization.prefix_noise import STEPS, Process
-from ..key_form import RECORD_KEYS, KeyForm
 from ..keys import Keys
 from .bounds.bounding import Bound
 from .bounds.stated import stated_bound
@@ -37,10 +36,7 @@ class ByKey(Mechanism):
         spending: cost by what a unit spends of its bound.
     """
 
-    distribution: ClassVar[Literal["discrete_gaussian"]] = "discrete_gaussian"
-    definition: ClassVar[Literal["approximate"]] = "approximate"
-    neighbouring: ClassVar[Literal["add_remove"]] = "add_remove"
-    keys: ClassVar[KeyForm] = RECORD_KEYS
+    guarantee: ClassVar[Guarantee] = Guarantee("discrete_gaussian")
 
     horizon: int
     bound: Bound
@@ -59,10 +55,12 @@ class ByKey(Mechanism):
     def bounds(self, unit: str) -> dict[str, Any]:
         return stated_bound(self.bound, unit)
 
-    # Bound shard
+    @property
+    def _due(self) -> Literal[0, -1]:
+        """Triggers that load a key without records: all if it is listed (`Rows.due`)."""
+        return 0 if self.public is None else -1
 
-    def init_units(self, u: int) -> Units:
-        return empty_units(u, self.lanes, self.bound.left)
+    # Bound shard
 
     def _listed(self, keys: Keys) -> NDArray[np.bool_]:
         """(k,) keys whose records may count at all; the others cost nothing."""
@@ -71,11 +69,6 @@ class ByKey(Mechanism):
         return np.fromiter(map(self.public.__contains__, keys), np.bool_, len(keys))
 
     # Aggregate shard
-
-    def init_rows(self, key: Keys) -> Rows:
-        """State of keys without records: hidden, or due at every trigger if they are listed."""
-        due = np.full(len(key), 0 if self.public is None else -1, np.int32)
-        return Rows(key, np.zeros(len(key), self.row_dtype), due)
 
     def _within(self, t: int) -> None:
         if not 1 <= t <= self.horizon:

@@ -34,7 +34,7 @@ import numpy as np
 from ...errors import ContractError, ParameterError
 from ..accounting import gaussian_cost
 from ..accounting.calibration import Need
-from ..columns import F64, I64, Batch, Units, empty_units
+from ..columns import F64, I64, Batch, Units
 from ..contract import Cost, Noise
 from ..keys import Keys
 from ..validate import at_least
@@ -92,10 +92,6 @@ class UnitProfile:
     def bound(self) -> Bound:
         """The rule by which records are looked at."""
         return Bound("records", self.most)
-
-    def fresh(self, u: int) -> Units:
-        """State of units that have sent nothing."""
-        return empty_units(u, 1, self.most)
 
     def place(self, records: I64, squares: I64) -> I64:
         """(u,) the cell of units with so many records and Σ m²; -1 without records."""

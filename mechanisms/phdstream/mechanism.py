@@ -33,13 +33,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, Protocol
+from functools import cached_property
+from typing import ClassVar, Protocol
 
 import numpy as np
 
 from ...errors import ContractError
 from ..columns import F64, I64, Batch, Closed, Part, Releases, Rows, Units, no_releases
-from ..contract import ALWAYS, Cost, Noise, Output
+from ..contract import ALWAYS, Cost, Guarantee, Noise, Output, Traits
 from ..keys import Keys, concat
 from ..parts.bounds import points as point_bound
 from ..ranges import Draws
@@ -127,8 +128,6 @@ class PHDStream(SpatialStream):
     shares (`tree.share_error`). Leaves partition the domain.
     """
 
-    row_dtype: ClassVar[np.dtype[Any]] = NODE
-
     horizon: int
     bound: int
     counter: NodeCounter
@@ -148,10 +147,11 @@ class PHDStream(SpatialStream):
     def insertions(self) -> int:
         return self.bound // 2 if self.lifetime else self.bound
 
-    @property
-    def outputs(self) -> tuple[Output, ...]:
+    @cached_property
+    def traits(self) -> Traits:
         grid = Fraction(1, GRID)
-        return (Output("count", grid, ALWAYS), Output("unbiased", grid, ALWAYS))
+        outputs = (Output("count", grid, ALWAYS), Output("unbiased", grid, ALWAYS))
+        return self._traits(self.horizon, outputs, NODE)
 
     @property
     def shape(self) -> ExtensionRules:
@@ -173,9 +173,9 @@ class PHDStream(SpatialStream):
         return max(usual, opened, key=lambda cost: cost.epsilon)
 
     @property
-    def distribution(self) -> Literal["discrete_gaussian", "discrete_laplace"]:
+    def guarantee(self) -> Guarantee:
         """Name the distribution of the counter; private selection draws scores of its own."""
-        return self.counter.distribution
+        return Guarantee(self.counter.distribution)
 
     def digests(self) -> tuple[str, ...]:
         return self.counter.digests()

@@ -21,7 +21,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +30,7 @@ from numpy.typing import NDArray
 from ...errors import ContractError
 from ..accounting import add
 from ..columns import F64, I64, Batch, Closed, Part, Releases, Rows, Units
-from ..contract import ALWAYS, Cost, Noise, Output
+from ..contract import ALWAYS, Cost, Guarantee, Noise, Output, Traits
 from ..keys import Keys, concat
 from ..parts.bounds.points import insertions, signed
 from ..ranges import Draws
@@ -66,10 +67,6 @@ class PrivHP(SpatialStream):
     consistency, which lowers the error.
     """
 
-    load: ClassVar[Literal["due", "all"]] = "all"
-    row_dtype: ClassVar[np.dtype[Any]] = _CELL
-    counting: ClassVar[bool] = False  # a record is in one sum of every level
-
     counter: SumNoise
     prune: Literal["top", "threshold"] = "top"
     bar: Fraction = Fraction(2)
@@ -89,18 +86,20 @@ class PrivHP(SpatialStream):
     def horizon(self) -> int:
         return self.counter.horizon
 
-    @property
-    def outputs(self) -> tuple[Output, ...]:
-        return (Output("count", least=ALWAYS),)
+    @cached_property
+    def traits(self) -> Traits:
+        # A record is in one sum of every level: sums of a part do not add up to records.
+        outputs = (Output("count", least=ALWAYS),)
+        return self._traits(self.horizon, outputs, _CELL, load="all", counting=False)
 
     def cost(self) -> Cost:
         beside = () if self.total is None else (Cost(epsilon=self.total.epsilon),)
         return add((*self.counter.costs(), *beside))
 
     @property
-    def distribution(self) -> Literal["discrete_gaussian", "discrete_laplace"]:
+    def guarantee(self) -> Guarantee:
         """Name the distribution of the counter; the tree is grown from its sums alone."""
-        return self.counter.distribution
+        return Guarantee(self.counter.distribution)
 
     def digests(self) -> tuple[str, ...]:
         """Digest the counter's factorisation, if it has one, and name the form of the rows."""

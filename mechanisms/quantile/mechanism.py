@@ -38,13 +38,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..columns import F64, I64, Batch, Closed, Encoded, Part, Releases, Rows, Units
-from ..contract import INSERTING, Noise, Output
+from ..contract import INSERTING, SIGNED, Noise, Output, Traits
 from ..factorization.prefix_noise import STEPS, Process
 from ..histogram.rows import rows_of
 from ..keys import Keys
@@ -73,25 +73,25 @@ class Quantiles(ByKey):
         reach: standard deviations of noise on each side of an interval.
     """
 
-    inputs: ClassVar[tuple[str, ...]] = ("value",)
-    columns: ClassVar[int] = 1  # the value in grid steps
-    sparse: ClassVar[bool] = True  # most keys have records in few bands
-
     bands: Bands
     at: tuple[Fraction, ...]
     processes: tuple[Process, ...]
     reach: float
 
-    @property
-    def row_dtype(self) -> np.dtype[Any]:
-        return np.dtype([("bands", np.int64, (self.bands.number,)), ("first", np.int32)])
-
-    @property
-    def outputs(self) -> tuple[Output, ...]:
-        grid = self.bands.grid
-        natural = INSERTING if self.bands.edges[0] >= 0 else "signed"
+    @cached_property
+    def traits(self) -> Traits:
+        grid, natural = self.bands.grid, INSERTING if self.bands.edges[0] >= 0 else SIGNED
         found = (Output(named(q), grid, natural, ends=True) for q in self.at)
-        return (*found, *(Output(name, least=INSERTING) for name in OWN))
+        return Traits(
+            horizon=self.horizon,
+            outputs=(*found, *(Output(name, least=INSERTING) for name in OWN)),
+            row_dtype=np.dtype([("bands", np.int64, (self.bands.number,)), ("first", np.int32)]),
+            bound=self.bound.left,
+            due=self._due,
+            inputs=("value",),
+            columns=1,  # the value in grid steps
+            sparse=True,  # most keys have records in few bands
+        )
 
     @property
     def counter(self) -> Process:

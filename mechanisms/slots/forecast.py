@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..columns import F64, Releases
-from ..contract import Noise
+from ..contract import Mechanism, Noise
 from ..forecast import bound_cut, by_key, in_turn, percent, rounded, sample_of
 from ..in_memory import replays
 from ..noise.trial import noise_of
@@ -32,7 +32,7 @@ class StreamLook(NamedTuple):
 
 
 def forecast(
-    question: Question, parameters: Any, mechanism: Any, slots: Slots, plays: range
+    question: Question, parameters: Any, mechanism: Mechanism, slots: Slots, plays: range
 ) -> Forecast:
     """The figures of a candidate, by running the mechanism built of it."""
     works = [work for epoch in sample_of(question).epochs for work in epoch]
@@ -46,10 +46,10 @@ def forecast(
     cut = bound_cut(question, slots.bound)
     figures = _figures(looks, cut)
     each = np.array([np.mean(look.error**2) for look in looks]) / max(figures["range"], 1e-9) ** 2
-    wait = mechanism.horizon - slots.warmup
+    wait = slots.horizon - slots.warmup
     return Forecast(
         parameters, figures["score"], "simulation",
-        f"running totals at {wait} of {mechanism.horizon} triggers of a window, and sums between "
+        f"running totals at {wait} of {slots.horizon} triggers of a window, and sums between "
         "any two of them",
         _off(figures), "; ".join(_lost(figures, slots)), cut, None, figures,
         each=by_key(each, len(turns)),
@@ -57,7 +57,7 @@ def forecast(
 
 
 def _looks(
-    mechanism: Any, slots: Slots, work: Workload, noises: Sequence[Noise]
+    mechanism: Mechanism, slots: Slots, work: Workload, noises: Sequence[Noise]
 ) -> Iterator[StreamLook]:
     """The figures of one window under each noise."""
     encoded = mechanism.encode(dict(work.columns or {}))
@@ -83,10 +83,10 @@ def _looks(
         )
 
 
-def _prefixes(mechanism: Any, slots: Slots, outs: Sequence[Releases]) -> tuple[F64, int]:
+def _prefixes(mechanism: Mechanism, slots: Slots, outs: Sequence[Releases]) -> tuple[F64, int]:
     """(slots+1,) released running totals up to each slot, and the threshold."""
     shown, theta = np.zeros(slots.slots + 1), slots.top
-    grid = float(mechanism.outputs[1].grid)
+    grid = float(mechanism.traits.outputs[1].grid)
     for out in outs:
         theta = int(out.public["threshold"][0]) if "threshold" in out.public else theta
         if len(out.key):

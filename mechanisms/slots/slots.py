@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ContractError, ParameterError
-from ..columns import I64, Batch, Closed, Encoded, Part, Rows, Units, empty_units
+from ..columns import I64, Batch, Closed, Encoded, Part, Rows, Units
 from ..keys import Keys, concat
 from ..parts.bounds.points import insertions
 from ..sums import plus, times, totals
@@ -154,10 +154,6 @@ class Slots:
         nearest = np.rint(np.clip(raw, 0.0, self.top * step) / step)
         clipped: I64 = np.clip(nearest, 0, self.top).astype(np.int64)
         return clipped
-
-    def init_units(self, u: int) -> Units:
-        """u units that have contributed nothing."""
-        return empty_units(u, 1, self.bound)
 
     def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
         """Accept what the bound allows, in log order; deletions are never accepted.

@@ -6,16 +6,17 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ContractError
 from ..columns import F64, I64, Batch, Closed, Encoded, Part, Releases, Rows, Units, no_releases
-from ..contract import Mechanism, Noise
-from ..key_form import KeyForm, Kind, OwnKeys, Place
+from ..contract import Mechanism, Noise, Output, Traits
+from ..key_form import Kind, OwnKeys, Place
 from ..keys import Keys
 from ..parts.bounds.stated import stated_records
 from ..ranges import Draws, laplace
@@ -40,25 +41,23 @@ class SlotKeys(OwnKeys):
 class SlotStream(Mechanism):
     """Common base of the mechanisms over streams of values."""
 
-    routing: ClassVar[Literal["key", "single"]] = "single"
-    row_dtype: ClassVar[np.dtype[Any]] = ROW
-    columns: ClassVar[int] = 1
-    inputs: ClassVar[tuple[str, ...]] = ("time", "value")
-    definition: ClassVar[Literal["approximate"]] = "approximate"
-    neighbouring: ClassVar[Literal["add_remove"]] = "add_remove"
-    keys: ClassVar[KeyForm] = SlotKeys()
-
     slots: Slots  # time, values, thresholds, contribution bound
 
+    @cached_property
+    def traits(self) -> Traits:
+        return Traits(
+            horizon=self.slots.horizon, outputs=self._outputs, row_dtype=ROW,
+            bound=self.slots.bound, keys=SlotKeys(), inputs=("time", "value"), columns=1,
+            routing="single",
+        )  # fmt: skip
+
     @property
-    def horizon(self) -> int:
-        return self.slots.horizon
+    @abstractmethod
+    def _outputs(self) -> tuple[Output, ...]:
+        """Released columns: the sum of a slot, that of the window up to its end, and others."""
 
     def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
         return self.slots.encode(columns)
-
-    def init_units(self, u: int) -> Units:
-        return self.slots.init_units(u)
 
     def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
         return self.slots.absorb(units, batch)
@@ -71,7 +70,7 @@ class SlotStream(Mechanism):
         """
         rows, entries, state = self.slots.close(closed)
         if closed.t < self.slots.warmup:
-            return rows, no_releases(len(self.outputs))
+            return rows, no_releases(len(self.traits.outputs))
         if closed.t == self.slots.warmup:
             return self._open(rows, entries, noise)
         if not len(state):

@@ -15,6 +15,7 @@ from ..noise.trial import noise_of
 from ..planner import Forecast, Question
 from ..workload import Workload
 from .domain import Domain
+from .stream import SpatialStream
 from .synthetic import range_counts
 
 SCORE = "error of the number of records in a region of a tenth of the space, as a share of it"
@@ -33,7 +34,7 @@ class MapLook(NamedTuple):
 
 
 def forecast(
-    question: Question, parameters: Any, mechanism: Any, plays: range, lasts: Lasts
+    question: Question, parameters: Any, mechanism: SpatialStream, plays: range, lasts: Lasts
 ) -> Forecast:
     """The figures of a candidate; ``lasts`` gives a window's last release under each noise."""
     works = [work for epoch in sample_of(question).epochs for work in epoch]
@@ -58,13 +59,15 @@ def forecast(
     )  # fmt: skip
 
 
-def _looks(mechanism: Any, work: Workload, lasts: Iterable[Releases]) -> Iterator[MapLook]:
+def _looks(
+    mechanism: SpatialStream, work: Workload, lasts: Iterable[Releases]
+) -> Iterator[MapLook]:
     """The figures of one window for each of its last releases."""
     domain: Domain = mechanism.domain
     points, sign = _points(domain, work), work.signs(slice(None)).astype(np.float64)
     boxes = [_boxes(domain, points, size) for size in _SIZES]
     exact = np.array([_inside(points, sign, low, high) for low, high in boxes])
-    grid = np.float64(mechanism.outputs[0].grid)
+    grid = np.float64(mechanism.traits.outputs[0].grid)
     for out in lasts:
         codes, shown = out.key.codes(), out.value[:, 0].astype(np.float64) * grid
         found = np.array([range_counts(domain, codes, shown, low, high) for low, high in boxes])

@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns import I64, Batch, Encoded, Units, empty_units
-from ..contract import Mechanism
-from ..key_form import KeyForm, Kind, OwnKeys, Place
+from ..columns import I64, Batch, Encoded, Units
+from ..contract import Mechanism, Output, Traits
+from ..key_form import Kind, OwnKeys, Place
 from ..keys import Keys
 from ..parts.bounds.record_total import Accept, PrivateTotal
 from ..parts.bounds.stated import stated_records
@@ -48,26 +48,8 @@ class CellKeys(OwnKeys):
 class SpatialStream(Mechanism):
     """Common base of the mechanisms over points."""
 
-    routing: ClassVar[Literal["key", "single"]] = "single"
-    definition: ClassVar[Literal["approximate"]] = "approximate"
-    neighbouring: ClassVar[Literal["add_remove"]] = "add_remove"
-
     domain: Domain  # public geometry; its finest cells are the deepest level of any tree
     total: PrivateTotal | None = field(default=None, kw_only=True)  # scales released counts up
-
-    @property
-    def keys(self) -> KeyForm:
-        """Cells of the domain."""
-        return CellKeys(self.domain)
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """Names of the coordinates."""
-        return self.domain.names
-
-    @property
-    def totals(self) -> int:
-        return 0 if self.total is None else 1
 
     @property
     @abstractmethod
@@ -79,8 +61,22 @@ class SpatialStream(Mechanism):
         """Most of these that are sent, and not made by the mechanism itself."""
         return self.accepted
 
-    def init_units(self, u: int) -> Units:
-        return empty_units(u, 1, self.insertions if self.total is None else self.total.fresh)
+    def _traits(
+        self,
+        horizon: int,
+        outputs: tuple[Output, ...],
+        row_dtype: np.dtype[Any],
+        load: Literal["due", "all"] = "due",
+        counting: bool = True,
+    ) -> Traits:
+        """Traits of a mechanism over points, whose inputs are the coordinates."""
+        total = self.total
+        return Traits(
+            horizon=horizon, outputs=outputs, row_dtype=row_dtype, load=load, counting=counting,
+            bound=self.insertions if total is None else total.fresh,
+            keys=CellKeys(self.domain), inputs=self.domain.names,
+            totals=0 if total is None else 1, routing="single",
+        )  # fmt: skip
 
     def bounds(self, unit: str) -> dict[str, Any]:
         said = stated_records(self.accepted, unit)
@@ -111,4 +107,4 @@ class SpatialStream(Mechanism):
             begin, end = np.searchsorted(codes, [low, high])
             held[cell] = int(running[end] - running[begin])
         answers = {cell: float(number) for cell, number in held.items()}
-        return Truth(len(codes), held, {one.name: answers for one in self.outputs})
+        return Truth(len(codes), held, {one.name: answers for one in self.traits.outputs})

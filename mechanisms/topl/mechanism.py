@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,11 +43,10 @@ from ..columns import (
     Releases,
     Rows,
     Units,
-    empty_units,
     no_releases,
 )
-from ..contract import INSERTING, UNIT, Cost, Mechanism, Noise, Output, Stated
-from ..key_form import ONE_ROW, KeyForm
+from ..contract import INSERTING, UNIT, Cost, Guarantee, Mechanism, Noise, Output, Stated, Traits
+from ..key_form import ONE_ROW
 from ..keys import Keys, concat
 from ..parts.bounds.stated import stated_records
 from ..ranges import Draws
@@ -73,6 +72,7 @@ from .spread import difference, division
 from .units import accept
 
 _PPM = 1_000_000
+INPUTS = ("slot", "group", "theta", "code", "survey", UNIT)
 RULES = "topl/3"
 """Which reports count: whatever changes it must change this, so that no charge covers both."""
 
@@ -114,14 +114,7 @@ class ToPL(Mechanism):
         guard: mass of the estimated distribution that a range leaves out, in units of its noise.
     """
 
-    routing: ClassVar[Literal["key", "single"]] = "single"
-    load: ClassVar[Literal["due", "all"]] = "all"
-    row_dtype: ClassVar[np.dtype[Any]] = np.dtype([("count", np.int64)])
-    inputs: ClassVar[tuple[str, ...]] = ("slot", "group", "theta", "code", "survey", UNIT)
-    distribution: ClassVar[Literal["local_randomizer"]] = "local_randomizer"
-    definition: ClassVar[Literal["local"]] = "local"
-    neighbouring: ClassVar[Literal["replace_value"]] = "replace_value"
-    keys: ClassVar[KeyForm] = ONE_ROW
+    guarantee: ClassVar[Guarantee] = Guarantee("local_randomizer", "local", "replace_value")
 
     survey: Survey = field()  # no default, not even that of the contract
     grid: Fraction = Fraction(1)
@@ -145,11 +138,20 @@ class ToPL(Mechanism):
             raise ParameterError("horizon", self.horizon, why)
         between("warmup", at_least("warmup", self.warmup, 1), 1, most)
 
-    @property
-    def outputs(self) -> tuple[Output, ...]:
+    @cached_property
+    def traits(self) -> Traits:
         """``mean`` of all values so far in the window; ``sum`` of this micro-batch's values."""
         whole = Output("mean", self.grid, INSERTING, self.survey.bound)
-        return (whole, Output("sum", self.grid, INSERTING))
+        return Traits(
+            horizon=self.horizon,
+            outputs=(whole, Output("sum", self.grid, INSERTING)),
+            row_dtype=np.dtype([("count", np.int64)]),
+            bound=self.survey.reports,
+            keys=ONE_ROW,
+            inputs=INPUTS,
+            routing="single",
+            load="all",
+        )
 
     @property
     def chosen_at(self) -> int:
@@ -167,7 +169,7 @@ class ToPL(Mechanism):
 
         Dropped are reports that no client of this survey can have made for their unit.
         """
-        slot, group, theta, code = (_whole(columns[name]) for name in self.inputs[:4])
+        slot, group, theta, code = (_whole(columns[name]) for name in INPUTS[:4])
         own = _numbers(columns["survey"]) == self.survey.number
         ranged = (group == RANGE) & (theta == 0) & (code < self.survey.square_wave.outputs)
         valued = (group == VALUE) & (theta >= 1) & (theta <= self.survey.buckets)
@@ -179,10 +181,6 @@ class ToPL(Mechanism):
         codes = np.where(keep, slot << 32 | pack(group, theta, code), 0).view(np.uint64)
         keys, key = Keys.of_codes(codes).unique()
         return Encoded(keys, key, np.empty((len(key), 0), np.int64), keep)
-
-    def init_units(self, u: int) -> Units:
-        """Units with all their reports left."""
-        return empty_units(u, self.lanes, self.survey.reports)
 
     def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
         """Accept each unit's first report about a slot, up to its number of reports."""
@@ -240,7 +238,7 @@ class ToPL(Mechanism):
 
     def _with(self, rows: Rows, name: int, step: int) -> Rows:
         """The rows with a step among them, to be remembered for the window."""
-        added = self.init_rows(Keys.of_codes(np.array([name], np.uint64)))
+        added = self.traits.rows(Keys.of_codes(np.array([name], np.uint64)))
         added.cell["count"] = step
         keys = concat([rows.key, added.key])
         order = np.argsort(integers(keys), kind="stable")

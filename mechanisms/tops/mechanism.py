@@ -27,13 +27,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
 from ...errors import ParameterError
 from ..columns import F64, I64, Closed, Releases, Rows, no_releases
-from ..contract import INSERTING, Cost, Noise, Output
+from ..contract import INSERTING, Cost, Guarantee, Noise, Output
 from ..parts.thresholds.clip import exceedance_scores, noisy_max
 from ..parts.trees.hierarchy import Chunks, InfiniteTree, WideTree
 from ..parts.trees.smoothing import Smoother
@@ -75,7 +75,7 @@ class Tops(SlotStream):
         relearning: how later thresholds are learnt, or None; a stretch has whole blocks.
     """
 
-    distribution: ClassVar[Literal["discrete_laplace"]] = "discrete_laplace"
+    guarantee: ClassVar[Guarantee] = Guarantee("discrete_laplace")
 
     threshold_epsilon: Fraction
     tree: Chunks | InfiniteTree
@@ -106,7 +106,7 @@ class Tops(SlotStream):
             raise ParameterError("value", self.slots.top, "the value grid is too fine")
 
     @property
-    def outputs(self) -> tuple[Output, ...]:
+    def _outputs(self) -> tuple[Output, ...]:
         """Sum of the slot; sum of the window up to the end of the slot."""
         step = self.slots.grid / self.steps
         return Output("sum", step, INSERTING), Output("prefix", step, INSERTING)

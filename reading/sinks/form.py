@@ -165,10 +165,10 @@ def _of_pipelines(pipelines: Sequence[Pipeline], integers: Collection[str]) -> S
     for p in pipelines:
         for name, kind in _kinds(p, integers).items():
             keys[name] = kind if keys.get(name, kind) == kind else None
-        axes |= dict.fromkeys(axis["name"] for axis in p.mechanism.keys.geometry().get("axes", ()))
+        axes |= dict.fromkeys(axis["name"] for axis in p.traits.keys.geometry().get("axes", ()))
         values |= dict.fromkeys(value_names(p))
     first = pipelines[0]
-    replaces = any(p.mechanism.keys.replaces for p in pipelines)
+    replaces = any(p.traits.keys.replaces for p in pipelines)
     return _form(first.name, first.release_topic, keys, tuple(axes), list(values), replaces)
 
 

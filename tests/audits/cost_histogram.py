@@ -229,7 +229,7 @@ def histogram(mechanism: Histogram, shards: int = 1) -> float:
     """
     stated, T = Stated(mechanism.bounds("u")), mechanism.horizon
     worlds = [(1, T)]  # no second lane: the count that decides about a hidden key, laid open
-    if mechanism.lanes > 1:
+    if mechanism.traits.lanes > 1:
         worlds += [(since, mechanism.delay) for since in range(1, min(T, 2) + 1)]
     worst = 0.0
     for since, delay in worlds:

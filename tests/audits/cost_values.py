@@ -73,7 +73,7 @@ class Loss(NamedTuple):
 
 def numbers(mechanism: Pak | Tops, place: int) -> Loss:
     """What released numbers lose of one record while a threshold is held in its place."""
-    plain = mechanism.slots.warmup, mechanism.horizon
+    plain = mechanism.slots.warmup, mechanism.traits.horizon
     exact = isinstance(mechanism, Pak) and mechanism.counter.steps == 1
     probe = Probe(
         look_of(mechanism), stream(mechanism, []), choosing(place),

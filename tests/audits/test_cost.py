@@ -116,15 +116,15 @@ def test_any_histogram_loses_no_more_than_it_declares(
 def test_what_is_accepted_fits_into_what_is_stated(name: str, random: Random) -> None:
     """A unit that sends whatever it likes: keys, windows, released or not, in many slices."""
     mechanism = made(**HISTOGRAMS[name])
-    stated, units = Stated(mechanism.bounds("u")), mechanism.init_units(1)
+    stated, units = Stated(mechanism.bounds("u")), mechanism.traits.units(1)
     counts: Counter[tuple[int, int, bool]] = Counter()
     for _ in range(8):
         window, n = random.randrange(2), random.randrange(1, 12)
-        known = mechanism.feedback and random.random() < 0.5
+        known = mechanism.traits.feedback and random.random() < 0.5
         key = np.array([random.randrange(3) for _ in range(n)], np.intp)
         batch = Batch(
             Keys.of([b"k", b"l", b"m"]), key, np.zeros(n, np.intp),
-            np.zeros((n, mechanism.columns), np.int64), np.ones(n, np.int8),
+            np.zeros((n, mechanism.traits.columns), np.int64), np.ones(n, np.int8),
             np.full(3, int(known), np.int32), window,
         )  # fmt: skip
         units, part = mechanism.absorb(units, batch)

@@ -74,9 +74,9 @@ class World:
             window=name,
             nonces=STEADY,
         )
-        self.rows = RowTable(mechanism)
+        self.rows = RowTable(mechanism.traits)
         if mechanism.public is not None:
-            fresh = mechanism.init_rows(Keys.of_codes(CODES))
+            fresh = mechanism.traits.rows(Keys.of_codes(CODES))
             self.rows.store(fresh)
         self.first = np.zeros(TRIALS, np.int32)
         self.value = np.zeros((T + 1, TRIALS))
@@ -98,7 +98,7 @@ class World:
 
 def play(world: World, others: list[int], unit: list[int]) -> World:
     for t in range(1, T + 1):
-        two = world.mechanism.feedback and world.mechanism.lanes > 1
+        two = world.mechanism.traits.feedback and world.mechanism.traits.lanes > 1
         lane = ((world.first > 0) & (world.first < t) & two).astype(np.uint8)
         world.step(t, others[t - 1], unit[t - 1], lane)
     return world
@@ -106,7 +106,7 @@ def play(world: World, others: list[int], unit: list[int]) -> World:
 
 def accepted(mechanism: Histogram, wanted: list[int]) -> list[int]:
     """What the contribution bound lets one unit add to one hidden key, per trigger."""
-    units, out = mechanism.init_units(1), []
+    units, out = mechanism.traits.units(1), []
     for n in wanted:
         batch = Batch(
             Keys.of_codes(CODES[:1]), np.zeros(n, np.intp), np.zeros(n, np.intp),
@@ -226,7 +226,7 @@ def moved_units(monkeypatch: pytest.MonkeyPatch | None) -> int:
             rounds_module, "_newly_counted",
             lambda slot, status, last: whole(slot, status, np.zeros_like(last)),
         )  # fmt: skip
-    table, moved = UnitTable(mechanism, 1), 0
+    table, moved = UnitTable(mechanism.traits, 1), 0
     for _ in range(T):
         batch = Batch(
             Keys.of_codes(CODES[:1]), np.zeros(3, np.intp), np.zeros(3, np.intp),

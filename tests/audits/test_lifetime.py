@@ -99,8 +99,8 @@ def released(counts: list[int], world: str) -> np.ndarray:
     mechanism, out = pipeline().mechanism, []
     assert isinstance(mechanism, Histogram)
     for epoch, count in enumerate(counts):
-        rows = RowTable(mechanism)
-        rows.store(mechanism.init_rows(PAGES))
+        rows = RowTable(mechanism.traits)
+        rows.store(mechanism.traits.rows(PAGES))
         sums = np.full((RUNS, 1), count, np.int64)
         part = Part(PAGES, np.zeros(RUNS, np.uint8), sums, np.zeros(0, np.int64))
         _, found = mechanism.release(Closed(rows.load(part, 1), part, 1), keyed(f"{world}{epoch}"))

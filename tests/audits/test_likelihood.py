@@ -62,7 +62,7 @@ def runs(
 def values_bound(mechanism: Histogram | Rounds, late: bool, n: int = 3000) -> float:
     """ε proved by all triggers and columns of one key in which a unit spends all it has."""
     stated = Stated(mechanism.bounds("u"))
-    T, zero = mechanism.horizon, (0,) * mechanism.columns
+    T, zero = mechanism.horizon, (0,) * mechanism.traits.columns
     if isinstance(mechanism, Rounds):
         shown: Histogram | Rounds = replace(mechanism, threshold=(ALWAYS,) * T, min_units=1)
         crowd = [Record(t, zero) for t in range(1, T + 1)]

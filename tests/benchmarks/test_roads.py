@@ -89,4 +89,4 @@ axes = [{ name = "metres", low = 0, high = 84000 }]
 @pytest.mark.parametrize("mechanism", roads.MECHANISMS)
 def test_the_axis_is_a_field_of_the_record(mechanism: str) -> None:
     (pipeline,) = compile_config(loads(ON_ROADS.replace("KIND", mechanism))).pipelines
-    assert pipeline.mechanism.inputs == ("metres",)
+    assert pipeline.traits.inputs == ("metres",)

@@ -20,8 +20,8 @@ from .target import Target
 
 def units() -> Target:
     """Rows of units: cut or lengthened ones are refused."""
-    codec = UnitCodec(deployment().pipelines[0].mechanism)
-    fresh = deployment().pipelines[0].mechanism.init_units(1)
+    traits = deployment().pipelines[0].traits
+    codec, fresh = UnitCodec(traits), traits.units(1)
     lanes = fresh.used.shape[1]
     full = Units(
         fresh.left, np.array([0, 2]), np.array([5, 9], np.uint32), np.ones((2, lanes), np.uint16)

@@ -113,8 +113,8 @@ def test_records_of_the_first_formats_are_read(magic):
 @pytest.mark.parametrize("change", [-1, 1])
 def test_a_units_row_of_another_length_is_an_engine_error(change):
     mechanism = deployment().pipelines[0].mechanism
-    codec = UnitCodec(mechanism)
-    (row,) = codec.encode(mechanism.init_units(1))
+    codec = UnitCodec(mechanism.traits)
+    (row,) = codec.encode(mechanism.traits.units(1))
     hurt = row[:change] if change < 0 else row + b"\0"
     with pytest.raises(EngineError, match="damaged"):
         codec.decode(column_of([row, hurt]))

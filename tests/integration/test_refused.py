@@ -237,7 +237,7 @@ class OneShard:
 
     def __init__(self, made: Deployment, frames: Sequence[LogFrame]) -> None:
         (p,) = made.pipelines
-        self.clock = ClockLog({"p": p.mechanism.horizon})
+        self.clock = ClockLog({"p": p.traits.horizon})
         self._frames = frames
         self.store, self.marker = MemoryStore(), Marker("abcdef", 0)
         self.stage = AggregateStage(p, 0, NAMES, SECRET, 1, self.clock, steady)
@@ -320,7 +320,7 @@ def test_bound_drops_frames_of_a_refused_window():
     (p,) = made.pipelines
     records = [start(p), *(trigger(p, n, [75 * n]) for n in range(1, 5)), beat([600])]
     frames = list(run_of(made, log_of(2), records)._logs[NAMES.units("p"), 0].records)
-    clock = ClockLog({"p": p.mechanism.horizon}, enumerate(records_of(made)))
+    clock = ClockLog({"p": p.traits.horizon}, enumerate(records_of(made)))
     stage = BoundStage(p, 0, NAMES, 1, clock, {})
     store, marker = MemoryStore(), Marker("abcdef", 0)
     stage.open(store, marker)

@@ -52,13 +52,13 @@ def unit_row(mechanism: Any, used: Sequence[int]) -> Units:
 def test_what_is_kept_beside_the_bound_survives_its_row(parameters, used):
     """Cut off at 256, records counted or the last round would start anew for the unit."""
     mechanism = build(parameters, SETTING)
-    codec = UnitCodec(mechanism)
+    codec = UnitCodec(mechanism.traits)
     row = codec.encode(unit_row(mechanism, used))
     assert codec.decode(row).used.tolist() == [used]
 
 
 def test_a_count_that_does_not_fit_is_never_cut_off():
-    codec = UnitCodec(build(HistogramParameters(budget=12, adaptive_weight=0), SETTING))
+    codec = UnitCodec(build(HistogramParameters(budget=12, adaptive_weight=0), SETTING).traits)
     with pytest.raises(EngineError, match="does not fit"):
         codec.encode(unit_row(None, [300]))
 
@@ -102,10 +102,11 @@ def test_a_release_whose_rows_depend_on_each_other_is_never_cut(monkeypatch):
 class Single:
     """A mechanism with a global state that notes how many keys each release was given."""
 
-    routing, load, feedback, bound = "single", "due", False, 4
+    bound = 4
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
+        self.traits = replace(inner.traits, routing="single", load="due", feedback=False)
         self.seen: list[int] = []
 
     def release(self, closed: Any, noise: Any) -> Any:

@@ -46,7 +46,7 @@ from ..support import (
 
 def ingest(made, records, log, feedback=None):
     """A first stage with its store, to be stepped by hand."""
-    clock = ClockLog({p.name: p.mechanism.horizon for p in made.pipelines}, enumerate(records))
+    clock = ClockLog({p.name: p.traits.horizon for p in made.pipelines}, enumerate(records))
     stage = IngestStage(made.inputs[0], 0, NAMES, SECRET, clock, feedback or {})
     store, marker = MemoryStore(), Marker("abcdef", 0)
     stage.open(store, marker)
@@ -149,7 +149,7 @@ CLOCK = ClockLog({"p": 4})  # no record yet
 
 def cells_of(made, log, records, partition=0):
     """Frames that one first stage sends to a cells partition of a direct pipeline."""
-    clock = ClockLog({p.name: p.mechanism.horizon for p in made.pipelines}, enumerate(records))
+    clock = ClockLog({p.name: p.traits.horizon for p in made.pipelines}, enumerate(records))
     stage = IngestStage(made.inputs[0], partition, NAMES, SECRET, clock, {})
     store, marker = MemoryStore(), Marker("abcdef", 0)
     stage.open(store, marker)
@@ -287,7 +287,7 @@ def test_a_micro_batch_waits_for_the_feedback_that_decides_it_over_any_number_of
     """d = 1: micro-batch 3 begins after trigger 1 has been released; nothing else lets it."""
     made = deployment(partitioner="murmur2", mechanism=", adaptive_weight = 0.3")
     p = made.pipelines[0]
-    assert p.mechanism.feedback and p.delay == 1
+    assert p.traits.feedback and p.delay == 1
     log = [event(i, "a", "x") for i in range(9)]
     feedback = {"p": Feedback(1)}
     records = [start(p), trigger(p, 1, [3]), trigger(p, 2, [6]), beat([9])]

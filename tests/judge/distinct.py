@@ -7,9 +7,8 @@ its micro-batch if no earlier one of the window had it, by whatever unit.
 from collections import defaultdict
 from typing import Any
 
-from .histogram import Judge, Release
+from .histogram import Clock, Judge, Placed, Release
 from .records import Event
-from .stream import Clock, Placed
 
 
 class DistinctJudge(Judge):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -10,7 +11,6 @@ import pytest
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.model import Deployment
 from hushstream.formats.events.decode import RawRecord
-from hushstream.mechanisms.columns import empty_units
 from hushstream.mechanisms.phdstream import mechanism as phd
 from hushstream.mechanisms.phdstream import node_counters, tree
 from hushstream.mechanisms.spatial import privtree
@@ -94,7 +94,7 @@ def test_privhp_releases_what_the_judge_says(case: str) -> None:
 
 
 def _more(real: Any) -> Any:
-    return lambda self, u: empty_units(u, 1, 99)
+    return property(lambda self: replace(real.func(self), bound=99))
 
 
 def _half(real: Any) -> Any:
@@ -116,7 +116,7 @@ def _richer(real: Any) -> Any:
 MISTAKES = {
     "phdstream": [
         (phd.PHDStream, "absorb", first_twice),
-        (phd.PHDStream, "init_units", _more),
+        (phd.PHDStream, "traits", _more),
         (node_counters.SimpleCounter, "scale", _half),
         (privtree.Selection, "margin", lambda real: lambda *given: real(*given) + 100),
         (phd.ReleasedSelection, "threshold", _easily),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from fractions import Fraction
 from random import Random
@@ -15,7 +16,6 @@ from hushstream.agents.deployment.model import Deployment
 from hushstream.client import Survey
 from hushstream.client.survey import NARROW, RANGE, VALUE
 from hushstream.formats.events.decode import RawRecord
-from hushstream.mechanisms.columns import empty_units
 from hushstream.mechanisms.topl import mechanism as topl
 from hushstream.topics.config.load import loads
 
@@ -118,7 +118,7 @@ def _twice(real: Any) -> Any:
 
 
 def _more(real: Any) -> Any:
-    return lambda self, u: empty_units(u, 1, 99)
+    return property(lambda self: replace(real.func(self), bound=99))
 
 
 @pytest.mark.spread(4)
@@ -126,7 +126,7 @@ def _more(real: Any) -> Any:
     ("where", "name", "wrong"),
     [
         (topl, "accept", _twice),
-        (topl.ToPL, "init_units", _more),
+        (topl.ToPL, "traits", _more),
         (topl, "threshold", lambda real: lambda *given: real(*given) % 30 + 1),
         (topl, "counted", lambda real: lambda seen, told: seen),
         (topl, "beyond", lambda real: lambda *given: real(*given)._replace(high=10**6 - 5)),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 from hushstream.agents.deployment.compile import compile_config
-from hushstream.mechanisms.columns import empty_units
 from hushstream.mechanisms.pak import counter
 from hushstream.mechanisms.pak import mechanism as pak
 from hushstream.mechanisms.parts.trees import hierarchy
@@ -92,6 +92,10 @@ def _off(real: Any) -> Any:
     return lambda scores, *more: min(real(scores, *more) + 1, len(scores) - 1)
 
 
+def _richer(real: Any) -> Any:
+    return property(lambda self: replace(real.func(self), bound=99))
+
+
 def _one_more(real: Any) -> Any:
     return lambda self, *given: real(self, *given) + 1
 
@@ -99,7 +103,7 @@ def _one_more(real: Any) -> Any:
 MISTAKES = {
     "tops": [
         (slots.Slots, "absorb", first_twice),
-        (slots.Slots, "init_units", lambda real: lambda self, u: empty_units(u, 1, 99)),
+        (SlotStream, "traits", _richer),
         (slots.Slots, "clipped", lambda real: lambda self, entries, theta: entries.sum),
         (blocks.Blocks, "_noise", _unnoised),
         (blocks.Blocks, "_noise", _one_more),

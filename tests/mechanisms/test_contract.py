@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hushstream.mechanisms.columns import Part, Releases, empty_part, merge
+from hushstream.mechanisms.columns import Part, Releases, merge
 from hushstream.mechanisms.contract import Mechanism
 from hushstream.mechanisms.in_memory import Memory, Trace, run, seed
 from hushstream.mechanisms.keys import Keys
@@ -86,6 +86,11 @@ def test_satisfies_the_protocol_and_is_frozen(case: Case) -> None:
 
 
 @each
+def test_traits_are_computed_once(case: Case) -> None:
+    assert case.mechanism.traits is case.mechanism.traits
+
+
+@each
 @pytest.mark.parametrize(
     "bound,aggregate,slice_size",
     [(2, 1, 7), pytest.param(3, 4, 1, marks=pytest.mark.thorough), (5, 2, 64)],
@@ -111,7 +116,7 @@ def test_replay_and_resume_are_bit_identical(case: Case) -> None:
     trace = trace_of(case, 2)
     whole = list(run(memory(case), trace))
     same(whole, list(run(memory(case), trace)))
-    half = case.mechanism.horizon // 2
+    half = case.mechanism.traits.horizon // 2
     first = memory(case)
     begun = [release for _, release in zip(range(half), run(first, trace), strict=False)]
     first = copy.deepcopy(first)  # a restart: nothing but the state survives
@@ -158,9 +163,9 @@ def test_other_labels_give_other_noise(case: Case) -> None:
 def micro_batches(case: Case, trace: Trace, shards: int) -> list[Part]:
     """Merged parts per micro-batch, with the statuses of a fixed run fed back."""
     made = memory(case, bound_shards=shards)
-    empty = empty_part(case.mechanism.columns, case.mechanism.totals)
+    empty = case.mechanism.traits.part()
     out = []
-    for t in range(1, case.mechanism.horizon + 1):
+    for t in range(1, case.mechanism.traits.horizon + 1):
         out.append(merge([empty, *made.absorb(trace.where(np.flatnonzero(trace.trigger == t)))]))
         made.t = t  # no release: neighbours are compared under equal past outputs
     return out
@@ -190,15 +195,15 @@ def test_cost_is_exact_and_positive(case: Case) -> None:
 
 @each
 def test_error_is_finite_and_positive(case: Case) -> None:
-    for t in range(1, case.mechanism.horizon + 1):
+    for t in range(1, case.mechanism.traits.horizon + 1):
         error = case.mechanism.error(t)
-        assert error.shape == (len(case.mechanism.outputs),)
+        assert error.shape == (len(case.mechanism.traits.outputs),)
         assert bool((error > 0).all()) and bool(np.isfinite(error).all())
-    assert 1 <= case.mechanism.foremost <= case.mechanism.horizon
+    assert 1 <= case.mechanism.traits.foremost <= case.mechanism.traits.horizon
 
 
 @each
 def test_rows_have_fixed_width(case: Case) -> None:
-    rows = case.mechanism.init_rows(Keys.of([b"a" * 8, b"b" * 8]))
-    assert rows.cell.dtype == case.mechanism.row_dtype
-    assert not case.mechanism.row_dtype.hasobject
+    rows = case.mechanism.traits.rows(Keys.of([b"a" * 8, b"b" * 8]))
+    assert rows.cell.dtype == case.mechanism.traits.row_dtype
+    assert not case.mechanism.traits.row_dtype.hasobject

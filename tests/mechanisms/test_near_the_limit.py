@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hushstream.mechanisms.columns import Closed, Part, Releases, Rows, merge
-from hushstream.mechanisms.contract import Setting
+from hushstream.mechanisms.columns import Closed, Part, Releases, merge
+from hushstream.mechanisms.contract import Setting, Traits
 from hushstream.mechanisms.factorization.prefix_noise import STEPS, Process
 from hushstream.mechanisms.histogram.settings import HistogramParameters
 from hushstream.mechanisms.histogram.tumbling import build as histogram
@@ -59,7 +59,7 @@ def test_a_slot_holds_any_number_of_records(floods, theta) -> None:
 
     def released(counts: list[int]) -> int:
         slots = Slots((1, 7, TOP - 1, TOP), horizon=9, warmup=1)
-        rows = RowTable(SlotRows())  # type: ignore[arg-type]
+        rows = RowTable(Traits(horizon=1, outputs=(), row_dtype=ROW, bound=1))
         for t, count in enumerate(counts, 2):
             arrived = part(8, 3, count, TOP)
             after, entries, _ = slots.close(Closed(rows.load(arrived, t), arrived, t))
@@ -76,20 +76,11 @@ def test_a_slot_holds_any_number_of_records(floods, theta) -> None:
     assert 0 <= more - once <= theta
 
 
-class SlotRows:
-    """What `RowTable` asks of a mechanism."""
-
-    load = "due"
-
-    def init_rows(self, keys: Keys) -> Rows:
-        return Rows(keys, np.zeros(len(keys), ROW), np.zeros(len(keys), np.int32))
-
-
 def stream(mechanism: Any, floods: list[int], value: int) -> Iterator[Releases]:
     """Releases of a window: many records of the largest value in each slot."""
-    rows = RowTable(mechanism)
+    rows = RowTable(mechanism.traits)
     bucket = len(mechanism.slots.thresholds) - 1
-    for t in range(1, mechanism.horizon + 1):
+    for t in range(1, mechanism.traits.horizon + 1):
         arrived = part(t - 1, bucket, floods[t - 1], value)
         after, out = mechanism.release(Closed(rows.load(arrived, t), arrived, t), keyed())
         rows.store(after)
@@ -154,8 +145,8 @@ def test_a_released_sum_is_a_function_of_sum_and_noise_together(
         lanes = [0, 1] if selection == "rounds" else [0]
         sums = np.array([[1 << 12, 0], [1 << 12, 0]][: len(lanes)], np.int64)
         arrived = Part(Keys.of([b"k"] * len(lanes)), np.array(lanes, np.uint8), sums,
-                       np.zeros(mechanism.totals, np.int64))  # fmt: skip
-        rows = mechanism.init_rows(key)
+                       np.zeros(mechanism.traits.totals, np.int64))  # fmt: skip
+        rows = mechanism.traits.rows(key)
         held = rows.cell["total" if selection == "rounds" else "sums"]
         held[..., 1] = exact
         with pytest.MonkeyPatch.context() as patch:

@@ -40,7 +40,7 @@ longer = pytest.mark.parametrize(
         # Its deep tree alone takes ten seconds.
         pytest.param(c, id=c.name, marks=[pytest.mark.thorough] * (c.name == "privhp-tree"))
         for c in CASES
-        if c.noisy and c.mechanism.horizon > 1
+        if c.noisy and c.mechanism.traits.horizon > 1
     ],
 )
 ANOTHER = b"another nonce..."
@@ -96,7 +96,7 @@ def forked(
         memory = copy.deepcopy(first)
         memory.t, memory.renewals = at, renewals
         memory.noise = noise = Noting(held)
-        out.append((noise, upto(memory, trace_of(case, number + 1), case.mechanism.horizon)))
+        out.append((noise, upto(memory, trace_of(case, number + 1), case.mechanism.traits.horizon)))
     return out[0], out[1]
 
 
@@ -113,7 +113,7 @@ def shared_beyond(one: Noting, other: Noting, at: int) -> list[Any]:
 @pytest.mark.spread(3)
 @longer
 def test_two_continuations_share_no_draw_of_what_came_later(case: Case) -> None:
-    blind, last = True, case.mechanism.horizon - 1
+    blind, last = True, case.mechanism.traits.horizon - 1
     for at in sorted({1, (last + 1) // 2, last}):
         ours, theirs = forked(case, at, (*STEADY, (at + 1, ANOTHER)))
         assert not shared_beyond(ours[0], theirs[0], at)
@@ -126,14 +126,14 @@ def test_two_continuations_share_no_draw_of_what_came_later(case: Case) -> None:
 @longer
 def test_the_difference_of_two_continuations_is_not_exact(case: Case) -> None:
     """What the attack computes, by values alone: with one noise it would be the true difference."""
-    at = case.mechanism.horizon // 2
+    at = case.mechanism.traits.horizon // 2
     quiet = begun(case, ZeroNoise())
     upto(quiet, trace_of(case, 1), at)
     exact = []
     for number in (1, 2):
         memory = copy.deepcopy(quiet)
         memory.t = at
-        exact.append(upto(memory, trace_of(case, number), case.mechanism.horizon))
+        exact.append(upto(memory, trace_of(case, number), case.mechanism.traits.horizon))
     ours, theirs = forked(case, at, (*STEADY, (at + 1, ANOTHER)))
     told = []
     for runs in zip(ours[1], theirs[1], *exact, strict=True):
@@ -147,7 +147,7 @@ def test_the_difference_of_two_continuations_is_not_exact(case: Case) -> None:
 @each
 def test_a_label_says_one_trigger_however_often_it_is_used(case: Case) -> None:
     """Were a draw under one label first used at two triggers, a nonce would come in between."""
-    renewals = tuple(range(2, case.mechanism.horizon + 1, 2))
+    renewals = tuple(range(2, case.mechanism.traits.horizon + 1, 2))
     for nonces in (STEADY, (*STEADY, *((t, bytes([t]) * 16) for t in renewals))):
         noise = Noting(nonces)
         list(run(begun(case, noise, _begins(nonces)), trace_of(case, 3)))
@@ -158,7 +158,7 @@ def test_a_label_says_one_trigger_however_often_it_is_used(case: Case) -> None:
 @pytest.mark.parametrize("every", [1, 2])
 def test_without_noise_renewals_change_nothing(case: Case, every: int) -> None:
     """Chains stand on released totals: whoever adds them up must get the exact answer."""
-    renewals = tuple(range(2, case.mechanism.horizon + 1, every))
+    renewals = tuple(range(2, case.mechanism.traits.horizon + 1, every))
     trace = trace_of(case, 4)
     made = begun(case, ZeroNoise(), renewals)
     case.exact(trace, list(run(made, trace)))
@@ -167,7 +167,7 @@ def test_without_noise_renewals_change_nothing(case: Case, every: int) -> None:
 @pytest.mark.spread(3)
 @each
 def test_renewal_makes_no_difference_to_how_the_work_is_cut(case: Case) -> None:
-    renewals = tuple(range(2, case.mechanism.horizon + 1, 2))
+    renewals = tuple(range(2, case.mechanism.traits.horizon + 1, 2))
     nonces = (*STEADY, *((t, bytes([t]) * 16) for t in renewals))
     runs = []
     for shards in (1, 3):
@@ -182,11 +182,11 @@ def test_renewal_makes_no_difference_to_how_the_work_is_cut(case: Case) -> None:
 
 
 @pytest.mark.spread(3)
-@pytest.mark.parametrize("case", [c for c in CASES if c.mechanism.load == "due" and c.noisy],
+@pytest.mark.parametrize("case", [c for c in CASES if c.mechanism.traits.load == "due" and c.noisy],
                          ids=lambda c: c.name)  # fmt: skip
 def test_predictions_are_made_anew_at_a_renewal(case: Case) -> None:
     """Keys appear when they would if every row were looked at, at every trigger."""
-    for begins in ((3,), (2, 4), tuple(range(2, case.mechanism.horizon + 1))):
+    for begins in ((3,), (2, 4), tuple(range(2, case.mechanism.traits.horizon + 1))):
         nonces = (*STEADY, *((t, bytes([t]) * 16) for t in begins))
         trace, out = trace_of(case, 6), []
         for scan in (False, True):
@@ -284,7 +284,7 @@ STREAMS = ["pak-hierarchy", "pak-views", "tops-blocks", *SLOW]
 def test_streams_of_values_have_the_variance_that_is_stated(name: str) -> None:
     """Windows without records: all that is released beside public predictions is noise."""
     (case,) = (c for c in CASES if c.name == name)
-    made, horizon = largest(case.mechanism), case.mechanism.horizon
+    made, horizon = largest(case.mechanism), case.mechanism.traits.horizon
     drawn, stated = list[I64](), list[list[float]]()
     silent = Memory(made, ZeroNoise(), renewals=_begins(renewed(2, horizon, 0)))
     base = upto(silent, NOBODY, horizon)[-1].value[-1, 1:]

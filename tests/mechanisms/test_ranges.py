@@ -99,7 +99,7 @@ def ends(low: int, high: int, n: int) -> I64:
 def grouped(mechanism: Mechanism, setting: Setting) -> Trace:
     n = 48 * setting.horizon
     value = np.stack([ends(low, high, n) for _, low, high in setting.columns] or [[0] * n], axis=1)
-    value = value[:, : mechanism.columns]
+    value = value[:, : mechanism.traits.columns]
     trigger = np.sort(np.arange(n) % setting.horizon + 1)
     key = np.arange(n) % len(PUBLIC)
     return Trace(trigger, np.arange(n), Keys.of(PUBLIC), key, value, np.ones(n, np.int8))
@@ -108,14 +108,14 @@ def grouped(mechanism: Mechanism, setting: Setting) -> Trace:
 def encoded(mechanism: Mechanism, setting: Setting) -> Trace:
     n = 48 * setting.horizon
     draw = np.random.default_rng(0)
-    columns: dict[str, Any] = {name: draw.random(n) for name in mechanism.inputs}
+    columns: dict[str, Any] = {name: draw.random(n) for name in mechanism.traits.inputs}
     if "value" in columns:
         columns["value"] = ends(0, setting.columns[0][2], n)
         columns["time"] = np.arange(n)
     if UNIT in columns:
         columns[UNIT] = np.array([f"u{i}" for i in range(n)], object)
     made = mechanism.encode(columns)
-    value = made.value if mechanism.columns else np.empty((n, 0), np.int64)
+    value = made.value if mechanism.traits.columns else np.empty((n, 0), np.int64)
     trigger = np.sort(np.arange(n) % setting.horizon + 1)
     rows = np.flatnonzero(made.keep)
     return Trace(trigger, np.arange(n), made.keys, made.key, value, np.ones(n, np.int8)).where(rows)
@@ -126,7 +126,7 @@ def releases(mechanism: Mechanism, setting: Setting, noise: Any) -> list[I64]:
     memory = Memory(mechanism, noise)
     if setting.keys is not None:
         seed(memory, Keys.of(setting.keys))
-    trace = encoded(mechanism, setting) if mechanism.inputs else grouped(mechanism, setting)
+    trace = encoded(mechanism, setting) if mechanism.traits.inputs else grouped(mechanism, setting)
     return [one.value for one in run(memory, trace)]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hushstream.mechanisms.columns import Rows, Units, empty_part
+from hushstream.mechanisms.columns import Rows, Units
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.mechanisms.histogram.settings import HistogramParameters
@@ -28,7 +28,7 @@ def made() -> Histogram:
 
 def test_units_survive_any_order_of_loads_and_compactions() -> None:
     mechanism = made()
-    numbered, any_ids = UnitTable(mechanism, 50), UnitTable(mechanism)
+    numbered, any_ids = UnitTable(mechanism.traits, 50), UnitTable(mechanism.traits)
     plain: dict[int, tuple[Any, ...]] = {}
     rng = np.random.default_rng(5)
     for step in range(300):
@@ -38,7 +38,7 @@ def test_units_survive_any_order_of_loads_and_compactions() -> None:
         pairs = int(start[-1])
         units = Units(
             rng.integers(0, 99, len(ids)), start, rng.integers(0, 99, pairs).astype(np.uint32),
-            rng.integers(0, 9, (pairs, mechanism.lanes)).astype(np.uint16),
+            rng.integers(0, 9, (pairs, mechanism.traits.lanes)).astype(np.uint16),
         )  # fmt: skip
         numbered.store(ids, units)
         any_ids.store(10**9 - ids[::-1], flipped(units))
@@ -70,25 +70,25 @@ def told(units: Units) -> list[tuple[Any, ...]]:
 
 def test_a_unit_that_was_never_seen_is_fresh() -> None:
     mechanism = made()
-    table = UnitTable(mechanism)
+    table = UnitTable(mechanism.traits)
     fresh = table.load(np.array([7, 10**12]))
-    np.testing.assert_array_equal(fresh.left, mechanism.init_units(2).left)
+    np.testing.assert_array_equal(fresh.left, mechanism.traits.units(2).left)
     assert fresh.start.tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("keys", [WIDE, CODES, [b"", *CODES], [*CODES, b"\xff"]])
 def test_rows_come_back_with_their_keys_and_when_they_are_due(keys: list[bytes]) -> None:
     mechanism = made()
-    table, plain = RowTable(mechanism), {}
+    table, plain = RowTable(mechanism.traits), {}
     rng = np.random.default_rng(1)
-    empty = empty_part(mechanism.columns, mechanism.totals)
+    empty = mechanism.traits.part()
     for t in range(1, 60):
         some = sorted(one for one in keys if rng.random() < 0.4)
         part = empty._replace(key=Keys.of(some))
         rows = table.load(part, t, scan=t % 7 == 0)
         due = {one for one, (_, when) in plain.items() if when in (t, -1) or t % 7 == 0}
         assert rows.key.tolist() == sorted(due | set(some))
-        fresh = mechanism.init_rows(rows.key)
+        fresh = mechanism.traits.rows(rows.key)
         for i, one in enumerate(rows.key):
             cell, when = plain.get(one, (fresh.cell[i], fresh.due[i]))
             assert rows.cell[i] == cell and rows.due[i] == when

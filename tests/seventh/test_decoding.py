@@ -66,5 +66,5 @@ def test_without_a_list_every_key_counts() -> None:
 
 def test_a_slice_without_a_record_in_a_bin_has_no_key() -> None:
     view = decoded([json.dumps(ROWS[4])])
-    assert (len(view.keys), len(view.rows), view.value.shape) == (0, 0, (0, MADE.columns))
+    assert (len(view.keys), len(view.rows), view.value.shape) == (0, 0, (0, MADE.traits.columns))
     assert view.value.dtype == np.int64

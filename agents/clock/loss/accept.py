@@ -83,7 +83,7 @@ def lacking(
     They are a function of the clock log and of the time: from the oldest window that a shard which
     has lost records had not closed, up to the newest that records may have been sent for.
     """
-    horizons = {p.name: p.mechanism.horizon for p in deployment.pipelines}
+    horizons = {p.name: p.traits.horizon for p in deployment.pipelines}
     lines = read_standing(kafka, names, horizons, Clocked())
     since = min(one.clock for one in losses)
     waiting: dict[str, list[int]] = {name: [] for name in horizons}

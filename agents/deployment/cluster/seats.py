@@ -45,7 +45,7 @@ def _next(source: Input, p: Pipeline, names: Names, seats: Mapping[str, Seat]) -
         found[topic] = Seat(flow, place, number)
         found[names.changelog(stage, p.name)] = Seat(log, place, number)
         place += number
-    if p.mechanism.feedback:
+    if p.traits.feedback:
         keys = names.keys(source.name)
         found[names.selected(p.name)] = Seat(keys, ends.get(keys, 0), 1)
     return found

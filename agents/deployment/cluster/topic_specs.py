@@ -129,7 +129,7 @@ def _of_pipeline(p: Pipeline, names: Names) -> list[TopicSpec]:
             own(names.units(p.name), units, TRIMMED, UNITS),
             own(log, units, COMPACTED, "what each unit has contributed: a copy of a table"),
         ]
-    if p.mechanism.feedback:
+    if p.traits.feedback:
         text = "keys that became public, on their way back to the units"
         specs.append(own(names.selected(p.name), 1, TRIMMED, text))
     return specs

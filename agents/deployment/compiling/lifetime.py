@@ -42,7 +42,7 @@ def _lifetime(p: Pipeline, terms: PerUnit, group: Sequence[Pipeline]) -> Lifetim
     part = portion(together(map(_spending, group)), terms.epsilon, terms.delta)
     spending = _spending(p)
     try:
-        most = purse(spending, int(p.mechanism.init_units(1).left[0]), part)
+        most = purse(spending, p.traits.bound, part)
     except ParameterError as error:
         asked = f"epsilon = {float(terms.epsilon):g}, delta = {float(terms.delta):g}"
         raise _refused(p, f"{asked}: pays for {error}") from error

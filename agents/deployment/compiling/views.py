@@ -37,7 +37,7 @@ def views_of(config: Config, pipelines: Mapping[str, Pipeline]) -> tuple[Release
 
 
 def _view(view: ViewSettings, declared: PipelineSettings, source: Pipeline) -> ReleaseView:
-    if not source.mechanism.keys.of_record:
+    if not source.traits.keys.of_record:
         rule = f"{source.kind} releases cells of a space: read them with `hush map`"
         raise ConfigError(f"view {view.name!r}: source: {rule}")
     for setting, message in objections(view, declared, value_names(source)):
@@ -98,7 +98,7 @@ def _leads(p: Pipeline) -> dict[str, Lead | None]:
     records moves them back.
     """
     found: dict[str, Lead | None] = dict.fromkeys(value_names(p))
-    if not p.mechanism.in_parts:
+    if not p.in_parts:
         return found
     columns = getattr(p.mechanism, "summed", ())
     made = {c.name: c for c in columns}

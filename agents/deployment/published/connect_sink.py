@@ -69,7 +69,7 @@ def key_kinds(p: Pipeline) -> dict[str, str | None]:
 
 def _own_kind(p: Pipeline, name: str) -> str | None:
     """Type of a column that the mechanism or the configuration computes."""
-    form = p.mechanism.keys
+    form = p.traits.keys
     if not form.of_record:
         return {"whole": "int64", "text": "string"}[form.kinds[name]]
     match p.fields.derived.get(name):

@@ -91,7 +91,7 @@ def _row(p: Pipeline) -> Fields:
     yield "final", TRUTH
     yield "key", record("Key", [(n, _key_type(p, at)) for at, n in enumerate(key_names(p))])
     yield "values", record("Values", [(name, maybe(_value(p))) for name in value_names(p)])
-    if axes := [axis["name"] for axis in p.mechanism.keys.geometry().get("axes", ())]:
+    if axes := [axis["name"] for axis in p.traits.keys.geometry().get("axes", ())]:
         doc = "Lower and upper end of the cell on each axis, in the input's unit."
         yield "box", record("Box", [(name, listed(REAL)) for name in axes], doc)
     if p.full_rows:
@@ -107,7 +107,7 @@ def _value(p: Pipeline) -> ValueShape:
 
 def _key_type(p: Pipeline, place: int) -> ValueShape:
     """Type of a key column: of a public list, that of its values, and otherwise any."""
-    form = p.mechanism.keys
+    form = p.traits.keys
     if not form.of_record:
         return {"whole": WHOLE, "text": TEXT}[form.kinds[key_names(p)[place]]]
     found = [decode_key(key)[place] for key in p.public_keys or ()]
@@ -120,25 +120,25 @@ def _key_type(p: Pipeline, place: int) -> ValueShape:
 
 def key_names(p: Pipeline) -> tuple[str, ...]:
     """Names of the key's fields."""
-    return p.mechanism.keys.names(p.key_names)
+    return p.traits.keys.names(p.key_names)
 
 
 def value_names(p: Pipeline) -> list[str]:
     """Names of the released values."""
-    if p.mechanism.in_parts:
+    if p.in_parts:
         return [aggregate.label for aggregate in p.aggregates]
-    return [output.name for output in p.mechanism.outputs]
+    return [output.name for output in p.traits.outputs]
 
 
 def floored(p: Pipeline) -> frozenset[str]:
     """Values whose truth cannot be negative, as everybody knows from the configuration."""
     inserting = p.fields.sign is None
     natural = {a.label: all(c.low >= 0 for c in a.columns) for a in p.aggregates}
-    if p.mechanism.in_parts:
+    if p.in_parts:
         return frozenset(name for name, whole in natural.items() if whole and inserting)
     inserting = inserting and all(natural.values())
     when = {SIGNED: False, INSERTING: inserting, ALWAYS: True}
-    return frozenset(one.name for one in p.mechanism.outputs if when[one.least])
+    return frozenset(one.name for one in p.traits.outputs if when[one.least])
 
 
 def manifest(p: Pipeline) -> ValueShape:
@@ -163,7 +163,7 @@ def _manifest(p: Pipeline) -> Fields:
     yield "public", mapped(listed(WHOLE))
     if p.mechanism.stated(p.unit_name).counted:
         yield "cut", CUT
-    if space := p.mechanism.keys.geometry():
+    if space := p.traits.keys.geometry():
         yield "space", _space(space)
 
 

@@ -34,7 +34,7 @@ def bounds(pipeline: Pipeline) -> dict[str, Any]:
     lifetime = pipeline.lifetime
     if lifetime is None:
         return found
-    left = int(pipeline.mechanism.init_units(1).left[0])
+    left = pipeline.traits.bound
     most = Fraction(lifetime.cap.most * found["budget"]) / left
     words = (
         f"{found['in_words']}; over {span_of(lifetime)} one {pipeline.unit_name} spends at most "
@@ -75,7 +75,7 @@ def privacy(pipeline: Pipeline, trigger: Trigger) -> dict[str, Any]:
     epochs = trigger.epochs or None
     return {
         "unit": pipeline.unit_name,
-        "neighbouring": pipeline.mechanism.neighbouring,
+        "neighbouring": pipeline.mechanism.guarantee.neighbouring,
         "epoch": trigger.epoch,
         "definition": definition(pipeline),
         "mu": significant(sqrt(cost.mu2)),
@@ -96,7 +96,7 @@ def privacy(pipeline: Pipeline, trigger: Trigger) -> dict[str, Any]:
 
 def definition(pipeline: Pipeline) -> str:
     """Name the definition of privacy that the budget is stated in: without a δ, the pure one."""
-    stated = pipeline.mechanism.definition
+    stated = pipeline.mechanism.guarantee.definition
     return "pure" if stated == "approximate" and not pipeline.delta else stated
 
 
@@ -122,7 +122,7 @@ def charge_body(
         "epoch": epoch,
         "mechanism": pipeline.kind,
         "unit": pipeline.unit_name,
-        "neighbouring": pipeline.mechanism.neighbouring,
+        "neighbouring": pipeline.mechanism.guarantee.neighbouring,
         "definition": definition(pipeline),
         "mu2": text(cost.mu2),
         "pure_epsilon": text(cost.epsilon),

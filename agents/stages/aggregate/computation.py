@@ -49,11 +49,11 @@ class Computation:
         self._partition = partition
         self._names = names
         self._secret = secret
-        self._mechanism = pipeline.mechanism
+        self._mechanism, self._traits = pipeline.mechanism, pipeline.traits
         # Chunks are safe only where each row is released on its own. Where rows depend on each
         # other, some of them under the noise of all would be another content.
-        self._indivisible = self._mechanism.load == "all" or self._mechanism.routing == "single"
-        self._rows = KeyRows(pipeline.mechanism)
+        self._indivisible = self._traits.load == "all" or self._traits.routing == "single"
+        self._rows = KeyRows(pipeline.traits)
         self._due = DueKeys(pipeline, partition)
 
     def whole(
@@ -68,7 +68,7 @@ class Computation:
         if not (sums.small(place, limit) or self._indivisible):
             return None
         part, known = sums.whole(reader, place), Changes()
-        if self._mechanism.pairs:
+        if self._traits.pairs:
             part, known = sighted(reader, trigger.window, part)
         most = _EVERY if self._indivisible else limit
         every = _renewed(trigger, nonces)
@@ -96,7 +96,7 @@ class Computation:
         ends = [sums.end(place, begun, limit), limit.end(due), limit.end(seeds)]
         end = min((e for e in ends if e is not None), default=None)
         part = sums.chunk(reader, place, begun, end)
-        part = of_keys(part) if self._mechanism.pairs else part
+        part = of_keys(part) if self._traits.pairs else part
         further = [k for k in (*due, *seeds) if end is None or k <= end]
         totals = sums.totals(trigger.ordinal)
         if begun is not None and len(totals):
@@ -150,7 +150,7 @@ class Computation:
             Released columns; their values are on the mechanism's public grid.
         """
         step.rows.update(chosen.known or {})
-        carries = self._mechanism.carries
+        carries = self._traits.carries
         rows = self._rows.load(
             reader, trigger.window - carries, chosen.keys, first=trigger.index == 1 and not carries
         )
@@ -162,7 +162,7 @@ class Computation:
         closed = Closed(rows, chosen.part, trigger.index, renewals(nonces), hop)
         changed, releases = self._mechanism.release(closed, self._noise(trigger, nonces))
         self._rows.store(trigger.window, changed, step)
-        if self._mechanism.feedback:
+        if self._traits.feedback:
             topic, shard = self._names.selected(self._pipeline.name), self._partition
             step.out += changed_statuses(topic, reader, trigger, shard, releases, step.rows)
         # Index entries of this trigger have served. They are deleted as their rows are read: a

@@ -26,8 +26,8 @@ class DueKeys:
     def __init__(self, pipeline: Pipeline, partition: int) -> None:
         self._pipeline = pipeline
         self._partition = partition
-        self._all = pipeline.mechanism.load == "all"
-        self._carries = pipeline.mechanism.carries
+        self._all = pipeline.traits.load == "all"
+        self._carries = pipeline.traits.carries
 
     def keys(
         self, reader: StateReader, trigger: Trigger, part: Part, most: KeyLimit, every: bool

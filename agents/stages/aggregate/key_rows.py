@@ -1,6 +1,6 @@
 """Key rows of the aggregate stage: cells, and the local index of what is due.
 
-A row has the fixed layout of its mechanism. Where most numbers are 0 (`Mechanism.sparse`) it is
+A row has the fixed layout of its mechanism. Where most numbers are 0 (`Traits.sparse`) it is
 packed instead, if that is shorter: so the length of a row tells its form, and its form follows from
 its content. A row in the fixed layout is read whatever its content, and packed when it changes.
 """
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....mechanisms.columns import I64, Rows
-from ....mechanisms.contract import Mechanism
+from ....mechanisms.contract import Traits
 from ....mechanisms.keys import Keys
 from ...state.layout import after, due_at, key_of, key_row, rows_of
 from ...state.rows.sparse import pack, unpack
@@ -27,10 +27,9 @@ from ..step import Step
 class KeyRows:
     """Rows of one mechanism as bytes: due trigger, then the cell."""
 
-    def __init__(self, mechanism: Mechanism) -> None:
-        self._mechanism = mechanism
-        self._layout = key_row(mechanism.row_dtype)
-        self._sparse = mechanism.sparse
+    def __init__(self, traits: Traits) -> None:
+        self._fresh, self._sparse = traits.rows, traits.sparse
+        self._layout = key_row(traits.row_dtype)
 
     def load(self, reader: StateReader, window: int, keys: Keys, first: bool = False) -> Rows:
         """Read k rows; those that are not stored are fresh, with nothing due.
@@ -40,7 +39,7 @@ class KeyRows:
             first: whether this is for the first release of the window, before which there are no
                 rows: one look tells then that none is stored, in place of one for each key.
         """
-        prefix, rows = rows_of(window), self._mechanism.init_rows(keys)
+        prefix, rows = rows_of(window), self._fresh(keys)
         if len(keys) == 0 or (first and _none_between(reader, prefix, keys)):
             return rows
         stored = reader.get_many([prefix + key for key in keys])
@@ -68,7 +67,7 @@ class KeyRows:
                 step.local[due_at(window, int(rows.due[place])) + keys[place]] = b""
 
     def _fixed(self, rows: Rows) -> list[bytes | None]:
-        laid, fresh = self._laid(rows), self._laid(self._mechanism.init_rows(rows.key))
+        laid, fresh = self._laid(rows), self._laid(self._fresh(rows.key))
         worth = (laid != fresh).any(axis=1)
         blob, width = laid.tobytes(), laid.shape[1]
         return [
@@ -77,7 +76,7 @@ class KeyRows:
         ]
 
     def _packed(self, rows: Rows) -> list[bytes | None]:
-        fresh = self._mechanism.init_rows(rows.key[:1])
+        fresh = self._fresh(rows.key[:1])
         (none,) = pack(fresh.due, _numbers(fresh.cell)).tolist()
         column = pack(rows.due, _numbers(rows.cell))
         values = [None if value == none else value for value in column.tolist()]

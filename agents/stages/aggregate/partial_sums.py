@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ....mechanisms.columns import I64, Part, empty_part, merge
-from ....mechanisms.contract import Mechanism
+from ....mechanisms.columns import I64, Part, merge
+from ....mechanisms.contract import Traits
 from ....mechanisms.sums import LARGEST
 from ...state.layout import TOTAL, trigger_of, trigger_total
 from ...state.store import Changes, KeyLimit, StateReader, scan_prefix
@@ -26,8 +26,8 @@ PART_BYTES = 2048  # that the objects of one frame take: a frame may hold a sing
 class PartialSums:
     """Partial sums that one aggregate shard has received and not released yet."""
 
-    def __init__(self, mechanism: Mechanism) -> None:
-        self._mechanism = mechanism
+    def __init__(self, traits: Traits) -> None:
+        self._traits = traits
         self._buffer: dict[Place, list[Part]] = defaultdict(list)
         self._rows = self._bytes = 0
         self._totals: dict[int, I64] = {}
@@ -106,7 +106,7 @@ class PartialSums:
 
     def totals(self, ordinal: int) -> I64:
         """Look up the (t,) totals of one trigger by its ordinal."""
-        return self._totals.get(ordinal, np.zeros(self._mechanism.totals, np.int64))
+        return self._totals.get(ordinal, np.zeros(self._traits.totals, np.int64))
 
     def drop(self, place: Place, ordinal: int, rows: Changes) -> None:
         """Delete a micro-batch whose sums are all in key rows now."""
@@ -128,7 +128,7 @@ class PartialSums:
 
     @property
     def _empty(self) -> Part:
-        return empty_part(self._mechanism.columns, self._mechanism.totals)
+        return self._traits.part()
 
     def _recount(self) -> None:
         held = [part for parts in self._buffer.values() for part in parts]

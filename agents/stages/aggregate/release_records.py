@@ -72,7 +72,7 @@ class Writer:
         """Yield one record for each released key, in canonical key order."""
         homes = route(releases.key, self._pipeline.release_partitions).tolist()
         values, variances = releases.value.tolist(), releases.variance.tolist()
-        form, names = self._pipeline.mechanism.keys, self._pipeline.key_names
+        form, names = self._pipeline.traits.keys, self._pipeline.key_names
         places = zip(releases.key.tolist(), form.places(releases.key, names), strict=True)
         own: Headers = ()
         if self._sealing is not None:
@@ -116,7 +116,7 @@ class Writer:
             "rows": rows,
             "key_names": list(shapes.key_names(p)),
             "value_names": shapes.value_names(p),
-            "replaces": m.keys.replaces,
+            "replaces": m.traits.keys.replaces,
             "nonce": nonce.hex(),
             "public": {name: value.tolist() for name, value in sorted(public.items())},
         }
@@ -124,7 +124,7 @@ class Writer:
             body["cut"] = self._cut(counted)
         if p.lineage and p.encoding == "json":  # other forms have topics and schemas of their own
             body["follows"] = list(p.lineage)
-        if space := m.keys.geometry():
+        if space := m.traits.keys.geometry():
             body["space"] = space
         return self.kept_manifest(p.form.encode(MANIFEST, body))
 
@@ -184,7 +184,7 @@ class Writer:
 
     def _text(self, key: bytes) -> str:
         """A key as the last part of a record key."""
-        return self._pipeline.mechanism.keys.text(key)
+        return self._pipeline.traits.keys.text(key)
 
     def _row(
         self, key: bytes, place: Place, values: list[int], variances: list[float]
@@ -205,10 +205,10 @@ class Writer:
         return self._common | body if p.full_rows else body
 
     def _values(self, values: list[int], variances: list[float]) -> dict[str, Any]:
-        m, every = self._pipeline.mechanism, {}
-        c, ends = len(m.outputs), dict[str, tuple[Fraction, Fraction]]()
+        outputs, every = self._pipeline.traits.outputs, {}
+        c, ends = len(outputs), dict[str, tuple[Fraction, Fraction]]()
         own = iter(values[c:])
-        for output, value, variance in zip(m.outputs, values[:c], variances[:c], strict=True):
+        for output, value, variance in zip(outputs, values[:c], variances[:c], strict=True):
             stddev = significant(math.sqrt(variance) * float(output.grid))
             within = None if output.most is None else (Fraction(0), output.most)
             exact = value * output.grid
@@ -216,7 +216,7 @@ class Writer:
             every[output.name] = Estimate(inside, stddev, within)
             if output.ends:
                 ends[output.name] = next(own) * output.grid, next(own) * output.grid
-        if not m.in_parts:
+        if not self._pipeline.in_parts:
             return {
                 name: self._value(one, name in self._floored, ends.get(name))
                 for name, one in every.items()
@@ -260,7 +260,7 @@ class Writer:
     @cached_property
     def _common(self) -> dict[str, Any]:
         p, t = self._pipeline, self._trigger
-        place = p.windows.ordinal(t.window) + 1 if p.mechanism.carries else t.index
+        place = p.windows.ordinal(t.window) + 1 if p.traits.carries else t.index
         return {
             "pipeline": p.name,
             "window": self._window,
@@ -269,7 +269,7 @@ class Writer:
             "final": t.final,
             "mechanism": p.kind,
             "confidence_level": p.confidence,
-            "noise": {"distribution": p.mechanism.distribution},
+            "noise": {"distribution": p.mechanism.guarantee.distribution},
             "privacy": statement.privacy(p, t),
             "bounds": statement.bounds(p),
             "key_threshold": statement.key_threshold(p.mechanism, place),

@@ -92,7 +92,7 @@ class AggregateStage:
         self._sealing = sealing
         self._nonce = opening(pipeline.name, partition)
         self._computation = Computation(pipeline, partition, names, secret)
-        self._sums = PartialSums(pipeline.mechanism)
+        self._sums = PartialSums(pipeline.traits)
         self._expiry = Expiry(self._forget)
         self._upstream = [0] * upstreams
         self.position = -1
@@ -147,7 +147,7 @@ class AggregateStage:
     def _take(self, frame: object, marker: Marker) -> Trigger | None:
         """Take one frame; returns the trigger that it closes, if any."""
         if isinstance(frame, CellsFrame):
-            pairs = self._pipeline.mechanism.pairs
+            pairs = self._pipeline.traits.pairs
             self._check(homes(frame.part) if pairs else frame.part.key)
             # A window may be refused while sums of it are still on their way.
             if not self._expiry.past(frame.window):
@@ -191,14 +191,14 @@ class AggregateStage:
         """Close a complete micro-batch; release it in this step, or begin to."""
         step = Step(self._marker(marker), more=True)
         nonces = close(reader, trigger, self._nonce(trigger), step.rows)
-        if self._pipeline.mechanism.carries:
+        if self._pipeline.traits.carries:
             lengthen(reader, trigger.window, step.rows)
         chosen = self._computation.whole(reader, trigger, self._sums, nonces)
         # This step's marker passes every frame taken so far. So sums of later micro-batches go to
         # the state with it: their frames will not be read again.
         if chosen is None:
             self._sums.spill(step.rows)
-            Pending(trigger, settling=self._pipeline.mechanism.pairs).store(step.rows)
+            Pending(trigger, settling=self._pipeline.traits.pairs).store(step.rows)
             return step
         self._sums.spill(step.rows, leave=(trigger.window, trigger.index))
         self._compute(reader, Pending(trigger), chosen, nonces, step)
@@ -261,7 +261,7 @@ class AggregateStage:
         step.out.append(manifest)
         # Only now does the marker close the trigger. A shard that dies before goes on with what is
         # held, and expiry, which goes by closed triggers, cannot delete it meanwhile.
-        if self._pipeline.mechanism.feedback:
+        if self._pipeline.traits.feedback:
             topic = self._names.selected(self._pipeline.name)
             step.out.append(finished(topic, trigger, self._partition))
         step.marker = self._marker(marker, trigger.ordinal)
@@ -280,7 +280,7 @@ class AggregateStage:
 
     def _shown(self, trigger: Trigger) -> bytes | None:
         """Prefix of what the latest topic shows of a window, where a release may end a key."""
-        kept = self._pipeline.latest_topic and self._pipeline.mechanism.keys.replaces
+        kept = self._pipeline.latest_topic and self._pipeline.traits.keys.replaces
         return shown_of(trigger.window) if kept else None
 
     def _writer(self, trigger: Trigger) -> Writer:
@@ -294,7 +294,7 @@ class AggregateStage:
         Some may never have been released: the budget did not pay for them.
         """
         found = self._sums.forget(floor, step.rows)
-        floor -= self._pipeline.mechanism.carries  # the next window begins with rows of the last
+        floor -= self._pipeline.traits.carries  # the next window begins with rows of the last
         for tag in (ROW, STATUS, NONCE, SHOWN, DUE, PAIR, CHAIN):
             for key, _ in islice(reader.scan(*below(tag, floor)), max(limit - found, 0)):
                 (step.local if tag == DUE else step.rows).setdefault(key, None)

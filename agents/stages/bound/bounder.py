@@ -41,7 +41,7 @@ class Bounder:
         self._names = names
         self._origin = origin
         self._statuses = statuses
-        self._codec = UnitCodec(pipeline.mechanism)
+        self._codec = UnitCodec(pipeline.traits)
         self._cap = None if pipeline.lifetime is None else pipeline.lifetime.cap
         self._purses = None if self._cap is None else PurseCodec(self._cap)
         self._prefix = units_of(pipeline.number)
@@ -66,7 +66,7 @@ class Bounder:
             part = self._absorb(reader, one, step, floor)
             sums.setdefault((one.window, one.batch), []).append(part)
             step.counts[self.pipeline.name, "seen"] += len(one.unit)
-            if self.pipeline.mechanism.counting:
+            if self.pipeline.traits.counting:
                 step.counts[self.pipeline.name, "accepted"] += int(part.sums[:, 0].sum())
         for (window, batch), parts in sums.items():
             self._send(window, batch, parts[0] if len(parts) == 1 else merge(parts), step)
@@ -91,7 +91,7 @@ class Bounder:
         else:
             rows, part = self._capped(rows, batch, epoch, floor)
         step.units.put(RowColumns(keys, rows))
-        if self.pipeline.mechanism.totals:
+        if self.pipeline.traits.totals:
             self._count(reader, one, part, step.rows)
         return part
 
@@ -119,10 +119,10 @@ class Bounder:
         return self._purses.put(opened, epoch, self._codec.blank), done.part
 
     def _status(self, one: EventSlice) -> NDArray[np.int32]:
-        if not self.pipeline.mechanism.feedback or self._statuses is None:
+        if not self.pipeline.traits.feedback or self._statuses is None:
             return np.zeros(len(one.keys), np.int32)
         as_of = one.batch - 1 - self.pipeline.delay
-        if not self.pipeline.mechanism.pairs:
+        if not self.pipeline.traits.pairs:
             return self._statuses(self.pipeline.name, one.window, one.keys, as_of)
         parts = split(one.keys)
         status = self._statuses(self.pipeline.name, one.window, parts.keys, as_of)
@@ -136,7 +136,7 @@ class Bounder:
 
     def _send(self, window: int, batch: int, part: Part, step: Step) -> None:
         part = part._replace(totals=np.zeros_like(part.totals))  # they ride on the barrier
-        keys = homes(part) if self.pipeline.mechanism.pairs else part.key
+        keys = homes(part) if self.pipeline.traits.pairs else part.key
         home = route(keys, self.pipeline.cells_partitions)
         for partition, mine in split_part(part, home):
             for frame in encode_cells(self._origin, window, batch, mine):
@@ -150,7 +150,7 @@ class Bounder:
             step: step to which a barrier for each cells partition is added, with this shard's
                 totals.
         """
-        totals = np.zeros(self.pipeline.mechanism.totals, np.int64)
+        totals = np.zeros(self.pipeline.traits.totals, np.int64)
         row = bound_total(self.pipeline.number, trigger.window, trigger.index)
         (stored,) = Overlay(reader, step.rows).get_many([row])
         if stored:

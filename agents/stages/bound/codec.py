@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from ....compiled import writeable
 from ....errors import EngineError
 from ....mechanisms.columns import Units
-from ....mechanisms.contract import Mechanism
+from ....mechanisms.contract import Traits
 from ....mechanisms.keys import Keys
 
 _DAMAGED = "a unit's stored row is damaged: it was cut or lengthened"
@@ -17,16 +17,15 @@ _DAMAGED = "a unit's stored row is damaged: it was cut or lengthened"
 class UnitCodec:
     """Unit rows as bytes: the rest of the bound, then (hash, used per lane) of each pair."""
 
-    def __init__(self, mechanism: Mechanism) -> None:
-        fresh = mechanism.init_units(1)
-        bound, self._lanes = int(fresh.left[0]), mechanism.lanes
+    def __init__(self, traits: Traits) -> None:
+        bound, self._lanes = traits.bound, traits.lanes
         self._left = np.dtype("<u2" if bound < 1 << 16 else "<u4" if bound < 1 << 32 else "<i8")
         # One lane without totals counts records, at most the bound. Others keep more beside it:
         # how many records were seen at all, or the round that a unit was last counted in.
-        small = bound < 256 and mechanism.lanes == 1 and not mechanism.totals
+        small = bound < 256 and traits.lanes == 1 and not traits.totals
         self._used = np.dtype("u1" if small else "<u2")
-        self._step = 4 + mechanism.lanes * self._used.itemsize  # bytes of a pair
-        self._blank = fresh.left.astype(self._left).view(np.uint8)
+        self._step = 4 + traits.lanes * self._used.itemsize  # bytes of a pair
+        self._blank = np.full(1, bound, self._left).view(np.uint8)
 
     @property
     def blank(self) -> bytes:

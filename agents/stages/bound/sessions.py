@@ -138,8 +138,8 @@ def values_of(
     assert pipeline.sessions is not None
     fields, mechanism, size = pipeline.sessions.fields, pipeline.mechanism, len(events)
     numbers = {LENGTH: (last - first) / 1e6, EVENTS: events.astype(np.float64)}
-    if mechanism.inputs:
-        given = {name: numbers[(fields.inputs or {})[name]] for name in mechanism.inputs}
+    if mechanism.traits.inputs:
+        given = {name: numbers[(fields.inputs or {})[name]] for name in mechanism.traits.inputs}
         made = mechanism.encode(given)
         kept = np.flatnonzero(made.keep)
         return made.value[kept], kept

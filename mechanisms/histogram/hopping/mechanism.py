@@ -36,14 +36,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ....errors import ContractError
 from ...columns import F64, I64, Batch, Closed, Hop, Part, Releases, Rows, Units
-from ...contract import Noise
+from ...contract import Noise, Traits
 from ...factorization.hopping import earlier
 from ...factorization.prefix_noise import STEPS
 from ...keys import Keys
@@ -67,8 +68,6 @@ class Hopping(KeyedSums):
         per_epoch: H, hops of an epoch.
     """
 
-    carries: ClassVar[bool] = True
-
     noises: tuple[HopNoise, ...]
     hops: int
     per_epoch: int
@@ -78,14 +77,18 @@ class Hopping(KeyedSums):
         """E = K + 1, the most epochs that a window holds hops of."""
         return 1 + earlier(self.hops, self.per_epoch)
 
-    @property
-    def row_dtype(self) -> np.dtype[Any]:
-        return np.dtype([
-            ("sums", np.int64, (self.hops, 1 + self.columns)),  # of the last hops, newest first
+    @cached_property
+    def traits(self) -> Traits:
+        row = np.dtype([
+            ("sums", np.int64, (self.hops, 1 + self._columns)),  # of the last hops, newest first
             ("noise", np.int64, (self.epochs, self.per_epoch, len(self.noises))),
             ("quiet", np.int32),  # epochs that began since the last record
             ("live", np.int32),
         ])  # fmt: skip
+        return Traits(
+            horizon=self.horizon, outputs=self._outputs, row_dtype=row, bound=self.bound.left,
+            due=self._due, columns=self._columns, carries=True,
+        )  # fmt: skip
 
     # Bound shard
 
@@ -182,7 +185,7 @@ class Hopping(KeyedSums):
     def _seen_dtype(self) -> np.dtype[Any]:
         wide = (len(self.noises),)
         return np.dtype([
-            ("sums", np.int64, (1 + self.columns,)), ("steps", np.int64, wide),
+            ("sums", np.int64, (1 + self._columns,)), ("steps", np.int64, wide),
             ("variance", np.float64, wide),
         ])  # fmt: skip
 
@@ -195,7 +198,7 @@ class Hopping(KeyedSums):
         return np.flatnonzero((count > 0) & reached)
 
     def _values(self, seen: NDArray[Any]) -> tuple[I64, F64]:
-        """Values and noise variances of windows, in the order of `outputs`."""
+        """Values and noise variances of windows, in the order of outputs."""
         # Prefix sums were rounded down to 1/STEPS, and their differences are off by less than that.
         rounded = (seen["steps"] + STEPS // 2) // STEPS
         return self._finished([
@@ -242,8 +245,8 @@ class Hopping(KeyedSums):
             "hops": self.hops,
             "hops_per_epoch": self.per_epoch,
             "factorization_digest": self.digests()[0],
-            "bound": bound_of(self.bound, self.pairs),
-            "outputs": [output.name for output in self.outputs],
+            "bound": bound_of(self.bound),
+            "outputs": [output.name for output in self._outputs],
             "noise_stddev": self.deviations().tolist(),
             "cost": cost_of(self.loss),
         }

@@ -216,7 +216,7 @@ def _window(terms: BoundTerms, work: Workload, left: I64) -> WindowForecast:
     pair, before = pairs_of(work), left.copy()
     accepted = accepted_by(terms.bound, work, pair, left)
     since, chance = _appears(terms, work, trigger, accepted)
-    if made.lanes > 1 and made.public is None:
+    if made.traits.lanes > 1 and made.public is None:
         left[:] = before
         public = trigger > since[work.key] + made.delay
         accepted = accepted_by(terms.bound, work, pair, left, public)
@@ -226,7 +226,7 @@ def _window(terms: BoundTerms, work: Workload, left: I64) -> WindowForecast:
     signed = work.signs(slice(None)) * accepted
     kept = work._replace(sign=signed.astype(np.int8)).exact(made, slice(None))
     hidden = np.abs(truth) * (1 - chance)[:, None]
-    if not made.outputs:
+    if not made.traits.outputs:
         return WindowForecast(truth, hidden, chance, *_lost(accepted, counted))
     spread = np.sqrt(_variances(terms, since))
     error = folded(kept - truth, spread) * chance[:, None] + hidden

@@ -147,7 +147,7 @@ def _look(run: Run) -> WindowForecast:
     values = run.values if run.values.shape[1] else truth * shown[:, None]
     error = np.where(shown[:, None], np.abs(values - truth), np.abs(truth))
     records = len(run.work.unit) if run.counted is None else int(run.counted.sum())
-    if run.memory.mechanism.pairs:
+    if run.memory.mechanism.traits.pairs:
         records = run.work.shown()
     return WindowForecast(
         truth, error, shown.astype(np.float64), max(0, records - run.accepted), records

@@ -50,19 +50,19 @@ class Run:
 
     def __post_init__(self) -> None:
         mechanism = self.mechanism
-        self.units = self.units or UnitTable(mechanism, self.work.users)
+        self.units = self.units or UnitTable(mechanism.traits, self.work.users)
         self.memory = Memory(
             mechanism, self.noise, delay=self.delay, window=self.work.window,
             unit_tables=[self.units],
         )  # fmt: skip
         if mechanism.public is not None:  # listed keys are there from the start
-            listed = mechanism.init_rows(numbered(np.arange(self.work.keys), mechanism.pairs))
-            self.memory.row_tables[0].store(listed)
+            listed = numbered(np.arange(self.work.keys), mechanism.traits.pairs)
+            self.memory.row_tables[0].store(mechanism.traits.rows(listed))
         self.status = np.zeros(self.work.keys, np.int32)
-        self.values = np.zeros((self.work.keys, len(plainly(mechanism.outputs))), np.int64)
+        self.values = np.zeros((self.work.keys, len(plainly(mechanism.traits.outputs))), np.int64)
         self.seconds, self.accepted = 0.0, 0
         self.counted = self.work.once() if mechanism.bound.of_units else None
-        if mechanism.pairs:
+        if mechanism.traits.pairs:
             self.counted = self.work.sightings()
 
     @property
@@ -78,7 +78,7 @@ class Run:
         began = time.perf_counter()
         out = self.memory.trigger()
         self.seconds = time.perf_counter() - began
-        codes = codes_of(out.key) if self.mechanism.pairs else out.key.codes()
+        codes = codes_of(out.key) if self.mechanism.traits.pairs else out.key.codes()
         codes = codes.astype(np.int64)
         self.status[codes] = out.status
         self.values[codes] = out.value[:, : self.values.shape[1]]

@@ -75,8 +75,8 @@ def repeats_of(sample: Sample) -> int:
 
 
 def _body(question: Question, sample: Sample, found: Proposal) -> dict[str, Any]:
-    plain = plainly(question.mechanism.outputs)
-    outputs = [one for one in question.mechanism.outputs if one.name in plain]
+    plain = plainly(question.mechanism.traits.outputs)
+    outputs = [one for one in question.mechanism.traits.outputs if one.name in plain]
     names = [output.name for output in outputs] or ["records not covered"]
     grids = [float(o.grid) for o in outputs] or [1.0]
     ranked = sorted(found.outcomes, key=lambda p: found.outcomes[p].score)

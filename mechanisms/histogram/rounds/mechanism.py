@@ -34,13 +34,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...columns import F64, I64, Batch, Closed, Part, Releases, Rows, Units, compact
-from ...contract import Noise
+from ...contract import Noise, Traits
 from ...factorization.prefix_noise import STEPS, Process
 from ...keys import Keys
 from ...parts.bounds.bounding import hashes
@@ -65,15 +66,12 @@ class Rounds(FoundKeys):
         threshold: (T,) least N after 1…T triggers of a round, in 1/STEPS units.
     """
 
-    feedback: ClassVar[bool] = True
-    lanes: ClassVar[int] = 2
-
     selector: Process
 
-    @property
-    def row_dtype(self) -> np.dtype[Any]:
-        wide = (1 + self.columns,)
-        return np.dtype([
+    @cached_property
+    def traits(self) -> Traits:
+        wide = (1 + self._columns,)
+        row = np.dtype([
             ("units", np.int64), ("buffer", np.int64, wide), ("total", np.int64, wide),
             ("round", np.int32), ("start", np.int32),
             # The chain of value leaves: released values that it stands on and their variance,
@@ -81,6 +79,10 @@ class Rounds(FoundKeys):
             ("base", np.int64, wide), ("spread", np.float64, wide),
             ("leaf", np.int32), ("chain", np.int32),
         ])  # fmt: skip
+        return Traits(
+            horizon=self.horizon, outputs=self._outputs, row_dtype=row, bound=self.bound.left,
+            due=self._due, columns=self._columns, lanes=2, feedback=True,
+        )  # fmt: skip
 
     # Bound shard
 

@@ -70,8 +70,7 @@ class Cap:
 
 def _blank(mechanism: Mechanism, units: Units) -> NDArray[np.bool_]:
     """(u,) units of which nothing is kept in the epoch."""
-    fresh = int(mechanism.init_units(1).left[0])
-    return np.asarray((units.left == fresh) & (np.diff(units.start) == 0))
+    return np.asarray((units.left == mechanism.traits.bound) & (np.diff(units.start) == 0))
 
 
 def _without(batch: Batch, poor: NDArray[np.bool_]) -> Batch:

@@ -62,7 +62,7 @@ def test_a_window_of_the_calendar_is_closed_by_its_own_last_trigger():
     triggers = [w for w in written if isinstance(w, Trigger)]
     assert [(w.window, w.index) for w in triggers if w.final] == [(0, 31), (1, 30)]
     assert [(w.window, w.index, w.epoch) for w in triggers][-1] == (2, 1, 1)
-    assert len(ledger.charges) == 2 and pipeline.mechanism.horizon == 31
+    assert len(ledger.charges) == 2 and pipeline.traits.horizon == 31
     timeline = clock.timelines[pipeline.name]
     assert (timeline.floor, timeline.closed, timeline.done) == (2, set(), {2: 1})
 

@@ -141,7 +141,7 @@ def test_a_charge_holds_everything_that_it_paid_for():
     assert number(body["epsilon"]) == P.epsilon
     assert number(body["delta"]) == P.delta > 0
     assert (body["pipeline"], body["unit"]) == (P.name, P.unit_name)
-    assert body["neighbouring"] == P.mechanism.neighbouring
+    assert body["neighbouring"] == P.mechanism.guarantee.neighbouring
     assert (body["epoch"], body["code_version"], body["key_fingerprint"]) == (7, "1.0", "key")
 
 

@@ -27,7 +27,7 @@ from ...support import beat, deployment, start, trigger
 
 MADE = deployment()
 P = MADE.pipelines[0]
-HORIZON = P.mechanism.horizon
+HORIZON = P.mechanism.traits.horizon
 
 
 def logged(kinds: list[str]) -> list[RawRecord]:

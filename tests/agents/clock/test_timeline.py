@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ...support import deployment, start, trigger
 
 P = deployment().pipelines[0]
-HORIZON = P.mechanism.horizon
+HORIZON = P.mechanism.traits.horizon
 
 
 @given(st.lists(st.integers(0, 3), max_size=40), st.integers(-5, 5), st.lists(st.integers(0, 3)))

@@ -100,7 +100,7 @@ def test_columns_names_and_public_keys():
 
 def test_aggregate_keys_releases_no_value():
     p = compiled(more='aggregate = "keys"')
-    assert p.mechanism.outputs == ()
+    assert p.traits.outputs == ()
 
 
 @settings(max_examples=12)

@@ -57,8 +57,8 @@ def even() -> tuple[Pipeline, ...]:
 
 
 def noise(p: Pipeline) -> float:
-    output = p.mechanism.outputs[0]
-    return float(p.mechanism.error(p.mechanism.horizon)[0] * output.grid)
+    output = p.traits.outputs[0]
+    return float(p.mechanism.error(p.traits.horizon)[0] * output.grid)
 
 
 def test_four_that_share_have_half_the_noise_of_four_parts_and_cost_no_more():
@@ -161,7 +161,8 @@ def test_the_gain_grows_with_the_square_root_of_the_members():
 
 
 def test_a_mechanism_of_another_relation_shares_nothing(monkeypatch):
-    monkeypatch.setattr(Histogram, "neighbouring", "replace_value")
+    other = Histogram.guarantee._replace(neighbouring="replace_value")
+    monkeypatch.setattr(Histogram, "guarantee", other)
     with pytest.raises(ConfigError, match="'a' protects values"):
         made("a = 1, b = 1", names=("a", "b"))
 

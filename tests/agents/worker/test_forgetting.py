@@ -61,7 +61,7 @@ class World:
             p if p.name == "plain" else replace(p, own_key=self.file.name) for p in source.pipelines
         )
         self.made: Deployment = replace(plain, inputs=(replace(source, pipelines=forgets),))
-        self.clock = ClockLog({p.name: p.mechanism.horizon for p in self.made.pipelines})
+        self.clock = ClockLog({p.name: p.traits.horizon for p in self.made.pipelines})
         self.closed: dict[str, list[int | None]] = {p.name: [0, 0] for p in self.made.pipelines}
         self.ledger: list[bytes] = []
         self.read = 0  # how often the cluster was asked

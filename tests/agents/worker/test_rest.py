@@ -19,7 +19,7 @@ BEGUN = Marker("g", 0)
 
 
 def made(among: int) -> tuple[ClockLog, Rests]:
-    horizons = {"p": P.mechanism.horizon, "other": 4}
+    horizons = {"p": P.mechanism.traits.horizon, "other": 4}
     clock = ClockLog(horizons, [(0, start(P)), (1, beat([5]))])
     kept = Rests(clock)
     kept.among = among

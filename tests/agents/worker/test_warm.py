@@ -106,7 +106,7 @@ def test_no_step_compiles_loops_over_rows_of_units_once_a_worker_is_warm(tmp_pat
     before = [len(loop.signatures) for loop in loops]  # type: ignore[attr-defined]
     assert all(before)
     store = RocksStore(tmp_path / "s", None, 1 << 20, 1_000)
-    codec, rng = UnitCodec(made.pipelines[0].mechanism), np.random.default_rng(3)
+    codec, rng = UnitCodec(made.pipelines[0].traits), np.random.default_rng(3)
     digests = rng.integers(0, 256, (2_000, 16), np.uint8)
     purses, purse_rows = PurseCodec(Cap(70_000, 3, 9)), Keys.of([b""])
     for _ in range(6):

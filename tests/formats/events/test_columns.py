@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from hushstream.agents.stages.ingest.unit_digests import UnitDigests
 from hushstream.formats.events.columns import LEAST
-from hushstream.formats.events.decode import Decoded, Decoder, RawRecord
+from hushstream.formats.events.decode import Decoded, Decoder, KeysAlone, RawRecord
 from hushstream.formats.events.expressions.looked_up import Lookup, PublicTable
 from hushstream.formats.events.fields import InputFields, NumericField, PipelineFields
 from hushstream.formats.events.json_scan import decimals
@@ -31,12 +31,6 @@ FARE = NumericField("fare", Fraction(0), Fraction(100), Fraction(1, 4))
 ROUNDS = int(os.environ.get("HUSH_RECORDS", "60000")) // 300
 
 
-class Plain:
-    """What the decoder asks of a mechanism that is grouped by key."""
-
-    inputs: tuple[str, ...] = ()
-
-
 def made(
     how: str = "epoch_ms",
     unit: tuple[str, ...] = ("user",),
@@ -47,7 +41,7 @@ def made(
     one = PipelineFields(("page",), (FARE,), **pipeline)
     two = PipelineFields(("page", "kind"), ())
     none = PipelineFields((), ())
-    return Decoder(fields, [one, two, none], [Plain(), Plain(), Plain()])  # type: ignore[list-item]
+    return Decoder(fields, [one, two, none], [KeysAlone(), KeysAlone(), KeysAlone()])  # type: ignore[list-item]
 
 
 def raw(values: list[bytes | None]) -> list[RawRecord]:
@@ -198,7 +192,7 @@ def test_both_ways_look_up_the_same_values_of_texts_and_numbers():
     zone = Lookup("kind", table, "other")
     fields = InputFields("t", "epoch_ms", "UTC", ("user",), 5_000)
     decoder = Decoder(
-        fields, [PipelineFields(("zone",), (FARE,), derived={"zone": zone})], [Plain()]
+        fields, [PipelineFields(("zone",), (FARE,), derived={"zone": zone})], [KeysAlone()]
     )
     kinds = [1, "1", "p2", 0, -7, "-7", "a\nb", "é", "", None, True, 1.5, 10**20, "01", [], {}]
     bodies: list[dict[str, Any]] = [{"user": 1, "t": 5, "fare": 1, "kind": kind} for kind in kinds]
@@ -342,7 +336,7 @@ def registered(limit: int = 5_000) -> Decoder:
     fields = InputFields("t", "epoch_ms", "UTC", ("user",), limit, "json_schema")
     one = PipelineFields(("page",), (FARE,))
     two = PipelineFields(("page", "kind"), ())
-    return Decoder(fields, [one, two], [Plain(), Plain()])  # type: ignore[list-item]
+    return Decoder(fields, [one, two], [KeysAlone(), KeysAlone()])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("limit", [5_000, 120])

@@ -7,13 +7,14 @@ Covers: formats/events/records.py
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 from hushstream.errors import ConfigError
-from hushstream.formats.events.decode import Decoder, RawRecord
+from hushstream.formats.events.decode import Decoder, KeysAlone, RawRecord
 from hushstream.formats.events.fields import InputFields, NumericField, PipelineFields
 from hushstream.formats.events.keys import MAX_KEY, decode_key, encode_key
 from hushstream.formats.events.reasons import REASONS
@@ -27,12 +28,6 @@ from hypothesis import strategies as st
 FARE = NumericField("fare", Fraction(0), Fraction(50), Fraction(1, 100))
 
 
-class Plain:
-    """What the decoder asks of a mechanism that is grouped by key."""
-
-    inputs: tuple[str, ...] = ()
-
-
 def decoder(
     unit: tuple[str, ...] = ("user",),
     key: tuple[str, ...] = ("page",),
@@ -43,7 +38,7 @@ def decoder(
     **pipeline: Any,
 ) -> Decoder:
     fields = InputFields(time, how, zone, unit, limit)
-    return Decoder(fields, [PipelineFields(key, **pipeline)], [Plain()])  # type: ignore[list-item]
+    return Decoder(fields, [PipelineFields(key, **pipeline)], [KeysAlone()])  # type: ignore[list-item]
 
 
 def raw(*bodies: Any) -> list[RawRecord]:
@@ -221,7 +216,7 @@ def test_the_longest_key_and_unit_are_accepted():
 def test_one_bad_key_does_not_hide_a_bad_value_of_another_pipeline():
     fields = InputFields("t", "epoch_us", "UTC", ("user",))
     both = [PipelineFields(("page",)), PipelineFields((), (FARE,))]
-    made = Decoder(fields, both, [Plain(), Plain()])  # type: ignore[list-item]
+    made = Decoder(fields, both, [KeysAlone(), KeysAlone()])  # type: ignore[list-item]
     found = made.decode(raw(body(page=None), body(fare=None), body()))
     assert found.bad == {}
     assert [v.bad for v in found.views] == [{0: "missing_key"}, {1: "missing_value"}]
@@ -257,7 +252,7 @@ def test_a_field_cannot_be_a_value_and_a_parent():
 def test_a_field_with_two_roles_is_judged_by_each():
     fields = InputFields("t", "epoch_us", "UTC", ("fare",))
     both = [PipelineFields(("fare",)), PipelineFields(("t",), (FARE,), sign="t")]
-    made = Decoder(fields, both, [Plain(), Plain()])  # type: ignore[list-item]
+    made = Decoder(fields, both, [KeysAlone(), KeysAlone()])  # type: ignore[list-item]
     values: list[Any] = [3, "3", True, 1.0, None]
     found = made.decode(raw(*(body(fare=v, t=1) for v in values), body(t="x", fare=3)))
     # A unit is a text or an integer: True and 1.0 would pass for 1.
@@ -346,10 +341,10 @@ def test_what_a_pipeline_counts_does_not_depend_on_its_neighbours(records, reade
     ]
     fields = InputFields("t", "epoch_us", "UTC", ("user",))
     log = raw(*values)
-    plain = [Plain() for _ in readers]
+    plain = [KeysAlone() for _ in readers]
     together = Decoder(fields, readers, plain).decode(log)  # type: ignore[arg-type]
     for place, reader in enumerate(readers):
-        alone = Decoder(fields, [reader], [Plain()]).decode(log)  # type: ignore[list-item]
+        alone = Decoder(fields, [reader], [KeysAlone()]).decode(log)  # type: ignore[list-item]
         assert counted(together, place) == counted(alone, 0)
         assert set(together.bad) | set(together.views[place].bad) == (
             set(alone.bad) | set(alone.views[0].bad)
@@ -359,7 +354,7 @@ def test_what_a_pipeline_counts_does_not_depend_on_its_neighbours(records, reade
 class Slots:
     """A mechanism with slots of event time."""
 
-    inputs, keys = ("time",), ONE_ROW
+    traits = replace(KeysAlone.traits, inputs=("time",), keys=ONE_ROW)
 
     def encode(self, columns: dict[str, Any]) -> Any:
         keys, key = np.unique(columns["time"], return_inverse=True)

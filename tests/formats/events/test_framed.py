@@ -14,7 +14,7 @@ import fastavro
 import pytest
 from hushstream.formats.bytes_in import schema_id
 from hushstream.formats.entries import FORMATS
-from hushstream.formats.events.decode import Decoded, Decoder, RawRecord
+from hushstream.formats.events.decode import Decoded, Decoder, KeysAlone, RawRecord
 from hushstream.formats.events.fields import InputFields, NumericField, PipelineFields
 from hushstream.formats.events.keys import decode_key
 from hushstream.formats.events.reasons import Unread
@@ -30,16 +30,10 @@ OTHER = {"type": "record", "name": "E", "fields": [
 PROTO = 'syntax = "proto3"; message E { string user = 1; string page = 2; int64 t = 3; }'
 
 
-class Plain:
-    """What the decoder asks of a mechanism that is grouped by key."""
-
-    inputs: tuple[str, ...] = ()
-
-
 def decoder(form: str, *pipelines: PipelineFields) -> Decoder:
     fields = InputFields("t", "epoch_us", "UTC", ("user",), 200, form)
     readers = pipelines or (PipelineFields(("page",)),)
-    return Decoder(fields, readers, [Plain()] * len(readers))  # type: ignore[list-item]
+    return Decoder(fields, readers, [KeysAlone()] * len(readers))  # type: ignore[list-item]
 
 
 def pinned(form: str, text: str, since: int = 0) -> Pinned:

@@ -26,7 +26,7 @@ NOISELESS = ZeroNoise()
 
 def test_a_row_names_the_upper_ends_of_its_bucket() -> None:
     keys = Keys.of_codes(np.arange(MADE.profile.cells, dtype=np.uint64))
-    places = [one.key for one in MADE.keys.places(keys, ())]
+    places = [one.key for one in MADE.traits.keys.places(keys, ())]
     steps = [1 << n for n in range(MOST.bit_length())]
     assert places == [
         {"records": r, "repeats": c} for r, c in product(steps, steps) if c <= r
@@ -34,7 +34,7 @@ def test_a_row_names_the_upper_ends_of_its_bucket() -> None:
 
 
 def test_a_window_is_released_once() -> None:
-    first = Closed(MADE.init_rows(Keys.of([])), empty_part(0), 1)
+    first = Closed(MADE.traits.rows(Keys.of([])), empty_part(0), 1)
     rows, _ = MADE.release(first, NOISELESS)
     with pytest.raises(ContractError, match="released before"):
         MADE.release(first._replace(rows=rows), NOISELESS)
@@ -66,7 +66,7 @@ def test_the_truth_is_what_would_be_released_without_noise() -> None:
     seen = WindowRecords(events.keys, events.key, events.value, events.sign, events.unit)
     truth = MADE.truth(seen, [])
     names = Keys.of(sorted(truth.held))
-    places = [tuple(one.key.values()) for one in MADE.keys.places(names, ())]
+    places = [tuple(one.key.values()) for one in MADE.traits.keys.places(names, ())]
     held = dict(zip(places, (truth.held[key] for key in names), strict=True))
     assert {at: n for at, n in held.items() if n} == by_hand(events)
     assert truth.values["units"] == {key: float(n) for key, n in truth.held.items()}
@@ -77,7 +77,7 @@ def test_the_truth_is_what_would_be_released_without_noise() -> None:
 def test_released_rows_are_read_back() -> None:
     keys = Keys.of_codes(np.arange(MADE.profile.cells, dtype=np.uint64))
     steps = np.arange(MADE.profile.cells) * 37 - 100
-    ends = [(one.key["records"], one.key["repeats"]) for one in MADE.keys.places(keys, ())]
+    ends = [(one.key["records"], one.key["repeats"]) for one in MADE.traits.keys.places(keys, ())]
     shown = dict(zip(ends, (steps / STEPS).tolist(), strict=True))
     assert profile_of(shown, MOST).tolist() == steps.tolist()
     for wrong in (dict(list(shown.items())[1:]), shown | {(2 * MOST, 1): 0.0}):
@@ -86,5 +86,5 @@ def test_released_rows_are_read_back() -> None:
 
 
 def test_it_is_a_mechanism_of_one_shard() -> None:
-    assert (MADE.routing, MADE.load, MADE.counting) == ("single", "all", False)
+    assert (MADE.traits.routing, MADE.traits.load, MADE.traits.counting) == ("single", "all", False)
     assert isinstance(MADE, Activity) and MADE.bounds("user")["budget"] == MOST

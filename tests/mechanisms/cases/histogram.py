@@ -68,7 +68,7 @@ def exact(mechanism: Histogram) -> Callable[[Trace, Sequence[Releases]], None]:
 
 def expected(mechanism: Histogram, lanes: list[int] | None) -> list[int]:
     """Outputs of one key: lane-0 count is first, then totals of count and centred columns."""
-    count, *sums = (lanes or [0] * (2 + mechanism.columns))[1:]
+    count, *sums = (lanes or [0] * (2 + mechanism.traits.columns))[1:]
     moved = [s + c.middle * count for s, c in zip(sums, mechanism.summed, strict=True)]
     return ([count] if mechanism.count else []) + moved
 
@@ -88,8 +88,8 @@ def replay(
     for t in range(1, mechanism.horizon + 1):
         while row < len(events.unit) and events.trigger[row] == t:
             unit, key = int(events.unit[row]), events.keys[int(events.key[row])]
-            known = mechanism.feedback and first.get(key, T + 9) <= t - 1 - mechanism.delay
-            lane = int(known and mechanism.lanes > 1)
+            known = mechanism.traits.feedback and first.get(key, T + 9) <= t - 1 - mechanism.delay
+            lane = int(known and mechanism.traits.lanes > 1)
             m = used[unit, key, lane]
             price = bound.weights[lane] * (2 * m + 1) if bound.kind == "quadratic" else 1
             cap = bound.caps[lane] if bound.caps else bound.per_key
@@ -98,7 +98,7 @@ def replay(
             if price <= left[unit] and m < cap and listed and hidden:
                 left[unit] -= price
                 used[unit, key, lane] += 1
-                at = totals.setdefault(key, [0] * (2 + mechanism.columns))
+                at = totals.setdefault(key, [0] * (2 + mechanism.traits.columns))
                 at[0] += lane == 0
                 at[1] += 1
                 for place, column in enumerate(mechanism.summed):

@@ -169,7 +169,7 @@ def test_debiasing_finds_the_rate_at_which_records_are_cut_off() -> None:
 def test_no_unit_moves_the_counters_of_debiasing_by_more_than_its_cap(step: int) -> None:
     """Their noise is for so many arrived records of a unit, whatever steps it sends them in."""
     mechanism = bench.made(4, debias=True, debias_cap=5, budget=3, adaptive_weight=0)
-    units, arrived = mechanism.init_units(2), np.zeros(2, np.int64)
+    units, arrived = mechanism.traits.units(2), np.zeros(2, np.int64)
     for _ in range(0, 12, step):
         sent = np.repeat([0, 1], [step, step])
         batch = Batch(
@@ -183,7 +183,7 @@ def test_no_unit_moves_the_counters_of_debiasing_by_more_than_its_cap(step: int)
 
 def test_raw_counters_are_taken_apart_and_put_back() -> None:
     mechanism = bench.made(4, debias=True)
-    units = mechanism.init_units(3)
+    units = mechanism.traits.units(3)
     batch = Batch(
         CODES[:2], np.array([0, 1, 1]), np.array([0, 0, 2]), np.zeros((3, 0), np.int64),
         np.ones(3, np.int8), np.zeros(2, np.int32),

@@ -63,8 +63,8 @@ def moved(
     mechanism: Histogram, records: list[Shown], first: tuple[int, int]
 ) -> tuple[np.ndarray, Units]:
     """(keys, lanes, T) first sightings, where keys are known as public from some triggers on."""
-    x = np.zeros((2, mechanism.lanes, mechanism.horizon), np.int64)
-    units, known = mechanism.init_units(2), set[bytes]()
+    x = np.zeros((2, mechanism.traits.lanes, mechanism.horizon), np.int64)
+    units, known = mechanism.traits.units(2), set[bytes]()
     for t in range(1, mechanism.horizon + 1):
         mine = [one for one in records if one.trigger == t]
         if not mine:
@@ -127,7 +127,7 @@ def test_over_all_small_streams_no_unit_moves_more_than_it_pays_for(factorizatio
 def test_with_two_lanes_a_pair_may_come_back_in_the_other(weight: float) -> None:
     """Over all streams of three records, and those of the worst case: a pair joins others."""
     mechanism = made(adaptive_weight=weight, budget=20)
-    mechanism = mechanism if mechanism.lanes == 2 else made(budget=20)
+    mechanism = mechanism if mechanism.traits.lanes == 2 else made(budget=20)
     found = losses(mechanism, streams(3, 2, 1, 3), [(2, NEVER), (3, NEVER)])
     worst = [
         [Shown(1, 0, 0, 0), *(Shown(2, 0, 0, v) for v in range(1, b + 1)),
@@ -213,8 +213,8 @@ def test_where_a_slice_is_cut_changes_nothing(rows, cut, bound) -> None:
     mechanism = made(bound=bound, budget=3, **more)
     records = [Shown(1, *one) for one in rows]
     status = {0: 0, 1: 0}
-    units, part = mechanism.absorb(mechanism.init_units(3), slice_of(records, status))
-    pieces, parts = mechanism.init_units(3), []
+    units, part = mechanism.absorb(mechanism.traits.units(3), slice_of(records, status))
+    pieces, parts = mechanism.traits.units(3), []
     for some in (records[:cut], records[cut:]):
         if some:
             pieces, one = mechanism.absorb(pieces, slice_of(some, status))
@@ -229,11 +229,11 @@ def test_where_a_slice_is_cut_changes_nothing(rows, cut, bound) -> None:
 def test_what_a_unit_shows_again_costs_nothing(rows) -> None:
     mechanism, status = made(budget=100, adaptive_weight=0), {0: 0, 1: 0}
     records = [Shown(1, *one) for one in rows]
-    units, _ = mechanism.absorb(mechanism.init_units(3), slice_of(records, status))
+    units, _ = mechanism.absorb(mechanism.traits.units(3), slice_of(records, status))
     again, part = mechanism.absorb(units, slice_of(records, status))
     assert [a.tolist() for a in units] == [b.tolist() for b in again] and not len(part.key)
     once = sorted(set(records))
-    other, _ = mechanism.absorb(mechanism.init_units(3), slice_of(once, status))
+    other, _ = mechanism.absorb(mechanism.traits.units(3), slice_of(once, status))
     assert [a.tolist() for a in units] == [b.tolist() for b in other]
 
 

@@ -65,7 +65,7 @@ def test_one_unit_is_one_unit_where_keys_need_several() -> None:
         CODES[:1], np.zeros(9, np.intp), np.zeros(9, np.intp), np.zeros((9, 0), np.int64),
         np.ones(9, np.int8), np.zeros(1, np.int32),
     )  # fmt: skip
-    units, part = mechanism.absorb(mechanism.init_units(1), batch)
+    units, part = mechanism.absorb(mechanism.traits.units(1), batch)
     assert part.sums.tolist() == [[1]]
     _, part = mechanism.absorb(units, batch)
     assert part.sums.tolist() == []
@@ -111,7 +111,7 @@ def test_a_deletion_costs_like_a_record_and_counts_minus_one() -> None:
 
 def test_calls_out_of_order_are_refused() -> None:
     mechanism = made(4)
-    closed = Closed(mechanism.init_rows(CODES[:0]), empty_part(0), 5)
+    closed = Closed(mechanism.traits.rows(CODES[:0]), empty_part(0), 5)
     with pytest.raises(ContractError):
         mechanism.release(closed, zero)
     with pytest.raises(ContractError):

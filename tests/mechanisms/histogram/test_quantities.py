@@ -24,7 +24,7 @@ def test_noise_has_the_stated_variance_at_every_trigger(factorization: str) -> N
     """Accepted at σ; two thirds or one and a half of it are rejected."""
     mechanism = made(6, keys=tuple(CODES.tolist()), factorization=factorization, budget=400)
     memory = Memory(mechanism, keyed(factorization))
-    memory.row_tables[0].store(mechanism.init_rows(CODES))
+    memory.row_tables[0].store(mechanism.traits.rows(CODES))
     for t in range(1, 7):
         out = memory.trigger()
         assert out.key.tolist() == CODES.tolist()
@@ -88,7 +88,7 @@ def test_sums_are_clipped_centred_and_shifted_back() -> None:
     out = memory.trigger()
     assert out.value.tolist() == [[2, 70, 6]]
     assert out.variance[0, 1] > 80**2 * out.variance[0, 0]
-    assert [output.name for output in mechanism.outputs] == ["count", "sum:fare", "sum:tip"]
+    assert [output.name for output in mechanism.traits.outputs] == ["count", "sum:fare", "sum:tip"]
 
 
 @pytest.mark.parametrize("selection", ["threshold", "rounds"])
@@ -99,7 +99,7 @@ def test_a_value_beyond_its_clip_range_moves_a_sum_no_further_than_its_end(selec
     batch = Batch(
         CODES[:3], np.arange(3), np.arange(3), value, np.ones(3, np.int8), np.zeros(3, np.int32)
     )
-    _, part = mechanism.absorb(mechanism.init_units(3), batch)
+    _, part = mechanism.absorb(mechanism.traits.units(3), batch)
     assert part.sums[:3, 1].tolist() == [50, -50, -20]
 
 
@@ -107,4 +107,4 @@ def test_sums_alone_spend_nothing_on_a_count() -> None:
     columns = (("fare", 0, 100),)
     alone = made(6, columns=columns, keys=(CODES[0],), count=False)
     assert len(alone.quantities) == 1 and alone.summed[0].middle == 0
-    assert [output.name for output in alone.outputs] == ["sum:fare"]
+    assert [output.name for output in alone.traits.outputs] == ["sum:fare"]

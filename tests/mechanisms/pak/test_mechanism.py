@@ -236,7 +236,7 @@ def test_lost_state_stops_the_stream() -> None:
     made = Memory(build(SMALL, SETTING), keyed("lost"))
     for _ in range(5):
         made.trigger()
-    made.row_tables[0] = RowTable(made.mechanism)
+    made.row_tables[0] = RowTable(made.mechanism.traits)
     with pytest.raises(ContractError, match="missing"):
         made.trigger()
 

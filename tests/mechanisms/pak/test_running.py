@@ -71,13 +71,15 @@ def test_stated_errors_are_those_of_the_weights(counter: str) -> None:
 
 def test_columns_are_released_with_their_own_grids() -> None:
     made = build(BOTH, SETTING)
-    assert [one.name for one in made.outputs] == ["sum", "prefix", "sliding", "average", "decayed"]
-    assert [one.grid for one in made.outputs] == [1, 1, 1, Fraction(1, 64), Fraction(1, 64)]
+    outputs = made.traits.outputs
+    assert [one.name for one in outputs] == ["sum", "prefix", "sliding", "average", "decayed"]
+    assert [one.grid for one in outputs] == [1, 1, 1, Fraction(1, 64), Fraction(1, 64)]
     assert len(made.error(9)) == 5 and (made.error(9) > 0).all()
     out = list(run(Memory(made, Recorder()), stream(made, [0, 5, 6, 7, 8], [9.0] * 5)))
     assert [one.value.shape for one in out[3:6]] == [(1, 5)] * 3
     assert out[3].value[0, 2:].tolist() == [0, 0, 0] == out[3].variance[0, 2:].tolist()
-    assert [one.name for one in build(replace(BOTH, sliding=0), SETTING).outputs][2:] == ["decayed"]
+    less = build(replace(BOTH, sliding=0), SETTING).traits.outputs
+    assert [one.name for one in less[2:]] == ["decayed"]
 
 
 @pytest.mark.parametrize("counter", ["tree", "hierarchy", "matrix"])

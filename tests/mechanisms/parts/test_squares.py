@@ -55,7 +55,7 @@ def test_squares_take_no_budget_from_anything_else() -> None:
     plain = build(HistogramParameters(), given)
     both = build(HistogramParameters(), Setting(**{**vars(given), "squares": ("b",)}))
     assert np.allclose(plain.error(3), both.error(3)[:3], rtol=1e-3)
-    assert [one.name for one in both.outputs[3:]] == ["square:b", "centred:b"]
+    assert [one.name for one in both.traits.outputs[3:]] == ["square:b", "centred:b"]
 
 
 def test_sums_around_the_middle_are_exact_without_noise() -> None:
@@ -63,7 +63,7 @@ def test_sums_around_the_middle_are_exact_without_noise() -> None:
     values = np.array([[0, -7], [9, 10**6], [3, 500_000]])
     memory = Memory(mechanism, zero)
     for key in CODES[:2]:
-        memory.row_tables[0].store(mechanism.init_rows(CODES[:2]))
+        memory.row_tables[0].store(mechanism.traits.rows(CODES[:2]))
         assert key
     *_, last = run(memory, trace([(1, 0, 0), (1, 1, 0), (2, 2, 1)], CODES[:2], values))
     middle, step, top = square_steps(-7, 10**6)
@@ -82,7 +82,7 @@ def absorbed(values: list[int], signs: list[int]) -> list[int]:
         CODES[:1], np.zeros(n, np.intp), np.zeros(n, np.intp), np.array([[0, v] for v in values]),
         np.array(signs, np.int8), np.zeros(1, np.int32),
     )  # fmt: skip
-    found: list[int] = mechanism.absorb(mechanism.init_units(1), batch)[1].sums[0].tolist()
+    found: list[int] = mechanism.absorb(mechanism.traits.units(1), batch)[1].sums[0].tolist()
     return found
 
 

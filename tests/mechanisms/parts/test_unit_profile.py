@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from hushstream.errors import ContractError, ParameterError
-from hushstream.mechanisms.columns import I64, Batch, Units
+from hushstream.mechanisms.columns import I64, Batch, Units, empty_units
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import KeyedNoise, zero
 from hushstream.mechanisms.parts.unit_profile import STEPS, UnitProfile
@@ -58,7 +58,7 @@ def run(
     slices: Sequence[Sequence[Event]], profile: UnitProfile = PROFILE
 ) -> tuple[Units, list[I64]]:
     """Units at the end, and the change of each slice; a slice lies in one window."""
-    units, sent = profile.fresh(USERS), []
+    units, sent = empty_units(USERS, 1, profile.most), []
     for some in slices:
         for window in (0, 1):
             mine = [one for one in some if one.window == window]

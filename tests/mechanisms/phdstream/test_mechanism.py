@@ -218,7 +218,7 @@ def test_served_events_leave_nothing_behind() -> None:
 def test_insertions_and_deletions_are_never_netted() -> None:
     """A deletion in the same cell and trigger must not take an insertion out of the score."""
     mechanism = made(LINE, Fraction(2), 2, bound=2, deletions=True)
-    units = mechanism.init_units(2)
+    units = mechanism.traits.units(2)
     events = trace((1, 0, 70, 1), (1, 0, 70, -1), (1, 1, 70, 1))
     part = Memory(mechanism, ZeroNoise()).absorb(events)[0]
     assert len(units.left) == 2
@@ -257,7 +257,7 @@ def test_triggers_beyond_the_horizon_are_refused() -> None:
     empty = Part(Keys.of([]), np.empty(0, np.uint8), np.empty((0, 1), np.int64), np.empty(0, int))
     for t in (0, 3):
         with pytest.raises(ContractError, match=str(t)):
-            mechanism.release(Closed(mechanism.init_rows(Keys.of([])), empty, t), keyed())
+            mechanism.release(Closed(mechanism.traits.rows(Keys.of([])), empty, t), keyed())
 
 
 # Noise
@@ -348,7 +348,7 @@ def test_noise_labels_never_repeat(selection: str, counter: str) -> None:
 def test_rows_are_due_at_every_trigger_once_they_are_nodes() -> None:
     mechanism = made(LINE, Fraction(1), 3)
     rows, _ = mechanism.release(
-        Closed(mechanism.init_rows(Keys.of([])), merge([_one_insert()]), 1), keyed()
+        Closed(mechanism.traits.rows(Keys.of([])), merge([_one_insert()]), 1), keyed()
     )
     assert isinstance(rows, Rows) and (rows.due == -1).all() and is_canonical(rows.key)
 

@@ -30,7 +30,7 @@ def test_defaults_build() -> None:
 def test_domain_may_be_given_in_plain_form() -> None:
     domain = Domain.unit(3, 4)
     made = build(Parameters(domain=domain.to_json()), SETTING)
-    assert made.domain == domain and made.inputs == ("x1", "x2", "x3")
+    assert made.domain == domain and made.traits.inputs == ("x1", "x2", "x3")
 
 
 def test_private_selection_gets_its_share() -> None:

@@ -26,18 +26,18 @@ def part_of(mechanism: PrivHP, x: np.ndarray) -> Part:
         encoded.keys, encoded.key, np.arange(n), encoded.value, np.ones(n, np.int8),
         np.zeros(len(encoded.keys), np.int32),
     )  # fmt: skip
-    return mechanism.absorb(mechanism.init_units(n), batch)[1]
+    return mechanism.absorb(mechanism.traits.units(n), batch)[1]
 
 
 def first_release(mechanism: PrivHP, part: Part, noise: object = None) -> tuple[Rows, Releases]:
-    return mechanism.release(Closed(mechanism.init_rows(part.key), part, 1), noise or keyed())
+    return mechanism.release(Closed(mechanism.traits.rows(part.key), part, 1), noise or keyed())
 
 
 def rows_for(mechanism: PrivHP, stored: Rows, part: Part) -> Rows:
     """Rows as a shard loads them: stored ones, and fresh ones for what is new."""
     known = dict(zip(stored.key, range(len(stored.key)), strict=True))
     keys = Keys.of(sorted({*stored.key, *part.key}))
-    rows = mechanism.init_rows(keys)
+    rows = mechanism.traits.rows(keys)
     for place, key in enumerate(keys):
         if key in known:
             rows.cell[place] = stored.cell[known[key]]
@@ -73,7 +73,7 @@ def test_an_empty_sketch_cannot_be_grown_twice_either() -> None:
 
 def test_continual_release_grows_at_every_trigger_and_at_no_earlier_one() -> None:
     mechanism = made(Domain.unit(1, depth=8), 4, k=8)
-    part, stored = part_of(mechanism, X), mechanism.init_rows(Keys.of([]))
+    part, stored = part_of(mechanism, X), mechanism.traits.rows(Keys.of([]))
     totals = []
     for t in range(1, 5):
         closed = Closed(rows_for(mechanism, stored, part), part, t)

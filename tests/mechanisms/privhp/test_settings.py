@@ -40,7 +40,7 @@ def test_domain_may_come_as_plain_data() -> None:
     domain = Domain.unit(2, 9)
     plain = build(PrivHPParameters(domain.to_json()), SETTING)
     assert plain == build(PrivHPParameters(domain), SETTING)
-    assert plain.inputs == ("x1", "x2")
+    assert plain.traits.inputs == ("x1", "x2")
 
 
 def test_gauss_builds_a_matrix_counter() -> None:

@@ -43,7 +43,7 @@ def part(counts: dict[tuple[int, int], int]) -> Part:
 
 
 def released(counts: dict[tuple[int, int], int], t: int = 1) -> tuple[Rows, Releases]:
-    return MADE.release(Closed(MADE.init_rows(KEYS), part(counts), t), noise())
+    return MADE.release(Closed(MADE.traits.rows(KEYS), part(counts), t), noise())
 
 
 def test_names_of_nodes_are_distinct() -> None:
@@ -54,7 +54,7 @@ def test_names_of_nodes_are_distinct() -> None:
 
 def test_quantiles_have_names() -> None:
     assert [named(Fraction(str(q))) for q in (0.5, 0.05, 0.999)] == ["p50", "p5", "p99_9"]
-    assert [one.name for one in MADE.outputs] == ["p50", "p90", "count", "below", "above"]
+    assert [one.name for one in MADE.traits.outputs] == ["p50", "p90", "count", "below", "above"]
 
 
 def test_every_node_of_every_level_and_key_has_noise_of_its_own() -> None:
@@ -102,7 +102,7 @@ def test_a_key_without_records_never_appears() -> None:
     """Neither with as many deletions as records, nor with more, whatever the noise."""
     low = replace(MADE, threshold=(-(10**12),) * T)
     for count, appears in ((1, True), (0, False), (-1, False), (-50, False)):
-        closed = Closed(low.init_rows(KEYS[:1]), part({(0, 3): count}), 1)
+        closed = Closed(low.traits.rows(KEYS[:1]), part({(0, 3): count}), 1)
         assert (len(low.release(closed, noise())[1].key) > 0) == appears
 
 
@@ -113,13 +113,13 @@ def test_keys_are_chosen_by_the_count_that_is_released() -> None:
     count = MADE.threshold[0] // 256
     sums = np.array([[count, 0]] * 300, np.int64)
     arrived = Part(many, np.full(300, 3, np.uint8), sums, np.zeros(0, np.int64))
-    _, out = MADE.release(Closed(MADE.init_rows(many), arrived, 1), noise())
+    _, out = MADE.release(Closed(MADE.traits.rows(many), arrived, 1), noise())
     lifted = many[np.flatnonzero(count * 256 + steps >= MADE.threshold[0])]
     assert out.key.tolist() == lifted.tolist() and 50 < len(lifted) < 250
 
 
 def test_state_of_a_key_takes_two_kilobytes() -> None:
-    assert build(QuantileParameters(0, 1), SETTING).row_dtype.itemsize <= 2100
+    assert build(QuantileParameters(0, 1), SETTING).traits.row_dtype.itemsize <= 2100
 
 
 def test_a_trigger_beyond_the_horizon_is_refused() -> None:
@@ -148,7 +148,7 @@ def test_no_stream_of_three_records_costs_more_than_is_declared() -> None:
     kinds = list(itertools.product((0, 1), (0, 1), (-5, 205, 215), (1, -1)))
     most = 0.0
     for stream in itertools.product(kinds, repeat=3):
-        units, moved = made.init_units(1), Counter[tuple[int, int, int, int]]()
+        units, moved = made.traits.units(1), Counter[tuple[int, int, int, int]]()
         for t in (0, 1):
             mine = [(key, value, sign) for when, key, value, sign in stream if when == t]
             if mine:

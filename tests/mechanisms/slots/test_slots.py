@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from hushstream.errors import ContractError, ParameterError
-from hushstream.mechanisms.columns import Batch, Closed, Part, Rows, merge
+from hushstream.mechanisms.columns import Batch, Closed, Part, Rows, empty_units, merge
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.slots.slots import ROW, Slots, split, with_state
 from hypothesis import given, settings
@@ -66,8 +66,8 @@ def test_absorbing_bounds_units_in_any_cut(seed: int, cut: int) -> None:
             sign[rows].astype(np.int8), status,
         )  # fmt: skip
 
-    units, whole = SLOTS.absorb(SLOTS.init_units(8), absorb(slice(0, n)))
-    two, first = SLOTS.absorb(SLOTS.init_units(8), absorb(slice(0, cut)))
+    units, whole = SLOTS.absorb(empty_units(8, 1, SLOTS.bound), absorb(slice(0, n)))
+    two, first = SLOTS.absorb(empty_units(8, 1, SLOTS.bound), absorb(slice(0, cut)))
     two, second = SLOTS.absorb(two, absorb(slice(cut, n)))
     both, all_ = merge([first, second]), merge([whole])
     assert both.key == all_.key and both.sums.tolist() == all_.sums.tolist()
@@ -83,11 +83,11 @@ def test_a_hostile_value_cannot_pass_its_bucket() -> None:
         keys, np.array([0, 1, 1]), np.array([0, 1, 2]), np.array([[-(10**6)], [10**9], [0]]),
         np.ones(3, np.int8), np.zeros(2, np.int32),
     )  # fmt: skip
-    _, part = SLOTS.absorb(SLOTS.init_units(3), batch)
+    _, part = SLOTS.absorb(empty_units(3, 1, SLOTS.bound), batch)
     assert part.sums.tolist() == [[1, 0], [2, 8 + 5]]
     foreign = batch._replace(keys=join(np.array([4, 18]), np.array([0, 3])))
     with pytest.raises(ContractError, match="slot and bucket"):
-        SLOTS.absorb(SLOTS.init_units(3), foreign)
+        SLOTS.absorb(empty_units(3, 1, SLOTS.bound), foreign)
 
 
 def part_of(rows: dict[tuple[int, int], tuple[int, int]]) -> Part:

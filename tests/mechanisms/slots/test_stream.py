@@ -23,7 +23,7 @@ class Plain(SlotStream):
     calls: list[tuple[object, ...]] = field(default_factory=list)
 
     @property
-    def outputs(self):
+    def _outputs(self):
         return (Output("sum"), Output("prefix"))
 
     def _open(self, rows, entries, noise):
@@ -52,7 +52,7 @@ def closed(made: Plain, rows: Rows, arrived: Part, t: int) -> Closed:
     """The rows of a trigger: those kept, and fresh ones for what has arrived."""
     kept = rows.key.tolist()
     keys = Keys.of(sorted({*kept, *arrived.key.tolist()}))
-    fresh = made.init_rows(keys)
+    fresh = made.traits.rows(keys)
     for place, key in enumerate(keys.tolist()):
         if key in kept:
             fresh.cell[place] = rows.cell[kept.index(key)]
@@ -61,7 +61,7 @@ def closed(made: Plain, rows: Rows, arrived: Part, t: int) -> Closed:
 
 def test_a_stream_is_silent_then_opens_then_releases_each_triggers_slots():
     made = Plain(SLOTS)
-    nothing = made.init_rows(Keys.of([]))
+    nothing = made.traits.rows(Keys.of([]))
     rows, released = made.release(closed(made, nothing, part(made, [0, 4]), 1), None)
     assert not len(released.key) and made.calls == []
     rows, _ = made.release(closed(made, rows, part(made, [5]), 2), None)
@@ -76,6 +76,6 @@ def test_a_stream_is_silent_then_opens_then_releases_each_triggers_slots():
 
 def test_a_stream_that_lost_its_state_stops():
     made = Plain(SLOTS)
-    lost: Rows = made.init_rows(Keys.of([]))
+    lost: Rows = made.traits.rows(Keys.of([]))
     with pytest.raises(ContractError, match="state of the stream is missing"):
         made.release(Closed(lost, empty_part(1), 3), None)

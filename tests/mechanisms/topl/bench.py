@@ -15,7 +15,7 @@ from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import ZeroNoise
 from hushstream.mechanisms.topl.estimate import CHOSEN
 from hushstream.mechanisms.topl.fit import simulate
-from hushstream.mechanisms.topl.mechanism import ToPL
+from hushstream.mechanisms.topl.mechanism import INPUTS, ToPL
 
 TOLD = Keys.of_codes(np.array([CHOSEN], np.uint64)).tolist()[0]
 SURVEY = Survey(Fraction(1), Fraction(100), "s", reports=2, buckets=32, levels=16)
@@ -34,7 +34,7 @@ def columns(
     table = np.array(rows, np.int64).reshape(-1, 4).T
     users = np.array([somebody(survey, group) for group in table[1].tolist()], object)
     every = [*table, np.full(len(rows), survey.number), users]
-    return dict(zip(ToPL.inputs, every, strict=True))
+    return dict(zip(INPUTS, every, strict=True))
 
 
 def batch_of(mechanism: ToPL, given_: dict[str, np.ndarray], unit: np.ndarray) -> Batch:
@@ -95,7 +95,7 @@ def survey_run(
         step = np.where(group[now] == RANGE, 0, theta)
         slot, own = np.zeros(len(now)), np.full(len(now), survey.number)
         each = [slot, group[now], step, code, own, users[now]]
-        coded = mechanism.encode(dict(zip(ToPL.inputs, each, strict=True)))
+        coded = mechanism.encode(dict(zip(INPUTS, each, strict=True)))
         batch = Trace(
             np.full(len(now), t),
             now,

@@ -16,7 +16,7 @@ from hushstream.client.survey import RANGE, VALUE
 from hushstream.mechanisms.in_memory import Memory, Trace
 from hushstream.mechanisms.noise import ZeroNoise
 from hushstream.mechanisms.topl.fit import choose_threshold, fit, simulate
-from hushstream.mechanisms.topl.mechanism import ToPL
+from hushstream.mechanisms.topl.mechanism import INPUTS, ToPL
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -194,7 +194,7 @@ def aggregated(
         group[told], code[told] = lie[0], lie[2]
         step[told] = 0 if lie[0] == RANGE else lie[1] or theta
         each = [np.zeros(len(now)), group, step, code, np.full(len(now), CITY.number)]
-        coded = MECHANISM.encode(dict(zip(ToPL.inputs, [*each, city.user[now]], strict=True)))
+        coded = MECHANISM.encode(dict(zip(INPUTS, [*each, city.user[now]], strict=True)))
         rows = np.flatnonzero(coded.keep)
         ones = np.ones(len(rows), np.int8)
         memory.absorb(Trace(ones * t, now[rows], coded.keys, coded.key[rows],

@@ -16,7 +16,7 @@ from hushstream.mechanisms.in_memory import Memory, Trace
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import ZeroNoise
 from hushstream.mechanisms.tables import RowTable
-from hushstream.mechanisms.topl.mechanism import ToPL
+from hushstream.mechanisms.topl.mechanism import INPUTS, ToPL
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -49,13 +49,13 @@ def test_impossible_reports_are_dropped(row: tuple[int, int, int, int]) -> None:
 def test_numbers_that_are_not_whole_are_dropped(bad: float) -> None:
     given_ = columns([(0, RANGE, 0, 0)])
     assert ToPL(SURVEY).encode(given_).keep.all()
-    for name in ToPL.inputs[:5]:
+    for name in INPUTS[:5]:
         spoilt = {**given_, name: np.array([bad])}
         assert not ToPL(SURVEY).encode(spoilt).keep.any()
 
 
 def test_text_is_refused() -> None:
-    given_ = {name: np.array(["1"], object) for name in ToPL.inputs}
+    given_ = {name: np.array(["1"], object) for name in INPUTS}
     with pytest.raises(ContractError, match="numeric"):
         ToPL(SURVEY).encode(given_)
 
@@ -146,7 +146,7 @@ def test_a_lost_threshold_stops_the_release() -> None:
     mechanism = ToPL(SURVEY, horizon=3, warmup=1)
     memory = Memory(mechanism, ZeroNoise())
     memory.trigger()
-    memory.row_tables[0] = RowTable(mechanism)
+    memory.row_tables[0] = RowTable(mechanism.traits)
     with pytest.raises(ContractError, match="threshold"):
         memory.trigger()
 
@@ -160,7 +160,8 @@ def test_reports_of_real_clients_are_understood() -> None:
         for group in (RANGE, VALUE):
             users = [i for i in range(1500) if survey.group(f"user-{i}") == group]
             sent = [client.report(f"user-{i}", 3, 30, theta) for i in users]
-            assert all(json.loads(one)["definition"] == ToPL.definition == "local" for one in sent)
+            assert ToPL.guarantee.definition == "local"
+            assert {json.loads(one)["definition"] for one in sent} == {"local"}
             reports = [parse(one, survey) for one in sent]
             given_ = columns([tuple(report[1:]) for report in reports], survey)
             given_[UNIT] = np.array([report.user for report in reports], object)
@@ -178,4 +179,4 @@ def test_reports_of_real_clients_are_understood() -> None:
 
 def test_rows_are_a_few_bytes() -> None:
     mechanism = ToPL(SURVEY)
-    assert mechanism.init_rows(Keys.of_codes(np.arange(3, dtype=np.uint64))).cell.itemsize == 8
+    assert mechanism.traits.rows(Keys.of_codes(np.arange(3, dtype=np.uint64))).cell.itemsize == 8

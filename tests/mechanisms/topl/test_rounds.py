@@ -19,7 +19,7 @@ from hushstream.mechanisms.noise import ZeroNoise
 from hushstream.mechanisms.tables import RowTable
 from hushstream.mechanisms.topl.estimate import Buckets, mean
 from hushstream.mechanisms.topl.fit import simulate, worst_variance
-from hushstream.mechanisms.topl.mechanism import ToPL
+from hushstream.mechanisms.topl.mechanism import INPUTS, ToPL
 from hushstream.mechanisms.topl.rounds import GUARD, edges, found_range, found_threshold, step_of
 from hushstream.mechanisms.topl.settings import ToPLParameters, build
 
@@ -53,7 +53,7 @@ def fed(
         table = np.array(batch, np.int64).reshape(-1, 3).T
         users = np.array([names[one.group].pop() for one in batch], object)
         each = [np.zeros(len(batch)), *table, np.full(len(batch), survey.number), users]
-        coded = mechanism.encode(dict(zip(ToPL.inputs, each, strict=True)))
+        coded = mechanism.encode(dict(zip(INPUTS, each, strict=True)))
         assert coded.keep.all() == encoded
         rows = np.flatnonzero(coded.keep)
         ones, unit = np.ones(len(rows), np.int8), np.arange(number, number + len(rows))
@@ -103,7 +103,7 @@ def survey_run(survey: Survey, value: np.ndarray, seed: int = 0) -> tuple[ToPL, 
         code = simulate(survey, value[now], group[now], told or survey.buckets, words)
         many = np.ones(len(now), np.int64)
         each = [many, group[now], many * told, code, many * survey.number, users[now]]
-        coded = mechanism.encode(dict(zip(ToPL.inputs, each, strict=True)))
+        coded = mechanism.encode(dict(zip(INPUTS, each, strict=True)))
         assert coded.keep.all()
         ones = np.ones(len(now), np.int8)
         memory.absorb(Trace(ones * t, now, coded.keys, coded.key, coded.value, ones))
@@ -207,7 +207,7 @@ def test_one_round_knows_no_narrow_report() -> None:
     single = Survey(Fraction(1), Fraction(100), "s", buckets=32, levels=16, share=Fraction(1, 2))
     each = [np.zeros(1), np.full(1, NARROW), np.full(1, 3), np.zeros(1), np.full(1, single.number)]
     users = np.array(users_of(SURVEY, NARROW, 1), object)
-    coded = ToPL(single).encode(dict(zip(ToPL.inputs, [*each, users], strict=True)))
+    coded = ToPL(single).encode(dict(zip(INPUTS, [*each, users], strict=True)))
     assert not coded.keep.any()
 
 
@@ -223,7 +223,7 @@ def test_a_lost_step_stops_the_release(after: int, what: str) -> None:
         memory.trigger()
     kept = memory.row_tables[0].rows
     left = np.arange(len(kept.key)) != (len(kept.key) - 1 if what == "range" else 0)
-    memory.row_tables[0] = RowTable(memory.mechanism)
+    memory.row_tables[0] = RowTable(memory.mechanism.traits)
     memory.row_tables[0].store(Rows(kept.key[left], kept.cell[left], kept.due[left]))
     with pytest.raises(ContractError, match=what):
         memory.trigger()
@@ -248,7 +248,7 @@ def test_reports_of_real_clients_are_understood() -> None:
             assert {(one.group, one.theta) for one in reports} == {(group, told or 0)}
             table = np.array([one[1:] for one in reports]).T
             each = [*table, np.full(len(users), survey.number), np.array(users, object)]
-            coded = mechanism.encode(dict(zip((*ToPL.inputs[:5], UNIT), each, strict=True)))
+            coded = mechanism.encode(dict(zip((*INPUTS[:5], UNIT), each, strict=True)))
             assert coded.keep.all()
             ones, t = np.ones(len(users), np.int8), memory.t + 1
             memory.absorb(Trace(ones * t, np.arange(len(users)) + 9999 * t, coded.keys, coded.key,

@@ -14,7 +14,7 @@ from hushstream.mechanisms.in_memory import Memory, Trace
 from hushstream.mechanisms.noise import ZeroNoise
 from hushstream.mechanisms.topl.estimate import Buckets, mean
 from hushstream.mechanisms.topl.fit import simulate, worst_variance
-from hushstream.mechanisms.topl.mechanism import ToPL
+from hushstream.mechanisms.topl.mechanism import INPUTS, ToPL
 from hushstream.mechanisms.topl.spread import difference, division
 from scipy.stats import chi2
 
@@ -62,7 +62,7 @@ def last_of(survey: Survey, value: np.ndarray, seed: int) -> tuple[Releases, lis
             code[own] = simulate(survey, value[now][own], group[now][own], top, words[own])
         many = np.ones(len(now), np.int64)
         each = [many, group[now], step, code, many * survey.number, users[now]]
-        coded = mechanism.encode(dict(zip(ToPL.inputs, each, strict=True)))
+        coded = mechanism.encode(dict(zip(INPUTS, each, strict=True)))
         ones = np.ones(len(now), np.int8)
         memory.absorb(Trace(ones * t, now, coded.keys, coded.key, coded.value, ones))
         last = memory.trigger()

@@ -22,7 +22,7 @@ def test_a_retry_counts_once_and_excess_not_at_all() -> None:
     ]
     given_ = columns(rows)
     units, part = mechanism.absorb(
-        mechanism.init_units(1), batch_of(mechanism, given_, np.zeros(5, np.intp))
+        mechanism.traits.units(1), batch_of(mechanism, given_, np.zeros(5, np.intp))
     )
     assert part.key.codes().tolist() == [3, 5] and part.sums[:, 0].tolist() == [1, 1]
     assert units.left.tolist() == [0] and units.pair.tolist() == [7, 8]
@@ -39,8 +39,8 @@ def test_cutting_a_batch_anywhere_changes_nothing(
     mechanism = ToPL(SURVEY)
     given_ = columns([(slot, RANGE, 0, code) for _, slot, code in events])
     unit = np.array([one for one, _, _ in events], np.intp)
-    whole, part = mechanism.absorb(mechanism.init_units(4), batch_of(mechanism, given_, unit))
-    units, total = mechanism.init_units(4), np.zeros(64, np.int64)
+    whole, part = mechanism.absorb(mechanism.traits.units(4), batch_of(mechanism, given_, unit))
+    units, total = mechanism.traits.units(4), np.zeros(64, np.int64)
     for begin in range(0, len(events), size):
         cut = {name: column[begin : begin + size] for name, column in given_.items()}
         units, one = mechanism.absorb(units, batch_of(mechanism, cut, unit[begin : begin + size]))

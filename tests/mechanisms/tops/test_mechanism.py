@@ -244,7 +244,7 @@ def test_lost_state_stops_the_stream() -> None:
     made = Memory(mechanism, keyed("lost"))
     for _ in range(5):
         made.trigger()
-    made.row_tables[0] = RowTable(mechanism)
+    made.row_tables[0] = RowTable(mechanism.traits)
     with pytest.raises(ContractError, match="missing"):
         made.trigger()
-    assert len(mechanism.init_rows(Keys.of([])).key) == 0
+    assert len(mechanism.traits.rows(Keys.of([])).key) == 0

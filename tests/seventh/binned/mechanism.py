@@ -21,23 +21,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
-from hushstream.mechanisms.columns import (
-    F64,
-    Batch,
-    Closed,
-    Encoded,
-    Part,
-    Releases,
-    Rows,
-    Units,
-    empty_units,
+from hushstream.mechanisms.columns import F64, Batch, Closed, Encoded, Part, Releases, Rows, Units
+from hushstream.mechanisms.contract import (
+    INSERTING,
+    Cost,
+    Guarantee,
+    Mechanism,
+    Noise,
+    Output,
+    Traits,
 )
-from hushstream.mechanisms.contract import INSERTING, Cost, Mechanism, Noise, Output
-from hushstream.mechanisms.key_form import RECORD_KEYS, KeyForm
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.parts.bounds.points import insertions
 from hushstream.mechanisms.parts.bounds.stated import stated_records
@@ -60,12 +58,7 @@ class Binned(Mechanism):
         loss: its cost per unit and epoch.
     """
 
-    columns: ClassVar[int] = 1  # the record's bin
-    inputs: ClassVar[tuple[str, ...]] = ("value",)
-    keys: ClassVar[KeyForm] = RECORD_KEYS
-    distribution: ClassVar[Literal["discrete_gaussian"]] = "discrete_gaussian"
-    definition: ClassVar[Literal["approximate"]] = "approximate"
-    neighbouring: ClassVar[Literal["add_remove"]] = "add_remove"
+    guarantee: ClassVar[Guarantee] = Guarantee("discrete_gaussian")
 
     horizon: int
     edges: tuple[float, ...]
@@ -78,13 +71,18 @@ class Binned(Mechanism):
         """Number of bins, B."""
         return len(self.edges) - 1
 
-    @property
-    def row_dtype(self) -> np.dtype[Any]:
-        return np.dtype([("count", np.int64, (self.bins,))])
-
-    @property
-    def outputs(self) -> tuple[Output, ...]:
-        return tuple(Output(f"bin_{place}", least=INSERTING) for place in range(self.bins))
+    @cached_property
+    def traits(self) -> Traits:
+        """A key's row has its counts; each is released at every trigger."""
+        return Traits(
+            horizon=self.horizon,
+            outputs=tuple(Output(f"bin_{place}", least=INSERTING) for place in range(self.bins)),
+            row_dtype=np.dtype([("count", np.int64, (self.bins,))]),
+            bound=self.bound,
+            due=-1,
+            inputs=("value",),
+            columns=1,  # the record's bin
+        )
 
     def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
         """The bin of each value; values outside all bins are dropped."""
@@ -93,9 +91,6 @@ class Binned(Mechanism):
         key = np.zeros(len(place), np.intp)
         return Encoded(Keys.of([b""]), key, np.where(keep, place, 0)[:, None], keep)
 
-    def init_units(self, u: int) -> Units:
-        return empty_units(u, self.lanes, self.bound)
-
     def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
         units, accepted = insertions(units, batch)
         both = batch.key[accepted] * self.bins + batch.value[accepted, 0]
@@ -103,10 +98,6 @@ class Binned(Mechanism):
         sums = np.stack([count, np.zeros_like(count)], axis=1)
         lane = (cell % self.bins).astype(np.uint8)
         return units, Part(batch.keys.take(cell // self.bins), lane, sums, np.zeros(0, np.int64))
-
-    def init_rows(self, key: Keys) -> Rows:
-        """State of keys without records; each is released at every trigger."""
-        return super().init_rows(key)._replace(due=np.full(len(key), -1, np.int32))
 
     def release(self, closed: Closed, noise: Noise) -> tuple[Rows, Releases]:
         key, t = closed.rows.key, closed.t
@@ -150,6 +141,6 @@ class Binned(Mechanism):
         held = dict(zip(names, table.sum(axis=1).tolist(), strict=True))
         values = {
             one.name: dict(zip(names, map(float, table[:, place]), strict=True))
-            for place, one in enumerate(self.outputs)
+            for place, one in enumerate(self.traits.outputs)
         }
         return Truth(len(seen.key), held, values, every=True)

@@ -116,7 +116,7 @@ def test_epochs_reach_from_the_oldest_open_window_to_the_newest_that_may_have_re
     (p,) = with_pipeline(external=False).inputs[0].pipelines
     now = ORIGIN + 5 * DAY
     epoch, newest = p.windows.epoch, p.windows.window(now + p.max_future_skew)
-    line = Timeline(p.mechanism.horizon, first=0, floor=4)
+    line = Timeline(p.traits.horizon, first=0, floor=4)
     assert _span(p, line, [], now) == (epoch(4), epoch(newest))
     assert _span(p, line, [2, 3], now) == (epoch(2), epoch(newest))  # fired, and not released
     (asked,) = with_pipeline(external=True).inputs[0].pipelines

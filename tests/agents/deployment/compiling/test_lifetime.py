@@ -66,7 +66,7 @@ def test_members_of_a_budget_share_a_cap_whose_costs_add_up() -> None:
     for p in pipelines:
         assert p.lifetime is not None and p.mechanism.spending is not None
         assert p.lifetime.members == names and p.lifetime.cap.epochs == 7
-        left = int(p.mechanism.init_units(1).left[0])
+        left = p.traits.bound
         part = Fraction(p.lifetime.cap.most, left)
         costs.append(Cost(*(part * one for one in p.mechanism.spending.whole)))
     assert len({p.lifetime.part for p in pipelines if p.lifetime}) == 1

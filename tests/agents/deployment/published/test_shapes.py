@@ -61,4 +61,4 @@ def test_fields_are_those_of_the_published_schemas(case: str) -> None:
         told: dict[str, Any] = json.loads((SCHEMAS / f"{file}.schema.json").read_text("utf-8"))
         mine = {name for name, _ in shape.fields}
         assert set(told["required"]) <= mine <= set(told["properties"])
-        assert ("box" in mine or "space" in mine) == bool(p.mechanism.keys.geometry())
+        assert ("box" in mine or "space" in mine) == bool(p.traits.keys.geometry())

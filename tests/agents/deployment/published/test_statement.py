@@ -63,7 +63,7 @@ def test_the_distribution_is_the_one_that_is_drawn_and_bounds_are_the_mechanism_
     if case.public is not None:
         seed(memory, case.public)
     list(run(memory, trace_of(case)))
-    said = case.mechanism.distribution
+    said = case.mechanism.guarantee.distribution
     if said == LOCAL:
         assert noise.asked == set() and not case.noisy
     elif said == "discrete_gaussian":
@@ -74,7 +74,7 @@ def test_the_distribution_is_the_one_that_is_drawn_and_bounds_are_the_mechanism_
     assert found["budget"] >= 1 and f" {found['budget']:g}" in found["in_words"]
     # One unit that sends more than its budget in one key is cut to what the statement says.
     if found["kind"] == "records" and said != LOCAL:
-        left = case.mechanism.init_units(1).left[0]
+        left = case.mechanism.traits.units(1).left[0]
         if "most_in_total" in found:  # both remainders in one number
             assert f"at most {found['most_in_total']}" in found["in_words"]
             assert left // (found["budget"] + 1) <= found["most_in_total"]
@@ -90,7 +90,7 @@ def test_what_is_charged_pins_the_factorisation_of_gaussian_noise(case):
     """
     pinned = pinned_hash("configuration", case.mechanism)
     assert (pinned != pinned_hash("configuration", SimpleNamespace(digests=tuple))) == (
-        case.mechanism.distribution in ("discrete_gaussian", "local_randomizer")
+        case.mechanism.guarantee.distribution in ("discrete_gaussian", "local_randomizer")
         or case.name.startswith("privhp")  # the form of its rows is pinned, too
     )
 
@@ -233,18 +233,19 @@ def test_the_price_of_a_deletion_is_that_of_a_record():
         none = np.zeros(3, np.intp)
         batch = Batch(Keys.of([b'["a"]']), none, none, np.zeros((3, 0), np.int64),
                       np.array(sign, np.int8), np.zeros(1, np.int32))  # fmt: skip
-        after, part = mechanism.absorb(mechanism.init_units(1), batch)
+        after, part = mechanism.absorb(mechanism.traits.units(1), batch)
         # Two records cost 4 = 2 * 2: all there is, whatever their signs.
         assert after.left.tolist() == [0] and after.used.tolist() == [[2]]
         assert part.sums.tolist() == [[sum(sign[:2])]]
 
 
 def test_a_budget_without_delta_is_stated_as_pure():
-    mechanism = next(case.mechanism for case in CASES if case.mechanism.distribution != LOCAL)
+    every = [case.mechanism for case in CASES]
+    mechanism = next(one for one in every if one.guarantee.distribution != LOCAL)
     said = [
         definition(replace(P, mechanism=mechanism, delta=delta))
         for delta in (Fraction(0), Fraction(1, 10**9))
     ]
     assert said == ["pure", "approximate"]
-    local = next(case.mechanism for case in CASES if case.mechanism.distribution == LOCAL)
+    local = next(one for one in every if one.guarantee.distribution == LOCAL)
     assert definition(replace(P, mechanism=local, delta=Fraction(0))) == "local"

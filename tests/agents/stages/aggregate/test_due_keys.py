@@ -109,7 +109,7 @@ def test_a_stale_entry_of_the_index_is_skipped():
     """A row whose due trigger has moved on: its old entry is still there."""
     (p,) = deployment().pipelines
     keys = Keys.of([b"a", b"b", b"c"])
-    fresh = p.mechanism.init_rows(keys)
+    fresh = p.traits.rows(keys)
     rows = Rows(keys, fresh.cell, np.array([3, 2, -1], np.int32))
 
     def live(*touched: tuple[bytes, int]) -> list[bytes]:

@@ -87,7 +87,7 @@ def small(monkeypatch: pytest.MonkeyPatch, chunk: int, released: int = RELEASED)
 @pytest.mark.parametrize("pages", [0, 1, 5])
 def test_a_window_is_told_once_in_words_of_the_schedule_alone(pages: int) -> None:
     made = deployment(cells=3)
-    last = made.pipelines[0].mechanism.horizon
+    last = made.pipelines[0].traits.horizon
     for triggers in (last - 1, last):
         steps = steps_of(made, log_of(pages, 40 * pages), triggers)
         told = [text for step in steps for text in step.tells]

@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from ....support import deployment
 
 MECHANISM = deployment().pipelines[0].mechanism
-TABLE = KeyRows(MECHANISM)
+TABLE = KeyRows(MECHANISM.traits)
 KEY = st.lists(st.sampled_from([b"\0", b"a", b"\xff"]), max_size=4).map(b"".join)
 WINDOW = st.integers(-3, 3)
 
@@ -39,7 +39,7 @@ def step() -> Step:
 def random_rows(keys: list[bytes], seed: int) -> Rows:
     rng = np.random.default_rng(seed)
     listed = sorted(set(keys))
-    cell = np.zeros(len(listed), MECHANISM.row_dtype)
+    cell = np.zeros(len(listed), MECHANISM.traits.row_dtype)
     cell["sums"] = rng.integers(-(1 << 62), 1 << 62, cell["sums"].shape)
     cell["first"] = rng.integers(0, 5, len(listed))
     return Rows(Keys.of(listed), cell, rng.integers(-1, 5, len(listed)).astype(np.int32))
@@ -54,7 +54,7 @@ def test_stored_rows_come_back_and_others_are_fresh(stored, asked, window, seed)
     store.write(done.rows)
     wanted = Keys.of(sorted({*asked, *stored}))
     found = TABLE.load(store, window, wanted)
-    fresh = MECHANISM.init_rows(wanted)
+    fresh = MECHANISM.traits.rows(wanted)
     place = {k: i for i, k in enumerate(rows.key.tolist())}
     for row, key in enumerate(wanted.tolist()):
         at = place.get(key)
@@ -97,7 +97,7 @@ def test_the_index_names_every_key_that_is_due_whatever_stale_entries_it_holds(r
 @given(st.lists(KEY, max_size=12), st.integers(1, 4), WINDOW)
 def test_reading_what_is_due_in_chunks_misses_nothing(keys, limit, window):
     listed = sorted(set(keys))
-    cell = np.zeros(len(listed), MECHANISM.row_dtype)
+    cell = np.zeros(len(listed), MECHANISM.traits.row_dtype)
     done = step()
     TABLE.store(window, Rows(Keys.of(listed), cell, np.full(len(listed), 2, np.int32)), done)
     store = MemoryStore()
@@ -147,7 +147,7 @@ COUNT = st.one_of(st.just(0), st.integers(-3, 300), st.sampled_from([-(1 << 63),
 
 def counted(counts: list[list[int]], due: list[int]) -> Rows:
     """Rows of quantiles whose bands have these counts in turn."""
-    rows = SPARSE.init_rows(Keys.of([b"%d" % n for n in range(len(counts))]))
+    rows = SPARSE.traits.rows(Keys.of([b"%d" % n for n in range(len(counts))]))
     for cell, some in zip(rows.cell, counts, strict=True):
         cell["bands"] = np.resize(some, 256)
     rows.cell["first"], rows.due[:] = due, due
@@ -156,7 +156,7 @@ def counted(counts: list[list[int]], due: list[int]) -> Rows:
 
 def written(mechanism: Quantiles, rows: Rows) -> Step:
     done = step()
-    KeyRows(mechanism).store(0, rows, done)
+    KeyRows(mechanism.traits).store(0, rows, done)
     return done
 
 
@@ -170,7 +170,7 @@ def test_packed_rows_say_what_rows_in_the_fixed_layout_say(counts, due):
     for changes in (packed.rows, laid.rows, mixed):
         store = MemoryStore()
         store.write(changes)
-        found = KeyRows(SPARSE).load(store, 0, rows.key)
+        found = KeyRows(SPARSE.traits).load(store, 0, rows.key)
         assert found.cell.tobytes() == rows.cell.tobytes()
         assert found.due.tolist() == rows.due.tolist()
         assert written(SPARSE, found).rows == packed.rows
@@ -199,7 +199,7 @@ def test_a_row_from_before_rows_were_packed_is_read_and_packed_when_it_changes()
     key = next(iter(written(SPARSE, counted([[1]], [1])).rows))
     store = MemoryStore()
     store.write({key: zlib.decompress(LAID)})
-    found = KeyRows(SPARSE).load(store, 0, Keys.of([b"0"]))
+    found = KeyRows(SPARSE.traits).load(store, 0, Keys.of([b"0"]))
     bands = found.cell["bands"][0]
     assert {place: int(bands[place]) for place in np.flatnonzero(bands).tolist()} == {
         0: 3, 7: -1, 8: 70_000, 255: 1

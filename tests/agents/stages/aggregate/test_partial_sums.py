@@ -6,6 +6,7 @@ import numpy as np
 from hushstream.agents.stages.aggregate.partial_sums import PART_BYTES, SPILL_BYTES, PartialSums
 from hushstream.agents.state.memory import MemoryStore
 from hushstream.mechanisms.columns import Part
+from hushstream.mechanisms.contract import Traits
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.sums import LARGEST
 from hypothesis import given
@@ -15,10 +16,8 @@ PLACE = (3, 1)
 VALUE = st.sampled_from([1 << 62, -(1 << 62), LARGEST, -LARGEST, 5, -7])
 
 
-class Mechanism:
-    """One with a value column."""
-
-    columns, totals = 1, 0
+# Of a mechanism with a value column.
+TRAITS = Traits(horizon=1, outputs=(), row_dtype=np.dtype([]), bound=1, columns=1)
 
 
 def part(value: int) -> Part:
@@ -28,7 +27,7 @@ def part(value: int) -> Part:
 
 @given(st.lists(VALUE, min_size=1, max_size=12), st.sets(st.integers(0, 11)))
 def test_when_memory_was_full_does_not_decide_about_a_sum(values, spilled) -> None:
-    store, sums = MemoryStore(), PartialSums(Mechanism())  # type: ignore[arg-type]
+    store, sums = MemoryStore(), PartialSums(TRAITS)
     for place, value in enumerate(values):
         sums.add(PLACE, part(value))
         if place in spilled:
@@ -43,7 +42,7 @@ def test_when_memory_was_full_does_not_decide_about_a_sum(values, spilled) -> No
 
 
 def test_long_keys_fill_memory_by_their_bytes() -> None:
-    sums = PartialSums(Mechanism())  # type: ignore[arg-type]
+    sums = PartialSums(TRAITS)
     size, frames = 1000, SPILL_BYTES // (1000 + PART_BYTES)
     for number in range(frames):
         keys = Keys.of([b"%d" % number + b"k" * (size - len(b"%d" % number))])

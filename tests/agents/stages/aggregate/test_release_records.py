@@ -33,7 +33,7 @@ aggregate = [{ kind = "count" }, { kind = "sum", field = "fare", low = 0, high =
              { kind = "mean", field = "fare", low = 0, high = 50, grid = 0.01, name = "mean_fare" }]
 """
 P = deployment(more=MORE).pipelines[0]
-NAMES = [o.name for o in P.mechanism.outputs]
+NAMES = [o.name for o in P.mechanism.traits.outputs]
 
 
 def writer(p: Any = P, shard: int = 0) -> Writer:

@@ -6,7 +6,6 @@ Covers: agents/stages/bound/unit_scan.py
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -14,22 +13,18 @@ from hushstream.agents.stages.bound.codec import UnitCodec, distinct
 from hushstream.agents.state.layout import sortable, unsortable
 from hushstream.agents.state.rows.columns import column_of
 from hushstream.errors import EngineError
-from hushstream.mechanisms.columns import Units, empty_units
+from hushstream.mechanisms.columns import Units
+from hushstream.mechanisms.contract import Traits
 from hushstream.mechanisms.keys import Keys
 from hypothesis import given
 from hypothesis import strategies as st
 
 
-@dataclass(frozen=True)
-class Fake:
-    """As much of a mechanism as decides the widths of a unit row."""
-
-    bound: int
-    lanes: int
-    totals: int = 0
-
-    def init_units(self, u: int) -> Units:
-        return empty_units(u, self.lanes, self.bound)
+def traits(bound: int, lanes: int, totals: int = 0) -> Traits:
+    """As much as decides the widths of a unit row."""
+    return Traits(
+        horizon=1, outputs=(), row_dtype=np.dtype([]), bound=bound, lanes=lanes, totals=totals
+    )
 
 
 BOUNDS = [1, 255, 256, (1 << 16) - 1, 1 << 16, (1 << 32) - 1, 1 << 32, 1 << 40]
@@ -37,7 +32,7 @@ BOUNDS = [1, 255, 256, (1 << 16) - 1, 1 << 16, (1 << 32) - 1, 1 << 32, 1 << 40]
 
 @st.composite
 def states(draw):
-    fake = Fake(
+    fake = traits(
         draw(st.sampled_from(BOUNDS)), draw(st.integers(1, 3)), draw(st.sampled_from([0, 4]))
     )
     rng = np.random.default_rng(draw(st.integers(0, 1 << 20)))
@@ -62,7 +57,7 @@ def same(one: Units, other: Units) -> bool:
 @given(states())
 def test_units_come_back(state):
     fake, units = state
-    codec = UnitCodec(fake)  # type: ignore[arg-type]
+    codec = UnitCodec(fake)
     rows = codec.encode(units)
     assert len(rows) == len(units.left)
     assert same(codec.decode(rows), units)
@@ -81,7 +76,7 @@ def test_rows_are_the_numbers_one_after_the_other(state, data):
             row += struct.pack("<I" + ("B" if small else "H") * fake.lanes,
                                int(units.pair[place]), *counts)  # fmt: skip
         wanted.append(row)
-    codec = UnitCodec(fake)  # type: ignore[arg-type]
+    codec = UnitCodec(fake)
     assert codec.encode(units).tolist() == wanted
     extra = data.draw(st.binary(min_size=1, max_size=20))
     size, step = struct.calcsize(head), 4 + (1 if small else 2) * fake.lanes
@@ -91,7 +86,7 @@ def test_rows_are_the_numbers_one_after_the_other(state, data):
 
 
 def test_a_part_of_a_larger_column_is_read_where_it_stands():
-    codec = UnitCodec(Fake(10, 1))  # type: ignore[arg-type]
+    codec = UnitCodec(traits(10, 1))
     units = Units(np.array([3, 4]), np.array([0, 1, 2]), np.arange(2, dtype=np.uint32),
                   np.ones((2, 1), np.uint16))  # fmt: skip
     rows = codec.encode(units)
@@ -102,7 +97,7 @@ def test_a_part_of_a_larger_column_is_read_where_it_stands():
 @given(states(), st.data())
 def test_any_order_and_unknown_units_between_known_ones(state, data):
     fake, units = state
-    codec = UnitCodec(fake)  # type: ignore[arg-type]
+    codec = UnitCodec(fake)
     rows: list[bytes | None] = [*codec.encode(units), None, None]
     order = data.draw(st.permutations(range(len(rows))))
     found = codec.decode(column_of([rows[i] for i in order]))
@@ -121,14 +116,14 @@ def test_any_order_and_unknown_units_between_known_ones(state, data):
     "bound,lanes,empty,pair", [(10, 1, 2, 5), (300, 2, 2, 8), (1 << 20, 2, 4, 8)]
 )
 def test_rows_are_small(bound, lanes, empty, pair):
-    codec = UnitCodec(Fake(bound, lanes))  # type: ignore[arg-type]
+    codec = UnitCodec(traits(bound, lanes))
     used = np.ones((3, lanes), np.uint16)
     units = Units(np.array([1, 1]), np.array([0, 0, 3]), np.arange(3, dtype=np.uint32), used)
     assert [len(row) for row in codec.encode(units)] == [empty, empty + 3 * pair]
 
 
 def test_a_count_that_does_not_fit_is_refused_instead_of_cut_off():
-    codec = UnitCodec(Fake(10, 1))  # type: ignore[arg-type]
+    codec = UnitCodec(traits(10, 1))
     one = (np.array([1]), np.array([0, 1]), np.zeros(1, np.uint32))
     row = codec.encode(Units(*one, np.array([[255]], np.uint16)))
     assert codec.decode(row).used.tolist() == [[255]]

@@ -213,7 +213,7 @@ def test_what_one_unit_adds_is_within_the_bound_whatever_it_sends() -> None:
 
 def test_frames_and_barriers_wait_for_what_their_bound_depends_on() -> None:
     one = made(MORE, "")
-    assert one.pipelines[0].mechanism.feedback
+    assert one.pipelines[0].traits.feedback
     run = Run(one)
     log = [frame([("a", "p", 10)]), barrier(one, 1), barrier(one, 2), barrier(one, 3)]
     frames = [LogFrame(n, value) for n, value in enumerate(log)]

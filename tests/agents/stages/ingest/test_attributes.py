@@ -103,7 +103,7 @@ def contents(
 ) -> Counter[bytes]:  # fmt: skip
     """Accepted records by key, as the bound lets them through; ``anew``: opened at each step."""
     events, stated, entries = world(turns, write)
-    clock = ClockLog({PIPE.name: PIPE.mechanism.horizon}, entries, forgets=False)
+    clock = ClockLog({PIPE.name: PIPE.mechanism.traits.horizon}, entries, forgets=False)
     beside = Pieces(stated, piece)
     stage = IngestStage(source, 0, NAMES, SECRET, clock, {}, step, schemas, beside)
     shard = VirtualShard(stage, Log(events), NAMES.genesis)

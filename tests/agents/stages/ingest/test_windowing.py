@@ -70,7 +70,7 @@ def test_events_count_where_they_arrive_and_none_is_late_or_in_the_future():
         count = body["values"]["count"]
         # Each window begins again from nothing.
         assert abs(count["value"] - 10 * (n % 4 + 1)) < 6 * count["stddev"]
-        assert body["final"] == (body["trigger"] == p.mechanism.horizon)
+        assert body["final"] == (body["trigger"] == p.traits.horizon)
 
 
 def clock_log(d: Any, cuts: list[int]) -> tuple[list[Any], Ledger]:

@@ -1,7 +1,4 @@
-"""Rows of one epoch, in memory or in blocks alone: as in a dictionary, whatever happens.
-
-Covers: agents/state/units/ranges.py
-"""
+"""Rows of one epoch, in memory or in blocks alone: as in a dictionary, whatever happens."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from hushstream.formats.events.decode import Decoder
 from hushstream.formats.events.fields import InputFields, PipelineFields
 from hushstream.formats.schemas.schema import Pinned, Schema
 
-from ..test_columns import Plain
+from ..test_columns import KeysAlone
 from ..ways import by_columns
 from .avro_lists import BODY, LOGICAL, avro_list, avro_of, in_avro
 from .values import HUGE, LISTS, LONGS, WHERE, agree, framed, made, never, raw, varint
@@ -64,7 +64,7 @@ def test_fields_within_records_are_found_in_avro(monkeypatch: pytest.MonkeyPatch
         {"name": "at", "type": {"type": "record", "name": "T", "fields": [
             {"name": "ms", "type": "long"}]}}]}  # fmt: skip
     fields = InputFields("at.ms", "epoch_ms", "UTC", ("who.id",), 500, "avro")
-    decoder = Decoder(fields, [PipelineFields(("who.x",))], [Plain()])  # type: ignore[list-item]
+    decoder = Decoder(fields, [PipelineFields(("who.x",))], [KeysAlone()])  # type: ignore[list-item]
     parsed = fastavro.parse_schema(schema, _write_hint=False)
     rows = [{"who": {"x": "p", "id": f"u{n}"}, "at": {"ms": n}} for n in range(LEAST)]
     known = {1: Pinned(Schema("AVRO", json.dumps(schema)), 0)}

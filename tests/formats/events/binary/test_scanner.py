@@ -19,7 +19,7 @@ from hushstream.formats.events.fields import InputFields, PipelineFields
 from hushstream.formats.events.raw import RawBatch
 from hushstream.formats.schemas.schema import Pinned
 
-from ..test_columns import Plain, told
+from ..test_columns import KeysAlone, told
 from ..ways import by_columns
 from .avro_lists import BODY, avro_list, avro_of
 from .proto_lists import proto_list
@@ -90,7 +90,7 @@ def test_short_lists_and_inputs_that_the_loops_do_not_know_go_the_other_way() ->
     values, known = avro_list(0)
     assert type(made("avro").decode(raw(values[: LEAST - 1]), known).unit) is list
     nested = InputFields("a.t", "epoch_ms", "UTC", ("user",), 100, "protobuf")
-    assert Decoder(nested, [PipelineFields(())], [Plain()])._columns is None  # type: ignore[list-item]
+    assert Decoder(nested, [PipelineFields(())], [KeysAlone()])._columns is None  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("form", LIST_OF)

@@ -16,7 +16,7 @@ from hushstream.formats.events.fields import InputFields, NumericField, Pipeline
 from hushstream.formats.events.views import UnitTexts
 from hushstream.formats.schemas.schema import Pinned
 
-from ..test_columns import Plain, placed, told
+from ..test_columns import KeysAlone, placed, told
 from ..ways import by_columns, one_by_one
 
 FARE = NumericField("fare", Fraction(0), Fraction(100), Fraction(1, 4))
@@ -34,7 +34,7 @@ def made(form: str, limit: int = 3_000, how: str = "epoch_ms", **pipeline: Any) 
     one = PipelineFields(("page",), (FARE,), **pipeline)
     two = PipelineFields(("page", "kind"), ())
     none = PipelineFields((), ())
-    return Decoder(fields, [one, two, none], [Plain()] * 3)  # type: ignore[list-item]
+    return Decoder(fields, [one, two, none], [KeysAlone()] * 3)  # type: ignore[list-item]
 
 
 def columns_of(decoder: Decoder) -> ColumnDecoder:

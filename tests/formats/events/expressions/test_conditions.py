@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hushstream.formats.events.decode import Decoder, RawRecord
+from hushstream.formats.events.decode import Decoder, KeysAlone, RawRecord
 from hushstream.formats.events.expressions import texts
 from hushstream.formats.events.expressions.conditions import (
     Between,
@@ -65,12 +65,6 @@ TABLES = [
 ROWS = {table.sha256: table.rows for table in TABLES}
 NUMBERS = [0, 1, -1, 7, 2.5, -0.0, 0.1, 0.3, 1e300, 2**53 + 1, 10**400, -(10**400), 1e-9]
 NUMBERS += [0.30000000000000004, 4503599627370497.5, 123456.78901234567]
-
-
-class Plain:
-    """What the decoder asks of a mechanism that is grouped by key."""
-
-    inputs: tuple[str, ...] = ()
 
 
 def leaf(random: Random) -> Condition:
@@ -227,7 +221,7 @@ def test_decoders_and_the_judge_agree(seed: int) -> None:
     fields = PipelineFields(
         ("page", *names), columns(random), where=where, derived={n: derived(random) for n in names}
     )
-    decoder = Decoder(InputFields("t", "epoch_ms", "UTC", ("user",), 5000), [fields], [Plain()])  # type: ignore[list-item]
+    decoder = Decoder(InputFields("t", "epoch_ms", "UTC", ("user",), 5000), [fields], [KeysAlone()])  # type: ignore[list-item]
     values = [event(random) for _ in range(200)]
     records = [RawRecord(n, 0, None, value) for n, value in enumerate(values)]
     slow = one_by_one(decoder, records)
@@ -252,7 +246,7 @@ def test_decoders_and_the_judge_agree(seed: int) -> None:
 
 
 def decode(fields: PipelineFields, *bodies: dict[str, Any]) -> Any:
-    decoder = Decoder(InputFields("t", "epoch_ms", "UTC", ("user",), 5000), [fields], [Plain()])  # type: ignore[list-item]
+    decoder = Decoder(InputFields("t", "epoch_ms", "UTC", ("user",), 5000), [fields], [KeysAlone()])  # type: ignore[list-item]
     whole = [{"user": "u", "t": 0, "page": "p"} | body for body in bodies]
     return one_by_one(
         decoder, [RawRecord(n, 0, None, json.dumps(body).encode()) for n, body in enumerate(whole)]
@@ -319,7 +313,7 @@ def test_a_function_is_computed_once_for_each_distinct_text(
         where=TextFits("kind", (("lower",),), "in", ("x",)),
         derived={"low": TextPart("kind", (("lower",),))},
     )
-    decoder = Decoder(InputFields("t", "epoch_ms", "UTC", ("user",), 5000), [fields], [Plain()])  # type: ignore[list-item]
+    decoder = Decoder(InputFields("t", "epoch_ms", "UTC", ("user",), 5000), [fields], [KeysAlone()])  # type: ignore[list-item]
     bodies = [{"user": "u", "t": 0, "kind": "AB"[n % 2]} for n in range(1000)]
     records = [RawRecord(n, 0, None, json.dumps(b).encode()) for n, b in enumerate(bodies)]
     for read_all in (by_columns, one_by_one):
@@ -352,7 +346,7 @@ def test_loops_read_a_field_once_whatever_the_number_of_its_conditions(
         for place, one in enumerate(conditions)
     )
     fields = PipelineFields(("user",), columns)
-    decoder = Decoder(InputFields("t", "epoch_ms", "UTC", ("user",), 5000), [fields], [Plain()])  # type: ignore[list-item]
+    decoder = Decoder(InputFields("t", "epoch_ms", "UTC", ("user",), 5000), [fields], [KeysAlone()])  # type: ignore[list-item]
     bodies = [{"user": "u", "t": 0, "kind": "ABC"[n % 3], "n": n % 10} for n in range(999)]
     bodies += [{"user": "u", "t": 0, "kind": 7, "n": 1}, {"user": "u", "t": 0, "n": "A"}]
     records = [RawRecord(n, 0, None, json.dumps(b).encode()) for n, b in enumerate(bodies)]

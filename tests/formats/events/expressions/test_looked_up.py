@@ -6,7 +6,7 @@ import json
 from fractions import Fraction
 
 import pytest
-from hushstream.formats.events.decode import Decoder, RawRecord
+from hushstream.formats.events.decode import Decoder, KeysAlone, RawRecord
 from hushstream.formats.events.expressions.conditions import (
     Between,
     Leaf,
@@ -20,15 +20,11 @@ from hushstream.formats.events.expressions.looked_up import Lookup, PublicTable,
 from hushstream.formats.events.fields import InputFields, PipelineFields
 
 
-class _Plain:
-    inputs: tuple[str, ...] = ()
-
-
 def test_loops_look_up_texts_and_whole_numbers() -> None:
     zone = Lookup("zone", PublicTable({"1": "Queens", "b": "Bronx"}), "none")
     fields = InputFields("t", "epoch_ms", "UTC", ("user",), 5_000)
     pipeline = PipelineFields(("place",), (), derived={"place": zone})
-    decoder = Decoder(fields, [pipeline], [_Plain()])  # type: ignore[list-item]
+    decoder = Decoder(fields, [pipeline], [KeysAlone()])  # type: ignore[list-item]
     assert decoder._columns is not None
     zones = [1, "1", "b", 2, None]
     bodies = [json.dumps({"user": n, "t": 5, "zone": one}).encode() for n, one in enumerate(zones)]

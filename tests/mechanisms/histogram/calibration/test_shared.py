@@ -40,8 +40,8 @@ def made(apart: Any = GROUPS, count: bool = False, **given: Any) -> Histogram:
 
 def shift2(mechanism: Histogram, records: Iterable[Placed]) -> float:
     """Squared shift of all columns by one unit, whose records are given, in units of the noise."""
-    moved = np.zeros((HORIZON, 1 + mechanism.columns))
-    units = mechanism.init_units(1)
+    moved = np.zeros((HORIZON, 1 + mechanism.traits.columns))
+    units = mechanism.traits.units(1)
     for t in range(1, HORIZON + 1):
         mine = [value for trigger, value in records if trigger == t]
         if not mine:
@@ -142,7 +142,7 @@ def test_variances_of_some_records_follow_from_what_is_released() -> None:
     """Sums are moved back by the noisy count of their own records, and by no other."""
     for count in (False, True):
         mechanism = spread(count=count)
-        cell = np.zeros(1, mechanism.row_dtype)
+        cell = np.zeros(1, mechanism.traits.row_dtype)
         cell["first"] = 1
         n, xs, ys = 4, np.array([2, 3, 7]), np.array([-3, 1])
         moved = [one.moved(np.array([(x, 1, 0, 0) for x in xs]), 0) for one in mechanism.summed[:1]]
@@ -152,11 +152,12 @@ def test_variances_of_some_records_follow_from_what_is_released() -> None:
         cell["sums"][0, 0, 3:5] = ys.sum(), len(ys)
         cell["sums"][0, 0, 5] = squares.sum()
         value, variance = mechanism._values(cell, Keys.of([b'["a"]']), HORIZON, zero, None)
-        told = dict(zip([one.name for one in mechanism.outputs], value[0].tolist(), strict=True))
+        names = [one.name for one in mechanism.traits.outputs]
+        told = dict(zip(names, value[0].tolist(), strict=True))
         assert told["sum:x"] == xs.sum() and told["centred:x"] == moved[0].sum()
         assert told["sum:few"] == len(xs) and told["sum:y"] == ys.sum()
         assert told.get("count", n) == n
-        spreads = dict(zip([one.name for one in mechanism.outputs], variance[0], strict=True))
+        spreads = dict(zip(names, variance[0], strict=True))
         middle = mechanism.summed[0].middle
         whole = spreads["centred:x"] + middle**2 * spreads["sum:few"]
         assert spreads["sum:x"] == pytest.approx(whole)

@@ -62,7 +62,9 @@ def test_no_table_of_all_triggers_is_made_before_they_are_reached(
     factorization.matrix._endless.cache_clear()
     mechanism = registry.build("histogram", HistogramParameters(), SETTING)
     assert made == [endless.LEAST]
-    bound, last = mechanism.last_error(), mechanism.error(1 << 14)
+    assert isinstance(mechanism, Histogram)
+    bound = mechanism.error(mechanism.horizon)
+    last = mechanism.selector.variance_at(1 << 14, np.zeros(1, np.int64)) ** 0.5
     assert made == [endless.LEAST, 1 << 14]
     assert (last < bound).all() and (bound < 8 * last).all()
 
@@ -90,7 +92,7 @@ def test_a_hidden_key_is_looked_at_again_before_its_predictions_end() -> None:
         nonces=STEADY,
     )  # fmt: skip
     keys = Keys.of_codes(np.arange(2000, dtype=np.uint64))
-    table, shown, last = RowTable(mechanism), {}, 150
+    table, shown, last = RowTable(mechanism.traits), {}, 150
     for t in range(1, last + 1):
         some = keys if t == 1 else Keys.of([])
         part = Part(

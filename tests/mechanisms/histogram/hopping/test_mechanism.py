@@ -62,7 +62,7 @@ class Run:
         m = self.mechanism
         if hop // m.per_epoch != self.epoch:
             self.epoch = hop // m.per_epoch
-            self.units = [UnitTable(m) for _ in range(self.shards)]
+            self.units = [UnitTable(m.traits) for _ in range(self.shards)]
         self.chain += 1
         memory = Memory(
             m, noise(hop), self.shards, self.shards, window=hop % m.per_epoch,
@@ -72,7 +72,7 @@ class Run:
         if self.before is None and m.public is not None:
             seed(memory, Keys.of(sorted(m.public)))
         distinct, key = Keys.of(keys).unique()
-        none = np.zeros((len(keys), m.columns), np.int64)
+        none = np.zeros((len(keys), m.traits.columns), np.int64)
         memory.absorb(Trace(
             np.ones(len(keys), np.intp), np.array(units, np.int64), distinct, key,
             none if values is None else values,
@@ -198,7 +198,7 @@ def test_sums_means_and_deletions_are_windows_too() -> None:
         wanted = np.sum(held[-3:], axis=0)
         off = (out.value[0, :2] - wanted) / np.sqrt(out.variance[0, :2])
         assert np.abs(off).max() < 5
-    assert mechanism.error(mechanism.foremost).shape == (len(mechanism.outputs),)
+    assert mechanism.error(mechanism.traits.foremost).shape == (len(mechanism.traits.outputs),)
 
 
 @pytest.mark.parametrize(("hops", "per_epoch"), SIZES)
@@ -238,7 +238,7 @@ def test_the_cost_fits_into_the_budget() -> None:
 
 def test_other_triggers_and_hops_are_refused() -> None:
     mechanism = made(3, 2)
-    rows, part = mechanism.init_rows(Keys.of([])), empty_part(0)
+    rows, part = mechanism.traits.rows(Keys.of([])), empty_part(0)
     for t, ordinal in ((2, 1), (1, 3), (1, 0)):
         with pytest.raises(ContractError):
             mechanism.release(Closed(rows, part, t, hop=Hop(ordinal, 1)), noise(0))

@@ -53,7 +53,7 @@ def test_a_planner_says_that_it_has_no_forecast() -> None:
 def test_no_record_costs_less_for_a_key_that_was_shown() -> None:
     made = build(HistogramParameters(), SETTING)
     assert isinstance(made, Hopping)
-    assert made.bound.weights == (1,) and not made.feedback
+    assert made.bound.weights == (1,) and not made.traits.feedback
 
 
 @pytest.mark.parametrize("bound", ["quadratic", "records"])

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from hushstream.errors import ParameterError
-from hushstream.mechanisms.columns import Batch
+from hushstream.mechanisms.columns import Batch, empty_units
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.histogram.planning.formulas import forecast
 from hushstream.mechanisms.histogram.planning.learnt import LADDER, EpochReleases, chosen, law_of
@@ -40,7 +40,7 @@ def seen(
         numbered(np.arange(work.keys)), work.key.astype(np.intp), work.unit.astype(np.intp),
         np.zeros((n, 0), np.int64), np.ones(n, np.int8), np.zeros(work.keys, np.int32),
     )  # fmt: skip
-    table = PROFILE.absorb(PROFILE.fresh(work.users), batch)[1] * STEPS
+    table = PROFILE.absorb(empty_units(work.users, 1, PROFILE.most), batch)[1] * STEPS
     noise = np.random.default_rng(7).normal(0, float(QUIET) ** 0.5, len(table))
     mechanism = build(start, setting)
     run = Run(mechanism, work, noise_of("learnt"), mechanism.delay)

@@ -23,7 +23,7 @@ from ..bench import CODES, DELTA, EPSILON
 def test_a_unit_is_counted_once_per_round_whatever_steps_its_records_come_in() -> None:
     setting = Setting(EPSILON, DELTA, 4)
     mechanism = build(HistogramParameters(selection="rounds", budget=9), setting)
-    units, counted = mechanism.init_units(1), []
+    units, counted = mechanism.traits.units(1), []
     for status in (0, 0, 1, 1, 0):
         batch = Batch(
             CODES[:1], np.zeros(1, np.intp), np.zeros(1, np.intp), np.zeros((1, 0), np.int64),
@@ -58,8 +58,8 @@ def test_rounds_with_deletions_do_not_depend_on_where_a_slice_ends(signs: list[i
             units, Batch(Keys.of([b"k"]), rows, rows, value, sign, np.zeros(1, np.int32))
         )
 
-    whole, part = absorb(mechanism.init_units(1), signs)
-    units, sums = mechanism.init_units(1), np.zeros_like(part.sums)
+    whole, part = absorb(mechanism.traits.units(1), signs)
+    units, sums = mechanism.traits.units(1), np.zeros_like(part.sums)
     for sign in signs:
         units, one = absorb(units, [sign])
         sums += one.sums

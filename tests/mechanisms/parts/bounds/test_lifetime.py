@@ -53,7 +53,7 @@ class Shard:
         (epoch,) = {one.epoch for one in events}
         period = self.cap.period(epoch)
         purse = self.purse.get(period, np.full(self.units, self.cap.most, np.int64))
-        units = self.epochs.get(epoch, self.mechanism.init_units(self.units))
+        units = self.epochs.get(epoch, self.mechanism.traits.units(self.units))
         n = len(events)
         batch = Batch(
             KEYS,
@@ -167,7 +167,7 @@ def test_with_a_purse_that_is_never_used_up_nothing_changes() -> None:
     rng = np.random.default_rng(3)
     mechanism = histogram(budget=9, adaptive_weight=0.5)
     shard = Shard(mechanism, Cap(1 << 30), 5)
-    units = mechanism.init_units(5)
+    units = mechanism.traits.units(5)
     for _ in range(20):
         events = [Event(0, int(u), int(k)) for u, k in rng.integers(0, (5, 3), (9, 2))]
         accepted = shard.absorb(events, (1,))

@@ -43,7 +43,7 @@ def test_counts_are_scaled_up_to_the_number_of_records(kind: str) -> None:
     mechanism = made(kind, bound=2, debias_cap=10)
     events = trace([(1, 0, 7), (1, 1, 7), (2, 2, 4), (2, 3, 7), (3, 2, 3), (3, 4, 25)])
     released = list(run(Memory(mechanism, ZeroNoise()), events, 5))
-    grid = float(mechanism.outputs[0].grid)
+    grid = float(mechanism.traits.outputs[0].grid)
     counted = [int(one.public["counted"][0]) for one in released]
     records = [int(one.public["records"][0]) for one in released]
     assert counted == [4, 8, 10]
@@ -58,7 +58,7 @@ def test_a_number_that_noise_hides_corrects_nothing(kind: str) -> None:
     events = trace([(1, 0, 7), (1, 1, 7)])
     *_, last = run(Memory(mechanism, ZeroNoise()), events)
     assert last.public["records"] == [14]
-    assert last.value[:, 0].sum() * float(mechanism.outputs[0].grid) == 4
+    assert last.value[:, 0].sum() * float(mechanism.traits.outputs[0].grid) == 4
 
 
 def test_what_is_held_back_counts_at_the_first_release() -> None:
@@ -120,5 +120,5 @@ def test_a_map_without_it_has_no_totals() -> None:
     entry = find("phdstream")
     mechanism = entry.build(entry.parameters(), Setting(Fraction(1), Fraction(0), 2))
     assert isinstance(mechanism, PHDStream)
-    assert mechanism.totals == 0
+    assert mechanism.traits.totals == 0
     assert mechanism.total is None

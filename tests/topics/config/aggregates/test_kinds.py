@@ -180,7 +180,7 @@ def _more_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_new_aggregate_is_one_class() -> None:
     """Read, checked, compiled and released, with no other edit."""
     p = deployment(more='aggregate = [{ kind = "excess", field = "n", high = 9 }]').pipelines[0]
-    assert [o.name for o in p.mechanism.outputs] == ["count", "sum:n"]
+    assert [o.name for o in p.traits.outputs] == ["count", "sum:n"]
     value, variance = np.array([[10, 35]]), np.array([[9.0, 16.0]])
     released = Releases(Keys.of([b'["a"]']), value, variance, np.ones(1, np.int32), {})
     (out,) = Writer(p, trigger(p, 2, [0]), 0).rows(released)
@@ -203,7 +203,7 @@ def test_two_sums_of_one_field_under_two_names_are_both_released() -> None:
     both = [f'{{ kind = "sum", field = "n", low = 0, high = 9, name = "{n}" }}' for n in "ab"]
     p = deployment(more=f"aggregate = [{', '.join(both)}]").pipelines[0]
     one = deployment(more=f"aggregate = [{both[0]}]").pipelines[0]
-    assert [o.name for o in p.mechanism.outputs] == ["sum:n"]
+    assert [o.name for o in p.traits.outputs] == ["sum:n"]
     assert p.mechanism.cost() == one.mechanism.cost()
     released = Releases(
         Keys.of([b'["x"]']), np.array([[35]]), np.array([[16.0]]), np.ones(1, np.int32), {}
@@ -239,7 +239,7 @@ def test_distinct_values_are_refused_where_they_have_no_meaning(more: str, messa
 def test_distinct_values_may_be_of_a_derived_column() -> None:
     more = f"aggregate = [{X}]\nderive = {{ x = {{ field = 'n', bucket = 5 }} }}"
     p = deployment(more=more).pipelines[0]
-    assert p.mechanism.pairs and p.key_names == ("page",)
+    assert p.traits.pairs and p.key_names == ("page",)
     assert p.fields.key == ("page", "x") and set(p.fields.derived) == {"x"}
     assert counted_in(p.aggregates) == "x"
     assert p.aggregates[0].label == "distinct_x"
@@ -294,7 +294,7 @@ def test_intervals_of_variance_and_deviation_cover_the_truth(data: str, n: int, 
     u = np.rint(raw / 0.5).astype(np.int64) - 5  # around the middle of [-7, 18] steps
     count, total, squares = n, int(u.sum()), int((u**2 - 169).sum())
     truth = float(np.var(np.rint(raw / 0.5) * 0.5))
-    names = [output.name for output in p.mechanism.outputs]
+    names = [output.name for output in p.traits.outputs]
     parts = ["sum", "sum", "square", "centred"]  # of some: the sum, then the count of these
     assert [one.split(":")[0] for one in names] == [parts[0] if some else "count", *parts[1:]]
     runs = 600
