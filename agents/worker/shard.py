@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -29,6 +28,7 @@ from ..kafka.progress import Progress
 from ..stages.step import Stage, Step
 from ..state.layout import MARKER
 from .local_state import LocalState, Shared
+from .shard_report import ShardReport
 from .shard_spec import Host, ShardSpec
 from .tasks import Tasks
 from .transaction import names, transact
@@ -83,7 +83,7 @@ class Shard:
         self._name_next = names()
         self._aborted = ""  # the transaction before the next one, if brokers had forgotten it
         self._timer: asyncio.TimerHandle | None = None  # which ends a rest
-        self._watched: set[str] = set()  # pipelines whose watermark was reported
+        self._report = ShardReport(shared, self.tp.partition, self._name)
         self._begin = Marker(shared.genesis, spec.begin)
         self.marker = self._begin
 
@@ -334,23 +334,7 @@ class Shard:
             self._spec.rest.stepped(asyncio.get_running_loop().time(), step.more)
         for text in step.tells:
             log.info("%s", text)
-        self._report(step)
-
-    def _report(self, step: Step) -> None:
-        """Add a committed step to the operator's metrics."""
-        metrics = self._shared.metrics
-        metrics.count(step.counts)
-        if self._shared.losses is not None:
-            self._shared.losses.count(step.counts)
-        metrics.lag.labels(store=self._name).set(max(self.wanted - self.marker.applied, 0))
-        self._watched.update(step.watermark)
-        for pipeline, moment in step.watermark.items():
-            labels = {"pipeline": pipeline, "partition": str(self.tp.partition)}
-            metrics.watermark.labels(**labels).set(moment / 1e6)
-        for pipeline in [p for p, what in step.counts if what == "manifests"]:
-            late = max(time.time() - step.not_before / 1e6, 0.0)
-            metrics.delay.labels(pipeline=pipeline).observe(late)
-            self._shared.published(pipeline)
+        self._report.step(step, self.wanted - self.marker.applied)
 
     async def measure(self) -> None:
         """Report the size of the local state to the operator; held rows go to disk for that."""
@@ -361,7 +345,7 @@ class Shard:
             return
         if self._closing:
             return  # its series have ended
-        self._shared.metrics.state.labels(store=self._state.name).set(size)
+        self._report.size(self._state.name, size)
 
     async def _reopen(self, error: BaseException) -> None:
         """Open again after a failed transaction: a new producer, and the state as committed."""
@@ -400,8 +384,7 @@ class Shard:
                 self._task.cancel()
                 await asyncio.wait([self._task], timeout=patience)
         await self._let_go(soon=True)
-        partition = str(self.tp.partition)
-        self._shared.metrics.forget(self._name, self._state.name, partition, self._watched)
+        self._report.end(self._state.name)
 
     async def _let_go(self, soon: bool = False) -> None:
         if self._producer is not None:

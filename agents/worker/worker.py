@@ -28,7 +28,7 @@ from ..kafka.patience import asked_to_end
 from ..kafka.progress import Progress
 from ..registry.asking import asking_of
 from ..stages.aggregate.nonces import drawn
-from ..stages.topology import AGGREGATE, VIEW, StageFactory, StageSpec, Topology
+from ..stages.topology import StageFactory, Topology
 from ..state.units.room import UnitRoom
 from .agents import declare_agents, make_app
 from .attribute_reader import AttributeReader
@@ -37,14 +37,14 @@ from .health.losses import LossWatch
 from .health.namesake import Identity, Namesake
 from .health.state import Health
 from .lines.redaction import told, traced, where
-from .local_state import LocalState, Shared
+from .local_state import Shared
 from .log_follower import LogFollower
 from .metrics import OperatorMetrics, PublicMetrics
 from .owned_clock import OwnedClock
-from .rest import Rest, Rests
+from .rest import Rests
 from .setup import WorkerSetup
 from .shard import Shard
-from .shard_spec import ShardSpec
+from .shard_maker import ShardMaker
 from .standbys import Standbys
 from .tasks import Tasks
 from .upkeep import Upkeep
@@ -52,7 +52,6 @@ from .upkeep import Upkeep
 log = logging.getLogger("hushstream.worker")
 
 IN_FLIGHT = 4  # times `step_bytes`, of steps that are computed and committed
-HELD = 60_000  # rows of units that a shard keeps in memory before it writes them: some 8 MB
 STOP_SECONDS = 20.0
 ALARMS = "alarms.log"  # in the worker's folder: inside the trust boundary
 
@@ -131,11 +130,12 @@ class Worker:
         stating = [one.topic for one in made.inputs if one.beside]
         largest = {topic: made.largest[topic] for topic in stating}
         self._stated = AttributeReader(kafka, largest, self._wake) if stating else None
-        self._factory = StageFactory(
+        factory = StageFactory(
             made, names, setup.secret, clock, opening, engine.step_records, self._asking,
             setup.noise_keys, setup.sealing, self._stated,
         )  # fmt: skip
-        feedback, settling = self._factory.feedback, Settling(engine.settle)
+        self._maker = ShardMaker(setup, self._shared, self._topology, factory, self._rests)
+        feedback, settling = factory.feedback, Settling(engine.settle)
         self._follower = LogFollower(
             kafka, names, clock, feedback, made.fingerprints(setup.secret), self._wake, self.fail,
             self._shared.wall, lambda: list(self.shards), settling.watched,
@@ -144,7 +144,7 @@ class Worker:
             setup, self._topology, self.shards, feedback, self._follower, self._opening,
             self._shared.losses, self.operator.room,
         )  # fmt: skip
-        self._standbys = Standbys(self._shared, self._copy) if engine.standbys else None
+        self._standbys = Standbys(self._shared, self._maker.copy) if engine.standbys else None
         self._clock = OwnedClock(
             setup, self._follower, self._tasks, self.public, self.operator, settling,
             self._have_read,
@@ -262,54 +262,13 @@ class Worker:
 
     async def _open_shard(self, tp: TP) -> None:
         copy = await self._standbys.take(tp) if self._standbys is not None else None
-        shard = self._make_shard(tp, await self._log_begin(tp), copy)
+        shard = self._maker.shard(tp, await self._maker.begin(tp), self, copy)
         self._restoring.add(shard)
         try:
             await shard.open()
         finally:
             self._restoring.discard(shard)
         self.shards[tp] = shard
-
-    async def _log_begin(self, tp: TP) -> int:
-        """Find where a release topic begins, for views of what it still has; 0 for other stages."""
-        if self._topology.of(*tp).stage != VIEW:
-            return 0
-        cluster = Cluster(self.setup.config.kafka)
-        return (await asyncio.to_thread(cluster.offsets.begins, tp.topic, 1))[0]
-
-    def _make_shard(self, tp: TP, begin: int, copy: LocalState | None) -> Shard:
-        stage = self._topology.of(*tp)
-        made = self._factory.make(stage, tp.partition, begin)
-        return Shard(self._shared, self._spec(tp, begin), made, self, copy)
-
-    def _copy(self, tp: TP, moved: Callable[[], None]) -> LocalState:
-        return self._spec(tp, 0).state(self._shared, moved)
-
-    def _spec(self, tp: TP, begin: int) -> ShardSpec:
-        stage = self._topology.of(*tp)
-        raw = stage.pipeline is None
-        return ShardSpec(
-            tp,
-            self._topology.transactional_id(stage, tp.partition),
-            stage.changelog,
-            self._topology.written(stage, tp.partition),
-            begin=self.setup.begin_of(stage.source, tp.partition) if raw else begin,
-            # Rows of units change often, so a few steps' worth of them goes to disk together;
-            # what aggregate writes is read again at the next trigger at the earliest.
-            hold=0 if stage.stage in (AGGREGATE, VIEW) else HELD,
-            step_bytes=self.setup.config.engine.step_bytes if raw else 0,
-            step_records=self.setup.config.engine.step_records if raw else 0,
-            resume=self.setup.resume_of(stage.source, tp.partition) if raw else 0,
-            place=self.setup.names.place,
-            rest=self._rest(stage),
-        )
-
-    def _rest(self, stage: StageSpec) -> Rest | None:
-        if stage.stage in (AGGREGATE, VIEW):
-            return None  # they commit at triggers alone, or where memory is full
-        if stage.pipeline is not None:
-            return self._rests.of([stage.pipeline.name], raw=False)
-        return self._rests.of([p.name for p in stage.source.pipelines], raw=True)
 
     # -- what the consumer and the shards ask -------------------------------------------------
 

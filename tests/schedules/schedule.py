@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-import hushstream.agents.worker.worker as worker_module
+import hushstream.agents.worker.shard_maker as maker_module
 from hushstream.agents.deployment.model import Deployment
 from hushstream.topics.records import TriggerRequest, encode
 
@@ -101,7 +101,7 @@ class Schedule:
         enter(world)
         self.template.build(world.broker)
         world.group = Group(world, SESSION)
-        worker_module.HELD = random.choice((0, 4, 60_000))
+        maker_module.HELD = random.choice((0, 4, 60_000))
         self._trouble = random.choice(TROUBLE)
         names = ["a", "b", "c"][: random.choice((1, 2, 2, 2, 3))]
         self.machines = [Machine(world, self.template.config, n, self._ended) for n in names]

@@ -85,6 +85,15 @@ _COMPUTED: dict[type[exp.Expr], Callable[[Decimal, Decimal], Decimal]] = {
 }
 
 
+def filled(node: exp.Expr) -> exp.Expr | None:
+    """A sum or a count to which another number is given where it has none; None: it is none."""
+    zero = call_of(node) == "ZEROIFNULL"
+    inner = node.expressions[0] if zero and node.expressions else node.this
+    plain = isinstance(node, exp.Coalesce) and [number_of(one) for one in node.expressions] == [0]
+    numbers = (exp.Sum, exp.Count, exp.CountIf)
+    return bare(inner) if (zero or plain) and isinstance(bare(inner), numbers) else None
+
+
 def number_of(node: exp.Expr | None) -> Decimal | None:
     """The number that an expression of literals states; None if it is no number.
 

@@ -19,6 +19,7 @@ from .columns import (
     aliases,
     bare,
     cast_to_whole,
+    filled,
     item_at,
     number_of,
     path_of,
@@ -51,15 +52,6 @@ from .refusal import (
 )
 from .windows.sessions import check_units, note, pause_of
 from .windows.windows import Windowed, check_fixed, duration_of, names_window, window_of
-
-
-def _filled(node: exp.Expr) -> exp.Expr | None:
-    """A sum or a count to which another number is given where it has none; None: it is none."""
-    zero = call_of(node) == "ZEROIFNULL"
-    inner = node.expressions[0] if zero and node.expressions else node.this
-    plain = isinstance(node, exp.Coalesce) and [number_of(one) for one in node.expressions] == [0]
-    numbers = (exp.Sum, exp.Count, exp.CountIf)
-    return bare(inner) if (zero or plain) and isinstance(bare(inner), numbers) else None
 
 
 def _with_field(setting: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -328,7 +320,7 @@ class SelectOfInput:
 
     def _released(self, node: exp.Expr) -> exp.Expr:
         """An aggregate without what may be done with its released value: a cast, a rounding."""
-        if (inner := _filled(node)) is not None:
+        if (inner := filled(node)) is not None:
             self.notes.append(f"{shown(node)}: a row that is released has a number: it is that")
             return inner
         rounded = isinstance(node, exp.Round)

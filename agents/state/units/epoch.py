@@ -8,11 +8,9 @@ blocks, as far as rows of it are asked for, and its fresh rows wait for the next
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from math import ceil, log2
 from os import urandom
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,71 +22,17 @@ from ..rows.columns import RowColumns, put_in
 from ..rows.table import HeldTable
 from .filter import ANY, filter_bytes, filter_of, possible
 from .packed import Digests, NewRows, PackedRows, read_blocks
+from .ranges import OBJECTS, Range, UnitBlocks, Words
 
 I64 = NDArray[np.int64]
-Words = NDArray[np.uint64]
 
 CROWDED = 1 << 16  # rows of a range, on average, above which each is halved
 CROWDED_BYTES = 1 << 23  # of such a range
 _MOST_BITS = 16
-_OBJECTS = 1024  # bytes of the objects of a range in memory: there may be one for each open window
 _LISTED = 2_000  # rows made at once for a scan
-_NO_IDS = np.zeros(0, np.uint64)
 _ALL = slice(None)
 _MARK = 8  # bytes of the mark before a block
 _BESIDE = 8  # bytes that a range in memory takes for a row beside its digest and itself, at most
-
-
-class UnitBlocks(Protocol):
-    """Blocks on disk."""
-
-    def read(self, ids: Sequence[int]) -> list[bytes]:
-        """Read blocks.
-
-        Raises:
-            DamagedError: one is missing.
-        """
-
-    def write(self, blocks: Iterable[bytes]) -> list[int]:
-        """Write blocks; they count once the index names them."""
-
-
-@dataclass(slots=True)
-class Range:
-    """Rows of one range of digests.
-
-    Attributes:
-        packed: the rows; None while they are on disk alone.
-        ids: of its blocks; what they hold is old where it is ``dirty``.
-        firsts: (blocks,) the head that each begins with.
-        marks: (blocks,) that each begins with: no other block, of any time, is taken for it.
-        rows, size: their number, and the bytes that they take in memory; of what is on disk.
-        known: filter of the units on disk; None while it was not made.
-    """
-
-    packed: PackedRows | None = None
-    ids: Words = field(default_factory=lambda: _NO_IDS)
-    firsts: Words = field(default_factory=lambda: _NO_IDS)
-    marks: Words = field(default_factory=lambda: _NO_IDS)
-    rows: int = 0
-    size: int = 0
-    dirty: bool = False
-    known: Words | None = None
-
-    @property
-    def memory(self) -> int:
-        """Bytes of memory in use for what need not be there."""
-        return 0 if self.packed is None else self.packed.memory + _OBJECTS
-
-    @property
-    def filter(self) -> int:
-        """Bytes of memory of its filter."""
-        return 0 if self.known is None or self.known is ANY else self.known.nbytes
-
-    @property
-    def number(self) -> int:
-        """Rows, without fresh ones."""
-        return self.rows if self.packed is None else len(self.packed)
 
 
 class UnitEpoch:
@@ -200,7 +144,7 @@ class UnitEpoch:
     def _admit(self, part: Range) -> None:
         """Take a range into memory if there is room; else know its units."""
         packed = self._read(part)
-        if self.memory + packed.memory + _OBJECTS <= self._room:
+        if self.memory + packed.memory + OBJECTS <= self._room:
             part.packed = packed
         else:
             part.known = self._filter(packed, self.filters)
@@ -275,7 +219,7 @@ class UnitEpoch:
 
     def _crowded(self) -> bool:
         number = len(self.ranges)
-        rows, size = sum(one.number for one in self.ranges), sum(map(_size, self.ranges))
+        rows, size = sum(one.number for one in self.ranges), sum(one.whole for one in self.ranges)
         over = rows > CROWDED * number or size > CROWDED_BYTES * number
         return over and self._bits < _MOST_BITS
 
@@ -303,8 +247,8 @@ class UnitEpoch:
             packed = self._read(part) if part.packed is None else part.packed
             packed = packed.merged(some) if len(some) else packed
             for one in packed.halves() if split else (packed,):
-                made.append(self._written(one) if changed else _copy(part))
-                if used + one.memory + _OBJECTS <= room:
+                made.append(self._written(one) if changed else part.copied())
+                if used + one.memory + OBJECTS <= room:
                     made[-1].packed = one
                     used += made[-1].memory
                 else:
@@ -387,14 +331,6 @@ def read_index(prefix: bytes, data: bytes, blocks: UnitBlocks) -> UnitEpoch | No
 
 def _bytes_of(marks: Words) -> list[bytes]:
     return [mark.to_bytes(_MARK, "big") for mark in marks.tolist()]
-
-
-def _copy(part: Range) -> Range:
-    return Range(part.packed, part.ids, part.firsts, part.marks, part.rows, part.size)
-
-
-def _size(part: Range) -> int:
-    return part.size if part.packed is None else part.packed.memory
 
 
 def _halved(part: Range) -> tuple[PackedRows, PackedRows]:

@@ -14,9 +14,10 @@ from ....mechanisms.keys import Keys
 from ..layout import DIGEST, INDEX, UNIT_WIDTH
 from ..rows.columns import RowColumns, by_epoch, column_of, pick
 from ..store import Changes
-from .epoch import UnitBlocks, UnitEpoch, bits_of, read_index
+from .epoch import UnitEpoch, bits_of, read_index
 from .intake import UnitIntake
 from .packed import Digests
+from .ranges import UnitBlocks
 from .room import UnitRoom
 
 FRESH_BYTES = 8 << 20  # of rows that wait for `save`, which a table may have in any case

@@ -1,6 +1,6 @@
 """A shard: positions that are its own, one transaction, the table after it, zombies fenced.
 
-Covers: agents/worker/shard_spec.py
+Covers: agents/worker/shard_report.py, agents/worker/shard_spec.py
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Rows of one epoch, in memory or in blocks alone: as in a dictionary, whatever happens."""
+"""Rows of one epoch, in memory or in blocks alone: as in a dictionary, whatever happens.
+
+Covers: agents/state/units/ranges.py
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,83 @@
+"""Makes the shards of a worker, and the tables of those that it stands by for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from faust.types import TP
+
+from ..kafka.cluster import Cluster
+from ..stages.topology import AGGREGATE, VIEW, StageFactory, StageSpec, Topology
+from .local_state import LocalState, Shared
+from .rest import Rest, Rests
+from .setup import WorkerSetup
+from .shard import Shard
+from .shard_spec import Host, ShardSpec
+
+HELD = 60_000  # rows of units that a shard keeps in memory before it writes them: some 8 MB
+
+
+class ShardMaker:
+    """Names, limits and stages of shards, by input partition."""
+
+    def __init__(
+        self,
+        setup: WorkerSetup,
+        shared: Shared,
+        topology: Topology,
+        factory: StageFactory,
+        rests: Rests,
+    ) -> None:
+        self._setup = setup
+        self._shared = shared
+        self._topology = topology
+        self._factory = factory
+        self._rests = rests
+
+    async def begin(self, tp: TP) -> int:
+        """Find where a release topic begins, for views of what it still has; 0 for other stages."""
+        if self._topology.of(*tp).stage != VIEW:
+            return 0
+        cluster = Cluster(self._setup.config.kafka)
+        return (await asyncio.to_thread(cluster.offsets.begins, tp.topic, 1))[0]
+
+    def shard(self, tp: TP, begin: int, host: Host, copy: LocalState | None) -> Shard:
+        """Make a shard, closed.
+
+        Args:
+            begin: see `begin`.
+            copy: its table, which a standby has left open; None: it is closed.
+        """
+        made = self._factory.make(self._topology.of(*tp), tp.partition, begin)
+        return Shard(self._shared, self._spec(tp, begin), made, host, copy)
+
+    def copy(self, tp: TP, moved: Callable[[], None]) -> LocalState:
+        """Make the table of a standby, closed; ``moved`` as for `LocalState`."""
+        return self._spec(tp, 0).state(self._shared, moved)
+
+    def _spec(self, tp: TP, begin: int) -> ShardSpec:
+        stage, setup = self._topology.of(*tp), self._setup
+        raw = stage.pipeline is None
+        return ShardSpec(
+            tp,
+            self._topology.transactional_id(stage, tp.partition),
+            stage.changelog,
+            self._topology.written(stage, tp.partition),
+            begin=setup.begin_of(stage.source, tp.partition) if raw else begin,
+            # Rows of units change often, so a few steps' worth of them goes to disk together;
+            # what aggregate writes is read again at the next trigger at the earliest.
+            hold=0 if stage.stage in (AGGREGATE, VIEW) else HELD,
+            step_bytes=setup.config.engine.step_bytes if raw else 0,
+            step_records=setup.config.engine.step_records if raw else 0,
+            resume=setup.resume_of(stage.source, tp.partition) if raw else 0,
+            place=setup.names.place,
+            rest=self._rest(stage),
+        )
+
+    def _rest(self, stage: StageSpec) -> Rest | None:
+        if stage.stage in (AGGREGATE, VIEW):
+            return None  # they commit at triggers alone, or where memory is full
+        if stage.pipeline is not None:
+            return self._rests.of([stage.pipeline.name], raw=False)
+        return self._rests.of([p.name for p in stage.source.pipelines], raw=True)
