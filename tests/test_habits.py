@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -100,3 +102,54 @@ def test_what_shares_a_fixture_stays_in_one_process(tmp_path: Path) -> None:
         found[name] = out.read_text().split()
     assert [len(pids) for pids in found.values()] == [12, 12]
     assert (len(set(found["shared"])), len(set(found["single"]))) == (1, 2)
+
+
+LONGEST_SLEEP = 3.0  # seconds; a test of the gate waits for a condition, or for a shorter time
+
+
+def _seconds(node: ast.expr) -> float:
+    """The most that an expression of literals comes to; 0.0 where it names something."""
+    if isinstance(node, ast.IfExp):
+        return max(_seconds(node.body), _seconds(node.orelse))
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        return float(node.value)
+    return 0.0
+
+
+def _long_sleeps(node: ast.AST) -> Iterator[int]:
+    """Lines of literal sleeps that are too long, outside tests that the gate leaves out."""
+    if "pytest.mark.thorough" in map(ast.unparse, getattr(node, "decorator_list", ())):
+        return
+    if isinstance(node, ast.Call) and node.args:
+        name = ast.unparse(node.func).rpartition(".")[2]
+        if name == "sleep" and _seconds(node.args[0]) > LONGEST_SLEEP:
+            yield node.lineno
+    for child in ast.iter_child_nodes(node):
+        yield from _long_sleeps(child)
+
+
+def test_no_test_of_the_gate_sleeps_long() -> None:
+    """Those of `tests/cluster` run only where `make cluster` has built an API server."""
+    found = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        if "cluster" not in path.relative_to(ROOT).parts
+        for line in _long_sleeps(ast.parse(path.read_text("utf-8")))
+    ]
+    assert found == []
+
+
+def test_a_long_sleep_would_be_seen() -> None:
+    text = """
+def test_a():
+    time.sleep(3.5)
+async def test_b():
+    await asyncio.sleep(2 if quick else 20)
+@pytest.mark.thorough
+def test_c():
+    time.sleep(60)
+def test_d():
+    time.sleep(3.0)
+    time.sleep(away)
+"""
+    assert list(_long_sleeps(ast.parse(text))) == [3, 5]

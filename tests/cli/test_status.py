@@ -24,11 +24,15 @@ def test_what_is_wrong_ends_in_4_and_an_interrupted_watch_in_one_line(
         assert code == 4 and "No worker runs" in json.loads(out)["wrong"][0]
         code, out, _ = typed(*words)
         assert code == 4 and "No worker runs" in out
-        watch = subprocess.Popen(
-            [sys.executable, "-m", "hushstream", *words, "--watch", "--every", "1"],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        time.sleep(8)
-        assert interrupted(watch) == 130
-        said, err = watch.communicate()
-        assert said.count("No worker runs") >= 2 and err.split() == ["interrupted"]
+        shown = tmp_path / "shown"
+        with shown.open("w") as out:
+            watch = subprocess.Popen(
+                [sys.executable, "-m", "hushstream", *words, "--watch", "--every", "1"],
+                stdout=out, stderr=subprocess.PIPE, text=True,
+            )  # fmt: skip
+            until = time.monotonic() + 60
+            while shown.read_text().count("No worker runs") < 2:
+                assert time.monotonic() < until and watch.poll() is None, shown.read_text()
+                time.sleep(0.1)
+            assert interrupted(watch) == 130
+        assert watch.communicate()[1].split() == ["interrupted"]

@@ -191,8 +191,13 @@ def test_three_formats_evolve_and_a_killed_worker_changes_nothing(
             time.sleep(1.0)
             run.kill("w")
             registry.kill()
+            mark = run.log("w").stat().st_size
             run.start("w")  # what it has counted it knows; what is new waits for the registry
-            time.sleep(4.0)
+            until = time.monotonic() + 60
+            while "ready:" not in run.log("w").read_text()[mark:]:
+                assert time.monotonic() < until, run.tail("w")
+                time.sleep(0.2)
+            time.sleep(1.0)
             registry.start()
             run.trigger(ORIGIN + DAY)
             run.wait_released(run.wait_triggers(6))

@@ -38,7 +38,7 @@ class Broken:
 
     async def stop(self) -> None:
         if self._error is None:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
         else:
             raise self._error
 
@@ -79,7 +79,7 @@ def test_a_cancellation_that_was_asked_for_is_not_an_outage():
 
     async def acquire() -> None:
         attempts.append(1)
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
 
     async def run() -> None:
         task = asyncio.create_task(through_outages(Progress("it"), acquire, nothing, 60_000_000))
@@ -206,7 +206,7 @@ def test_a_producer_whose_coordinator_has_no_leader_is_not_waited_for_without_en
 
     class Unled:
         async def start(self) -> None:
-            await asyncio.sleep(60)  # aiokafka asks for a coordinator until there is one
+            await asyncio.Event().wait()  # aiokafka asks for a coordinator until there is one
 
     progress = Progress("shard in-0")
 

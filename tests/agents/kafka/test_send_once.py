@@ -70,7 +70,7 @@ def through(answers: Sequence[Any], work: Callable[[Any, Line], Awaitable[None]]
         sender, manager, line = producer._sender, producer._txn_manager, Line(answers)
         producer.client.send = line.send
         sender._coordinators[CoordinationType.TRANSACTION] = 0
-        sender._sender_task = asyncio.ensure_future(asyncio.sleep(60))
+        sender._sender_task = asyncio.ensure_future(asyncio.Event().wait())
         manager.set_pid_and_epoch(7, 3)
         manager.begin_transaction()
         manager.maybe_add_partition_to_txn(PLACE)

@@ -306,7 +306,7 @@ def test_a_shard_that_is_closed_while_it_reopens_leaves_its_folder_and_its_new_o
 
 def test_a_shard_that_is_cancelled_while_it_restores_lets_go_of_its_folder(bench, monkeypatch):
     async def never(*_: Any) -> Any:
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
         yield [], 0, 0
 
     async def run() -> None:
