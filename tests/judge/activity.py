@@ -12,10 +12,11 @@ from fractions import Fraction
 from statistics import NormalDist
 from typing import Any
 
-from .histogram import Clock, Judge, Placed, Release
+from .histogram import Judge, Release
 from .numbers import matrix, variances
 from .rows import named, plain, six, utc
 from .rules import Rules
+from .stream import Clock, Placed
 
 GRID = 64  # of the noise: steps of a unit
 NAME = b"profile"  # stands for a key in the labels of the noise

@@ -9,7 +9,7 @@ from collections import Counter
 from statistics import NormalDist
 from typing import Any
 
-from .quantiles import Between
+from .between import Between
 from .survey import LOW, NARROW, RANGE, Report, Survey, Window
 
 PPM = 1_000_000

@@ -7,8 +7,9 @@ its micro-batch if no earlier one of the window had it, by whatever unit.
 from collections import defaultdict
 from typing import Any
 
-from .histogram import Clock, Judge, Placed, Release
+from .histogram import Judge, Release
 from .records import Event
+from .stream import Clock, Placed
 
 
 class DistinctJudge(Judge):

@@ -3,8 +3,9 @@
 From raw log, clock log, public configuration and noise key it works out, one record at a time, what
 each micro-batch holds after the contribution bound, the noise, and every row that must be released.
 It shares no line with the product: plain Python, integers and fractions; AES alone comes from a
-library. `rules` and `numbers` have what follows from the configuration, `noise` draws, `records`
-reads JSON, `rows` writes values, `rounds` has the other way to find keys, `logs` reads topics.
+library. `stream` has the clock's cuts, `rules` and `numbers` what follows from the configuration,
+`noise` draws, `records` reads JSON, `rows` writes values, `rounds` has the other way to find keys,
+`logs` reads topics.
 
 It covers counts, sums, means, variances, quantiles, keys alone; keys unknown or public; all bounds,
 adaptive weights, `min_users`, deletions, debiasing; all windows and epochs; all factorisations but
@@ -12,8 +13,8 @@ adaptive weights, `min_users`, deletions, debiasing; all windows and epochs; all
 """
 
 import json
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -23,23 +24,7 @@ from .numbers import STEPS, floored, held, limited, wrapped
 from .records import Event
 from .rows import named, shown, six, utc
 from .rules import COUNTERS, Rules, S, V
-
-Clock = Mapping[str, Any]  # one record of the clock log
-Place = tuple[int, int]  # window, trigger
-Order = Callable[[int, tuple[Any, ...]], deque[int]]
-
-
-class Objection(Exception):
-    """The logs contradict each other."""
-
-
-class Placed(NamedTuple):
-    """A record in its micro-batch, not bounded yet."""
-
-    origin: int  # raw partition
-    event: Event
-    window: int
-    batch: int
+from .stream import Clock, Objection, Order, Place, Placed, Stream
 
 
 @dataclass
@@ -76,33 +61,22 @@ class Release(NamedTuple):
     public: dict[str, list[int]] | None = None  # columns of the manifest, where they are judged
 
 
-class Judge:
+class Judge(Stream):
     """One pipeline, one record of its clock log after the other.
 
     Args:
         rules: what the configuration says.
         secret: the noise key.
         nonces: of each shard, as manifests publish them.
-        order: where records are re-partitioned by unit, of a span and unit the raw partitions
-            from which its records came, one after the other, as the units log has them.
+        order: see `Stream`.
     """
 
     def __init__(
         self, rules: Rules, secret: Secret, nonces: Nonces, order: Order | None = None
     ) -> None:
-        self.rules = rules
+        super().__init__(rules, order)
         self.nonces = nonces
         self.noise = Noise(secret, rules.config, self.nonces)
-        self.order = order
-        self.first_window: int | None = None
-        self.end: int | None = None  # the first window that a retired pipeline does not serve
-        self.floor = self.ordinal = 0
-        self.done: dict[int, int] = {}
-        self.closed: set[int] = set()
-        self.due: deque[Clock] = deque()  # triggers whose releases have not been made yet
-        self.feed: Iterator[bool] = iter(())
-        self.queues: dict[Any, deque[Placed]] = defaultdict(deque)  # per span and unit
-        self.needed: dict[Place, Counter[Any]] = defaultdict(Counter)
         self.units: dict[Any, Unit] = {}
         self.purses = rules.purses()
         self.windows: dict[int, Window] = defaultdict(Window)
@@ -129,75 +103,6 @@ class Judge:
                 if trigger["final"]:
                     del self.windows[trigger["window"]]
 
-    def follow(
-        self, clock: Iterable[Clock], raw: Sequence[Iterable[tuple[int, Event]]]
-    ) -> Iterator[bool]:
-        """Take one entry of the clock log after the other."""
-        logs = [iter(log) for log in raw]
-        ahead = [next(log, None) for log in logs]
-        topic = self.rules.config["input"]["topic"]
-        for entry in clock:
-            # The first entry that passes a record decides where it belongs.
-            for partition, end in enumerate(entry.get("offsets", {}).get(topic, ())):
-                while (head := ahead[partition]) is not None and head[0] < end:
-                    self.place(partition, head[1], entry["time"])
-                    ahead[partition] = next(logs[partition], None)
-            if entry.get("pipeline") == self.rules.config["name"]:
-                self.apply(entry)
-            yield True
-
-    def place(self, origin: int, event: Event, beat: int) -> None:
-        """Put a record into the open micro-batch of its window, unless it is late or too early."""
-        rules = self.rules
-        if not rules.kept(event):
-            return
-        if not rules.arrival:
-            window = rules.window(event.time)
-            if event.time > beat + rules.config["max_future_skew"]:
-                return
-        else:
-            early = rules.config["schedule"] == "wall" and beat < rules.start(self.floor)
-            window = self.floor - early
-        if self.first_window is None or window < self.floor or window in self.closed:
-            return
-        if self.end is not None and window >= self.end:
-            return
-        placed = Placed(origin, event, window, self.done.get(window, 0) + 1)
-        unit = (rules.span(window), event.unit)
-        self.queues[unit].append(placed)
-        self.needed[window, placed.batch][unit] += 1
-
-    def apply(self, entry: Clock) -> None:
-        """Start, refuse or cut a window."""
-        if entry["type"] == "start":
-            self.first_window = self.floor = entry["window"]
-        elif entry["type"] == "skipped":
-            for window in range(entry["window"], entry.get("until") or entry["window"] + 1):
-                self.close(window)
-        elif entry["type"] == "retired":
-            self.end = entry["window"]
-        else:
-            window, index, rules = entry["window"], entry["index"], self.rules
-            if self.end is not None and window >= self.end:
-                raise Objection(f"a trigger of window {window}, beyond the pipeline's end")
-            self.ordinal += 1
-            expected = (self.ordinal, self.done.get(window, 0) + 1, index == rules.triggers(window),
-                        window // rules.per_epoch)  # fmt: skip
-            if (entry["ordinal"], index, entry["final"], entry["epoch"]) != expected:
-                raise Objection(f"trigger {self.ordinal} does not follow from the one before")
-            self.done[window] = index
-            self.due.append(entry)
-            if entry["final"]:
-                self.close(window)
-
-    def close(self, window: int) -> None:
-        """No more records, and no more triggers."""
-        self.done.pop(window, None)
-        self.closed.add(window)
-        while self.floor in self.closed:
-            self.closed.discard(self.floor)
-            self.floor += 1
-
     def bound(self, place: Place) -> None:
         """Bound a micro-batch, every unit's records in the order of their log."""
         for unit, number in self.needed.pop(place, {}).items():
@@ -207,22 +112,6 @@ class Judge:
                 if (one.window, one.batch) != place:
                     self.needed[one.window, one.batch][unit] -= 1
                 self.take((one.window // self.rules.per_epoch, one.event.unit), one)
-
-    def next(self, unit: Any) -> Placed:
-        """The unit's next record; where it was re-partitioned, the units log says from where."""
-        queue = self.queues[unit]
-        if self.order is None:
-            return queue.popleft()
-        origins = self.order(*unit)
-        if not origins:
-            raise Objection("the units log lacks a record")
-        origin = origins.popleft()
-        while not (mine := [one for one in queue if one.origin == origin]):
-            # One shard may be ahead of another: it may stand in the log before its time.
-            if not next(self.feed, False):
-                raise Objection("the units log has a record too many")
-        queue.remove(mine[0])
-        return mine[0]
 
     def take(self, place: Any, one: Placed) -> None:
         """Count one record, if what its unit has left can pay for it."""

@@ -8,9 +8,10 @@ from collections import defaultdict
 from fractions import Fraction
 from typing import Any
 
-from .histogram import Clock, Judge, Release
+from .histogram import Judge, Release
 from .numbers import BITS, STEPS, floored, limited, parts, weights, wrapped
 from .rows import utc
+from .stream import Clock
 
 
 class HoppingJudge(Judge):

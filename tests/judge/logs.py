@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from .activity import ActivityJudge, ActivityRules
 from .attributes import Beside, Stated
 from .distinct import DistinctJudge
-from .histogram import Clock, Judge, Objection, Order, Release
+from .histogram import Judge, Release
 from .hopping import HoppingJudge
 from .hp_rules import PrivhpRules
 from .noise import Secret
@@ -30,6 +30,7 @@ from .rounds import RoundsJudge
 from .rows import utc
 from .rules import Rules
 from .sessions import SessionJudge, of_records
+from .stream import Clock, Objection, Order
 from .topl import ToplJudge, ToplRules
 from .tops import TopsJudge, TopsRules
 

@@ -7,12 +7,12 @@ import math
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from .histogram import Clock
 from .numbers import held, matrix
 from .pak_choice import Problem, optimum
 from .pak_counter import Counter, Spans, square_for
 from .slots import SlotJudge, SlotRules, above
 from .smooth import smooth_delta, smooth_threshold
+from .stream import Clock
 from .tops import Now, Told
 from .wide import Chunks, laplace_variance
 

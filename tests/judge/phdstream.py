@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from .histogram import Clock, Release
+from .histogram import Release
 from .numbers import STEPS, floored
 from .phd_rules import GRID, SCORE, PhdRules, Splits
 from .space import Events, SpaceJudge
+from .stream import Clock
 from .wide import laplace_variance
 
 

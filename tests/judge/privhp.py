@@ -11,10 +11,11 @@ from collections import defaultdict
 from fractions import Fraction
 from typing import Any
 
-from .histogram import Clock, Release
+from .histogram import Release
 from .hp_rules import PrivhpRules
 from .numbers import STEPS, floored
 from .space import SpaceJudge
+from .stream import Clock
 
 Table = list[list[int]]  # sums by level
 ROUNDS, ENOUGH = 40, 1e-12

@@ -12,12 +12,14 @@ from itertools import pairwise
 from statistics import NormalDist
 from typing import Any
 
+from .between import Between
 from .gaussian import DIGITS
-from .histogram import Clock, Judge, Window
+from .histogram import Judge, Window
 from .numbers import BITS, STEPS, held, matrix, variances
 from .records import Event
 from .rows import plain, six
 from .rules import Rules, written
+from .stream import Clock
 
 NEARER = 0.82  # how much nearer the monotone estimate is: documented, and measured
 TINY = 1e-11  # of the total: what the order of sums may change
@@ -159,26 +161,6 @@ def nearest(four: list[float], total: float) -> list[float]:
         moved = [x + shift if k else 0.0 for x, k in zip(four, kept, strict=True)]
         kept = [k and x > 0 for x, k in zip(moved, kept, strict=True)]
     return [max(x, 0.0) for x in moved]
-
-
-class Between(float):
-    """A released number of which the last digit of a double decides where it lies in a range.
-
-    Where nothing lies between two bands, and exactly q of the total before, all between is right.
-    """
-
-    ends: tuple[float, float]
-
-    def __new__(cls, low: float, high: float) -> "Between":
-        """``low`` as a number, which equals all up to ``high``."""
-        made = super().__new__(cls, low)
-        made.ends = low, high
-        return made
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, int | float) and self.ends[0] <= other <= self.ends[1]
-
-    __hash__ = float.__hash__
 
 
 def crossing(rise: list[float], edges: list[int]) -> int:

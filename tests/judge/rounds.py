@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from .histogram import Clock, Judge, Objection, Placed, Release, Unit, Window
+from .histogram import Judge, Release, Unit, Window
 from .numbers import STEPS, limited, wrapped
 from .rows import utc
+from .stream import Clock, Objection, Placed
 
 
 @dataclass

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from .conditions import fulfils
-from .histogram import Clock, Judge, Objection, Place, Placed
+from .histogram import Judge
 from .records import Event, columns, stepped
+from .stream import Clock, Objection, Place, Placed
 
 ROOM = 64  # open sessions of a unit; what comes beyond depends on their order, and is not judged
 

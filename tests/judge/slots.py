@@ -12,12 +12,13 @@ from fractions import Fraction
 from statistics import NormalDist
 from typing import Any
 
-from .histogram import Clock, Judge, Objection, Placed, Release
+from .between import Between
+from .histogram import Judge, Release
 from .numbers import held
 from .purses import Costs
-from .quantiles import Between
 from .rows import named, plain, six, utc
 from .rules import Rules
+from .stream import Clock, Objection, Placed
 
 LEFT = {"min_users": 1, "selection": "threshold", "debias": False}
 DIGITS = 2e-5  # of a deviation: its six digits, which the order of a sum may change

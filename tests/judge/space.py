@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from .histogram import Clock, Judge, Placed, Release
+from .histogram import Judge, Release
 from .purses import Costs
 from .records import Event
 from .rows import named, utc
 from .rules import Rules
 from .slots import number
+from .stream import Clock, Placed
 
 LEFT = {"min_users": 1, "selection": "threshold", "debias": False}
 CLEAR = 4  # deviations below which the number of all records corrects nothing

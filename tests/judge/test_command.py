@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from .__main__ import main
-from .histogram import Objection
 from .logs import KINDS, Pipeline
+from .stream import Objection
 
 
 def test_the_list_says_what_can_be_judged(capsys):

@@ -12,8 +12,9 @@ import pytest
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.topics.config.load import loads
 
-from .histogram import Objection, Release
+from .histogram import Release
 from .logs import Published, charges, objections, until_published
+from .stream import Objection
 from .test_histogram import COUNT, KEYS
 from .worlds import HORIZONS, INPUT, PIPELINE, World, outcome, world
 

@@ -22,7 +22,6 @@ from .attributes import form_of as attributes_form
 from .attributes import topic_of as attributes_topic
 from .forms import plain
 from .framed import unframed
-from .histogram import Objection, Order
 from .logs import KINDS, Pipeline, charges, judged, objections, until_published
 from .natural import natural
 from .noise import Secret, derived
@@ -31,6 +30,7 @@ from .records import key_bytes
 from .rules import Rules
 from .seals import Record as Sealed
 from .seals import of_ledger, of_releases
+from .stream import Objection, Order
 from .tables import Known, kept_in, looked_up
 from .views import about_view
 

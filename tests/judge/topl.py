@@ -9,14 +9,15 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
+from .between import Between
 from .beyond import beyond
-from .histogram import Clock, Judge, Placed, Release
+from .histogram import Judge, Release
 from .purses import Costs
-from .quantiles import Between
 from .records import Event
 from .rows import named, plain, utc
 from .rules import Rules
 from .slots import number
+from .stream import Clock, Placed
 from .survey import NARROW, RANGE, VALUE, Report, Survey, excess, least
 
 LEFT = {"min_users": 1, "selection": "threshold", "debias": False, "beyond": False, "guard": 1}

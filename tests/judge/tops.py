@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from .histogram import Clock
 from .numbers import held
 from .slots import SlotJudge, SlotRules, above
+from .stream import Clock
 from .wide import Chunks, Endless, endless, mean_variance, shape
 
 Now = Sequence[tuple[int, int]]  # slot and value, in grid steps
