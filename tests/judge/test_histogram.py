@@ -24,6 +24,7 @@ JUDGE = (
     "tables", "framed", "sessions", "activity", "views", "attributes", "slots", "wide", "tops",
     "pak", "pak_choice", "pak_counter", "topl", "space", "phdstream", "phd_rules", "privhp",
     "hp_rules", "natural", "survey", "smooth", "optimal", "beyond",
+    "stream", "between", "completed", "having",
 )  # fmt: skip
 ALLOWED = {"cryptography", "confluent_kafka", "pyarrow", "fastavro", "google", "jsonschema"}
 FORMS = ("json", "avro", "protobuf", "json_schema")
