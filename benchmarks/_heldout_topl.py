@@ -2,14 +2,15 @@
 
 100,000 users hold one value each, drawn from a set, and make one report with the defaults of
 `topl`, in two rounds: a tenth of them by Square Wave over the whole range, a tenth within the range
-that follows, from which the threshold theta follows. The other n report within [0, theta], so the
-squared error of their mean is at most ``theta² V / 4n + T²``, with V the worst variance of a report
-and T what theta cuts off the mean. ``best`` is its least value over all theta for nine users of
-ten, found with the data in view: what the second tenth costs is in the ratio. ``one_round`` is the
-same with ``rounds = 1``, where nine tenths report values, and ``whole`` that of reports of
-everybody within the whole range, which learn nothing. Sets are the streams of `_heldout_streams`
-without their order, and laws that fill a range or hardly use it. ``covered`` is the share of the
-runs in two rounds whose stated interval holds the exact share of values at or above theta.
+that follows, from which threshold theta and channel follow. The other n report within [0, theta],
+so the squared error of their mean is ``theta² V / 4n + T²``, with V the variance of a report by
+that channel about such values, and T what theta cuts off the mean. ``best`` is its least value over
+all theta for nine users of ten by Hybrid, found with the data in view: what the second tenth costs
+is in the ratio, and a channel may bring it below 1. ``one_round`` is the same with ``rounds = 1``,
+where nine tenths report values, and ``whole`` that of reports by Hybrid of everybody within the
+whole range, which learn nothing. Sets are the streams of `_heldout_streams` without their order,
+and laws that fill a range or hardly use it. ``covered`` is the share of the runs in two rounds
+whose stated interval holds the exact share of values at or above theta.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ import numpy as np
 from _heldout_streams import LONG, streams
 from _values import F64
 from hushstream.client import Survey
-from hushstream.client.survey import NARROW, RANGE, VALUE
+from hushstream.client.survey import NARROW, RANGE, STEP
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.topl.beyond import beyond
-from hushstream.mechanisms.topl.estimate import Buckets, Steps, density, threshold, variances
+from hushstream.mechanisms.topl.channels import expected
+from hushstream.mechanisms.topl.estimate import Buckets, Steps, density, threshold
 from hushstream.mechanisms.topl.fit import simulate
 from hushstream.mechanisms.topl.rounds import GUARD, found_range, found_threshold
 from hushstream.mechanisms.topl.settings import ToPLParameters
@@ -48,9 +50,15 @@ class Values(NamedTuple):
         """What each theta cuts off the mean: E[(v - theta)+]."""
         return np.array([np.maximum(self.value - one, 0).mean() for one in theta])
 
+    def square(self, theta: float) -> float:
+        """E[v²], with values clipped to [0, theta] and scaled to [-1, 1]."""
+        return float(np.mean((np.minimum(self.value, theta) * 2 / theta - 1) ** 2))
+
 
 def sets(half: str) -> list[Values]:
-    """The sets of a group: "tuned", "held" or "unseen"."""
+    """The sets of a group: "tuned", "held", "unseen", or "filled", which is for tuning as well."""
+    if half == "filled":
+        return _filled()
     made = [Values(one.name, one.values.astype(np.float64), one.top) for one in streams(half)]
     return made + {"tuned": _tuned, "held": _held, "unseen": _unseen}[half]()
 
@@ -64,6 +72,36 @@ def _tuned() -> list[Values]:
         Values("near the top", 100 - np.minimum(g.exponential(10, LONG), 100), 100),
         Values("B 10,000 times", g.exponential(3, LONG), 30_000),
     ]
+
+
+def _filled() -> list[Values]:
+    """Laws that fill most of a range, or hardly ever leave its lower end."""
+    g = np.random.default_rng(4711)
+    made: list[tuple[str, F64, float]] = [
+        ("beta(3, 3)", g.beta(3, 3, LONG) * 100, 100),
+        ("beta(1.5, 4)", g.beta(1.5, 4, LONG) * 60, 60),
+        ("six tenths of the range", g.uniform(0, 60, LONG), 100),
+        ("nine tenths of the range", g.uniform(0, 90, LONG), 100),
+        ("the middle of the range", g.uniform(30, 80, LONG), 100),
+        ("a bell at 0.4", np.clip(g.normal(400, 60, LONG), 0, 1000), 1000),
+        ("a bell at 0.7", np.clip(g.normal(700, 120, LONG), 0, 1000), 1000),
+        ("falling", 200 * (1 - np.sqrt(g.random(LONG))), 200),
+        ("rising as a cube", 200 * np.cbrt(g.random(LONG)), 200),
+        ("two ends", np.where(g.random(LONG) < 0.3, 100.0, 0.0), 100),
+        ("2 % at the top", np.where(g.random(LONG) < 0.02, 100.0, 0.0), 100),
+        ("four of five are 0", np.where(g.random(LONG) < 0.8, 0, g.random(LONG) * 50), 50),
+        ("19 of 20 are 0", np.where(g.random(LONG) < 0.95, 0, g.random(LONG) * 300), 300),
+        ("exponential, B/3", np.minimum(g.exponential(33, LONG), 100), 100),
+        ("exponential, B/6", np.minimum(g.exponential(50, LONG), 300), 300),
+        ("exponential, B/12", np.minimum(g.exponential(50, LONG), 600), 600),
+        ("a low triangle", g.triangular(0, 10, 50, LONG), 50),
+        ("gamma, B 3,000 times", g.gamma(1.5, 2, LONG), 9000),
+        ("lognormal 2", np.minimum(g.lognormal(2, 2, LONG), 20_000), 20_000),
+        ("Pareto 1.2", np.minimum(g.pareto(1.2, LONG) * 10, 20_000), 20_000),
+        ("half of B", np.full(LONG, 50.0), 100),
+        ("1 % at the top", np.where(g.random(LONG) < 0.01, 1e3, g.exponential(10, LONG)), 1000),
+    ]
+    return [Values(*one) for one in made]
 
 
 def _held() -> list[Values]:
@@ -93,34 +131,45 @@ def row_of(one: Values, epsilon: Fraction, runs: int, single: bool = True) -> Ro
     for name, rounds in (("topl", 0), *([("one_round", 1)] if single else [])):
         survey = survey_of(one, epsilon, rounds)
         found = np.array([_learnt(one, survey, run) for run in range(runs)])
-        learnt = found[:, 0]
+        learnt = [int(step) for step in found[:, 0]]
         row.setdefault("covered", float(found[:, 1].mean()))
-        row[name] = float(squared(one, survey, learnt, USERS * float(1 - survey.share)).mean())
-        row[f"{name}_threshold"] = float(np.median(learnt))
+        values = USERS * float(1 - survey.share)
+        row[name] = float(np.mean([told_error(one, survey, step, values) for step in learnt]))
+        row[f"{name}_threshold"] = float(np.median([survey.threshold(step) for step in learnt]))
+        row[f"{name}_channel"] = float(np.median([step // STEP for step in learnt]))
     errors = squared(one, survey, PLACES * one.top, BEST)
     best = float(PLACES[errors.argmin()] * one.top)
     whole = float(squared(one, survey, np.array([one.top]), USERS)[0])
     return row | {"best": float(errors.min()), "best_threshold": best, "whole": whole}
 
 
-def survey_of(one: Values, epsilon: Fraction, rounds: int) -> Survey:
+def survey_of(
+    one: Values, epsilon: Fraction, rounds: int, channel: str = ToPLParameters.channel
+) -> Survey:
     """The survey of a configuration that says nothing but what it must."""
     top = round(one.top)
     setting = Setting(
         epsilon, Fraction(0), 24, columns=(("value", 0, top),), grids=(Fraction(1),)
     )  # fmt: skip
-    return configured(ToPLParameters(salt="heldout", rounds=rounds), setting)
+    return configured(ToPLParameters(salt="heldout", rounds=rounds, channel=channel), setting)
 
 
 def squared(one: Values, survey: Survey, theta: F64, reports: float) -> F64:
-    """Squared error of the mean of so many value reports with each threshold."""
-    noise = float(variances(survey)[VALUE]) / (4 * reports)
-    made: F64 = theta**2 * noise + one.cut(theta) ** 2
+    """Squared error of the mean of so many value reports by Hybrid with each threshold."""
+    each = np.array([expected(survey, 1, one.square(end)) for end in theta])
+    made: F64 = theta**2 * each / (4 * reports) + one.cut(theta) ** 2
     return made
 
 
-def _learnt(one: Values, survey: Survey, run: int) -> tuple[float, bool]:
-    """The threshold that a survey's reports choose; whether what lies beyond it is stated right."""
+def told_error(one: Values, survey: Survey, step: int, reports: float) -> float:
+    """Squared error of the mean of so many value reports that were told a threshold and channel."""
+    theta = float(survey.threshold(step))
+    noise = theta**2 * expected(survey, step, one.square(theta)) / (4 * reports)
+    return noise + float(one.cut(np.array([theta]))[0]) ** 2
+
+
+def _learnt(one: Values, survey: Survey, run: int) -> tuple[int, bool]:
+    """The step that a survey's reports choose; whether what lies beyond it is stated right."""
     draw = np.random.default_rng([5, run])
     users = int(USERS * survey.share) // survey.rounds
     wide = reports(one, survey, RANGE, survey.buckets, users, draw)
@@ -138,10 +187,12 @@ def _learnt(one: Values, survey: Survey, run: int) -> tuple[float, bool]:
 
 def _judged(
     one: Values, survey: Survey, seen: Buckets, told: Steps, exact: F64
-) -> tuple[float, bool]:
-    theta, stated = float(survey.threshold(told.theta)), beyond(survey, seen, told, exact)
+) -> tuple[int, bool]:
+    step = told.theta
+    told = told._replace(theta=step % STEP)
+    theta, stated = float(survey.threshold(step)), beyond(survey, seen, told, exact)
     share = float((one.value >= theta).mean()) * (told.theta < survey.buckets)
-    return theta, stated.low <= share * 1e6 <= stated.high
+    return step, stated.low <= share * 1e6 <= stated.high
 
 
 def reports(

@@ -2,10 +2,10 @@
 
 Users draw one of eight values of a law and are divided at random into the groups of a survey, with
 the defaults of `topl`; each reports once. Range and threshold are told: eight and four times the
-mean, at most B. The exact mean is that over everybody of ``a min(v, theta) + (1 - a) min(v, R)``,
-with a the value group's weight. *Noise alone* is an interval from the noise of
-reports only; *stated* is the released one, which adds that those who report values are not
-everybody.
+mean, at most B; so is the channel, each of the three in turn. The exact mean is that over everybody
+of ``a min(v, theta) + (1 - a) min(v, R)``, with a the value group's weight. *Noise alone* is an
+interval from the noise of reports only; *stated* is the released one, which adds that those who
+report values are not everybody.
 
 Users of one value are alike, so a run draws one multinomial for each value and group, and takes
 as long for any number of users.
@@ -19,8 +19,9 @@ from typing import Any
 
 import numpy as np
 from hushstream.client.channels import Hybrid, Window
-from hushstream.client.survey import NARROW, RANGE, VALUE, Survey
-from hushstream.mechanisms.topl.estimate import Buckets, mean, variances
+from hushstream.client.survey import CHANNELS, HYBRID, NARROW, RANGE, STEP, VALUE, Survey
+from hushstream.mechanisms.topl.channels import worst_of
+from hushstream.mechanisms.topl.estimate import Buckets, mean
 from hushstream.mechanisms.topl.rounds import step_of
 from hushstream.mechanisms.topl.spread import difference, division
 
@@ -63,17 +64,19 @@ def of_hybrid(channel: Hybrid, share: F64) -> F64:
 class Case:
     """A survey with its range and threshold, and how likely each value makes each output."""
 
-    def __init__(self, epsilon: Fraction, rounds: int, law: F64) -> None:
+    def __init__(self, epsilon: Fraction, rounds: int, law: F64, channel: int = HYBRID) -> None:
         value, times = np.unique(law, return_counts=True)
         self.chance = times / len(law)
         share = Fraction(rounds, 10)
-        self.survey = Survey(epsilon, Fraction(1), "intervals", share=share, rounds=rounds)
+        self.survey = Survey(
+            epsilon, Fraction(1), "intervals", share=share, rounds=rounds, channel="told"
+        )
         self.value, self.wide = value, NARROW if rounds > 1 else RANGE
-        self.theta = self._step(4 * law.mean())
+        self.theta = self._step(4 * law.mean()) + channel * STEP
         self.range = self._step(8 * law.mean()) if rounds > 1 else 0
         self.top = float(self.survey.threshold(self.theta))
         self.reach = float(self.survey.threshold(self.range)) if rounds > 1 else 1.0
-        self.near = of_hybrid(self.survey.hybrid, np.minimum(value / self.top, 1))
+        self.near = of_hybrid(self.survey.mixed(channel), np.minimum(value / self.top, 1))
         inputs = self.survey.buckets
         bucket = (np.minimum(value / self.reach, 1) * inputs).astype(np.int64)
         self.far = of_window(self.survey.square_wave, np.minimum(bucket, inputs - 1))
@@ -101,9 +104,12 @@ class Case:
 
     def exact(self, users: I64, seen: Buckets) -> float:
         """The mean over everybody of what the weighted groups report about."""
-        worst = variances(self.survey)
-        near = int(seen.reports[seen.group == VALUE].sum()) / float(worst[VALUE]) / self.top**2
-        far = int(seen.reports[seen.group == self.wide].sum()) / float(worst[self.wide])
+        near, far = (
+            int(seen.reports[seen.group == group].sum())
+            / float(worst_of(self.survey, group, self.theta))
+            for group in (VALUE, self.wide)
+        )
+        near /= self.top**2
         weight = near / (near + far / self.reach**2)
         clipped = [np.minimum(self.value, end) for end in (self.top, self.reach)]
         return float(users @ (weight * clipped[0] + (1 - weight) * clipped[1]) / users.sum())
@@ -128,13 +134,14 @@ def of_law(law: str, runs: int, quick: bool, tick: Callable[[Row], object]) -> l
     rows: list[Row] = []
     for rounds in (1, 2):
         for epsilon in EPSILONS[::2] if quick else EPSILONS:
-            case = Case(epsilon, rounds, LAWS[law])
-            for users in USERS:
-                both = scores(case, users, runs, len(rows))
-                noise, stated = (float((np.abs(one) <= REACH).mean()) for one in both)
-                told = {"law": law, "rounds": rounds, "epsilon": float(epsilon), "users": users}
-                rows.append(told | {"noise_alone": noise, "stated": stated})
-                tick(rows[-1])
+            for channel in range(CHANNELS):
+                case = Case(epsilon, rounds, LAWS[law], channel)
+                told = {"law": law, "rounds": rounds, "epsilon": float(epsilon), "channel": channel}
+                for users in USERS:
+                    both = scores(case, users, runs, len(rows))
+                    noise, stated = (float((np.abs(one) <= REACH).mean()) for one in both)
+                    rows.append(told | {"users": users, "noise_alone": noise, "stated": stated})
+                    tick(rows[-1])
     return rows
 
 

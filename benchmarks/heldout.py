@@ -3,8 +3,8 @@
 Sets come in groups that are fixed before any constant: what is chosen is chosen on "tuned", and
 figures are of "unseen", which is looked at once a constant is final ("held" is what
 `research/heldout.py` shows; value streams have "sealed" too, for what was chosen after a look at
-"unseen"). All are columns of `examples/data` and laws with other parameters and
-seeds.
+"unseen"; ToPL has "filled" too, laws near B to tune on). All are columns of `examples/data` and
+laws with other parameters and seeds.
 
 * ``tops_median``, ``tops_worst``: squared error of random ranges over that of the rules of Wang et
   al. (CCS 2021) on the same warm-up (`_heldout_values`).
@@ -36,6 +36,7 @@ import intervals
 from rich.console import Console
 from rich.table import Table
 
+HALVES = ("unseen", "sealed", "held", "tuned", "filled")
 Row = dict[str, Any]
 Found = tuple[list[Row], Row]
 Tell = Callable[[str], None]
@@ -105,7 +106,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer runs, sets and ε")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
-    parser.add_argument("--half", choices=("unseen", "sealed", "held", "tuned"), default="unseen")
+    parser.add_argument("--half", choices=HALVES, default="unseen")
     parser.add_argument("--only", choices=PARTS, action="append", help="a part; may be repeated")
     options = parser.parse_args()
     console = Console(stderr=options.json, width=120)

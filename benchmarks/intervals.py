@@ -206,8 +206,8 @@ def report_local(quick: bool, as_json: bool) -> None:
         table.add_column(heading.replace("_", " "))
     for row in rows:
         told = (f"{100 * row[n]:.1f} %" for n in ("noise_alone", "stated"))
-        plain = (row["law"], str(row["rounds"]), f"{row['epsilon']:g}", f"{row['users']:,}")
-        table.add_row(*plain, *told)
+        plain = (row["law"], str(row["rounds"]), f"{row['epsilon']:g}", str(row["channel"]))
+        table.add_row(*plain, f"{row['users']:,}", *told)
     Console(stderr=as_json, width=110).print(table)
     if as_json:
         print(json.dumps(rows))

@@ -156,7 +156,8 @@ class Hybrid:
     """Piecewise with probability ``mix``, else two-point; the output says which of them spoke.
 
     Which one speaks does not depend on the input, so the ratio of any column is that of one of
-    the two channels. Outputs 0 .. n-1 are Piecewise, n and n+1 are two-point.
+    the two channels. Outputs 0 .. n-1 are Piecewise, n and n+1 are two-point. With a mix of 0 or 1
+    one of them alone speaks, and the other's outputs do not occur.
     """
 
     piecewise: Window

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from .sampling import Below, below
 from .store import ReportStore
-from .survey import NARROW, RANGE, SLOTS, VALUE, ReportError, Survey
+from .survey import CHANNELS, HYBRID, NARROW, RANGE, SLOTS, STEP, VALUE, ReportError, Survey
 
 SCHEMA = "hush.report/1"
 
@@ -21,8 +21,10 @@ class Report(NamedTuple):
     Attributes:
         user: identifies the privacy unit.
         slot: number of the slot (a day, an hour), unique per user and survey.
-        group: 1 range (Square Wave), 2 value (Hybrid), 3 narrow (Square Wave within a range).
-        theta: step of the threshold of a value report, of the range of a narrow one; else 0.
+        group: 1 range (Square Wave), 2 value (Hybrid, or what is told), 3 narrow (Square Wave
+            within a range).
+        theta: what a value report was told (the threshold's step, and the channel times 8192), or
+            a narrow one (the step of its range); else 0.
         code: output of the channel.
     """
 
@@ -95,9 +97,10 @@ def published_threshold(
     slot: int | None = None,
     group: int = VALUE,
 ) -> int | None:
-    """The threshold step, 1 to ``survey.buckets``, that a release record tells devices; else None.
+    """The step that a release record tells devices, for `Client.report`; else None.
 
-    In two rounds the narrow group is told a range in its place.
+    It is that of the threshold, 1 to ``survey.buckets``, and 8192 times the channel that is told
+    with it. In two rounds the narrow group is told a range in its place.
 
     Any record may be given: rows, manifests before the warm-up and those of another survey tell
     nothing. Privacy does not depend on what it says: a report costs epsilon whatever theta is. But
@@ -126,11 +129,14 @@ def published_threshold(
         body = record if isinstance(record, Mapping) else json.loads(record)
         name = "range" if group == NARROW else "theta"
         ((number,), (theta,)) = body["public"]["survey"], body["public"][name]
+        told = survey.channel == "told" and group != NARROW
+        (channel,) = body["public"]["channel"] if told else (HYBRID,)
         theirs = number == survey.number and (slot is None or _within(body["window"], slot))
     except (ValueError, TypeError, KeyError):
         return None
     fits = type(theta) is int and 1 <= theta <= survey.buckets
-    return theta if fits and theirs else None
+    fits &= type(channel) is int and 0 <= channel < CHANNELS
+    return theta + channel * STEP if fits and theirs else None
 
 
 def _within(window: Mapping[str, str], slot: int) -> bool:
@@ -178,5 +184,11 @@ def possible(report: Report, survey: Survey) -> bool:
         return False
     if report.group == RANGE:
         return report.theta == 0 and 0 <= report.code < survey.square_wave.outputs
-    outputs = (survey.square_wave if report.group == NARROW else survey.hybrid).outputs
-    return 1 <= report.theta <= survey.buckets and 0 <= report.code < outputs
+    if report.group == NARROW:
+        fits = 1 <= report.theta <= survey.buckets
+        return fits and 0 <= report.code < survey.square_wave.outputs
+    try:
+        _, channel = survey.said_by(report.theta)
+    except ReportError:
+        return False
+    return report.code in survey.outputs(channel)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -16,9 +16,12 @@ from .sampling import Below, below, round_randomly
 
 SLOTS = 1 << 32  # slots are integers below this
 RANGE = 1  # group that reports by Square Wave, so that the aggregator learns the range
-VALUE = 2  # group that reports by Hybrid within [0, theta]
+VALUE = 2  # group that reports by Hybrid, or what is told, within [0, theta]
 NARROW = 3  # group of a survey in two rounds that reports by Square Wave within the range found
 OCTAVES = 16  # powers of two that the scale of a survey in two rounds spans
+HYBRID, PIECEWISE, TWO_POINT = range(3)  # channels of a value report
+CHANNELS = 3
+STEP = 1 << 13  # a step above all thresholds: what is told is theta + channel * STEP
 LEAST, MOST = Fraction(1, 1000), Fraction(16)
 _RATIONAL = re.compile(r"[0-9]{1,400}(/[0-9]{1,400})?")
 
@@ -70,6 +73,8 @@ class Survey:
         buckets: input buckets of Square Wave, and the number of possible thresholds.
         levels: steps of [0, theta] in Hybrid; values are rounded to them at random, unbiasedly.
         period: slots of a period, the first of which is slot 0; 0 for one period without end.
+        channel: ``"hybrid"``: value reports are made by Hybrid; or ``"told"``: by the channel that
+            is published with the threshold.
         rounds: 1, or 2: the range group then reports on a scale of octaves, from which a range
             follows, and the narrow group within it, from which the threshold follows. Steps of
             range and threshold lie on that scale as well; ``buckets`` is a multiple of `OCTAVES`.
@@ -84,6 +89,7 @@ class Survey:
     levels: int = 512
     period: int = 0
     rounds: int = 1
+    channel: str = "hybrid"
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "bound", "share"):
@@ -103,6 +109,7 @@ class Survey:
             self._require(name, fits, f"an integer between {least} and {most}")
         whole = self.rounds == 1 or self.buckets % OCTAVES == 0
         self._require("buckets", whole, f"a multiple of {OCTAVES} in two rounds")
+        self._require("channel", self.channel in ("hybrid", "told"), '"hybrid" or "told"')
 
     def _require(self, name: str, holds: bool, rule: str) -> None:
         if not holds:
@@ -115,8 +122,38 @@ class Survey:
 
     @cached_property
     def hybrid(self) -> Hybrid:
-        """Channel of the value group."""
+        """Channel of the value group where none is told."""
         return hybrid(self.epsilon, self.levels + 1)
+
+    def mixed(self, channel: int) -> Hybrid:
+        """A channel of value reports: all have the outputs of Hybrid, and differ in the mix.
+
+        Piecewise never speaks for `TWO_POINT`, always for `PIECEWISE`.
+        """
+        if channel == HYBRID:
+            return self.hybrid
+        return replace(self.hybrid, mix=Fraction(channel == PIECEWISE))
+
+    def outputs(self, channel: int) -> range:
+        """The outputs of a channel of value reports that a device can send."""
+        first, end = self.hybrid.piecewise.outputs, self.hybrid.outputs
+        return (range(end), range(first), range(first, end))[channel]
+
+    def said_by(self, step: int) -> tuple[int, int]:
+        """The threshold's own step and the channel that ``step`` stands for.
+
+        Raises:
+            ReportError: the survey has no such step.
+        """
+        whole = isinstance(step, int)
+        channel, theta = divmod(step, STEP) if whole else (0, 0)
+        channels = CHANNELS if self.channel == "told" else 1
+        if not (whole and 1 <= theta <= self.buckets and 0 <= channel < channels):
+            known = f" + {STEP} * channel (0, 1 or 2)" * (channels > 1)
+            raise ReportError(
+                f"theta = {step!r}: must be an integer from 1 to {self.buckets}{known}"
+            )
+        return theta, channel
 
     def group(self, user: str) -> int:
         """`RANGE`, `VALUE` or, in two rounds, `NARROW`, from the salt and the user alone.
@@ -144,13 +181,13 @@ class Survey:
     def threshold(self, theta: int) -> Fraction:
         """The threshold of step ``theta`` (1..buckets) in the user's own units.
 
-        In two rounds it is the upper end of that bucket on the scale of octaves.
+        In two rounds it is the upper end of that bucket on the scale of octaves. A channel that is
+        told with it does not matter.
 
         Raises:
             ReportError: no such step.
         """
-        if not (isinstance(theta, int) and 1 <= theta <= self.buckets):
-            raise ReportError(f"theta = {theta!r}: must be an integer from 1 to {self.buckets}")
+        theta, _ = self.said_by(theta)
         if self.rounds == 1:
             return self.bound * theta / self.buckets
         return self.bound * octave_end(theta, self.buckets)
@@ -173,23 +210,25 @@ class Survey:
     def perturb_narrow(self, value: Any, theta: int, uniform: Below = below) -> int:
         """A Square Wave output for one value, clipped to [0, theta] first, in equal buckets."""
         top = self.threshold(theta)
+        if theta > self.buckets:
+            raise ReportError(f"theta = {theta!r}: a range has no channel")
         bucket = (_clipped(value, top) * self.buckets / top).__floor__()
         return self.square_wave.draw(min(bucket, self.buckets - 1), uniform)
 
     def perturb_value(self, value: Any, theta: int, uniform: Below = below) -> int:
-        """A Hybrid output for one value, clipped to [0, theta] first."""
-        top = self.threshold(theta)
+        """An output of the told channel, else of Hybrid, for one value clipped to [0, theta]."""
+        top, (_, channel) = self.threshold(theta), self.said_by(theta)
         level = round_randomly(_clipped(value, top) * self.levels / top, uniform)
-        return self.hybrid.draw(level, uniform)
+        return self.mixed(channel).draw(level, uniform)
 
     def estimate(self, code: int, theta: int) -> Fraction:
-        """Unbiased estimate of the clipped value from one Hybrid output, in the user's units."""
+        """Unbiased estimate of the clipped value from a value report, in the user's units."""
         return self.threshold(theta) * (1 + self.hybrid.decode(code)) / 2
 
     def to_json(self) -> str:
-        """Canonical text, to be published with the survey; one round is not mentioned."""
+        """Canonical text, to be published; one round and Hybrid are not mentioned."""
         fields = ["epsilon", "bound", "salt", "reports", "share", "buckets", "levels", "period"]
-        fields += ["rounds"] * (self.rounds > 1)
+        fields += ["rounds"] * (self.rounds > 1) + ["channel"] * (self.channel != "hybrid")
         plain = {
             name: str(value) if isinstance(value := getattr(self, name), Fraction) else value
             for name in fields

@@ -37,7 +37,7 @@ Row = dict[str, Any]
 
 def row_of(one: Values, epsilon: Fraction, runs: int) -> Row:
     """Squared errors on one set."""
-    survey = survey_of(one, epsilon, 2)
+    survey = survey_of(one, epsilon, 2, "hybrid")  # so that thresholds alone differ
     values = USERS * float(1 - survey.share)
     errors = squared(one, survey, PLACES * one.top, BEST)
     best = float(PLACES[errors.argmin()] * one.top)

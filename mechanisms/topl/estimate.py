@@ -13,34 +13,35 @@ than theta (C + 1) / 2, or B (c + 1) / 2. ∎
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...client.channels import Window
-from ...client.survey import NARROW, RANGE, VALUE, Survey
+from ...client.survey import NARROW, RANGE, STEP, VALUE, Survey
 from ..columns import F64, I64
 from ..keys import Keys
-from .fit import choose_threshold, fit, worst_variance
+from .channels import least, terms, variances, worst_of
+from .fit import choose_threshold, fit
 
-# A report bucket is 32 bits: one for the group, 13 for theta, 18 for the channel's output.
-_GROUP, _THETA, _CODE = 31, 18, (1 << 18) - 1
+# A report bucket is 32 bits: one for the group, 13 for theta, 2 for the channel, 16 for its output.
+_GROUP, _THETA, _CHANNEL, _CODE = 31, 18, 16, (1 << 16) - 1
 CHOSEN = 1 << 40  # row that remembers theta; no bucket is that large
 FOUND = CHOSEN + 1  # row that remembers the range of a survey in two rounds
 
 
 def pack(group: I64, theta: I64, code: I64) -> I64:
     """Report buckets as integers below 2^32; of the groups by Square Wave, one has no theta."""
-    return np.asarray((group == VALUE).astype(np.int64) << _GROUP | theta << _THETA | code)
+    step = theta % STEP << _THETA | theta // STEP << _CHANNEL
+    return np.asarray((group == VALUE).astype(np.int64) << _GROUP | step | code)
 
 
 class Buckets(NamedTuple):
     """Report counts by bucket, all of one length."""
 
     group: I64
-    theta: I64  # 0 in the range group, the range in the narrow group
+    theta: I64  # what was told, with its channel; 0 in the range group, the range in the narrow one
     code: I64
     reports: I64
 
@@ -52,7 +53,7 @@ class Buckets(NamedTuple):
 def unpack(key: Keys, reports: I64) -> Buckets:
     """Buckets from keys made of `pack`; the rows `CHOSEN` and `FOUND` are left out."""
     codes = integers(key)
-    theta = codes >> _THETA & 0x1FFF
+    theta = (codes >> _THETA & STEP - 1) + (codes >> _CHANNEL & 3) * STEP
     group = np.where(codes >> _GROUP, VALUE, np.where(theta, NARROW, RANGE))
     return Buckets(group, theta, codes & _CODE, reports).where(codes < CHOSEN)
 
@@ -60,7 +61,7 @@ def unpack(key: Keys, reports: I64) -> Buckets:
 class Steps(NamedTuple):
     """Steps that were published for a window before a micro-batch; 0 where there was none."""
 
-    theta: int = 0
+    theta: int = 0  # with the channel that was told with it
     within: int = 0  # the range of the narrow group
 
 
@@ -69,7 +70,7 @@ def counted(seen: Buckets, told: Steps) -> Buckets:
 
     Reports under another threshold answer another question. A value clipped lower would pull the
     mean down, with the larger weight of its smaller variance, so a liar who chooses theta would
-    choose his own weight.
+    choose his own weight; and so would one who chooses the channel.
     """
     own = np.where(seen.group == VALUE, told.theta, told.within)
     return seen.where((seen.group == RANGE) | (seen.theta == own))
@@ -80,11 +81,43 @@ def integers(key: Keys) -> I64:
     return key.codes().astype(np.int64) if len(key) else np.empty(0, np.int64)
 
 
-@lru_cache(maxsize=64)
-def variances(survey: Survey) -> dict[int, Fraction]:
-    """Worst variance of one report about a value in [-1, 1], by group."""
-    wave = worst_variance(survey.square_wave)
-    return {RANGE: wave, NARROW: wave, VALUE: worst_variance(survey.hybrid)}
+def noise_of(survey: Survey, group: int, theta: int, one: Buckets) -> Fraction:
+    """Variance of the noise of a report of ``one``, which were all told ``theta``.
+
+    By Hybrid and Square Wave it is the worst one. That of a told channel, ``a + b v²``, follows
+    from the answers alone. Piecewise: their mean square is ``a + (b + 1) E[v²]``. The two-point
+    channel answers ±C whatever v is, so only ``E[v²] ≥ E[v]²`` is known: its noise is taken for
+    that of equal values, all that the answers vary. Random rounding to the levels adds at most
+    half a step, squared. One further report of the worst variance is counted in.
+    """
+    worst, reports = worst_of(survey, group, theta), int(one.reports.sum())
+    if group != VALUE or theta < STEP or not reports:
+        return worst
+    a, b = terms(survey)[theta // STEP]
+    first, second = (float(part) / reports for part in moments(survey, group, one))
+    mean = min(max(first, -1.0), 1.0) ** 2
+    square = (second - a) / (1 + b) if b > -1 else mean - (second - mean) / reports
+    noise = min(a + b * min(max(square, 0.0), 1.0) + survey.levels**-2, float(worst))
+    return (reports * Fraction(noise) + worst) / (reports + 1)
+
+
+def moments(survey: Survey, group: int, seen: Buckets) -> tuple[Fraction, Fraction]:
+    """Sums of the decoded answers, as values in [-1, 1], and of their squares."""
+    if group != VALUE:
+        return _of_window(survey.square_wave, seen)
+    hybrid = survey.hybrid
+    first = hybrid.piecewise.outputs
+    down, up = (int(seen.reports[seen.code == first + side].sum()) for side in (0, 1))
+    one, two = _of_window(hybrid.piecewise, seen.where(seen.code < first))
+    reach = hybrid.two_point.reach
+    return one + reach * (up - down), two + reach**2 * (up + down)
+
+
+def _of_window(channel: Window, seen: Buckets) -> tuple[Fraction, Fraction]:
+    place = (2 * seen.code - channel.outputs + 1).astype(object)
+    one, two = (int(np.sum(seen.reports * place**power)) for power in (1, 2))
+    half = channel.step / 2
+    return half * one, half**2 * two
 
 
 def density(survey: Survey, seen: Buckets, smooth: bool, group: int = RANGE) -> F64:
@@ -100,41 +133,47 @@ def density(survey: Survey, seen: Buckets, smooth: bool, group: int = RANGE) -> 
 
 
 def threshold(survey: Survey, seen: Buckets, exact: F64) -> int:
-    """Step of the threshold for the density ``exact``, estimated from the range group's reports.
+    """Step of the threshold, with its channel, for the density of the range group's reports.
 
-    It is the whole range where there is no report.
+    It is the whole range where there is no report. The threshold is that of Hybrid, and the channel
+    the best for it: less noise would let false tail mass raise the threshold in one round.
     """
     others = float((1 - survey.share) / survey.share)  # value reports for one range report
     ranged = int(seen.reports[seen.group == RANGE].sum())
-    variance = float(variances(survey)[VALUE])
-    return choose_threshold(exact, variance, ranged * others)
+    if not ranged:
+        return survey.buckets
+    best = choose_threshold(exact, float(variances(survey)[VALUE]), ranged * others)
+    _, channel = least(survey, exact)
+    return best + int(channel[best - 1]) * STEP
 
 
 def mean(survey: Survey, seen: Buckets) -> tuple[Fraction | None, float]:
-    """Inverse-variance mean over groups and thresholds, and its worst variance.
+    """Inverse-variance mean over groups and thresholds, and the variance of its noise.
 
     Answers on the scale of octaves say little about a mean: in two rounds the range group is left
     out.
 
     Each group's own mean is unbiased for values clipped to its range (in the range group, where a
     bucket stands for its middle, to within half a bucket). The weights are public: numbers of
-    reports and worst variances.
+    reports and worst variances. The variance is that of `noise_of`.
 
     Returns:
         The exact mean in the user's own units, None without reports; and the variance of its noise.
     """
-    precision, weighted = Fraction(0), Fraction(0)
+    precision, weighted, noise = Fraction(0), Fraction(0), Fraction(0)
     if survey.rounds > 1:
         seen = seen.where(seen.group != RANGE)
     for group, theta in sorted(set(zip(seen.group.tolist(), seen.theta.tolist(), strict=True))):
         one = seen.where((seen.group == group) & (seen.theta == theta))
         top = told_top(survey, theta)
-        variance = variances(survey)[group] * top**2 / 4
-        precision += int(one.reports.sum()) / variance
+        variance = worst_of(survey, group, theta) * top**2 / 4
+        each = int(one.reports.sum()) / variance
+        precision += each
+        noise += each * noise_of(survey, group, theta, one) / worst_of(survey, group, theta)
         weighted += _said(survey, group, one) * top / variance
     if not precision:
         return None, 0.0
-    return weighted / precision, float(1 / precision)
+    return weighted / precision, float(noise / precision**2)
 
 
 def told_top(survey: Survey, theta: int) -> Fraction:

@@ -64,7 +64,8 @@ def simulate(survey: Survey, value: F64, group: I64, theta: int, words: U64) -> 
         survey: the public parameters.
         value: (n,) raw values in the user's own units, none of them NaN.
         group: (n,) `RANGE`, `NARROW` or `VALUE`.
-        theta: step that the value group or the narrow group is told.
+        theta: step that the value group or the narrow group is told; the value group's channel is
+            in it.
         words: (n, 3) uniform words, the only randomness.
 
     Raises:
@@ -78,7 +79,9 @@ def simulate(survey: Survey, value: F64, group: I64, theta: int, words: U64) -> 
     bucket = np.minimum(place.astype(np.int64), survey.buckets - 1)
     ranged = _draw_window(survey.square_wave, bucket, words[:, 1:])
     by_wave = (group == RANGE) | (group == NARROW)
-    return np.where(by_wave, ranged, _draw_hybrid(survey.hybrid, told * survey.levels, words))
+    _, channel = survey.said_by(theta)
+    valued = _draw_hybrid(survey.mixed(channel), told * survey.levels, words)
+    return np.where(by_wave, ranged, valued)
 
 
 def _places(survey: Survey, share: F64) -> F64:
@@ -175,6 +178,18 @@ def worst_variance(channel: Window | Hybrid) -> Fraction:
         square += float(share) * _squares(one)
     worst = float((square - level**2).max()) * (1 + 1e-9)
     return Fraction(worst) + Fraction(1, (channel.inputs - 1) ** 2)
+
+
+def square_terms(channel: Window) -> tuple[float, float]:
+    """A and K: the mean square of a decoded output is ``A + K v²`` for input value v.
+
+    It is so exactly: the squares of the outputs are a parabola, and the window's sum of them is one
+    in its place.
+    """
+    square, middle = _squares(channel), channel.inputs // 2
+    near = (2 * middle / (channel.inputs - 1) - 1) ** 2
+    slope = float(square[0] - square[middle]) / (1 - near)
+    return float(square[0]) - slope, slope
 
 
 def _squares(channel: Window | TwoPoint) -> F64:

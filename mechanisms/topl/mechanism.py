@@ -3,7 +3,8 @@
 Devices run `hushstream.client`. A public salted hash puts each user into one of two
 groups. The *range* group reports by Square Wave; at the public trigger ``warmup`` expectation
 maximisation turns its reports into a distribution, and that into a threshold theta, which is
-released. The *value* group is told theta and reports by Hybrid within [0, theta]. Means and sums
+released, together with the channel whose reports about such values vary least. The *value* group
+is told both and reports within [0, theta] (by Hybrid if the survey says so). Means and sums
 combine both groups by inverse variance. Nothing is noised here: every result of this mechanism is
 post-processing of reports.
 
@@ -12,8 +13,8 @@ of octaves. A third group, the *narrow* one, reports by Square Wave within that 
 ``warmup`` theta follows from its reports. A device still reports once about a slot, in one group.
 
 Anybody can send a report, so claims in a report are not believed: its group must be the one that
-the salted hash gives its unit, and its theta the one that was published for its window before it
-came. Two reports of one group therefore always weigh the same.
+the salted hash gives its unit, and its theta and channel those that were published for its window
+before it came. Two reports of one group therefore always weigh the same.
 
 Paper: Wang, Chen, Zhang, Su, Cheng, Li, Li, Jha ("Continuous Release of Data Streams under both
 Centralized and Local Differential Privacy", CCS 2021), section 5.
@@ -31,7 +32,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...client.survey import NARROW, RANGE, VALUE, Survey, octave_end
+from ...client.survey import CHANNELS, NARROW, RANGE, STEP, VALUE, Survey, octave_end
 from ...errors import ContractError, ParameterError
 from ..columns import (
     F64,
@@ -52,6 +53,7 @@ from ..parts.bounds.stated import stated_records
 from ..ranges import Draws
 from ..validate import at_least, between, positive
 from .beyond import beyond
+from .channels import variances
 from .estimate import (
     CHOSEN,
     FOUND,
@@ -64,7 +66,6 @@ from .estimate import (
     pack,
     threshold,
     unpack,
-    variances,
 )
 from .groups import Groups
 from .rounds import GUARD, found_range, found_threshold
@@ -172,8 +173,7 @@ class ToPL(Mechanism):
         slot, group, theta, code = (_whole(columns[name]) for name in INPUTS[:4])
         own = _numbers(columns["survey"]) == self.survey.number
         ranged = (group == RANGE) & (theta == 0) & (code < self.survey.square_wave.outputs)
-        valued = (group == VALUE) & (theta >= 1) & (theta <= self.survey.buckets)
-        valued &= code < self.survey.hybrid.outputs
+        valued = (group == VALUE) & self._possible(theta, code)
         narrow = (group == NARROW) & (theta >= 1) & (theta <= self.survey.buckets)
         narrow &= code < self.survey.square_wave.outputs
         keep = own & (slot >= 0) & (code >= 0) & (ranged | valued | narrow)
@@ -181,6 +181,15 @@ class ToPL(Mechanism):
         codes = np.where(keep, slot << 32 | pack(group, theta, code), 0).view(np.uint64)
         keys, key = Keys.of_codes(codes).unique()
         return Encoded(keys, key, np.empty((len(key), 0), np.int64), keep)
+
+    def _possible(self, step: I64, code: I64) -> NDArray[np.bool_]:
+        """Whether a device that was told a step can have answered with an output."""
+        channel, theta = np.divmod(step, STEP)
+        known = np.zeros(len(step), bool)
+        for one in range(CHANNELS if self.survey.channel == "told" else 1):
+            codes = self.survey.outputs(one)
+            known |= (channel == one) & (code >= codes.start) & (code < codes.stop)
+        return known & (theta >= 1) & (theta <= self.survey.buckets)
 
     def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
         """Accept each unit's first report about a slot, up to its number of reports."""
@@ -207,14 +216,20 @@ class ToPL(Mechanism):
         if closed.t == self.chosen_at:
             theta = self._threshold(seen, exact, within)
             rows = self._with(rows, CHOSEN, theta)
-        for name, step in (("range", within), ("theta", theta)):
-            if step:
-                public[name] = np.array([step], np.int64)
+        public |= self._published(Steps(theta, within))
         if self.beyond and theta:
-            share = beyond(self.survey, seen, Steps(theta, within), exact)
+            share = beyond(self.survey, seen, Steps(theta % STEP, within), exact)
             public["beyond"] = np.array(share, np.int64)
         batch = counted(unpack(closed.part.key, closed.part.sums[:, 0]), told)
         return _changed(rows, closed, batch), self._estimates(seen, batch, public)
+
+    def _published(self, told: Steps) -> dict[str, I64]:
+        """Public columns that tell devices a range, and a threshold with its channel."""
+        steps = {"range": told.within, "theta": told.theta % STEP}
+        found = {name: np.array([step], np.int64) for name, step in steps.items() if step}
+        if told.theta and self.survey.channel == "told":
+            found["channel"] = np.array([told.theta // STEP], np.int64)
+        return found
 
     def _threshold(self, seen: Buckets, exact: F64, within: int) -> int:
         if self.survey.rounds > 1:

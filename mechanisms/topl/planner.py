@@ -12,14 +12,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...client.survey import RANGE, VALUE, Survey
+from ...client.survey import RANGE, Survey
 from ..columns import I64
 from ..forecast import bound_cut, by_key, distinct, percent, rounded, sample_of
 from ..noise.trial import noise_of
 from ..planner import USUAL, Forecast, Option, PlanTable, Question, toml, unlike_default
 from ..slots.proposal import value_table
 from ..workload import Workload
-from .estimate import Buckets, variances
+from .channels import expected
+from .estimate import Buckets
 from .proposal import SurveyForecast, SurveyProposal, choices, propose
 from .settings import ToPLParameters, build
 from .trial import learnt, reports, uniform, words_of
@@ -154,11 +155,13 @@ def _look(
         mine = rows[finding[rows] == turn]
         return reports(survey, value[mine], group, told, words[mine])
 
-    end = learnt(survey, parameters, answer)
+    step = learnt(survey, parameters, answer)
+    end = float(survey.threshold(step))
     late = _rows(batches, parameters.warmup * rounds, len(batches))
     many = int((finding[late] == rounds).sum())
     truth = float(value.mean()) if len(value) else 0.0
-    noise = end**2 * float(variances(survey)[VALUE]) / (4 * max(many, 1))
+    square = float(np.mean((np.minimum(value, end) * 2 / end - 1) ** 2)) if len(value) else 1.0
+    noise = end**2 * expected(survey, step, square) / (4 * max(many, 1))
     bias = float(np.maximum(value - end, 0).mean()) if len(value) else 0.0
     return MeanLook(truth, bias, noise**0.5, end, many)
 

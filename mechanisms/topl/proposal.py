@@ -22,7 +22,8 @@ from ..columns import F64
 from ..contract import Setting
 from ..noise.trial import noise_of
 from ..validate import positive
-from .estimate import Buckets, variances
+from .channels import expected, variances
+from .estimate import Buckets
 from .settings import ToPLParameters, rounds_of, survey_of
 from .trial import learnt, reports, uniform, words_of
 
@@ -110,9 +111,16 @@ def propose(
     )  # fmt: skip
 
 
-def _errors(survey: Survey, theta: F64, reports: float, tail: float) -> F64:
-    """Root mean squared error of a mean of so many value reports with each threshold."""
-    noise = float(variances(survey)[VALUE]) / (4 * reports)
+def _errors(
+    survey: Survey, theta: F64, reports: float, tail: float, variance: F64 | None = None
+) -> F64:
+    """Root mean squared error of a mean of so many value reports with each threshold.
+
+    Args:
+        variance: of a report with each; that of Hybrid where there is none.
+    """
+    each = float(variances(survey)[VALUE]) if variance is None else variance
+    noise = each / (4 * reports)
     cut = tail * (np.exp(-theta / tail) - math.exp(-float(survey.bound) / tail))
     made: F64 = np.sqrt(theta**2 * noise + np.maximum(cut, 0) ** 2)
     return made
@@ -124,17 +132,25 @@ def _forecast(
     survey = survey_of(parameters, setting)
     share = survey.share / survey.rounds * Fraction(parameters.warmup, setting.horizon)
     users = max(1, int(records * share))
-    theta = np.array(
-        [_learnt(survey, parameters, min(users, _MOST), tail, run) for run in range(_RUNS)]
-    )
-    errors = _errors(survey, theta, records * float(1 - survey.share), tail)
+    steps = [_learnt(survey, parameters, min(users, _MOST), tail, run) for run in range(_RUNS)]
+    theta = np.array([float(survey.threshold(step)) for step in steps])
+    variance = np.array([_varying(survey, step, tail) for step in steps])
+    errors = _errors(survey, theta, records * float(1 - survey.share), tail, variance)
     error = float(np.sqrt(np.mean(errors**2)))
     at = parameters.warmup * survey.rounds
     return SurveyForecast(parameters, error, float(np.median(theta)), at, users)
 
 
-def _learnt(survey: Survey, parameters: ToPLParameters, users: int, tail: float, run: int) -> float:
-    """The threshold that reports about values with an exponential tail choose."""
+def _varying(survey: Survey, step: int, tail: float) -> float:
+    """Variance of a report that was told a step, about values with an exponential tail."""
+    end = float(survey.threshold(step)) / tail
+    rest = math.exp(-end)
+    first, second = (1 - rest) / end, (2 - rest * (2 + 2 * end)) / end**2  # of min(v, theta)/theta
+    return expected(survey, step, 4 * second - 4 * first + 1)
+
+
+def _learnt(survey: Survey, parameters: ToPLParameters, users: int, tail: float, run: int) -> int:
+    """The step that reports about values with an exponential tail choose."""
 
     def answer(group: int, told: int) -> Buckets:
         words = words_of(noise_of("advice on a survey", run, group), users)

@@ -11,9 +11,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from ...client.survey import NARROW, RANGE, VALUE, Survey
+from ...client.survey import NARROW, RANGE, STEP, VALUE, Survey
 from ..columns import F64
-from .estimate import Buckets, density, variances
+from .channels import least, variances
+from .estimate import Buckets, density
 from .fit import mean_excess
 
 MARGIN = 2
@@ -21,6 +22,10 @@ MARGIN = 2
 
 GUARD = 1.5
 """Mass of the first round's estimate that is left out, in units of its noise: chosen on "tuned"."""
+
+# Of surveys that tell a channel, both chosen on "tuned" and "filled" of `benchmarks/heldout.py`.
+_NEAR_TOP = 0.6  # a range from this share of B on is B itself
+_DOUBT = 0.5  # of a cut's cost, over ε
 
 
 @lru_cache(maxsize=64)
@@ -42,7 +47,8 @@ def found_range(survey: Survey, seen: Buckets, smooth: bool, guard: float) -> in
     Twice the smaller one of two guesses: the threshold of least error by the estimated
     distribution, and its quantile above which there is no more mass than ``guard`` times the noise
     of its estimate. What the distribution says to lie above the threshold is mostly noise at small
-    epsilon, so its square counts with the weight ε⁴/4 (ε within [1/2, 2]).
+    epsilon, so its square counts with the weight ε⁴/4 (ε within [1/2, 2]). Where the channel is
+    told, a range that is B by three fifths is B.
     """
     reports = int(seen.reports[seen.group == RANGE].sum())
     if not reports:
@@ -55,22 +61,34 @@ def found_range(survey: Survey, seen: Buckets, smooth: bool, guard: float) -> in
     best = top[int(np.argmin(noise * top**2 + weight * cut**2))]
     unsure = min(guard * (float(variances(survey)[RANGE]) / reports) ** 0.5, 0.5)
     rank = min(int(np.searchsorted(share.cumsum(), 1 - unsure)), survey.buckets - 1)
-    return step_of(survey, MARGIN * min(float(best), float(top[rank])))
+    within = MARGIN * min(float(best), float(top[rank]))
+    return step_of(survey, 1.0 if _told(survey) and within >= _NEAR_TOP else within)
 
 
 def found_threshold(survey: Survey, seen: Buckets, exact: F64, within: int) -> int:
-    """Step of the threshold for the density ``exact`` within the range of step ``within``.
+    """Step of the threshold, with its channel, for the density ``exact`` within a range.
 
     With theta a share of the range and n value reports, ``theta² V / 4n + T² / 2`` is least. It is
-    the range itself without a report.
+    the range itself without a report. Where that is B and the channel is told, B is kept if its
+    cost is at most ``1 + 1 / 2ε`` times the least: so much the cost of a cut is in doubt.
     """
     reports = int(seen.reports[seen.group == NARROW].sum())
     if not reports:
         return within
-    noise = float(variances(survey)[VALUE]) / (4 * _values(survey, reports))
+    variance, channel = least(survey, exact)
     theta = np.arange(1, len(exact) + 1) / len(exact)
-    best = theta[int(np.argmin(noise * theta**2 + mean_excess(exact) ** 2 / 2))]
-    return step_of(survey, float(best) * float(survey.threshold(within) / survey.bound))
+    noise = variance / (4 * _values(survey, reports))
+    cost = noise * theta**2 + mean_excess(exact) ** 2 / 2
+    best = int(np.argmin(cost))
+    if within == survey.buckets and _told(survey):
+        keeps = cost[-1] <= (1 + _DOUBT / float(survey.epsilon)) * cost[best]
+        best = len(exact) - 1 if keeps else best
+    share = float(survey.threshold(within) / survey.bound)
+    return step_of(survey, float(theta[best]) * share) + int(channel[best]) * STEP
+
+
+def _told(survey: Survey) -> bool:
+    return survey.channel == "told"
 
 
 def _values(survey: Survey, reports: int) -> float:

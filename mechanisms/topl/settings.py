@@ -31,6 +31,8 @@ class ToPLParameters:
         rounds: 1 or 2; 0 for two where the window has triggers for them.
         beyond: whether releases state the share of values at or above the threshold.
         guard: estimated mass that the range of two rounds leaves out, in units of its noise.
+        channel: ``"told"``: the channel of value reports is chosen and published with the
+            threshold, which is B where little speaks against it; or ``"hybrid"``.
     """
 
     salt: str = "hushstream"
@@ -45,11 +47,12 @@ class ToPLParameters:
     rounds: int = 0
     beyond: bool = True
     guard: float = GUARD
+    channel: str = "told"
 
     def pinned(self) -> dict[str, Any]:
         """The settings as they are charged: later ones only where they are not as before."""
         plain = {one.name: getattr(self, one.name) for one in fields(self)}
-        before = {"beyond": False, "guard": 1}
+        before = {"beyond": False, "guard": 1, "channel": "hybrid"}
         return {name: value for name, value in plain.items() if value != before.get(name)}
 
 
@@ -84,6 +87,7 @@ def survey_of(parameters: ToPLParameters, setting: Setting) -> Survey:
             parameters.levels,
             parameters.period,
             rounds,
+            parameters.channel,
         )
     except (ReportError, ZeroDivisionError) as error:
         raise ParameterError("topl", parameters, str(error)) from error

@@ -12,18 +12,16 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-import numpy as np
-
-from ...client.channels import Window
 from ...client.survey import NARROW, RANGE, VALUE, Survey
-from .estimate import Buckets, told_top, variances
+from .channels import worst_of
+from .estimate import Buckets, moments, noise_of, told_top
 
 
 def difference(survey: Survey, seen: Buckets) -> float:
     """S², the variance of clipped values, in squared units of the user's own.
 
     From the value group's reports, or from a group by Square Wave while there are none: the
-    variance of their answers less the worst of their noise. One further report of the largest
+    variance of their answers less that of their noise. One further report of the largest
     variance is counted in, so that few reports err on the safe side. S² lies within [0, top²/4],
     whatever liars answer.
     """
@@ -31,11 +29,13 @@ def difference(survey: Survey, seen: Buckets) -> float:
     others = NARROW if survey.rounds > 1 else RANGE
     group = VALUE if VALUE in groups else others
     one = seen.where(seen.group == group)
-    first, second = _moments(survey, group, one)
-    noise, reports = variances(survey)[group], int(one.reports.sum())
+    first, second = moments(survey, group, one)
+    reports = int(one.reports.sum())
+    told = int(one.theta[0]) if reports else 0
+    noise = noise_of(survey, group, told, one)
     inner = second - first**2 / reports if reports else Fraction(0)
     excess = (inner + noise + 1) / max(reports, 1) - noise
-    top = told_top(survey, int(one.theta[0]) if reports else 0)
+    top = told_top(survey, told)
     return float(min(max(excess, Fraction(0)), Fraction(1)) * top**2 / 4)
 
 
@@ -51,7 +51,7 @@ def division(survey: Survey, seen: Buckets, difference: float) -> float:
             continue
         reports = int(seen.reports[(seen.group == group) & (seen.theta == theta)].sum())
         top = told_top(survey, theta)
-        each = 1 / (variances(survey)[group] * top**2)
+        each = 1 / (worst_of(survey, group, theta) * top**2)
         precision += reports * each
         squares += reports * each**2
         halves += 0 if group == VALUE else reports * each * top / (2 * survey.buckets)
@@ -60,22 +60,3 @@ def division(survey: Survey, seen: Buckets, difference: float) -> float:
     everybody = Fraction(1, int(seen.reports.sum()))
     uneven = max(squares / precision**2 - everybody, Fraction(0))
     return difference * float(uneven) + float((halves / precision) ** 2)
-
-
-def _moments(survey: Survey, group: int, seen: Buckets) -> tuple[Fraction, Fraction]:
-    """Sums of the decoded answers, as values in [-1, 1], and of their squares."""
-    if group != VALUE:
-        return _of_window(survey.square_wave, seen)
-    hybrid = survey.hybrid
-    first = hybrid.piecewise.outputs
-    down, up = (int(seen.reports[seen.code == first + side].sum()) for side in (0, 1))
-    one, two = _of_window(hybrid.piecewise, seen.where(seen.code < first))
-    reach = hybrid.two_point.reach
-    return one + reach * (up - down), two + reach**2 * (up + down)
-
-
-def _of_window(channel: Window, seen: Buckets) -> tuple[Fraction, Fraction]:
-    place = (2 * seen.code - channel.outputs + 1).astype(object)
-    one, two = (int(np.sum(seen.reports * place**power)) for power in (1, 2))
-    half = channel.step / 2
-    return half * one, half**2 * two

@@ -40,13 +40,12 @@ def reports(survey: Survey, value: F64, group: int, told: int, words: U64) -> Bu
     return Buckets(who, theta, codes, np.ones_like(codes))
 
 
-def learnt(survey: Survey, parameters: ToPLParameters, answer: Answer) -> float:
-    """The threshold that simulated reports choose, in the value's own unit."""
+def learnt(survey: Survey, parameters: ToPLParameters, answer: Answer) -> int:
+    """The step of threshold and channel that simulated reports choose."""
     smooth = parameters.smooth
     wide = answer(RANGE, survey.buckets)
     if survey.rounds == 1:
-        return float(survey.threshold(threshold(survey, wide, density(survey, wide, smooth))))
+        return threshold(survey, wide, density(survey, wide, smooth))
     within = found_range(survey, wide, smooth, parameters.guard)
     near = answer(NARROW, within)
-    exact = density(survey, near, smooth, NARROW)
-    return float(survey.threshold(found_threshold(survey, near, exact, within)))
+    return found_threshold(survey, near, density(survey, near, smooth, NARROW), within)

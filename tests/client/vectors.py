@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 from hushstream.client import Budget, Client, ReportError, ReportStore, Survey, exp_below, sampling
 from hushstream.client import published_threshold as published
-from hushstream.client.survey import NARROW, RANGE, VALUE
+from hushstream.client.survey import NARROW, RANGE, STEP, VALUE
 
 Vector = dict[str, Any]
 
@@ -31,13 +31,17 @@ PUBLISHED = (
     '"period":4294967296}',
     '{"epsilon":"1","bound":"1440","salt":"trips-2031","share":"1/5","rounds":2}',
     '{"epsilon":"3/4","bound":"25/3","salt":"r","share":"2/3","rounds":2,"buckets":48,"levels":9}',
+    '{"epsilon":"2","bound":"100","salt":"t","share":"1/5","rounds":2,"channel":"told"}',
+    '{"epsilon":"1/2","bound":"7","salt":"u","share":"1/3","buckets":6,"levels":4,"channel":"told"}',
+    '{"epsilon":"1","bound":"3","salt":"v","share":"1/3","channel":"hybrid"}',
 )
 WHOLE: Vector = {"epsilon": "1", "bound": "1", "salt": "s", "share": "1/2"}
 WRONG: tuple[Vector, ...] = (
     {"epsilon": 1}, {"epsilon": "17"}, {"epsilon": "1/1001"}, {"epsilon": "1e3"}, {"bound": "0"},
     {"bound": "1/0"}, {"bound": "-1"}, {"share": "1"}, {"share": "0"}, {"buckets": 1},
     {"levels": 4097}, {"reports": 0}, {"reports": 1.5}, {"period": -1}, {"other": 0},
-    {"rounds": 3}, {"rounds": 0}, {"rounds": 2, "buckets": 40},
+    {"rounds": 3}, {"rounds": 0}, {"rounds": 2, "buckets": 40}, {"channel": "piecewise"},
+    {"channel": 1},
 )  # fmt: skip
 NO_SURVEYS = (
     "", "[]", "null", "{}",
@@ -124,12 +128,19 @@ def _reports() -> Iterator[Vector]:
             named = (u for u in (*USERS, *map(str, range(9999))) if survey.group(u) == group)
             user = next(named)
             for value in VALUES:
-                for theta in (None,) if group == RANGE else (survey.buckets // 2 + 1,):
+                for theta in _told(survey, group):
                     seed += 1
                     yield _report(i, survey, user, value, theta, _numbers(seed))
     # A value that lies between two multiples of 2^-64 levels: the even one, or the draw differs.
     user = next(u for u in map(str, range(9999)) if surveys()[3].group(u) == VALUE)
     yield _report(3, surveys()[3], user, 257 * 9 / 3 * 2.0**-83, 257, iter([4, 0, 0]))
+
+
+def _told(survey: Survey, group: int) -> Iterator[int | None]:
+    """What a group is told: a step in the middle, by each channel that there is."""
+    channels = range(3) if survey.channel == "told" and group == VALUE else range(1)
+    for channel in channels:
+        yield None if group == RANGE else survey.buckets // 2 + 1 + channel * STEP
 
 
 def _report(
@@ -192,6 +203,13 @@ def _thresholds() -> Iterator[Vector]:
         for group in (VALUE, NARROW):
             found = published(text, twice, start, group)
             yield {"survey": 6, "record": text, "slot": start, "group": group, "theta": found}
+    other = surveys()[8]
+    told = {"survey": [other.number], "range": [400], "theta": [120]}
+    for channel in ({"channel": [0]}, {"channel": [1]}, {"channel": [2]}, {"channel": [3]}, {}):
+        text = json.dumps(manifest | {"public": told | channel})
+        for group in (VALUE, NARROW):
+            found = published(text, other, start, group)
+            yield {"survey": 8, "record": text, "slot": start, "group": group, "theta": found}
 
 
 def refused(text: str) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from hushstream.agents.clock.genesis import read_ledger
 from hushstream.cli.planning.plan import describe
 from hushstream.client import Budget, Client, ReportStore, Survey, published_threshold
-from hushstream.client.survey import RANGE, VALUE
+from hushstream.client.survey import RANGE, STEP, VALUE
 from hushstream.mechanisms.topl.estimate import Buckets
 from hushstream.mechanisms.topl.estimate import mean as topl_mean
 
@@ -127,6 +127,8 @@ def foreign(devices: Devices) -> list[Any]:
         base | {"survey": base["survey"] ^ 1},
         base | {"theta": 65},
         base | {"user": valued, "theta": base["theta"] % 64 + 1},  # not what was published
+        base | {"user": valued, "theta": base["theta"] % STEP},  # nor is this channel
+        base | {"user": valued, "theta": base["theta"] % STEP + 3 * STEP},  # there is no such one
         base | {"code": devices.survey.hybrid.outputs},
         base | {"user": valued, "group": RANGE, "theta": 0, "code": 0},
         {"user": "nobody", "slot": slot, "minutes": 1e6},
@@ -145,7 +147,8 @@ def check_survey(run: Local, devices: Devices, first: int, theta: int) -> None:
     assert abs(told[-1] - devices.minutes[:2000].mean()) < 8  # noise, and what theta cuts off
     bodies = run.releases(devices.pipeline.name)
     manifests = [b for b in bodies if b["schema"] == "hush.manifest/2"]
-    assert {b["public"]["theta"][0] for b in manifests} == {theta}
+    steps = [(b["public"]["theta"][0], b["public"]["channel"][0]) for b in manifests]
+    assert {step + channel * STEP for step, channel in steps} == {theta}
     for body in manifests:
         privacy = body["privacy"]
         assert privacy["definition"] == "local" and privacy["neighbouring"] == "replace_value"

@@ -19,6 +19,7 @@ from .gaussian import DIGITS
 
 RANGE, VALUE, NARROW = 1, 2, 3
 LOW, OCTAVES = 1 << 24, 16
+STEP = 8192  # what is told is a threshold's step and so many times a channel
 Report = tuple[int, int, int]  # group, theta, code
 
 
@@ -75,12 +76,14 @@ class Survey:
         self.mix = Fraction(round((1 - 1 / root) * 65536), 65536)
         self.mix *= self.epsilon > Fraction(61, 100)
         self.reach = Fraction(high + LOW, high - LOW)
+        self.told = p.get("channel", "hybrid") == "told"
 
     @cached_property
     def number(self) -> int:
         """48 bits of the digest of all parameters."""
         names = ["epsilon", "bound", "salt", "reports", "share", "buckets", "levels", "period"]
         told = {name: getattr(self, name) for name in [*names, *["rounds"] * (self.rounds > 1)]}
+        told |= {"channel": "told"} if self.told else {}
         plain = {n: str(v) if isinstance(v, Fraction) else v for n, v in told.items()}
         text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
         return int(hashlib.sha256(text.encode()).hexdigest()[:12], 16)
@@ -96,6 +99,7 @@ class Survey:
 
     def top(self, theta: int) -> Fraction:
         """The upper end of what is told by a step; B without one."""
+        theta %= STEP
         if not theta:
             return self.bound
         if self.rounds == 1:
@@ -111,6 +115,59 @@ class Survey:
         mix, far = float(self.mix), float(self.reach) ** 2
         squares = [mix * x + float(1 - self.mix) * far for x in self.fine.squares()]
         return {RANGE: wave, NARROW: wave, VALUE: _worst(squares, self.levels + 1)}
+
+    @cached_property
+    def alone(self) -> tuple[Fraction, Fraction]:
+        """The worst variance of Piecewise, and of the two-point channel."""
+        inputs = self.levels + 1
+        flat = [float(self.reach) ** 2] * inputs
+        return _worst(self.fine.squares(), inputs), _worst(flat, inputs)
+
+    @cached_property
+    def bend(self) -> tuple[float, float]:
+        """a and b, where Piecewise answers v with the variance a + b v²: by its two last inputs."""
+        squares, v = self.fine.squares(), 1 - 2 / self.levels
+        steep = (squares[-1] - squares[-2]) / (1 - v * v)
+        return squares[-1] - steep, steep - 1
+
+    def worst(self, group: int, theta: int) -> Fraction:
+        """The worst variance of a report that was told a step."""
+        if group != VALUE or theta < STEP:
+            return self.variances[group]
+        return self.alone[theta // STEP - 1]
+
+    def noise(self, group: int, theta: int, mine: "Counter[Report]") -> Fraction:
+        """The variance of a report's noise, as far as the answers of all of them tell it.
+
+        Piecewise: v² on average from the mean square. Two points: as if all values were equal.
+        """
+        worst, n = self.worst(group, theta), mine.total()
+        if group != VALUE or theta < STEP or not n:
+            return worst
+        one, two = (float(sum((k * self.decoded(r) ** p for r, k in mine.items()), Fraction(0)) / n)
+                    for p in (1, 2))  # fmt: skip
+        if theta // STEP == 1:
+            a, b = self.bend
+            found = a + b * min(max((two - a) / (1 + b), 0), 1)
+        else:
+            flat = min(abs(one), 1) ** 2
+            found = float(self.reach) ** 2 - min(max(flat - (two - flat) / n, 0), 1)
+        found = min(found + 1 / self.levels**2, float(worst))
+        return (n * Fraction(found) + worst) / (n + 1)
+
+    def varying(self, density: Sequence[float]) -> list[tuple[float, int]]:
+        """The least expected variance with each threshold i/d, and the channel that has it."""
+        d, plain, found = len(density), float(self.variances[VALUE]), []
+        for i in range(1, d + 1):
+            made = [(plain, 0)]
+            if self.told:
+                v = [min((n + 0.5) / i, 1) * 2 - 1 for n in range(d)]
+                rest = max(0.0, 1 - sum(density))
+                square = sum(p * (v[n] ** 2 if n < i else 1) for n, p in enumerate(density)) + rest
+                a, b = self.bend
+                made += [(a + b * square, 1), (float(self.reach) ** 2 - square, 2)]
+            found.append(min(made))
+        return found
 
     def decoded(self, report: Report) -> Fraction:
         """What a report says, in [-1, 1] on average."""

@@ -14,8 +14,9 @@ import pytest
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.model import Deployment
 from hushstream.client import Survey
-from hushstream.client.survey import NARROW, RANGE, VALUE
+from hushstream.client.survey import NARROW, RANGE, STEP, VALUE
 from hushstream.formats.events.decode import RawRecord
+from hushstream.mechanisms.topl import estimate
 from hushstream.mechanisms.topl import mechanism as topl
 from hushstream.topics.config.load import loads
 
@@ -29,6 +30,7 @@ CASES = {
     "sharp": ', share = "1/3", buckets = 16, levels = 8, reports = 3, smooth = false',
     "plain": ', share = "1/3", buckets = 30, levels = 16, rounds = 1, beyond = false',
     "as-before": ', share = "1/2", buckets = 32, levels = 16, guard = 1.0, beyond = false',
+    "hybrid": ', share = "1/2", buckets = 32, levels = 16, channel = "hybrid"',
 }
 
 
@@ -71,7 +73,8 @@ def _report(
     if random.random() < 0.1:
         wrong: list[dict[str, Any]] = [
             {"group": 3 - group}, {"theta": theta + 1}, {"code": 99}, {"survey": 5}, {"slot": 0.5},
-            {"slot": -1}, {"code": None},
+            {"slot": -1}, {"code": None}, {"theta": theta + STEP}, {"theta": theta % STEP},
+            {"theta": theta + 3 * STEP},
         ]  # fmt: skip
         report |= random.choice(wrong)
     return record._replace(value=json.dumps(body | report).encode())
@@ -87,7 +90,9 @@ def logs_of(made: Deployment, one: World, seed: int = 3) -> list[list[RawRecord]
             body = json.loads(out.value or b"")
             for name, group in (("range", NARROW), ("theta", VALUE)):
                 if "public" in body and name in body["public"]:
-                    told[_day(body["window"]["start"]), group] = body["public"][name][0]
+                    (channel,) = body["public"].get("channel", [0]) if group == VALUE else [0]
+                    step = body["public"][name][0] + channel * STEP
+                    told[_day(body["window"]["start"]), group] = step
     return logs
 
 
@@ -111,6 +116,7 @@ def test_topl_releases_what_the_judge_says(case: str) -> None:
              for name in json.loads(out.value or b"").get("public", ())}  # fmt: skip
     assert names >= {"theta", "distribution"}
     assert ("beyond" in names) == ("beyond = false" not in CASES[case])
+    assert ("channel" in names) == ("hybrid" not in CASES[case])
 
 
 def _twice(real: Any) -> Any:
@@ -130,6 +136,7 @@ def _more(real: Any) -> Any:
         (topl, "threshold", lambda real: lambda *given: real(*given) % 30 + 1),
         (topl, "counted", lambda real: lambda seen, told: seen),
         (topl, "beyond", lambda real: lambda *given: real(*given)._replace(high=10**6 - 5)),
+        (estimate, "noise_of", lambda real: lambda *given: real(*given) * 2),
         (topl, "division", lambda real: lambda *given: 0.0),
         (topl, "mean", lambda real: lambda survey, seen: (real(survey, seen)[0], 1.0)),
     ],

@@ -18,9 +18,10 @@ from .rows import named, plain, utc
 from .rules import Rules
 from .slots import number
 from .stream import Clock, Placed
-from .survey import NARROW, RANGE, VALUE, Report, Survey, excess, least
+from .survey import NARROW, RANGE, STEP, VALUE, Report, Survey, excess, least
 
-LEFT = {"min_users": 1, "selection": "threshold", "debias": False, "beyond": False, "guard": 1}
+LEFT = {"min_users": 1, "selection": "threshold", "debias": False, "beyond": False, "guard": 1,
+        "channel": "hybrid"}  # fmt: skip
 MOST = 1 << 32
 
 
@@ -55,10 +56,14 @@ class ToplRules(Rules):
         if not all(0 <= x < MOST and x == int(x) for x in event.numbers[:4]):
             return False
         group, theta, code = map(int, event.numbers[1:4])
-        survey, told = self.survey, 1 <= theta <= self.survey.buckets
-        outputs = {RANGE: (theta == 0) * survey.wave.outputs, NARROW: told * survey.wave.outputs,
-                   VALUE: told * (survey.fine.outputs + 2)}  # fmt: skip
-        fits = code < outputs.get(group, 0) and event.numbers[4] == survey.number
+        survey, (channel, step) = self.survey, divmod(theta, STEP)
+        wave, fine = range(survey.wave.outputs), survey.fine.outputs
+        told = 1 <= step <= survey.buckets
+        outputs = {RANGE: wave if theta == 0 else (), NARROW: wave if told and not channel else ()}
+        spoken = [range(fine + 2), *[range(fine), range(fine, fine + 2)] * survey.told]
+        if told and channel < len(spoken):
+            outputs[VALUE] = spoken[channel]
+        fits = code in outputs.get(group, ()) and event.numbers[4] == survey.number
         return fits and group == survey.group(event.unit)
 
 
@@ -107,10 +112,12 @@ class ToplJudge(Judge):
         if t == rules.chosen:
             find = found_threshold if survey.rounds > 1 else threshold
             told[VALUE] = find(survey, seen, exact, told.get(NARROW, 0))
-        public |= {name: [told[group]] for name, group in (("range", NARROW), ("theta", VALUE))
-                   if group in told}  # fmt: skip
+        public |= {name: [told[group] % STEP] for name, group in
+                   (("range", NARROW), ("theta", VALUE)) if group in told}  # fmt: skip
+        if survey.told and VALUE in told:
+            public["channel"] = [told[VALUE] // STEP]
         if shares:
-            public["beyond"] = beyond(survey, seen, told, exact, told[VALUE])
+            public["beyond"] = beyond(survey, seen, told, exact, told[VALUE] % STEP)
         rows = {}
         if values := self.estimates(seen, batch):
             rows[b""] = named(rules, trigger, b"", {}, values)
@@ -153,29 +160,32 @@ def groups(survey: Survey, seen: Counter[Report]) -> Iterator[tuple[int, int, Co
 
 
 def mean(survey: Survey, seen: Counter[Report]) -> tuple[Fraction | None, Fraction]:
-    """By inverse variances, and its worst variance."""
-    precision, weighted = Fraction(0), Fraction(0)
+    """By inverse variances, and the variance of its noise."""
+    precision, weighted, noise = Fraction(0), Fraction(0), Fraction(0)
     for group, theta, mine in groups(survey, seen):
         top = survey.top(theta)
-        variance = survey.variances[group] * top**2 / 4
+        worst = survey.worst(group, theta)
+        variance = worst * top**2 / 4
         # In a group by Square Wave a bucket stands for its middle.
         middle = Fraction(1) if group == VALUE else Fraction(survey.buckets - 1, survey.buckets)
         said = sum((n * (1 + middle * survey.decoded(r)) / 2 for r, n in mine.items()), Fraction(0))
         precision += mine.total() / variance
+        noise += mine.total() / variance * survey.noise(group, theta, mine) / worst
         weighted += said * top / variance
-    return (weighted / precision, 1 / precision) if precision else (None, Fraction(0))
+    return (weighted / precision, noise / precision**2) if precision else (None, Fraction(0))
 
 
 def difference(survey: Survey, seen: Counter[Report]) -> Fraction:
     """How much values differ: variance of the answers, less that of their noise."""
     group = VALUE if any(r[0] == VALUE for r in seen) else NARROW if survey.rounds > 1 else RANGE
-    mine = {r: n for r, n in seen.items() if r[0] == group}
-    reports, noise = sum(mine.values()), survey.variances[group]
+    mine = Counter({r: n for r, n in seen.items() if r[0] == group})
+    told = min((r[1] for r in mine), default=0)
+    reports, noise = mine.total(), survey.noise(group, told, mine)
     first, second = (sum((n * survey.decoded(r) ** k for r, n in mine.items()), Fraction(0))
                      for k in (1, 2))  # fmt: skip
     inner = second - first**2 / reports if reports else Fraction(0)
     apart = (inner + noise + 1) / max(reports, 1) - noise
-    top = survey.top(min(r[1] for r in mine) if mine else 0)
+    top = survey.top(told)
     return min(max(apart, Fraction(0)), Fraction(1)) * top**2 / 4
 
 
@@ -184,7 +194,7 @@ def division(survey: Survey, seen: Counter[Report], differing: Fraction) -> Frac
     precision, squares, halves = Fraction(0), Fraction(0), Fraction(0)
     for group, theta, mine in groups(survey, seen):
         top = survey.top(theta)
-        each = 1 / (survey.variances[group] * top**2)
+        each = 1 / (survey.worst(group, theta) * top**2)
         precision += mine.total() * each
         squares += mine.total() * each**2
         halves += (group != VALUE) * mine.total() * each * top / (2 * survey.buckets)
@@ -204,7 +214,8 @@ def threshold(survey: Survey, seen: Counter[Report], exact: list[float], within:
     scores = [(n / d) ** 2 * noise + over**2 * min(max((n / d) ** 2, 1 / 128), 1 / 4)
               for n, over in enumerate(excess(exact), 1)]  # fmt: skip
     best = least(scores) + 1
-    return d if 4 * best > 3 * d else best
+    best = d if 4 * best > 3 * d else best
+    return best + STEP * survey.varying(exact)[best - 1][1]
 
 
 def found_range(survey: Survey, seen: Counter[Report], smooth: bool, guard: float) -> int:
@@ -222,17 +233,32 @@ def found_range(survey: Survey, seen: Counter[Report], smooth: bool, guard: floa
     unsure, so_far, rank = min(guard * noise_of_mass, 0.5), 0.0, 0
     while rank < len(share) - 1 and (so_far := so_far + share[rank]) < 1 - unsure:
         rank += 1
-    return step_of(survey, 2 * min(best, top[rank]))
+    wide = 2 * min(best, top[rank])
+    return step_of(survey, 1 if survey.told and wide >= 0.6 else wide)
 
 
 def found_threshold(survey: Survey, seen: Counter[Report], exact: list[float], within: int) -> int:
-    """Of two rounds: θ²V/4n + T²/2 within the range; the range itself without a report."""
+    """Of two rounds: θ²V/4n + T²/2 within the range; the range itself without a report.
+
+    With a channel that is told, B where it is the range and costs little more.
+    """
     reports = sum(n for r, n in seen.items() if r[0] == NARROW)
     if not reports:
         return within
-    noise, d = float(survey.variances[VALUE]) / (4 * values_of(survey, reports)), survey.buckets
-    scores = [noise * (n / d) ** 2 + over**2 / 2 for n, over in enumerate(excess(exact), 1)]
-    return step_of(survey, (least(scores) + 1) / d * float(survey.top(within) / survey.bound))
+    d, ways = survey.buckets, survey.varying(exact)
+    values = values_of(survey, reports)
+    both = zip(excess(exact), ways, strict=True)
+    scores = [way[0] / (4 * values) * (n / d) ** 2 + over**2 / 2
+              for n, (over, way) in enumerate(both, 1)]  # fmt: skip
+    best = least(scores)
+    if (
+        survey.told
+        and within == d
+        and scores[-1] <= (1 + 0.5 / float(survey.epsilon)) * scores[best]
+    ):
+        best = d - 1
+    step = step_of(survey, (best + 1) / d * float(survey.top(within) / survey.bound))
+    return step + STEP * ways[best][1]
 
 
 def values_of(survey: Survey, reports: int) -> float:

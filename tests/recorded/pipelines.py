@@ -167,7 +167,11 @@ mechanism = { kind = "topl", reports = 2, period = 172800, share = "1/4", bucket
 """
 
 
-SURVEYS = {"topl": "", "topl-plain": ", beyond = false, guard = 1.0"}
+SURVEYS = {
+    "topl": "",
+    "topl-hybrid": ', channel = "hybrid"',
+    "topl-plain": ', beyond = false, guard = 1.0, channel = "hybrid"',
+}
 
 
 def rows(n: int = 4000, seed: int = 7) -> list[dict[str, Any]]:

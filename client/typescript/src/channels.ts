@@ -98,6 +98,11 @@ export class Hybrid {
     return this.piecewise.outputs + this.twoPoint.outputs;
   }
 
+  /** The same parts, of which Piecewise alone speaks (1) or the two-point channel alone (0). */
+  alone(mix: 0n | 1n): Hybrid {
+    return new Hybrid(this.piecewise, this.twoPoint, rational(mix));
+  }
+
   draw(level: bigint, below: Below): bigint {
     if (below(this.mix.den) < this.mix.num) return this.piecewise.draw(level, below);
     return this.piecewise.outputs + this.twoPoint.draw(level, below);

@@ -4,7 +4,9 @@ import { ReportError } from "./errors.ts";
 import { multiply, rational, text } from "./rational.ts";
 import { below, type Below } from "./sampling.ts";
 import type { ReportStore } from "./store.ts";
-import { NARROW, RANGE, SLOTS, VALUE, wellFormed, type Survey } from "./survey.ts";
+import {
+  CHANNELS, NARROW, RANGE, SLOTS, STEP, VALUE, wellFormed, type Survey,
+} from "./survey.ts";
 
 export const SCHEMA = "hush.report/1";
 
@@ -83,7 +85,8 @@ function encode(survey: Survey, report: Report): string {
 }
 
 /**
- * The threshold step that a record of the release topic tells devices, if it is one that does.
+ * The step that a record of the release topic tells devices, if it is one that does: that of the
+ * threshold, and 8192 times the channel that is told with it.
  *
  * `record` is the JSON text or what was decoded from it; rows, manifests before the warm-up, those
  * of another survey and, where `slot` (seconds since 1970) is given, of a window that it does not
@@ -102,7 +105,13 @@ export function publishedThreshold(
   if (slot !== undefined && !within(asObject(body?.window), slot)) return;
   const fits = typeof theta === "number" && Number.isInteger(theta)
     && theta >= 1 && theta <= survey.buckets;
-  return fits ? theta : undefined;
+  const told = survey.channel === "told" && group !== NARROW;
+  const channels: unknown = told ? said?.channel : [0];
+  if (!fits || !Array.isArray(channels) || channels.length !== 1) return;
+  const channel: unknown = channels[0];
+  const known = typeof channel === "number" && Number.isInteger(channel)
+    && channel >= 0 && channel < CHANNELS;
+  return known ? theta + channel * STEP : undefined;
 }
 
 function decoded(record: string): unknown {

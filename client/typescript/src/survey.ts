@@ -10,19 +10,25 @@ import { below, roundRandomly, type Below } from "./sampling.ts";
 export const SLOTS = 2 ** 32;
 /** The group that reports by Square Wave, so that the aggregator learns the range. */
 export const RANGE = 1;
-/** The group that reports by Hybrid within [0, theta]. */
+/** The group that reports by Hybrid, or the channel that is told, within [0, theta]. */
 export const VALUE = 2;
 /** The group of a survey in two rounds that reports by Square Wave within the range found. */
 export const NARROW = 3;
 /** Powers of two that the scale of a survey in two rounds spans. */
 const OCTAVES = 16;
+/** Channels of a value report: Hybrid, Piecewise, two-point. */
+export const CHANNELS = 3;
+/** A step above all thresholds: what is told is theta + channel * STEP. */
+export const STEP = 2 ** 13;
 
 const [LEAST, MOST] = [rational(1n, 1000n), rational(16n)];
 const ZERO = rational(0n);
 const ONE = rational(1n);
-const DEFAULTS = { reports: 1, buckets: 512, levels: 512, period: 0, rounds: 1 };
+const DEFAULTS = {
+  reports: 1, buckets: 512, levels: 512, period: 0, rounds: 1, channel: "hybrid",
+};
 const NAMES = ["bound", "buckets", "epsilon", "levels", "period", "reports", "salt", "share"];
-const ALL = [...NAMES, "rounds"];
+const ALL = [...NAMES, "rounds", "channel"];
 const LIMITS: readonly (readonly [string, number, number])[] = [
   ["reports", 1, SLOTS], ["buckets", 2, 4096], ["levels", 2, 4096], ["period", 0, SLOTS],
   ["rounds", 1, 2],
@@ -46,6 +52,8 @@ export class Survey {
   readonly levels: number;
   readonly period: number;
   readonly rounds: number;
+  /** "hybrid", or "told": value reports are made by the channel that is published with theta. */
+  readonly channel: string;
   /** Canonical text: what the digest is taken of. */
   readonly json: string;
   /** Sixteen hexadecimal digits that identify every parameter. */
@@ -65,6 +73,7 @@ export class Survey {
     this.levels = fields.levels as number;
     this.period = fields.period as number;
     this.rounds = fields.rounds as number;
+    this.channel = fields.channel as string;
     this.json = json;
     this.digest = digest;
     this.number = Number.parseInt(digest.slice(0, 12), 16);
@@ -103,11 +112,22 @@ export class Survey {
     return [first, first + this.period];
   }
 
-  /** The threshold of step theta (1..buckets) in the user's own units. */
-  threshold(theta: number): Rational {
-    if (!Number.isInteger(theta) || theta < 1 || theta > this.buckets) {
-      throw new ReportError(`theta = ${theta}: must be an integer from 1 to ${this.buckets}`);
+  /** The threshold's own step and the channel that a step stands for. */
+  saidBy(step: number): readonly [number, number] {
+    const channels = this.channel === "told" ? CHANNELS : 1;
+    const [theta, channel] = [step % STEP, Math.floor(step / STEP)];
+    const fits = Number.isInteger(step) && theta >= 1 && theta <= this.buckets
+      && channel >= 0 && channel < channels;
+    if (!fits) {
+      const more = channels > 1 ? ` + ${STEP} * channel (0, 1 or 2)` : "";
+      throw new ReportError(`theta = ${step}: must be an integer from 1 to ${this.buckets}${more}`);
     }
+    return [theta, channel];
+  }
+
+  /** The threshold of a step in the user's own units; a channel told with it does not matter. */
+  threshold(step: number): Rational {
+    const [theta] = this.saidBy(step);
     if (this.rounds === 1) {
       return multiply(this.bound, rational(BigInt(theta), BigInt(this.buckets)));
     }
@@ -127,6 +147,7 @@ export class Survey {
   /** A Square Wave output for one value, clipped to [0, theta] first, in equal buckets. */
   perturbNarrow(value: unknown, theta: number, uniform: Below = below): number {
     const top = this.threshold(theta);
+    if (theta > this.buckets) throw new ReportError(`theta = ${theta}: a range has no channel`);
     return this.#wave(floor(multiply(divide(clipped(value, top), top), this.#buckets())), uniform);
   }
 
@@ -150,12 +171,13 @@ export class Survey {
     return BigInt(octave) * steps + (within > 0n ? within : 0n);
   }
 
-  /** A Hybrid output for one value, clipped to [0, theta] first. */
+  /** An output of the told channel, else of Hybrid, for one value clipped to [0, theta]. */
   perturbValue(value: unknown, theta: number, uniform: Below = below): number {
-    const top = this.threshold(theta);
+    const [top, [, channel]] = [this.threshold(theta), this.saidBy(theta)];
     const share = divide(clipped(value, top), top);
     const level = roundRandomly(multiply(share, rational(BigInt(this.levels))), uniform);
-    return Number(this.hybrid.draw(level, uniform));
+    const made = channel ? this.hybrid.alone(channel === 1 ? 1n : 0n) : this.hybrid;
+    return Number(made.draw(level, uniform));
   }
 }
 
@@ -196,6 +218,8 @@ function checked(plain: unknown): Fields {
   }
   const whole = fields.rounds === 1 || (fields.buckets as number) % OCTAVES === 0;
   require("buckets", fields, whole, `a multiple of ${OCTAVES} in two rounds`);
+  const channels: readonly unknown[] = ["hybrid", "told"];
+  require("channel", fields, channels.includes(fields.channel), '"hybrid" or "told"');
   return { ...fields, epsilon: text(epsilon), bound: text(bound), share: text(share) };
 }
 
@@ -203,9 +227,10 @@ function require(name: string, fields: Fields, holds: boolean, rule: string): vo
   if (!holds) throw new ReportError(`${name} = ${String(fields[name])}: must be ${rule}`);
 }
 
-/** JSON with sorted names, without spaces or a single round; all beyond ASCII is escaped. */
+/** JSON with sorted names, without spaces, a single round or Hybrid; ASCII, the rest is escaped. */
 function canonical(fields: Fields): string {
-  const named = fields.rounds === 1 ? NAMES : ALL.toSorted();
+  const usual: Fields = { rounds: 1, channel: "hybrid" };
+  const named = ALL.filter((name) => fields[name] !== usual[name]).toSorted();
   const sorted = Object.fromEntries(named.map((name) => [name, fields[name]]));
   return JSON.stringify(sorted).replace(
     /[\u007f-\uffff]/g,
