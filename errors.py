@@ -13,7 +13,8 @@
      │    ├── OutageError     the cluster, or one partition, does not answer (agents)
      │    ├── RightError      the cluster refuses a right; names operation and resource (agents)
      │    ├── RewoundError    logs are behind what is known to have been in them (agents)
-     │    └── DamagedError    a local table cannot be read; its changelog has it (agents)
+     │    ├── DamagedError    a local table cannot be read; its changelog has it (agents)
+     │    └── SnapshotError   a snapshot of a table cannot be written or used; likewise (agents)
      └── BrokerError          the local broker cannot be fetched, started or stopped (deploy)
 
 Messages name the parameter and its value, never a payload, a key or a count of private records.
@@ -143,6 +144,10 @@ class RewoundError(EngineError):
 
 class DamagedError(EngineError):
     """Files of a local table are damaged or missing; it can be restored from its changelog."""
+
+
+class SnapshotError(EngineError):
+    """A snapshot of a table cannot be written or used: its changelog has all that it holds."""
 
 
 class BrokerError(HushError):

@@ -204,6 +204,12 @@ OPERATOR = (
         },
     ),
     Panel(
+        "Age of snapshots in the object store",
+        "s",
+        {"{{store}}": "time() - max by (store) (hush_snapshot_timestamp_seconds)"},
+        wide=True,
+    ),
+    Panel(
         "Memory of processes",
         "bytes",
         {PROCESS: "process_resident_memory_bytes"},
@@ -227,7 +233,10 @@ OPERATOR = (
     Panel(
         "Failed transactions of the clock",
         "short",
-        {"failed": "sum(increase(hush_ledger_write_failures_total[1h]))"},
+        {
+            "failed": "sum(increase(hush_ledger_write_failures_total[1h]))",
+            "snapshots": "sum(increase(hush_snapshot_failures_total[1h]))",
+        },
         "stat",
         "In the last hour.",
         ALARM,

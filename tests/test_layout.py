@@ -27,7 +27,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("agents/stages",),
     ("agents/clock", "agents/registry"),
     ("agents/kafka",),
-    ("agents/deployment", "agents/state"),
+    ("agents/deployment", "agents/snapshots", "agents/state"),
     ("agents/deployment/compiling", "agents/state/units"),
     ("agents/deployment/cluster", "agents/deployment/published", "agents/state/rows"),
     ("agents/deployment/model.py", "agents/state/rocks_errors.py", "agents/state/store.py"),

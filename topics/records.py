@@ -168,6 +168,19 @@ class Selected(msgspec.Struct, tag="selected", frozen=True):
     done: bool
 
 
+class TableSeal(msgspec.Struct, frozen=True, array_like=True):
+    """A secret of snapshots of a shard's table: who has none of it can read none of them.
+
+    Attributes:
+        secret: random, in hexadecimal digits.
+        of: the transaction that a snapshot with this secret ends with: it is in this history, even
+            if compaction has deleted its marker since; empty: not known yet.
+    """
+
+    secret: str
+    of: str = ""
+
+
 class Marker(msgspec.Struct, frozen=True):
     """The position that a shard has applied; the last row of each of its transactions.
 
@@ -176,7 +189,8 @@ class Marker(msgspec.Struct, frozen=True):
     pipeline; ``closed`` the last ordinal that this shard closed, per pipeline; ``progress``
     the last key of a release that is committed in chunks; ``transaction`` names the transaction:
     no other one of any shard, in any history of the cluster, has the same name; ``aborted`` names
-    the one before it, which was aborted because brokers had forgotten to end it.
+    the one before it, which was aborted because brokers had forgotten to end it; ``seals`` are
+    those of the snapshots of this shard's table that may still be used, the newest first.
     """
 
     genesis: str
@@ -187,6 +201,7 @@ class Marker(msgspec.Struct, frozen=True):
     progress: str | None = None
     transaction: str = ""
     aborted: str = ""
+    seals: list[TableSeal] = []
 
 
 _BEAT = b'{"type":"beat",'  # a struct's tag comes first

@@ -189,6 +189,14 @@ async def check_reached(kafka: Kafka, topic: str, partition: int, position: int)
         await reached(client, {TopicPartition(topic, partition): position})
 
 
+async def first_offset(kafka: Kafka, topic: str, partition: int) -> int:
+    """Ask for the first offset that a partition still has."""
+    tp = TopicPartition(topic, partition)
+    async with reader(kafka) as client:
+        begins: dict[TopicPartition, int] = await client.beginning_offsets([tp])
+    return begins[tp]
+
+
 class Silence:
     """Notices that nothing comes although a log has more."""
 

@@ -46,6 +46,7 @@ from ..kafka.access.owners import verify_owned
 from ..kafka.access.refusals import user_of
 from ..kafka.cluster import Cluster
 from ..kafka.logs import passing
+from ..snapshots.objects import Objects
 from .evidence import check_tables
 from .forgetting import check_ratchet
 from .setup import WorkerSetup
@@ -196,6 +197,9 @@ def admit(
         ratchet,
     )  # fmt: skip
     if role == "worker":
+        if url := config.engine.snapshots:
+            Objects(url)  # else a worker would find that it cannot
+            told(f"snapshots of tables: {url}")
         check_format(ledger)
         told(f"format {ledger.format}, that of this version")
         check_lost(lost(cluster, setup))

@@ -17,16 +17,18 @@ from aiokafka.structs import TopicPartition
 from prometheus_client import Gauge
 from rocksdict import Cache
 
-from ...errors import DamagedError, EngineError
+from ...errors import DamagedError, EngineError, SnapshotError
 from ...topics.config.model import Kafka
-from ...topics.records import Marker, decode_marker
+from ...topics.records import Marker, TableSeal, decode_marker
 from ..clock.wall_time import WallClock
 from ..kafka.backlog import Flight, Room
-from ..kafka.clients import check_reached, read_span, read_to_end
-from ..kafka.markers import hanging_marker, seek_marker
+from ..kafka.clients import check_reached, first_offset, read_span, read_to_end
+from ..kafka.markers import Sought, hanging_marker, seek_marker
+from ..snapshots.copies import Copies, forget
+from ..snapshots.sealed import CopyHead, fingerprint_of
 from ..state.layout import MARKER, POSITION, SEEN
 from ..state.restored import restored
-from ..state.rocks import RocksStore, discard, set_aside
+from ..state.rocks import RocksStore, discard, read_rows, set_aside
 from ..state.rows.columns import NO_ROWS, RowColumns
 from ..state.store import Changes
 from ..state.units.room import UnitRoom
@@ -54,6 +56,7 @@ class Shared:
         flight: for steps that are computed and committed.
         units: memory for rows of units that are on disk.
         published: told the pipeline of each release of a shard that anyone may read by now.
+        copies: snapshots of tables; None: there are none.
     """
 
     kafka: Kafka
@@ -70,6 +73,7 @@ class Shared:
     flight: Flight = field(default_factory=lambda: Flight(1 << 25))
     units: UnitRoom = field(default_factory=lambda: UnitRoom(1 << 24))
     published: Callable[[str], object] = str
+    copies: Copies | None = None
 
 
 class Restoring:
@@ -161,7 +165,7 @@ class LocalState:
         except DamagedError as error:
             self.set_aside(error)
             store, known = self._opened(), None
-        same = known is not None and await self._refuse_rewound(known)
+        same = known is not None and check_same(self.name, await self._sought(known))
         # A table that is older than the changelog keeps deletions would keep rows that were deleted
         # since, and a unit's deleted row would come back to life. So it is restored from nothing.
         # Nor is one used whose last transaction the changelog no longer has: nothing tells then
@@ -169,6 +173,8 @@ class LocalState:
         start = known.start if known is not None and same else None
         if start is None and not store.empty:
             store = self._anew()
+        if start is None and self._shared.copies is not None:
+            store, start = await self._snapshot(store, self._shared.copies)
         try:
             await self._read(store, start)
         except DamagedError as error:
@@ -232,14 +238,98 @@ class LocalState:
         """End the series of a copy that is gone from here."""
         self._shared.metrics.forget(self.name, self.name, "", ())
 
-    async def _refuse_rewound(self, known: Known) -> bool:
-        """Check that a changelog reaches its table; tell whether both are surely of one history."""
+    async def _sought(self, known: Known) -> Sought:
+        """Check that a changelog reaches its table; `check_same` tells if they are of one history.
+
+        Raises:
+            RewoundError: it does not.
+        """
         kafka, topic, number = self._shared.kafka, self._changelog, self._partition
         await check_reached(kafka, topic, number, known.position)
         sought = await seek_marker(kafka, topic, number, known.position, known.marker)
         if not sought.aborted:
             check_forward(self.name, known.marker, sought.last)
-        return check_same(self.name, sought)
+        return sought
+
+    async def _snapshot(self, store: RocksStore, copies: Copies) -> tuple[RocksStore, int | None]:
+        """Put the newest snapshot in the place of an empty table; tell where it goes on.
+
+        A snapshot is what a disk held once, so it is checked as a table on disk is. It may be used
+        as little where it is too old, and it is evidence as well. One that may not be used leaves
+        the table empty.
+
+        Raises:
+            RewoundError: the snapshot knows more than the changelog, or another history.
+        """
+        table = copies.table(self._changelog, self._partition)
+        try:
+            head = await table.head()
+            if head is None:
+                return store, None
+            seal = await self._seal_of(head)
+            folder = await table.fetch(head, seal.secret, self.moved)
+        except SnapshotError as error:
+            log.warning("%s: its snapshot is not used: %s", self.name, error)
+            self._shared.metrics.snapshot_failures.inc()
+            return store, None
+        try:
+            self.close()
+            discard(self._path)
+            folder.rename(self._path)
+            store = self._opened()
+            known = self._known(store)
+            if known is not None and known == known_of(*head.rows):
+                log.info("%s: goes on from its snapshot", self.name)
+                return store, known.start
+            log.warning("%s: its snapshot holds another table than its head says", self.name)
+        except (OSError, EngineError) as error:  # another version of the library wrote it, say
+            log.warning("%s: its snapshot cannot be opened: %s", self.name, error)
+            self._dropped()
+        finally:
+            forget(folder)
+        self._shared.metrics.snapshot_failures.inc()
+        return self._anew(), None
+
+    async def _seal_of(self, head: CopyHead) -> TableSeal:
+        """Hold a snapshot against the changelog, as a table on disk; find its seal there.
+
+        Raises:
+            RewoundError: the snapshot knows more than the changelog, or another history.
+            SnapshotError: it may not be used.
+        """
+        known = known_of(*head.rows)
+        if known is None or known.marker.genesis != self._shared.genesis:
+            raise SnapshotError("it does not tell how far it has come")
+        sought = await self._sought(known)
+        same = check_same(self.name, sought)
+        seals = () if sought.last is None else sought.last.seals
+        seal = next((one for one in seals if fingerprint_of(one.secret) == head.seal), None)
+        if seal is None:
+            raise SnapshotError("its key is forgotten")
+        # A marker that names a transaction was written after it, in one history with it.
+        if not same and (sought.aborted or seal.of != known.marker.transaction):
+            raise SnapshotError("nothing tells whether it is of this changelog's history")
+        if known.start is None:
+            raise SnapshotError("it is older than the changelog keeps deletions")
+        kafka, topic, number = self._shared.kafka, self._changelog, self._partition
+        if await first_offset(kafka, topic, number) > known.start:
+            raise SnapshotError("the changelog begins after it")
+        return seal
+
+    def copy(self, folder: Path) -> list[bytes | None]:
+        """Copy the table on disk to a new folder beside it; return the rows of `TOLD`.
+
+        Raises:
+            DamagedError: the table is damaged.
+            EngineError: it is closed, or cannot be copied.
+        """
+        self.table.copy(folder)
+        return read_rows(folder, TOLD)
+
+    @property
+    def path(self) -> Path:
+        """Folder of the table."""
+        return self._path
 
     async def hanging(self) -> tuple[str, bool]:
         """Name the transaction that hangs in the changelog, and tell whether the table has it.
@@ -309,9 +399,7 @@ class LocalState:
         self._damages += 1
         if self._damages > DAMAGES:
             raise EngineError(f"{error}, again and again: check the disk") from error
-        if self._store is not None:
-            self._store.abandon()
-        self._store, self.ready = None, False
+        self._dropped()
         other = set_aside(self._path)
         log.warning("%s; it is set aside as %s and restored from its changelog", error, other)
 
@@ -321,6 +409,11 @@ class LocalState:
             self._path, shared.cache, shared.write_buffer_bytes, self._hold, shared.units
         )
         return self._store
+
+    def _dropped(self) -> None:
+        if self._store is not None:
+            self._store.abandon()
+        self._store, self.ready = None, False
 
     def _anew(self) -> RocksStore:
         self.close()

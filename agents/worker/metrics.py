@@ -186,6 +186,12 @@ class OperatorMetrics:
         self.standby_lag = Gauge(
             "hush_standby_lag_records", "Changelog rows that a copy lacks.", ["store"], **given
         )
+        self.snapshot = Gauge(
+            "hush_snapshot_timestamp_seconds", "Of the newest one in the store.", ["store"], **given
+        )
+        self.snapshot_failures = Counter(
+            "hush_snapshot_failures", "Uploads that failed, and snapshots refused.", **given
+        )
         self.lag = Gauge("hush_lag_records", "Fetched and not applied.", ["store"], **given)
         self.watermark = Gauge(
             "hush_watermark_timestamp_seconds",
@@ -225,7 +231,8 @@ class OperatorMetrics:
             store: name of its table.
         """
         ended: list[tuple[Gauge, tuple[str, ...]]] = [
-            (self.lag, (shard,)), (self.recovery, (store,)), (self.state, (store,))
+            (self.lag, (shard,)), (self.recovery, (store,)), (self.state, (store,)),
+            (self.snapshot, (store,)),
         ]  # fmt: skip
         ended += [(self.watermark, (pipeline, partition)) for pipeline in pipelines]
         for gauge, labels in ended:

@@ -11,6 +11,7 @@ import logging
 import threading
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from aiokafka.errors import IllegalOperation, NotLeaderForPartitionError, ProducerFenced
@@ -18,7 +19,7 @@ from aiokafka.structs import TopicPartition
 from msgspec.structs import replace
 
 from ...errors import DamagedError, HushError
-from ...topics.records import Marker, encode
+from ...topics.records import Marker, TableSeal, encode
 from ..kafka.backlog import Backlog
 from ..kafka.clients import start_producer, stop_quietly, transactional_producer, within
 from ..kafka.intervals import Interval, joined
@@ -49,6 +50,7 @@ class Shard:
     Attributes:
         marker: the last committed one.
         moved: whether it has come further here.
+        seals: of snapshots of the table, in the markers of all further steps.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class Shard:
         self._reached = self._last = 0
         self._end: int | None = None  # of the changelog as it was read, until a step tells
         self.moved = False
+        self.seals: list[TableSeal] = []
         self._name_next = names()
         self._aborted = ""  # the transaction before the next one, if brokers had forgotten it
         self._timer: asyncio.TimerHandle | None = None  # which ends a rest
@@ -138,6 +141,7 @@ class Shard:
     async def _restored(self) -> None:
         marker = await self._state.open() or self._begin
         self._end = self._state.end
+        self.seals = [] if self._shared.copies is None else list(marker.seals)
         # Past what is lost for good; the next step commits the place.
         self.marker = replace(marker, applied=max(marker.applied, self._spec.resume))
         await self._host.before_open(self.tp, self.marker)
@@ -311,7 +315,9 @@ class Shard:
         """2. Transact: ONE transaction with records, changed rows, and last the marker."""
         with self._shared.metrics.step.labels(stage="commit").time():
             producer, spec = self._producer, self._spec
-            step.marker = replace(step.marker, transaction=self._name_next(), aborted=self._aborted)
+            name, seals = self._name_next(), self.seals
+            marker = replace(step.marker, transaction=name, aborted=self._aborted, seals=seals)
+            step.marker = marker
             async with within(self._shared.transaction_timeout_ms):
                 self._reached = await transact(
                     producer, step, spec.changelog, spec.tp.partition, spec.place, self._end
@@ -346,6 +352,16 @@ class Shard:
         if self._closing:
             return  # its series have ended
         self._report.size(self._state.name, size)
+
+    @property
+    def table(self) -> LocalState:
+        """Its table, which is open while the shard is."""
+        return self._state
+
+    async def copy(self, folder: Path) -> list[bytes | None]:
+        """Copy the table between two steps; see `LocalState.copy`."""
+        rows: list[bytes | None] = await self._in_thread(partial(self._state.copy, folder))
+        return rows
 
     async def _reopen(self, error: BaseException) -> None:
         """Open again after a failed transaction: a new producer, and the state as committed."""

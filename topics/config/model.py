@@ -19,6 +19,7 @@ from .toml.values import (
     ONE_MINUTE,
     QUARTER_SECOND,
     SEVEN_DAYS,
+    SIX_HOURS,
     TEN_SECONDS,
     THIRTY_SECONDS,
     ZERO,
@@ -208,6 +209,10 @@ class Engine:
         session_timeout: a worker that is silent for longer counts as dead.
         standbys: other workers that keep a copy of each table, so that a shard of a dead worker is
             open at once; copies share `unit_cache_mb` with tables.
+        snapshots: address (`s3://`, `gs://`, `az://`, `file:///`) of an object store for encrypted
+            copies of tables, so that a machine with an empty disk needs only the changelogs' newest
+            part.
+        snapshot_interval: time between two copies of a table; the older one is deleted.
         transaction_timeout: time after which the broker aborts an unfinished transaction.
         trim_interval: interval at which applied partial sums are deleted from Kafka; "0s": never.
         keep_clock: how long the clock log is kept for `hush replay`; "0s": only what workers
@@ -245,6 +250,8 @@ class Engine:
     loss_share: Annotated[Fraction, within(0, 1)] = Fraction(1, 10)
     session_timeout: Annotated[Duration, span("1s", "30m")] = TEN_SECONDS
     standbys: Annotated[int, within(0, 1)] = 0
+    snapshots: str = ""
+    snapshot_interval: Annotated[Duration, span("10s", "6h")] = SIX_HOURS
     transaction_timeout: Annotated[Duration, span("5s", "15m")] = ONE_MINUTE
     trim_interval: Annotated[Duration, span("0s", "1d")] = FIVE_MINUTES
     keep_clock: Annotated[Duration, span("0s", "3650d")] = SEVEN_DAYS

@@ -14,6 +14,8 @@ from faust.types import TP
 from hushstream.agents.kafka.cluster import Cluster
 from hushstream.agents.kafka.intervals import Interval
 from hushstream.agents.kafka.logs import read_topic
+from hushstream.agents.snapshots.copies import Copies
+from hushstream.agents.snapshots.objects import Objects
 from hushstream.agents.stages.step import Out, Step
 from hushstream.agents.stages.topology import Place
 from hushstream.agents.state.layout import MARKER, units_of
@@ -77,6 +79,7 @@ class Bench:
     failures: list[BaseException] = field(default_factory=list)
     cache: Any = field(default_factory=lambda: Cache(1 << 20))
     executor: Any = field(default_factory=lambda: ThreadPoolExecutor(2))
+    store: Objects | None = None  # of snapshots
 
     @property
     def out(self) -> str:
@@ -85,13 +88,18 @@ class Bench:
     def shard(self, worker: str = "one", begin: int = 0) -> Shard:
         shared = Shared(
             self.kafka, self.genesis, self.folder / worker, self.cache, 1 << 20, self.executor,
-            OperatorMetrics(), 10_000,
+            OperatorMetrics(), 10_000, copies=self.copies(worker),
         )  # fmt: skip
         written = {(f"{self.name}-log", 0)}, set[Place]()
         spec = ShardSpec(
             TP(self.name, 0), f"{self.name}.id", f"{self.name}-log", written, begin, self.hold
         )
         return Shard(shared, spec, Tally(self.out), self)
+
+    def copies(self, worker: str = "one") -> Copies | None:
+        if self.store is None:
+            return None
+        return Copies(self.store, bytes(32), self.genesis, self.folder / worker / "snapshots")
 
     def flow(self, tp: TP, open_: bool) -> None:
         self.flows.append(open_)

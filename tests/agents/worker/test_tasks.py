@@ -102,6 +102,7 @@ def worker() -> Any:
     made.error, made.stopped, made.shards = None, asyncio.Event(), {}
     made.health, made._loop, made._member = SimpleNamespace(serving=False), None, ""
     made._tasks, made._followed, made._standbys = Tasks(made.fail), True, None
+    made._uploads = made._uploading = None
     setup: Any = SimpleNamespace(names=NAMES)
     unused: Any = None
     made._clock = OwnedClock(setup, unused, made._tasks, unused, unused, Settling(0), lambda: True)

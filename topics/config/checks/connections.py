@@ -98,3 +98,16 @@ def of_engine(engine: Engine) -> Iterator[Problem]:
         yield Problem(("engine", "operator_port"), "must differ from public_port")
     if engine.replication_factor == 0:
         yield Problem(("engine", "replication_factor"), "must be -1 or at least 1, not 0")
+    if engine.snapshots and not _is_store(engine.snapshots):
+        rule = "must be an s3://, gs://, az:// or file:/// address, without credentials"
+        yield Problem(("engine", "snapshots"), rule)
+
+
+def _is_store(text: str) -> bool:
+    """Whether a text is the address of an object store: a bucket, or an absolute folder."""
+    found = urlsplit(text)
+    if found.query or found.fragment or "@" in found.netloc:
+        return False
+    if found.scheme == "file":
+        return not found.netloc and len(found.path) > 1
+    return found.scheme in ("s3", "gs", "az") and bool(found.netloc)

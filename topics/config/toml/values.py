@@ -74,6 +74,7 @@ TEN_SECONDS = parse_duration("10s")
 THIRTY_SECONDS = parse_duration("30s")
 ONE_MINUTE = parse_duration("1m")
 FIVE_MINUTES = parse_duration("5m")
+SIX_HOURS = parse_duration("6h")
 SEVEN_DAYS = parse_duration("7d")
 UNIX_EPOCH = Instant(0)
 
