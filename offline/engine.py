@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..agents.clock.log import ClockLog, Entry
@@ -123,6 +124,27 @@ class VirtualShard:
         return True
 
 
+@dataclass(frozen=True)
+class Recorded:
+    """All that a deployment has recorded besides its raw and clock logs; a simulation has nothing.
+
+    Attributes:
+        units: internal logs that are read instead of produced (re-partitioned units).
+        opening: the source of nonces; the default is for simulations.
+        begun: place of a snapshot in the clock log, and what stands there; None: it is whole.
+        schemas: schemas by id; None: no input has any.
+        own: noise keys of pipelines that have others than the root key.
+        sealing: signer of releases; None: they are not signed.
+    """
+
+    units: Mapping[Place, Sequence[LogFrame] | Source] = field(default_factory=dict)
+    opening: Opening = steady
+    begun: tuple[int, Snapshot] | None = None
+    schemas: SchemaSource | None = None
+    own: Mapping[str, NoiseKey] | None = field(default=None, repr=False)
+    sealing: Sealing | None = None
+
+
 class OfflineEngine:
     """All shards of a deployment in one thread.
 
@@ -130,15 +152,11 @@ class OfflineEngine:
         names: names of topics, with the genesis id of the logs.
         raw: raw logs per (topic, partition); ``ends`` their end offsets if known.
         entries: the clock log, or its source, which is read as shards need it.
-        given: internal logs that are read instead of produced (re-partitioned units).
+        recorded: what else is read and not made anew.
         progress: called after a step with the number of events that it used.
         sent: called with every record that no stage here reads; records that it refuses stay in
             ``outs``.
         trim: drop records that have been read, for logs that do not fit into memory.
-        opening: the source of nonces; the default is for simulations.
-        begun: place of a snapshot in the clock log, and what stands there; None: it is whole.
-        schemas: schemas by id; None: no input has any.
-        own: noise keys of pipelines that have others than the root key.
 
     Attributes:
         outs: records by topic that no stage here reads.
@@ -152,19 +170,16 @@ class OfflineEngine:
         secret: bytes,
         raw: Mapping[Place, Sequence[RawRecord] | Source],
         entries: Sequence[Entry] | Source,
-        given: Mapping[Place, Sequence[LogFrame] | Source] | None = None,
+        recorded: Recorded | None = None,
         progress: Callable[[int], None] | None = None,
         sent: Callable[[Out], bool] = lambda out: False,
         trim: bool = False,
-        opening: Opening = steady,
-        begun: tuple[int, Snapshot] | None = None,
-        schemas: SchemaSource | None = None,
-        own: Mapping[str, NoiseKey] | None = None,
-        sealing: Sealing | None = None,
     ) -> None:
+        recorded = recorded or Recorded()
+        begun = recorded.begun
         self._names = names
         self._begun = 0 if begun is None else begun[0]
-        self._given = given or {}
+        self._given = recorded.units
         self._sent = sent
         self._trim = trim
         self._progress = progress or (lambda used: None)
@@ -179,8 +194,8 @@ class OfflineEngine:
         self._unread = None if isinstance(entries, Sequence) else entries
         self._ingests: list[IngestStage] = []
         factory = StageFactory(
-            deployment, names, secret, self._clock, opening, schemas=schemas, own=own,
-            sealing=sealing, stated=LogsBeside(raw),
+            deployment, names, secret, self._clock, recorded.opening, schemas=recorded.schemas,
+            own=recorded.own, sealing=recorded.sealing, stated=LogsBeside(raw),
         )  # fmt: skip
         self._selected = {names.selected(name): f for name, f in factory.feedback.items()}
         specs = Topology(deployment, names).specs

@@ -38,7 +38,7 @@ from ..topics.records import Snapshot
 from .compare import ReleaseCheck, ReplayOutcome, compare_dead_letters, compare_names
 from .compare_latest import LatestCheck
 from .compare_units import Comparison
-from .engine import STEP, OfflineEngine
+from .engine import STEP, OfflineEngine, Recorded
 from .raw_log import RawLog
 from .replay_keys import ReplayKeys, Sealed, left_out
 from .replay_logs import Span, StreamLog, Timed, recorded_schemas, spans, timed
@@ -145,13 +145,23 @@ def recompute(
     published = published_nonces(plan.config.kafka, deployment, logs.releases)
     with _Streams(plan.config.kafka, plan.names, deployment, logs, outcome, checks) as streams:
         engine = OfflineEngine(
-            replace(reach.renumbered(deployment), views=()), plan.names.apart, plan.secret,
-            streams.raw, streams.clock, streams.units, progress, streams.sent, trim=True,
-            opening=published.opening,
-            begun=reach.standing(),
-            schemas=recorded_schemas(plan.config.kafka, plan.names, deployment), own=keys.own,
-            sealing=plan.sealing,
-        )  # fmt: skip
+            replace(reach.renumbered(deployment), views=()),
+            plan.names.apart,
+            plan.secret,
+            streams.raw,
+            streams.clock,
+            Recorded(
+                units=streams.units,
+                opening=published.opening,
+                begun=reach.standing(),
+                schemas=recorded_schemas(plan.config.kafka, plan.names, deployment),
+                own=keys.own,
+                sealing=plan.sealing,
+            ),
+            progress=progress,
+            sent=streams.sent,
+            trim=True,
+        )
         engine.run()
         while streams.insist():
             engine.run()

@@ -19,7 +19,7 @@ from hushstream.agents.stages.aggregate.computation import NoiseKey
 from hushstream.agents.stages.aggregate.nonces import Opening
 from hushstream.agents.stages.step import Out
 from hushstream.formats.events.decode import RawRecord
-from hushstream.offline.engine import OfflineEngine
+from hushstream.offline.engine import OfflineEngine, Recorded
 from hushstream.topics.records import Beat, ClockRecord, Skipped, Trigger, encode
 
 from ..support import DAY, NAMES, ORIGIN, SECRET, start, trigger
@@ -125,7 +125,7 @@ def ran(
     places = {("events", n): list(log) for n, log in enumerate(logs)}
     places |= {("users", n): list(log) for n, log in enumerate(beside)}
     entries = list(enumerate(records))
-    run = OfflineEngine(made, NAMES, SECRET, places, entries, opening=opening, own=own)
+    run = OfflineEngine(made, NAMES, SECRET, places, entries, Recorded(opening=opening, own=own))
     run.run()
     return run.outs
 

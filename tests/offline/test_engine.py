@@ -14,7 +14,7 @@ from hushstream.agents.state.memory import MemoryStore
 from hushstream.agents.state.rocks import RocksStore, discard
 from hushstream.agents.state.store import Overlay, scan_prefix
 from hushstream.errors import EngineError
-from hushstream.offline.engine import OfflineEngine
+from hushstream.offline.engine import OfflineEngine, Recorded
 from hushstream.topics.records import ClockRecord, Snapshot
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -151,7 +151,9 @@ def test_a_noise_key_of_its_own_changes_the_noise_of_its_pipeline_alone():
                               *(trigger(p, 1, [400]) for p in made.pipelines)]))  # fmt: skip
 
     def run(own: dict[str, bytes]) -> list[list[bytes | None]]:
-        engine = OfflineEngine(made, NAMES, SECRET, {("events", 0): log}, entries, own=own)
+        engine = OfflineEngine(
+            made, NAMES, SECRET, {("events", 0): log}, entries, Recorded(own=own)
+        )
         engine.run()
         return [[out.value for out in engine.outs[p.release_topic]] for p in made.pipelines]
 

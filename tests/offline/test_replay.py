@@ -24,7 +24,7 @@ from hushstream.offline.compare import (
     compare_names,
 )
 from hushstream.offline.compare_units import Comparison
-from hushstream.offline.engine import OfflineEngine
+from hushstream.offline.engine import OfflineEngine, Recorded
 from hushstream.offline.replay import select
 from hushstream.offline.replay_reach import named_offsets
 from hushstream.topics.frames import EventsFrame, decode, encode_events
@@ -235,7 +235,7 @@ def units_logs() -> tuple[dict, dict]:
     name = NAMES.units("p")
     given = {(name, n): [] for n in range(2)}
     raw = {("events", n): log for n, log in enumerate(workload())}
-    run = OfflineEngine(MADE, NAMES, SECRET, raw, list(enumerate(CLOCK)), given)
+    run = OfflineEngine(MADE, NAMES, SECRET, raw, list(enumerate(CLOCK)), Recorded(units=given))
     run.run()
     sent = {(name, n): [o for o in run.outs[name] if o.partition == n] for n in range(2)}
     logs = {
@@ -303,7 +303,7 @@ def test_a_units_log_that_is_behind_is_no_fault():
 def test_a_replay_from_the_units_log_gives_the_same_releases():
     _, logs = units_logs()
     raw = {("events", n): log for n, log in enumerate(workload())}
-    run = OfflineEngine(MADE, NAMES, SECRET, raw, list(enumerate(CLOCK)), logs)
+    run = OfflineEngine(MADE, NAMES, SECRET, raw, list(enumerate(CLOCK)), Recorded(units=logs))
     run.run()
     assert sorted(run.outs[TOPIC]) == sorted(RUN.outs[TOPIC])
 

@@ -12,7 +12,7 @@ from hushstream.agents.worker.setup import WorkerSetup
 from hushstream.formats.events.decode import RawRecord
 from hushstream.mechanisms.noise import Charge
 from hushstream.offline.compare import ReleaseCheck, ReplayOutcome
-from hushstream.offline.engine import OfflineEngine
+from hushstream.offline.engine import OfflineEngine, Recorded
 from hushstream.offline.replay_keys import ReplayKeys, left_out
 from hushstream.topics.config.access.ratchet_file import RatchetFile, create
 from hushstream.topics.records import Trigger
@@ -60,7 +60,7 @@ def _paid(t: Trigger, seq: int) -> Trigger:
 def outs(made: Any, triggers: list[Trigger], own: dict[str, Any]) -> dict[str, list[Any]]:
     log = [event(n, f"u{n}", f"k{n % 3}", ORIGIN + n // 60 * DAY) for n in range(120)]
     entries = list(enumerate([*(start(p) for p in made.pipelines), *triggers]))
-    run = OfflineEngine(made, NAMES, SECRET, {("events", 0): log}, entries, own=own)
+    run = OfflineEngine(made, NAMES, SECRET, {("events", 0): log}, entries, Recorded(own=own))
     run.run()
     return {p.name: run.outs[p.release_topic] for p in made.pipelines}
 

@@ -20,7 +20,7 @@ from hushstream.errors import EngineError
 from hushstream.formats.events.raw import RawBatch, RawRecord
 from hushstream.offline.compare import ReplayOutcome
 from hushstream.offline.compare_units import Comparison
-from hushstream.offline.engine import Log, OfflineEngine
+from hushstream.offline.engine import Log, OfflineEngine, Recorded
 from hushstream.offline.raw_log import RawLog
 from hushstream.offline.replay_logs import Span, StreamLog, Timed, frame, spans
 from hushstream.topics.config.model import Kafka
@@ -250,7 +250,7 @@ def test_a_clock_log_is_read_on_when_the_slowest_shard_needs_it(monkeypatch, mec
 def compared(change: Callable[[list[bytes]], list[bytes]], sent_first: bool) -> ReplayOutcome:
     """A units log beside what was sent to it, each a frame at a time."""
     place = (NAMES.units("p"), 0)
-    sent = [o.value or b"" for o in run(given={place: []}).outs[place[0]]]
+    sent = [o.value or b"" for o in run(recorded=Recorded(units={place: []})).outs[place[0]]]
     outcome = ReplayOutcome()
     one = Comparison("units-0", outcome)
     found = change(list(sent))

@@ -8,7 +8,7 @@ import pytest
 from hushstream.agents.stages.aggregate.nonces import Nonce, Opening
 from hushstream.agents.stages.step import Out
 from hushstream.formats.events.decode import RawRecord
-from hushstream.offline.engine import OfflineEngine
+from hushstream.offline.engine import OfflineEngine, Recorded
 from hushstream.offline.replay_nonces import PublishedNonces
 from hushstream.topics.records import Trigger
 
@@ -35,7 +35,9 @@ def renewed(every: int) -> Opening:
 def run(opening: Opening) -> list[Out]:
     records = [start(P), *(trigger(P, n, [len(LOG) * n // 4]) for n in range(1, 5))]
     log = list(enumerate(records))
-    engine = OfflineEngine(MADE, NAMES, SECRET, {("events", 0): LOG}, log, opening=opening)
+    engine = OfflineEngine(
+        MADE, NAMES, SECRET, {("events", 0): LOG}, log, Recorded(opening=opening)
+    )
     engine.run()
     return engine.outs[P.release_topic]
 

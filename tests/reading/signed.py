@@ -9,7 +9,7 @@ from typing import NamedTuple
 from hushstream.agents.clock.ledger import SIGNED, Ledger
 from hushstream.agents.deployment.published.statement import charge_body
 from hushstream.formats.events.decode import RawRecord
-from hushstream.offline.engine import OfflineEngine
+from hushstream.offline.engine import OfflineEngine, Recorded
 from hushstream.reading.proof import Checkpoint, Proof, prove
 from hushstream.topics.signatures import Sealing, SigningKey
 
@@ -89,9 +89,13 @@ def world(
     charges = [ledger.charges[p.name, epoch].hash() for epoch in paid]
     triggers = [trigger(p, n, [50 * n], windows[n - 1], charge=charges[n - 1]) for n in range(1, 9)]
     run = OfflineEngine(
-        made, NAMES, SECRET, {("events", 0): events}, list(enumerate([start(p), *triggers])),
-        sealing=sealing,
-    )  # fmt: skip
+        made,
+        NAMES,
+        SECRET,
+        {("events", 0): events},
+        list(enumerate([start(p), *triggers])),
+        Recorded(sealing=sealing),
+    )
     run.run()
     logs: list[list[RawRecord]] = [[] for _ in range(PARTITIONS)]
     for out in run.outs[TOPIC]:

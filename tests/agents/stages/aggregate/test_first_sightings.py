@@ -16,7 +16,7 @@ from hushstream.agents.state.memory import MemoryStore
 from hushstream.mechanisms.columns import Part, merge
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.pairs import split
-from hushstream.offline.engine import OfflineEngine, VirtualShard
+from hushstream.offline.engine import OfflineEngine, Recorded, VirtualShard
 from hushstream.topics.config.load import loads
 from hushstream.topics.records import Trigger
 
@@ -103,7 +103,7 @@ def test_pairs_go_with_their_window() -> None:
         n for n, record in enumerate(one.clock) if isinstance(record, Trigger) and record.final
     ]
     entries = list(enumerate(one.clock))[: final[1] - 3]  # in the second window
-    engine = OfflineEngine(deployment, NAMES, SECRET, places, entries, opening=restless)
+    engine = OfflineEngine(deployment, NAMES, SECRET, places, entries, Recorded(opening=restless))
     engine.run()
     kept = [key for shard in engine._shards for key, _ in shard._store.scan(PAIR, PAIR + b"\xff")]
     first, second = (one.clock[n].window for n in final[:2])  # type: ignore[union-attr]

@@ -13,7 +13,7 @@ from hushstream.agents.state.layout import schema_row
 from hushstream.agents.state.memory import MemoryStore
 from hushstream.formats.events.decode import RawRecord
 from hushstream.formats.schemas.schema import Known, Pinned, Schema, Verdict, decode_pinned
-from hushstream.offline.engine import OfflineEngine
+from hushstream.offline.engine import OfflineEngine, Recorded
 from hushstream.offline.replay_logs import RecordedSchemas
 
 from ....support import NAMES, ORIGIN, SECRET, beat, deployment, start, trigger
@@ -165,8 +165,9 @@ def _run(log: list[RawRecord], schemas: Any) -> OfflineEngine:
     (p,) = made.pipelines
     ends = len(log)
     clock = [start(p), beat([ends]), *(trigger(p, n, [ends]) for n in (1, 2, 3, 4))]
-    engine = OfflineEngine(made, NAMES, SECRET, {("events", 0): log}, list(enumerate(clock)),
-                           schemas=schemas)  # fmt: skip
+    engine = OfflineEngine(
+        made, NAMES, SECRET, {("events", 0): log}, list(enumerate(clock)), Recorded(schemas=schemas)
+    )
     engine.run()
     return engine
 
