@@ -133,7 +133,7 @@ class Cursor:
     """Stands for an iterator of `rocksdict`, over the rows as they are now."""
 
     def __init__(self, rows: dict[bytes, bytes], end: bytes) -> None:
-        self._keys = sorted(key for key in rows if key < end)
+        self._keys = sorted(key for key in rows if not end or key < end)
         self._at = len(self._keys)
 
     def seek(self, key: bytes) -> None:

@@ -34,7 +34,7 @@ OWN = 10**16  # apart from all these
 GUIDED = ("behind", "leaderless", "cut", "deaf", "power", "skew")
 """Kinds that guided schedules have besides."""
 OLDER = ("does not hold the position", "was never charged by this ledger", "are not declared: run",
-         "is not in the ledger yet", "hush topics --grow")  # fmt: skip
+         "is not in the ledger yet", "hush topics --grow", "as the ledger sealed it")  # fmt: skip
 """In refusals of a worker that asks leaders of before of some partitions, and not of others."""
 FORGOTTEN = "was forgotten"
 """In a refusal: the cluster was set back, and the key of an epoch is gone."""
