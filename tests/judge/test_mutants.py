@@ -212,4 +212,8 @@ def plain(one: Any) -> Any:
 
 def source(one: Any) -> str:
     """Its text; a loop with a mistake runs as it is written, without a compiler."""
-    return textwrap.dedent(inspect.getsource(plain(one))).removeprefix("@compiled\n")
+    try:
+        text = inspect.getsource(plain(one))
+    except OSError:  # a dataclass wrote it
+        return ""
+    return textwrap.dedent(text).removeprefix("@compiled\n")
