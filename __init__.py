@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         RecordError,
         RewoundError,
         RightError,
+        SnapshotError,
     )
     from .mechanisms.contract import Mechanism, Noise, Setting
     from .mechanisms.entry import Entry
@@ -63,6 +64,7 @@ _WHERE = {
     "RewoundError": ".errors",
     "RightError": ".errors",
     "Setting": ".mechanisms.contract",
+    "SnapshotError": ".errors",
     "Survey": ".client",
     "cells_of": ".reading.maps",
     "compile_config": ".agents.deployment.compile",
@@ -102,6 +104,7 @@ __all__ = [
     "RewoundError",
     "RightError",
     "Setting",
+    "SnapshotError",
     "Survey",
     "cells_of",
     "compile_config",
