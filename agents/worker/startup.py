@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import fcntl
 import gc
 import logging
@@ -56,8 +55,6 @@ log = logging.getLogger("hushstream")
 SIGNALS = signal.SIGINT, signal.SIGTERM
 LEAVE_SECONDS = 40.0  # twice what the parts of a worker are given to stop
 EXIT_ENGINE = 4
-MMAP_THRESHOLD = -3  # of `mallopt`, glibc's malloc.h
-LARGE = 1 << 20  # bytes
 COMPILED = "compiled"  # folder of numba's cache, within a worker's
 Whole = Callable[[], Config]
 SLOW_SECONDS = 3.0  # a cache that was found takes less
@@ -78,7 +75,6 @@ def run_worker(
         BaseException: the error that made the worker stop.
     """
     _collect_rarely()
-    _give_back()
     stopping = threading.Timer(LEAVE_SECONDS, _leave)
     stopping.daemon = True
     before = signal.signal(signal.SIGTERM, _stopped)  # until the worker can stop by itself
@@ -87,17 +83,6 @@ def run_worker(
     finally:
         stopping.cancel()
         signal.signal(signal.SIGTERM, before)
-
-
-def _give_back(size: int = LARGE) -> bool:
-    """Have free blocks of this size returned to the system; False if the C library is not GNU's.
-
-    It would raise the limit by itself to what is freed, and keep the ranges of rows that grow and
-    are replaced again and again: a third more than the rows themselves.
-    """
-    with contextlib.suppress(AttributeError, OSError, TypeError):
-        return bool(ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, size))
-    return False
 
 
 def _leave() -> None:

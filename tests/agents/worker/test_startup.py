@@ -190,36 +190,3 @@ def test_the_folder_of_a_worker_from_before_is_closed_to_other_users(tmp_path: P
     with lock_folder(tmp_path / "worker"):
         found = [path.stat().st_mode for path in (tmp_path / "worker").rglob("*")]
         assert not any(mode & 0o077 for mode in found) and len(found) == 5
-
-
-KEPT = """
-import sys
-import numpy as np, psutil
-from hushstream.agents.worker.startup import _give_back
-given = sys.argv[1] == "1" and _give_back()
-rss = lambda: psutil.Process().memory_info().rss >> 20
-before = rss()
-for turn in range(3):  # the first turn's blocks raise the limit of a C library that nobody told
-    large, small = [], []
-    for place in range(50):
-        large.append(np.ones(3 << 20, np.uint8))
-        small.append(np.ones(9_000, np.uint8))
-    del large
-print(int(given), rss() - before)
-"""
-
-
-def kept(given: bool) -> tuple[bool, int]:
-    """Whether the C library was told, and MiB that a process keeps of 150 that it had freed."""
-    command = [sys.executable, "-c", KEPT, str(int(given))]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    told, left = done.stdout.split()
-    return bool(int(told)), int(left)
-
-
-def test_memory_of_large_blocks_goes_back_to_the_system() -> None:
-    told, left = kept(True)
-    if not told:
-        pytest.skip("another C library than GNU's")
-    assert left < 20
-    assert kept(False)[1] > 100
