@@ -77,7 +77,7 @@ class Count:
         self, one: dict[str, Any], source: dict[str, Any], raw: dict[Place, Record]
     ) -> Iterator[str]:
         name = one["name"]
-        yield from self._once(name)
+        yield from self._once(name, span(one.get("lateness", "0s")))
         topic, keeps = source["topic"], source.get("late") == "topic"
         dead = self._copies(f"hush.{name}.dlq", topic)
         late = self._copies(f"hush.{name}.late", topic) if keeps else {}
@@ -98,8 +98,8 @@ class Count:
                 name, [r for p, r in raw.items() if p not in {*dead, *late, *spoilt}]
             )
 
-    def _once(self, name: str) -> Iterator[str]:
-        """Each trigger once by each shard."""
+    def _once(self, name: str, lateness: int) -> Iterator[str]:
+        """Each trigger once by each shard; it comes ``lateness`` microseconds after its time."""
         own = (name, f"{name}-learnt")  # the second goes on in the topics of the first
         fired = [
             e | {"window": (own.index(e["pipeline"]), e["window"])}
@@ -124,7 +124,7 @@ class Count:
         fired = [e for e in fired if e["window"] in window]
         ends = {micros(b["window"]["start"]): micros(b["window"]["end"]) for b in bodies}
         for e in fired:  # one that was left out moves all later ones to the place of another
-            if e["final"] and e["scheduled"] != ends[window[e["window"]]]:
+            if e["final"] and e["scheduled"] != ends[window[e["window"]]] + lateness:
                 yield f"window {e['window'][1]} of {len(numbers)} was triggered and not released"
                 return
         wanted = {(window[e["window"]], e["index"]) for e in fired}
@@ -187,6 +187,11 @@ class Count:
             total = sum(leaf["value"] for leaf in said)
             if not abs(total - len(units)) <= noise:
                 yield f"{window}: {total} is not {len(units)}, up to {noise}"
+
+
+def span(text: str) -> int:
+    """Microseconds of a duration of one unit, such as ``1h``."""
+    return int(text[:-1]) * 1_000_000 * {"s": 1, "m": 60, "h": 3600, "d": 86_400}[text[-1]]
 
 
 def micros(text: str) -> int:

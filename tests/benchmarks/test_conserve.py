@@ -109,6 +109,16 @@ def test_a_deployment_that_adds_up_has_no_objection():
     assert objections(world()) == []
 
 
+def test_a_trigger_comes_as_late_as_the_pipeline_wants():
+    late = CONFIG.replace('name = "p"', 'name = "p"\nlateness = "30m"')
+    topics = world()
+    (trigger,) = topics["d.g.clock"][0]
+    told = json.loads(trigger.value) | {"scheduled": HOUR + HOUR // 2}
+    topics["d.g.clock"][0] = [record(0, told)]
+    assert list(_conserve.Count(topics.__getitem__, late).objections()) == []
+    assert objections(topics) == ["p: window 7 of 1 was triggered and not released"]
+
+
 def released(topics: Topics, place: int, **changed: Any) -> None:
     log = topics["hush.p.releases.v1"][0]
     log[place] = record(place, json.loads(log[place].value) | changed)
