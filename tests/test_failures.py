@@ -204,6 +204,11 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "the clock of the worker that begins": (
         "agents/clock/test_owner.py::test_a_first_window_is_not_chosen_by_a_clock_that_is_behind",
     ),
+    "a broker that was cut off": (
+        "agents/worker/test_transaction.py::"
+        "test_a_shard_that_was_answered_by_a_leader_of_before_publishes_nothing",
+        "agents/clock/test_owner.py::test_a_clock_log_that_was_not_read_to_its_end_gets_no_trigger",
+    ),
     "the clock owner's time": (
         "agents/clock/test_owner.py::"
         "test_a_clock_that_is_ahead_of_the_broker_charges_and_triggers_nothing",

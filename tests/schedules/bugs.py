@@ -16,6 +16,7 @@ from typing import Any
 from hushstream.agents.clock import known, owner
 from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.kafka import clients, patience
+from hushstream.agents.kafka.markers import Sought
 from hushstream.agents.registry.asking import Asking
 from hushstream.agents.stages.aggregate.computation import Computation
 from hushstream.agents.stages.view import stage as view
@@ -85,11 +86,12 @@ def stale_genesis() -> None:
 def believed_table() -> None:
     """A table that knows more than its changelog is believed: nobody notices a rewound cluster."""
 
-    async def believe(self: LocalState, known: Known) -> bool:
+    async def believe(self: LocalState, known: Known) -> Sought:
         """Look at nothing."""
-        return True
+        return Sought(known.marker, found=True, before=True)
 
-    LocalState._refuse_rewound = believe  # type: ignore[method-assign]
+    assert hasattr(LocalState, "_sought")
+    LocalState._sought = believe  # type: ignore[method-assign]
     admission.check_tables = lambda *_: 0  # type: ignore[assignment]
 
 
