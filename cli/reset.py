@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 
 import click
 
 from ..agents.clock.reset import Remains, delete, remains
+from ..agents.snapshots.copies import delete_all
+from ..agents.snapshots.objects import Objects
 from ..agents.worker.lines.screen import say
-from ..errors import ConfigError
+from ..errors import ConfigError, SnapshotError
 from .deployed import cluster_of
 from .options import Flags, config_options, emit, json_option, read_config
 
@@ -24,27 +27,43 @@ def reset(flags: Flags, as_json: bool, name: str | None, dry_run: bool) -> None:
 
     No worker may run; one that has just ended is waited for. Where something was charged, its name
     must be given: with the ledger the charges are forgotten, and what is released later from the
-    same records costs their persons again. Tables on the disks of workers stay; a new deployment
-    does not read them.
+    same records costs their persons again. Snapshots in the object store that engine.snapshots
+    names go too; one that was named earlier is not known. Tables on the disks of workers stay; a
+    new deployment does not read them.
     """
     config = read_config(flags)
     cluster = cluster_of(config, "administrator")
     patience = 0.0 if dry_run else config.engine.session_timeout / 1e6
     found = remains(cluster, config.deployment.name, patience, lambda text: say(text, err=True))
+    store = config.engine.snapshots
     if not as_json:
         _told(found)
+        if store:
+            say(f"and all snapshots in {store}, folder {found.genesis}")
     if dry_run:
         if as_json:
             emit({"deleted": [], "would_delete": found.topics, "charges": found.charged})
         return
     if found.charged:
         _confirmed(found, name)
+    objects = _forgotten(store, found.genesis)
     delete(cluster, found)
     if as_json:
-        emit({"deleted": found.topics, "charges": found.charged})
+        stored = {"snapshots": objects} if store else {}
+        emit({"deleted": found.topics, "charges": found.charged} | stored)
         return
     say(f"deployment {found.deployment}: {len(found.topics)} topics deleted; `hush topics` begins "
         "it anew")  # fmt: skip
+
+
+def _forgotten(store: str, genesis: str) -> int | None:
+    """Delete the snapshots; None: some stay, which is said, since nobody else would delete them."""
+    try:
+        return asyncio.run(delete_all(Objects(store), genesis)) if store else 0
+    except (ConfigError, SnapshotError) as error:
+        say(f"snapshots stay ({error}): delete the folder {genesis} in {store}; nothing opens them "
+            "any more", err=True)  # fmt: skip
+        return None
 
 
 def _told(found: Remains) -> None:

@@ -42,6 +42,7 @@ class Load(NamedTuple):
     # bytes of memory for rows of units, per process; None: enough for all of them
     unit_cache: float | None = None
     standbys: int = 0  # copies of each table, on other processes
+    snapshots: float = 0.0  # seconds between two copies in an object store; 0: there are none
     # bytes of records that wait for their step, per process, while it catches up
     waiting: float = 256.0 * 2**20
     processes: int | None = None  # None: as many as it takes
@@ -79,6 +80,8 @@ class Size(NamedTuple):
     unit_cache: float  # bytes of memory for rows of units, per process
     known: float  # share of units whose rows are in memory
     disk: float  # bytes of local tables, merged
+    stored: float  # bytes of snapshots in an object store, one of each table
+    sent: float  # bytes per second to it
     topics: Topics  # bytes of an event
     raw: float  # bytes per second of the raw topic, one replica
     written: float  # bytes per second to internal topics, with replicas
@@ -219,6 +222,8 @@ def _sized(load: Load, cost: Costs, processes: int) -> Size:
         unit_cache=cache,
         known=known,
         disk=(1 + copies) * disk,
+        stored=disk if load.snapshots else 0.0,
+        sent=disk / load.snapshots if load.snapshots else 0.0,
         topics=topics,
         raw=load.rate * load.raw_bytes,
         written=load.replicas * load.rate * topics.all,

@@ -26,11 +26,13 @@ class Remains(NamedTuple):
         deployment: its name.
         topics: all that it alone writes, in the order of their deletion; the ledger is the last.
         charged: number of charges in the ledger; with none of them nothing was released.
+        genesis: id below which its snapshots lie in an object store.
     """
 
     deployment: str
     topics: list[str]
     charged: int
+    genesis: str
 
 
 def remains(
@@ -59,7 +61,7 @@ def remains(
     outer = sorted(topic for topic in owned(cluster, deployment) if topic != last)
     mine = (deployment, names.genesis)
     inner = sorted(topic for topic in cluster.topics() if genesis_of(topic) == mine)
-    return Remains(deployment, [*outer, *inner, last], len(ledger.charges))
+    return Remains(deployment, [*outer, *inner, last], len(ledger.charges), names.genesis)
 
 
 def _wait(

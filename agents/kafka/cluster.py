@@ -133,6 +133,10 @@ class Cluster:
                 found[name] = number
         return found
 
+    def brokers(self) -> int:
+        """Count the brokers of the cluster, as one of them knows it."""
+        return len(self._admin.list_topics(timeout=10).brokers)
+
     def partitions(self, topic: str, operation: str = "DESCRIBE") -> int:
         """Ask for the number of partitions of a topic; 0: there is none of that name.
 

@@ -50,6 +50,18 @@ class Copies:
         return Path(tempfile.mkdtemp(dir=self._folder)) / "table"
 
 
+async def delete_all(objects: Objects, genesis: str) -> int:
+    """Delete the snapshots of all tables of one deployment; return the number of objects.
+
+    Raises:
+        SnapshotError: the store refuses; what is left can be deleted by another call.
+    """
+    names = await objects.names(genesis)
+    for name in sorted(names, key=lambda name: not name.endswith(f"/{HEAD}")):
+        await objects.delete(name)  # heads first: no part is missing that one names
+    return len(names)
+
+
 class TableCopies:
     """Snapshots of one table, of which the newest counts."""
 

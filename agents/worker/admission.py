@@ -55,6 +55,11 @@ Told = Callable[[str], None]
 ATTEMPT_SECONDS = 30.0  # of one look at the cluster, for each thing that does not answer
 STRANGE_SECONDS = 60.0  # for errors that do not look as if they passed by themselves
 SAID_SECONDS = 60.0
+CONFIRM_SECONDS = 5.0  # until a broker that was cut off has learnt that others lead, mostly
+CUT_OFF = (
+    "(looked at twice; a broker that is cut off from the others answers with what was before, and "
+    "looks the same: then start again once they are together)"
+)
 log = logging.getLogger("hushstream")
 COMPARED = ("cleanup.policy", "retention.ms", "retention.bytes", "message.timestamp.type")
 
@@ -114,7 +119,7 @@ def prepare(
     Raises:
         ConfigError, LedgerError, EngineError: something does not fit; the message says what to do.
     """
-    left = _Patience(config.kafka.bootstrap, patience, waiting)
+    left, refused = _Patience(config.kafka.bootstrap, patience, waiting), False
     while True:
         found: list[str] = []
         cluster = Cluster(config.kafka, min(patience, ATTEMPT_SECONDS), role)
@@ -128,10 +133,27 @@ def prepare(
             left.check(error)
             found.clear()
             time.sleep(1.0)
+        except (LedgerError, EngineError) as error:
+            if isinstance(error, RightError) or not _divisible(cluster):
+                raise
+            if refused:
+                error.args = (f"{error} {CUT_OFF}",)
+                raise
+            refused = True
+            found.clear()
+            time.sleep(CONFIRM_SECONDS)
         finally:
             if told is not None:
                 for text in found:
                     told(text)
+
+
+def _divisible(cluster: Cluster) -> bool:
+    """Whether there are brokers from which the one that answered may be cut off."""
+    try:
+        return cluster.brokers() > 1
+    except KafkaException:
+        return False
 
 
 def admit(

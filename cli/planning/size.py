@@ -120,6 +120,7 @@ def configured(load: Load, config: Config) -> Load:
         step=engine.step_records,
         unit_cache=float(engine.unit_cache_mb * MIB),
         standbys=engine.standbys,
+        snapshots=engine.snapshot_interval / 1e6 if engine.snapshots else 0.0,
         waiting=float(engine.input_mb * MIB),
         units=spread.units,
         cells=spread.cells,
@@ -141,6 +142,7 @@ def table_of(load: Load, found: Size, parts: list[Limit]) -> Table:
 def _rows(load: Load, found: Size) -> list[tuple[str, str]]:
     frames = found.frame_cores / found.worker_cores if found.worker_cores else 0.0
     topics = found.topics
+    stored = f"{bytes_of(found.stored)}, {bytes_of(found.sent)}/s"
     each = ", ".join(f"{name} {size:,.0f}" for name, size in topics._asdict().items() if size)
     return [
         ("pipelines", f"{load.direct} direct, {load.rekeyed} re-partitioned"),
@@ -153,6 +155,7 @@ def _rows(load: Load, found: Size) -> list[tuple[str, str]]:
         ("  unit_cache_mb", f"{found.unit_cache / MIB:,.0f} each"),
         ("  users' rows in memory", f"{found.known:.0%}"),
         ("disk of local tables", bytes_of(found.disk)),
+        *([("snapshots in the store", stored)] if found.stored else []),
         ("raw topic", f"{bytes_of(found.raw)}/s, one replica"),
         ("internal topics", f"{bytes_of(found.written)}/s, {load.replicas} replicas"),
         ("  for an event", f"{topics.all:,.0f} B, one replica: {each}"),

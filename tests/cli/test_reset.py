@@ -15,7 +15,7 @@ from hushstream.agents.clock.reset import remains
 from hushstream.agents.deployment.cluster.topic_specs import TopicSpec
 from hushstream.cli import reset as command
 from hushstream.deploy.broker import Broker
-from hushstream.errors import EngineError
+from hushstream.errors import EngineError, SnapshotError
 from hushstream.topics.names import OWNERS, Names, ledger_topic
 
 from ..integration.local import Local, local
@@ -87,6 +87,33 @@ def test_charges_are_forgotten_by_name_alone(folder: Path, monkeypatch: pytest.M
         code, _, err = typed("reset", *words)
         assert code == (0 if words == ("--dry-run",) else 2) and not cluster.deleted, err
     assert typed("reset", "--name", "d")[0] == 0 and cluster.deleted[-1] == ledger_topic("d")
+
+
+def test_snapshots_go_with_it_or_are_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, store = _fake(monkeypatch, 0), folder / "store"
+    monkeypatch.setattr(command, "cluster_of", lambda config, role: cluster)
+    where = f'[engine]\nsnapshots = "file://{store}"\n'
+    (folder / "hush.toml").write_text(f'{CONFIG}[deployment]\nname = "d"\n{where}')
+    kept, gone = (store / f"{genesis * 5}" / "log" / "0" / "head" for genesis in ("1f", "0f"))
+    for one in (kept, gone):
+        one.parent.mkdir(parents=True)
+        one.write_bytes(b"sealed")
+    code, out, _ = typed("reset", "--dry-run")
+    assert code == 0 and f"all snapshots in file://{store}, folder {'0f' * 5}" in out
+    assert gone.exists() and typed("reset", "--name", "e")[0] == 2 and gone.exists()
+    code, out, _ = typed("reset", "--name", "d", "--json")
+    assert code == 0 and json.loads(out)["snapshots"] == 1
+    assert kept.exists() and not gone.exists()
+
+    async def refused(*_: object) -> int:
+        raise SnapshotError("an object cannot be deleted (Away)")
+
+    monkeypatch.setattr(command, "delete_all", refused)
+    code, _, err = typed("reset", "--name", "d")
+    assert code == 0 and cluster.deleted[-1] == ledger_topic("d")  # the topics go all the same
+    assert (
+        f"snapshots stay (an object cannot be deleted (Away)): delete the folder {'0f' * 5}" in err
+    )
 
 
 def test_a_deployment_is_deleted_and_begins_anew(empty_broker: Broker, tmp_path: Path) -> None:

@@ -160,3 +160,11 @@ def test_a_standby_is_one_more_table_of_a_process_that_applies_each_row():
     assert copied.restore == alone.restore
     one = FIXED._replace(processes=1)
     assert size(one._replace(standbys=1), COST) == size(one, COST)  # nobody is there to hold it
+
+
+def test_snapshots_take_each_table_once_and_what_standbys_copy_not_again():
+    none = size(FIXED._replace(standbys=1), COST)
+    some = size(FIXED._replace(standbys=1, snapshots=3600), COST)
+    assert none.stored == none.sent == 0 and some.disk == none.disk
+    assert some.stored == pytest.approx(1e6 * 36 + 6e5 * 12) == some.disk / 2
+    assert some.sent == pytest.approx(some.stored / 3600)

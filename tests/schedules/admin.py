@@ -61,7 +61,8 @@ class Administration:
         """All topics."""
         broker = _reached(timeout)
         return SimpleNamespace(
-            topics={t: SimpleNamespace(partitions=range(n)) for t, n in broker.topics.items()}
+            topics={t: SimpleNamespace(partitions=range(n)) for t, n in broker.topics.items()},
+            brokers={0: "of all partitions"},
         )
 
     def poll(self, timeout: float = 0) -> int:

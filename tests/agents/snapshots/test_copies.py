@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from hushstream.agents.snapshots import copies, sealed
-from hushstream.agents.snapshots.copies import Copies, forget
+from hushstream.agents.snapshots.copies import Copies, delete_all, forget
 from hushstream.agents.snapshots.objects import Objects
 from hushstream.agents.snapshots.sealed import CopyHead
 from hushstream.errors import SnapshotError
@@ -211,3 +211,36 @@ def test_what_a_kill_has_left_on_the_disk_is_dropped(tmp_path: Path, store: Stor
     assert left.is_dir()
     made(tmp_path, store)
     assert not left.exists()
+
+
+def test_all_snapshots_of_a_deployment_go_and_no_others(tmp_path, store: Store, table: Path):
+    async def run() -> list[str]:
+        for secret, place in ((bytes(32), "g"), (bytes(32), "other")):
+            for number in range(2):
+                copy = Copies(store, secret, place, tmp_path / "coming").table("log", number)
+                await copy.keep(await sent(copy, table))
+        objects = await store.names("g")
+        assert len(objects) > 4 and await delete_all(store, "g") == len(objects)
+        assert await delete_all(store, "g") == 0
+        return await store.names("")
+
+    left = asyncio.run(run())
+    assert left and all(name.startswith("other/log/") for name in left)
+
+
+def test_heads_go_first_so_that_none_names_what_is_gone(tmp_path, store: Store, table: Path):
+    gone: list[str] = []
+
+    async def refused(name: str) -> None:
+        gone.append(name)
+        if len(gone) > 1:
+            raise SnapshotError("an object cannot be deleted (Refused)")
+
+    async def run() -> None:
+        await sent(made(tmp_path, store).table("log", 0), table)
+        store.delete = refused  # type: ignore[method-assign]
+        await delete_all(store, "g")
+
+    with pytest.raises(SnapshotError):
+        asyncio.run(run())
+    assert gone[0] == "g/log/0/head"

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 import hushstream.agents.clock.start as clock_start
+import hushstream.agents.worker.admission as admission
 import hushstream.agents.worker.evidence as evidence
 import hushstream.agents.worker.startup as startup
 import pytest
@@ -23,6 +24,8 @@ from hushstream.agents.kafka.access.owners import Claim
 from hushstream.agents.state.layout import MARKER, POSITION
 from hushstream.agents.state.rocks import RocksStore
 from hushstream.cli.group import main
+from hushstream.errors import HushError, LedgerError, RewoundError, RightError
+from hushstream.topics.config.load import Config
 from hushstream.topics.names import OWNERS, ledger_topic
 from hushstream.topics.records import Beat, Marker, Start, Trigger, encode
 
@@ -227,3 +230,57 @@ def test_topics_with_other_segments_are_reported_and_set_right(made):
     code, said = typed("check", *common)
     assert code == 0 and "segment.bytes" not in said
     assert "set as they" not in typed("topics", *common)[1]
+
+
+class Looks:
+    """A cluster of some brokers, and what one look at it after the other finds."""
+
+    def __init__(self, brokers: int, *found: HushError | str) -> None:
+        self.number, self.found = brokers, list(found)
+        self.slept: list[float] = []
+
+    def __call__(self, *_: object) -> Looks:
+        return self
+
+    def wait(self, told: object) -> None:
+        """It answers at once."""
+
+    def brokers(self) -> int:
+        return self.number
+
+    def admit(self, config: object, cluster: object, member: str, told: Any, role: str) -> str:
+        told(f"{len(self.found)} looks left")
+        one = self.found.pop(0)
+        if isinstance(one, HushError):
+            raise one
+        return one
+
+
+def looked(monkeypatch: pytest.MonkeyPatch, looks: Looks, told: list[str]) -> object:
+    monkeypatch.setattr(admission, "Cluster", looks)
+    monkeypatch.setattr(admission, "admit", looks.admit)
+    monkeypatch.setattr(admission.time, "sleep", looks.slept.append)
+    return admission.prepare(Config(), told=told.append)
+
+
+def test_a_start_that_asks_a_leader_of_before_looks_again(monkeypatch):
+    told: list[str] = []
+    looks = Looks(3, LedgerError("pipelines p are not declared: run `hush topics`"), "a setup")
+    assert looked(monkeypatch, looks, told) == "a setup"
+    assert looks.slept == [admission.CONFIRM_SECONDS] and told == ["1 looks left"]
+
+
+def test_a_start_that_is_refused_twice_names_a_broker_that_is_cut_off(monkeypatch):
+    told: list[str] = []
+    with pytest.raises(RewoundError, match=r"ends early.*; a broker that is cut off from "):
+        looked(monkeypatch, Looks(3, LedgerError("a"), RewoundError("ends early"), "never"), told)
+    assert told == ["2 looks left"]
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_what_another_look_cannot_mend_is_said_at_once(monkeypatch, brokers: int):
+    error = RightError([("READ", "topic", "t")], "me") if brokers > 1 else LedgerError("lacks one")
+    looks = Looks(brokers, error)
+    with pytest.raises(type(error)) as raised:
+        looked(monkeypatch, looks, [])
+    assert looks.slept == [] and "cut off" not in str(raised.value)
