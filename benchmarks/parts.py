@@ -55,7 +55,7 @@ PARTS = {  # of threads that compute; functions by module
     "sums_merged": [f"{STAGES}.aggregate.partial_sums:merge"],
     "release": [f"{STAGES}.aggregate.stage:AggregateStage.{name}"
                 for name in ("_close", "_compute_chunk", "_publish")],
-    "rows_kept": ["agents.worker.local_state:LocalState.write"],
+    "rows_kept": ["agents.worker.tables.local_state:LocalState.write"],
     "rows_to_disk": [f"{STATE}.rocks:RocksStore._put"],
 }  # fmt: skip
 

@@ -34,8 +34,9 @@ from hushstream.agents.kafka.clients import transactional_producer
 from hushstream.agents.kafka.cluster import Cluster
 from hushstream.agents.state.layout import MARKER, sortable, units_of
 from hushstream.agents.state.rocks import discard
-from hushstream.agents.worker.local_state import LocalState, Shared
 from hushstream.agents.worker.metrics import OperatorMetrics
+from hushstream.agents.worker.shared import Shared
+from hushstream.agents.worker.tables.local_state import LocalState
 from hushstream.agents.worker.transaction import send
 from hushstream.deploy.broker import Broker
 from hushstream.mechanisms.keys import Keys

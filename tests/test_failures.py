@@ -46,8 +46,8 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "local tables are lost, stale or of another version": (
         "agents/worker/test_shard.py::"
         "test_steps_are_published_stored_and_taken_up_by_the_next_owner",
-        "agents/worker/test_evidence.py::test_local_state_that_cannot_be_trusted_is_thrown_away",
-        "agents/worker/test_evidence.py::"
+        "agents/worker/tables/test_evidence.py::test_local_state_that_cannot_be_trusted_is_thrown_away",
+        "agents/worker/tables/test_evidence.py::"
         "test_a_table_of_an_earlier_version_is_evidence_and_is_restored_from_nothing",
     ),
     "a local table is damaged": (
@@ -159,13 +159,13 @@ SHOWN: dict[str, tuple[str, ...]] = {
         "test_state_without_a_ledger_is_refused_and_nothing_advises_to_delete",
     ),
     "a changelog, the clock log or a *selected* topic was rewound": (
-        "agents/worker/test_evidence.py::"
+        "agents/worker/tables/test_evidence.py::"
         "test_a_table_of_another_history_is_evidence_however_far_its_changelog_has_grown",
         "agents/worker/test_log_follower.py::"
         "test_on_the_broker_a_log_that_was_rewound_and_has_grown_since_is_known_by_its_last_record",
     ),
     "compaction has deleted what would tell": (
-        "agents/worker/test_evidence.py::"
+        "agents/worker/tables/test_evidence.py::"
         "test_a_table_of_which_its_changelog_says_nothing_any_more_is_restored_from_nothing",
     ),
     "the ledger is older": (

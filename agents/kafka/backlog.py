@@ -101,20 +101,26 @@ class Backlog:
     Args:
         step: bytes of records that are offered to one step; 0: all.
         most: records that one step takes at the most; 0: all.
+        flow: told whether more records may come.
 
     Attributes:
         end: offset before which nothing is missing; the next to fetch.
         size: bytes of ``records``, or slightly more.
+        paused: whether no more may come, since enough of them wait.
     """
 
-    def __init__(self, room: Room, step: int = 0, most: int = 0) -> None:
+    def __init__(
+        self, room: Room, step: int = 0, most: int = 0, flow: Callable[[bool], object] = bool
+    ) -> None:
         self._room = room
         self._step = step
         self._most = most
         self._parts: deque[_Fetched] = deque()
         self._number = 0
+        self._flow = flow
         self.end = 0
         self.size = 0
+        self.paused = False
 
     def restart(self, position: int) -> None:
         """Hold nothing, and begin at a position."""
@@ -124,17 +130,19 @@ class Backlog:
 
     def take(self, interval: Interval) -> bool:
         """Take an interval; False if records before it are missing."""
-        if interval.end <= self.end:
-            return True  # fetched before a seek: we have it all
         if interval.start > self.end:
             return False
-        fresh = interval.records
-        if interval.start < self.end:
-            fresh = since(fresh, self.end)
-        self._parts.append(_Fetched(interval.end, interval.size, fresh))
-        self._number += len(fresh)
-        self.end = interval.end
-        self.size += interval.size
+        if interval.end > self.end:  # else fetched before a seek: we have it all
+            fresh = interval.records
+            if interval.start < self.end:
+                fresh = since(fresh, self.end)
+            self._parts.append(_Fetched(interval.end, interval.size, fresh))
+            self._number += len(fresh)
+            self.end = interval.end
+            self.size += interval.size
+        if self.full and not self.paused:
+            self.paused = True
+            self._flow(False)
         return True
 
     @property
@@ -167,6 +175,9 @@ class Backlog:
             kept = since(part.records, position)
             self._number -= len(part.records) - len(kept)
             self._parts[0] = part._replace(records=kept)
+        if self.paused and self.low:
+            self.paused = False
+            self._flow(True)
 
     @property
     def full(self) -> bool:

@@ -47,9 +47,9 @@ from ..kafka.access.refusals import user_of
 from ..kafka.cluster import Cluster
 from ..kafka.logs import passing
 from ..snapshots.objects import Objects
-from .evidence import check_tables
 from .forgetting import check_ratchet
 from .setup import WorkerSetup
+from .tables.evidence import check_tables
 
 Told = Callable[[str], None]
 ATTEMPT_SECONDS = 30.0  # of one look at the cluster, for each thing that does not answer

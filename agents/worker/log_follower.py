@@ -26,7 +26,7 @@ from ..kafka.patience import OUTAGES, asked_to_end, check_outage, through_outage
 from ..kafka.private.of_aiokafka import FIXED_MS, wait_patiently
 from ..kafka.progress import Progress
 from ..stages.feedback import Feedback
-from .evidence import LastRead
+from .tables.evidence import LastRead
 from .tasks import Tasks
 
 Ends = Mapping[TopicPartition, int]

@@ -21,16 +21,17 @@ from msgspec.structs import replace
 from ...errors import DamagedError, HushError
 from ...topics.records import Marker, TableSeal, encode
 from ..kafka.backlog import Backlog
-from ..kafka.clients import start_producer, stop_quietly, transactional_producer, within
+from ..kafka.clients import heard, start_producer, stop_quietly, transactional_producer, within
 from ..kafka.intervals import Interval, joined
 from ..kafka.outage import OUTAGE
 from ..kafka.patience import AWAY, asked_to_end, through_outages
 from ..kafka.progress import Progress
 from ..stages.step import Stage, Step
 from ..state.layout import MARKER
-from .local_state import LocalState, Shared
 from .shard_report import ShardReport
 from .shard_spec import Host, ShardSpec
+from .shared import Shared
+from .tables.local_state import LocalState
 from .tasks import Tasks
 from .transaction import names, transact
 
@@ -70,9 +71,10 @@ class Shard:
         self._spec = spec
         self._stage = stage
         self._host = host
-        self._backlog = Backlog(shared.room, spec.step_bytes, spec.step_records)
+        self._backlog = Backlog(
+            shared.room, spec.step_bytes, spec.step_records, partial(host.flow, spec.tp)
+        )
         self._wake = asyncio.Event()
-        self._paused = False
         self._task: asyncio.Task[None] | None = None
         self._producer: Any = None
         self._state = state or spec.state(shared, self.progress.moved)
@@ -103,7 +105,7 @@ class Shard:
     @property
     def paused(self) -> bool:
         """Whether its input is not fetched, since enough of it waits here."""
-        return self._paused
+        return self._backlog.paused
 
     # -- opening ------------------------------------------------------------------------------
 
@@ -157,20 +159,14 @@ class Shard:
         a record that came twice would be counted twice.
         """
         if not self._backlog.take(interval):
-            self._ask(self.wanted)
+            again = asyncio.ensure_future(self._host.seek(self.tp, self.wanted))
+            again.add_done_callback(heard)  # it may come too late
             return
-        if self._backlog.full and not self._paused:
-            self._paused = True
-            self._host.flow(self.tp, False)
         self.wake()
-
-    def _ask(self, position: int) -> None:
-        task = asyncio.ensure_future(self._host.seek(self.tp, position))
-        task.add_done_callback(_consume_exception)
 
     def forget_pause(self) -> None:
         """Note that the input flows again: Faust resumes each partition after a rebalance."""
-        self._paused = False
+        self._backlog.paused = False
 
     def wake(self) -> None:
         """Have the shard look whether there is something to do."""
@@ -234,7 +230,7 @@ class Shard:
             leave()  # what follows waits for the broker
             await self._restore(error)
             return False
-        self._release_records()
+        self._backlog.release(self._stage.position)  # what the stage has taken
         if step is None:
             return False
         if step.not_before:
@@ -290,13 +286,6 @@ class Shard:
 
         return await asyncio.get_running_loop().run_in_executor(self._shared.executor, guarded)
 
-    def _release_records(self) -> None:
-        """Drop the records that the stage has taken; resume the input where it was paused."""
-        self._backlog.release(self._stage.position)
-        if self._paused and self._backlog.low:
-            self._paused = False
-            self._host.flow(self.tp, True)
-
     async def _until(self, not_before: int) -> None:
         """Wait for the scheduled time plus a public delay, so that load does not show in it.
 
@@ -316,8 +305,7 @@ class Shard:
         with self._shared.metrics.step.labels(stage="commit").time():
             producer, spec = self._producer, self._spec
             name, seals = self._name_next(), self.seals
-            marker = replace(step.marker, transaction=name, aborted=self._aborted, seals=seals)
-            step.marker = marker
+            step.marker = replace(step.marker, transaction=name, aborted=self._aborted, seals=seals)
             async with within(self._shared.transaction_timeout_ms):
                 self._reached = await transact(
                     producer, step, spec.changelog, spec.tp.partition, spec.place, self._end
@@ -407,8 +395,3 @@ class Shard:
             await stop_quietly(self._producer)
             self._producer = None
         await self._in_thread(partial(self._state.close, soon))
-
-
-def _consume_exception(task: asyncio.Future[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        log.debug("a seek came too late: %s", type(task.exception()).__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from ..stages.step import Step
-from .local_state import Shared
+from .shared import Shared
 
 
 class ShardReport:

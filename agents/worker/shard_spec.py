@@ -10,8 +10,9 @@ from faust.types import TP
 
 from ...topics.records import Marker
 from ..stages.topology import Place
-from .local_state import LocalState, Shared
 from .rest import Rest
+from .shared import Shared
+from .tables.local_state import LocalState
 from .transaction import Find, here
 
 

@@ -9,11 +9,9 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from faust.types import TP
-from rocksdict import Cache
 
 from ...errors import EngineError
 from ...topics.records import Marker
@@ -21,25 +19,19 @@ from ..clock.log import ClockLog
 from ..clock.loss.found import check_kept
 from ..clock.wall_time import Settling
 from ..kafka import transport
-from ..kafka.backlog import Flight, Room
 from ..kafka.cluster import Cluster
 from ..kafka.intervals import Interval, Most
 from ..kafka.patience import asked_to_end
 from ..kafka.progress import Progress
 from ..registry.asking import asking_of
-from ..snapshots.copies import Copies
-from ..snapshots.objects import Objects
 from ..stages.aggregate.nonces import drawn
 from ..stages.topology import StageFactory, Topology
-from ..state.units.room import UnitRoom
 from .agents import declare_agents, make_app
 from .attribute_reader import AttributeReader
 from .health.joining import Joining
-from .health.losses import LossWatch
 from .health.namesake import Identity, Namesake
 from .health.state import Health
 from .lines.redaction import told, traced, where
-from .local_state import Shared
 from .log_follower import LogFollower
 from .metrics import OperatorMetrics, PublicMetrics
 from .owned_clock import OwnedClock
@@ -47,17 +39,15 @@ from .rest import Rests
 from .setup import WorkerSetup
 from .shard import Shard
 from .shard_maker import ShardMaker
-from .standbys import Standbys
+from .shared import share
+from .tables.standbys import Standbys
+from .tables.uploads import Uploads
 from .tasks import Tasks
 from .upkeep import Upkeep
-from .uploads import Uploads
 
 log = logging.getLogger("hushstream.worker")
 
-IN_FLIGHT = 4  # times `step_bytes`, of steps that are computed and committed
 STOP_SECONDS = 20.0
-SNAPSHOTS = "snapshots"  # in the worker's folder, those that come and go
-ALARMS = "alarms.log"  # in the worker's folder: inside the trust boundary
 
 
 class Worker:
@@ -85,7 +75,7 @@ class Worker:
         self._opening = asyncio.Lock()
         self._followed = False
         self._joining = Joining(setup.config.kafka.outage_timeout)
-        self._shared = self._share()
+        self._shared = share(setup, self.operator, self.public.published)
         self._wire()
         self.public.watch(self.health.ready)
         for pipeline in setup.deployment.pipelines:
@@ -94,35 +84,6 @@ class Worker:
             self.public.spent(pipeline, setup.ledger)
             if (end := setup.ledger.end(pipeline)) is not None:
                 self.public.retired(pipeline, end)
-
-    def _share(self) -> Shared:
-        engine = self.setup.config.engine
-        return Shared(
-            kafka=self.setup.config.kafka,
-            genesis=self.setup.names.genesis,
-            data_dir=self.setup.data_dir,
-            cache=Cache(engine.block_cache_mb * 1024 * 1024),
-            write_buffer_bytes=engine.write_buffer_mb * 1024 * 1024,
-            units=UnitRoom(engine.unit_cache_mb * 1024 * 1024),
-            executor=ThreadPoolExecutor(2, thread_name_prefix="shard"),
-            metrics=self.operator,
-            transaction_timeout_ms=engine.transaction_timeout // 1000,
-            room=Room(engine.input_mb * 1024 * 1024),
-            flight=Flight(IN_FLIGHT * engine.step_bytes),
-            losses=LossWatch(engine.loss_share, self.setup.data_dir / ALARMS, self._lost),
-            published=self.public.published,
-            copies=self._copies(),
-        )
-
-    def _copies(self) -> Copies | None:
-        setup = self.setup
-        if not (url := setup.config.engine.snapshots):
-            return None
-        folder = setup.data_dir / SNAPSHOTS
-        return Copies(Objects(url), setup.secret, setup.names.genesis, folder)
-
-    def _lost(self, pipeline: str, cause: str, alarm: bool) -> None:
-        self.operator.loss.labels(pipeline=pipeline, cause=cause).set(alarm)
 
     def _most(self) -> Most:
         """Limits of one interval: two of them, and the one being fetched, fill a share."""

@@ -1,7 +1,7 @@
 """Disaster recovery, drilled: clusters, ledgers and folders that come back from an earlier moment.
 
 Covers: agents/clock/begins.py, agents/clock/paid.py, agents/clock/start.py, agents/clock/witness.py
-Covers: agents/worker/evidence.py, agents/worker/admission.py
+Covers: agents/worker/tables/evidence.py, agents/worker/admission.py
 """
 
 from __future__ import annotations

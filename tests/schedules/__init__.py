@@ -15,6 +15,7 @@
 | `registry`, `keys` | a schema registry; files of ratchets |
 | `rewind` | a cluster that comes back from an earlier moment |
 | `machine`, `faults` | workers with their supervisors and disks, and what happens to them |
+| `draws` | which faults a seed draws, and when they begin |
 | `schedule` | one seed from its beginning to its verdict |
 | `verdict` | what must have come of it, judged by `tests/judge` and by counting |
 | `recipe` | a schedule in writing: a seed, and what was changed of what it decides |

@@ -21,10 +21,10 @@ from hushstream.agents.registry.asking import Asking
 from hushstream.agents.stages.aggregate.computation import Computation
 from hushstream.agents.stages.view import stage as view
 from hushstream.agents.worker import admission, forgetting, shard, tasks, transaction
-from hushstream.agents.worker.evidence import TOLD, Known, known_of
-from hushstream.agents.worker.local_state import LocalState
 from hushstream.agents.worker.setup import WorkerSetup
 from hushstream.agents.worker.shard import Shard
+from hushstream.agents.worker.tables.evidence import TOLD, Known, known_of
+from hushstream.agents.worker.tables.local_state import LocalState
 from hushstream.agents.worker.worker import Worker
 from hushstream.formats.schemas.schema import Verdict
 

@@ -1,4 +1,4 @@
-"""Faults at random moments, how long they last, and which ends of workers they warrant."""
+"""Faults as they happen, how long they last, and which ends of workers they warrant."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from hushstream.agents.state.layout import MARKER
 from hushstream.topics.records import decode_marker
 
 from .deployments import OUTAGE, PATIENCE, SESSION
+from .draws import Draws
 from .keys import lose as lose_keys
 from .log import View
 from .machine import Machine
@@ -20,17 +21,8 @@ from .rewind import Snapshot, restore, snapshot
 from .world import World
 
 REFUSAL = "RewoundError: "
-LEADERS = 10**12  # apart from all seeds of schedules
-TEARS = 10**13  # apart from those too
-FURTHER = 10**14  # and from these
-USUAL = (
-    "kill", "kill", "wipe", "old", "mistake", "pause", "pause", "outage", "outage", "rebalance",
-    "forget", "stop", "slow", "lossy", "clock", "clock", "retention",
-) * 2 + ("rewind",)  # fmt: skip
-"""Kinds that a seed draws; leaders and transactions have draws of their own."""
+FURTHER = 10**14  # apart from all seeds of schedules, and from those of draws
 OF_BROKERS = ("refusal", "known", "torn")
-OPERATED = ("grown", "followed")  # deployments that an operator changes once
-OWN = 10**16  # apart from all these
 GUIDED = ("behind", "leaderless", "cut", "deaf", "power", "skew")
 """Kinds that guided schedules have besides."""
 OLDER = ("does not hold the position", "was never charged by this ledger", "are not declared: run",
@@ -77,8 +69,7 @@ class Faults:
         self._clocks = False
         self.rewound = False
         self._kept: Snapshot = {}
-        self._leaders = Random(world.seed + LEADERS)
-        self._tears = Random(world.seed + TEARS)
+        self._draws = Draws(world, len(machines), kind)
         self._further = Random(world.seed + FURTHER)
         self._behind = False
 
@@ -89,10 +80,7 @@ class Faults:
             given: what happens in the place of what is drawn, which is drawn all the same, so that
                 everything else stays as it is.
         """
-        self.drawn = [*self._usual(until), *self._of_leaders(until), *self._of_transactions(until)]
-        self.drawn += self._of_deployment(until)
-        if self._kind in OPERATED:  # a rewind would take topics away that an operator has made
-            self.drawn = [fault for fault in self.drawn if fault.kind != "rewind"]
+        self.drawn = self._draws.all(until)
         end = until
         for kind, number, at, size in self.drawn if given is None else given:
             machine = self._machines[number % len(self._machines)]
@@ -101,43 +89,6 @@ class Faults:
             self._told.append(f"{at:.3f} s: {kind} {where}, {lasts:.3f} s")
             end = max(end, at + lasts)
         return end + 0.1
-
-    def _usual(self, until: float) -> list[Fault]:
-        random, drawn = self._world.random, []
-        for _ in range(random.choice((0, 1, 1, 2, 2, 3, 4, 5))):
-            at = 1.0 + random.random() * (until - 1.0)
-            kind, machine = random.choice(USUAL), random.choice(self._machines)
-            drawn.append(Fault(kind, self._machines.index(machine), at, random.random()))
-        return drawn
-
-    def _of_leaders(self, until: float) -> list[Fault]:
-        """Give some schedules new leaders, by draws of their own: the others stay as they are."""
-        random, drawn = self._leaders, []
-        for _ in range(random.choice((0, 0, 0, 0, 0, 1, 1, 2))):
-            at = 1.0 + random.random() * (until - 1.0)
-            drawn.append(Fault("known" if random.random() < 0.3 else "refusal", 0, at, 0.0))
-        return drawn
-
-    def _of_transactions(self, until: float) -> list[Fault]:
-        """Tear transactions in some schedules, by draws of their own."""
-        broker, random, drawn = self._world.broker, self._tears, []
-        broker.bumps, broker.tears = random.random() < 0.6, random
-        for _ in range(random.choice((0, 0, 1, 2))):
-            at, size = 1.0 + random.random() * (until - 1.0), random.random()
-            drawn.append(Fault("torn", 0, at, size))
-        return drawn
-
-    def _of_deployment(self, until: float) -> list[Fault]:
-        """What happens to the deployments alone that have it."""
-        random = Random(self._world.seed + OWN)
-        most = {"framed": 2, "ratchet": 2}.get(self._kind, 0)
-        number = 1 if self._kind in OPERATED else random.randrange(most + 1)
-        kind = {"framed": "registry", "ratchet": "keyfile", "grown": "growth",
-                "followed": "generation"}.get(self._kind, "")  # fmt: skip
-        return [
-            Fault(kind, random.randrange(3), 1.0 + random.random() * (until - 1.0), random.random())
-            for _ in range(number)
-        ]
 
     def heal(self) -> None:
         """Set all clocks right; everything else has ended by itself."""
@@ -294,17 +245,17 @@ class Faults:
 
     def refusal(self, machine: Machine, at: float, size: float) -> float:
         """A third of the partitions get leaders that refuse what living producers send."""
-        self._at(at, self._change_leaders, self._leaders, False)
+        self._at(at, self._change_leaders, False)
         return 0.0
 
     def known(self, machine: Machine, at: float, size: float) -> float:
         """A third of them take one batch of each producer for known, and give it no offset."""
-        self._at(at, self._change_leaders, self._leaders, True)
+        self._at(at, self._change_leaders, True)
         return 0.0
 
-    def _change_leaders(self, random: Random, known: bool) -> None:
+    def _change_leaders(self, known: bool) -> None:
         for place in sorted(self._world.broker.logs):
-            if random.random() < 1 / 3:
+            if self._draws.leaders.random() < 1 / 3:
                 self._world.broker.change_leader(place, known)
 
     def rewind(self, machine: Machine, at: float, size: float) -> float:

@@ -18,14 +18,8 @@ from hushstream.agents.stages.aggregate.computation import Computation
 from hushstream.agents.stages.topology import Topology
 from hushstream.agents.state import rocks
 from hushstream.agents.state.units import block_files
-from hushstream.agents.worker import (
-    admission,
-    evidence,
-    local_state,
-    owned_clock,
-    transaction,
-    worker,
-)
+from hushstream.agents.worker import admission, owned_clock, shared, transaction, worker
+from hushstream.agents.worker.tables import evidence, local_state
 from hushstream.topics.config.access import ratchet_file
 
 from . import admin, disk, keys, registry, world
@@ -105,8 +99,8 @@ def _subscribe(app: SimApp, topology: Topology, clock: str, deliver: Any) -> Non
 def _spare() -> None:
     """What costs time and decides nothing: metrics, options of RocksDB, compiling."""
     nothing = Nothing()
-    _replace(worker, OperatorMetrics=lambda: nothing, PublicMetrics=lambda: nothing,
-             Cache=lambda size: None)  # fmt: skip
+    _replace(worker, OperatorMetrics=lambda: nothing, PublicMetrics=lambda: nothing)
+    _replace(shared, Cache=lambda size: None)
     _replace(owned_clock, code_version=lambda: "simulated")
     _replace(rocks, _options=lambda cache, buffer: None, WriteOptions=SimpleNamespace)
     compiled: dict[Any, Deployment] = {}

@@ -14,8 +14,8 @@ from typing import Any
 import click
 import hushstream.agents.clock.start as clock_start
 import hushstream.agents.worker.admission as admission
-import hushstream.agents.worker.evidence as evidence
 import hushstream.agents.worker.startup as startup
+import hushstream.agents.worker.tables.evidence as evidence
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import TopicPartition

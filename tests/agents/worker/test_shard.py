@@ -12,8 +12,8 @@ from typing import Any
 
 import hushstream.agents.clock.wall_time as wall_time
 import hushstream.agents.kafka.backlog as backlog
-import hushstream.agents.worker.local_state as local_state
 import hushstream.agents.worker.shard as shard_module
+import hushstream.agents.worker.tables.local_state as local_state
 import pytest
 from aiokafka.structs import TopicPartition
 from faust.types import TP
@@ -85,8 +85,7 @@ def test_a_full_shard_pauses_its_partition(tmp_path, monkeypatch):
         shard.deliver(interval(8, 20))
         shard.deliver(interval(20, 22))
         assert bench.flows == [False]  # once
-        shard._stage.position = 18  # the stage has taken them
-        shard._release_records()
+        shard._backlog.release(18)  # the stage has taken them
         assert bench.flows == [False, True] and held(shard) == [18, 19, 20, 21]
 
     asyncio.run(run())

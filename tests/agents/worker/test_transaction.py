@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import hushstream.agents.kafka.clients as clients
-import hushstream.agents.worker.local_state as local_state
 import hushstream.agents.worker.shard as shard_module
+import hushstream.agents.worker.tables.local_state as local_state
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 from confluent_kafka import Producer

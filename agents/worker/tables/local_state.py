@@ -8,33 +8,26 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 from prometheus_client import Gauge
-from rocksdict import Cache
 
-from ...errors import DamagedError, EngineError, SnapshotError
-from ...topics.config.model import Kafka
-from ...topics.records import Marker, TableSeal, decode_marker
-from ..clock.wall_time import WallClock
-from ..kafka.backlog import Flight, Room
-from ..kafka.clients import check_reached, first_offset, read_span, read_to_end
-from ..kafka.markers import Sought, hanging_marker, seek_marker
-from ..snapshots.copies import Copies, forget
-from ..snapshots.sealed import CopyHead, fingerprint_of
-from ..state.layout import MARKER, POSITION, SEEN
-from ..state.restored import restored
-from ..state.rocks import RocksStore, discard, read_rows, set_aside
-from ..state.rows.columns import NO_ROWS, RowColumns
-from ..state.store import Changes
-from ..state.units.room import UnitRoom
+from ....errors import DamagedError, EngineError, SnapshotError
+from ....topics.records import Marker, decode_marker
+from ...kafka.clients import check_reached, read_span, read_to_end
+from ...kafka.markers import Sought, hanging_marker, seek_marker
+from ...snapshots.copies import Copies, forget
+from ...state.layout import MARKER, POSITION, SEEN
+from ...state.restored import restored
+from ...state.rocks import RocksStore, discard, read_rows, set_aside
+from ...state.rows.columns import NO_ROWS, RowColumns
+from ...state.store import Changes
+from ..shared import Shared
 from .evidence import TOLD, Known, check_forward, check_same, known_in, known_of, seen_row
-from .health.losses import LossWatch
-from .metrics import OperatorMetrics
+from .snapshot import fetched
 
 log = logging.getLogger("hushstream.state")
 
@@ -42,38 +35,6 @@ SAID_SECONDS = 5.0  # between two lines about a restore
 PART = 60_000  # records of a changelog that are written at once
 DAMAGES = 3  # damages of one table in one process
 FRESH_SECONDS = 3600.0  # after which a copy without new rows tells again that it is up to date
-
-
-@dataclass(frozen=True)
-class Shared:
-    """The parts that all shards of one worker share.
-
-    Attributes:
-        write_buffer_bytes: of each table.
-        wall: not behind the clock log.
-        losses: alarms about records that do not count.
-        room: for records that wait for their step.
-        flight: for steps that are computed and committed.
-        units: memory for rows of units that are on disk.
-        published: told the pipeline of each release of a shard that anyone may read by now.
-        copies: snapshots of tables; None: there are none.
-    """
-
-    kafka: Kafka
-    genesis: str
-    data_dir: Path
-    cache: Cache
-    write_buffer_bytes: int
-    executor: Executor
-    metrics: OperatorMetrics
-    transaction_timeout_ms: int
-    wall: WallClock = field(default_factory=WallClock)
-    losses: LossWatch | None = None
-    room: Room = field(default_factory=lambda: Room(1 << 28))
-    flight: Flight = field(default_factory=lambda: Flight(1 << 25))
-    units: UnitRoom = field(default_factory=lambda: UnitRoom(1 << 24))
-    published: Callable[[str], object] = str
-    copies: Copies | None = None
 
 
 class Restoring:
@@ -263,15 +224,14 @@ class LocalState:
         """
         table = copies.table(self._changelog, self._partition)
         try:
-            head = await table.head()
-            if head is None:
-                return store, None
-            seal = await self._seal_of(head)
-            folder = await table.fetch(head, seal.secret, self.moved)
+            found = await fetched(table, self._shared, self.place, self._sought, self.moved)
         except SnapshotError as error:
             log.warning("%s: its snapshot is not used: %s", self.name, error)
             self._shared.metrics.snapshot_failures.inc()
             return store, None
+        if found is None:
+            return store, None
+        head, folder = found
         try:
             self.close()
             discard(self._path)
@@ -289,32 +249,6 @@ class LocalState:
             forget(folder)
         self._shared.metrics.snapshot_failures.inc()
         return self._anew(), None
-
-    async def _seal_of(self, head: CopyHead) -> TableSeal:
-        """Hold a snapshot against the changelog, as a table on disk; find its seal there.
-
-        Raises:
-            RewoundError: the snapshot knows more than the changelog, or another history.
-            SnapshotError: it may not be used.
-        """
-        known = known_of(*head.rows)
-        if known is None or known.marker.genesis != self._shared.genesis:
-            raise SnapshotError("it does not tell how far it has come")
-        sought = await self._sought(known)
-        same = check_same(self.name, sought)
-        seals = () if sought.last is None else sought.last.seals
-        seal = next((one for one in seals if fingerprint_of(one.secret) == head.seal), None)
-        if seal is None:
-            raise SnapshotError("its key is forgotten")
-        # A marker that names a transaction was written after it, in one history with it.
-        if not same and (sought.aborted or seal.of != known.marker.transaction):
-            raise SnapshotError("nothing tells whether it is of this changelog's history")
-        if known.start is None:
-            raise SnapshotError("it is older than the changelog keeps deletions")
-        kafka, topic, number = self._shared.kafka, self._changelog, self._partition
-        if await first_offset(kafka, topic, number) > known.start:
-            raise SnapshotError("the changelog begins after it")
-        return seal
 
     def copy(self, folder: Path) -> list[bytes | None]:
         """Copy the table on disk to a new folder beside it; return the rows of `TOLD`.

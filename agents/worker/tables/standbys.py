@@ -19,11 +19,12 @@ from typing import Any
 from aiokafka.structs import TopicPartition
 from faust.types import TP
 
-from ...errors import DamagedError
-from ..kafka.clients import reached, reader
-from ..kafka.patience import OUTAGES, asked_to_end
-from ..kafka.progress import Progress
-from .local_state import LocalState, Shared
+from ....errors import DamagedError
+from ...kafka.clients import reached, reader
+from ...kafka.patience import OUTAGES, asked_to_end
+from ...kafka.progress import Progress
+from ..shared import Shared
+from .local_state import LocalState
 
 log = logging.getLogger("hushstream.state")
 

@@ -25,16 +25,16 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition as Place
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from ...errors import OutageError, RewoundError
-from ...topics.config.model import Kafka
-from ...topics.names import Names
-from ...topics.records import Marker, decode_marker
-from ..kafka.clients import read_span
-from ..kafka.cluster import Cluster
-from ..kafka.logs import PATIENCE_SECONDS, check, consumer, watermarks
-from ..kafka.markers import Sought, tells_aborted
-from ..state.layout import MARKER, PLAIN_POSITION, POSITION, SEEN
-from ..state.rocks import read_rows
+from ....errors import OutageError, RewoundError
+from ....topics.config.model import Kafka
+from ....topics.names import Names
+from ....topics.records import Marker, decode_marker
+from ...kafka.clients import read_span
+from ...kafka.cluster import Cluster
+from ...kafka.logs import PATIENCE_SECONDS, check, consumer, watermarks
+from ...kafka.markers import Sought, tells_aborted
+from ...state.layout import MARKER, PLAIN_POSITION, POSITION, SEEN
+from ...state.rocks import read_rows
 
 TOLD = POSITION, PLAIN_POSITION, MARKER, SEEN  # rows that tell the progress of a table
 STALE_SECONDS = 20 * 3600  # below delete.retention.ms of the changelogs (24 h)

@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 from hushstream.agents.state.layout import MARKER, POSITION
 from hushstream.agents.state.rocks import RocksStore
-from hushstream.agents.worker import local_state
-from hushstream.agents.worker.local_state import LocalState, Restoring, Shared
 from hushstream.agents.worker.metrics import OperatorMetrics
+from hushstream.agents.worker.shared import Shared
+from hushstream.agents.worker.tables import local_state
+from hushstream.agents.worker.tables.local_state import LocalState, Restoring
 from hushstream.formats.events.raw import RawRecord
 from hushstream.topics.config.model import Kafka
 from hushstream.topics.records import Marker, encode
 from rocksdict import Cache
 
-from ...support import messages
+from ....support import messages
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """A commit that was answered and then forgotten by brokers: tables that have it, and others.
 
-Covers: agents/kafka/markers.py, agents/worker/local_state.py
+Covers: agents/kafka/markers.py, agents/worker/tables/local_state.py
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from hushstream.agents.kafka.clients import start_producer, stop_quietly, transa
 from hushstream.agents.kafka.cluster import Cluster
 from hushstream.agents.state.layout import MARKER
 from hushstream.agents.worker import shard as shard_module
-from hushstream.agents.worker.evidence import check_tables
+from hushstream.agents.worker.tables.evidence import check_tables
 from hushstream.agents.worker.transaction import send
 from hushstream.topics.names import Names
 from hushstream.topics.records import Marker, encode
 
-from .bench import GHOST, UNIT, Bench, applied, interval, visible
+from ..bench import GHOST, UNIT, Bench, applied, interval, visible
 from .test_evidence import forged, stepped, told
 
 FORGOTTEN = "forgotten-2"

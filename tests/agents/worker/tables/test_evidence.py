@@ -14,7 +14,7 @@ from hushstream.agents.kafka.offsets import PartitionOffsets
 from hushstream.agents.state import rocks
 from hushstream.agents.state.layout import MARKER, PLAIN_POSITION, POSITION
 from hushstream.agents.state.rocks import RocksStore
-from hushstream.agents.worker.evidence import (
+from hushstream.agents.worker.tables.evidence import (
     STALE_SECONDS,
     Known,
     check_tables,
@@ -28,7 +28,7 @@ from hushstream.topics.names import Names
 from hushstream.topics.records import Marker, decode_marker, encode
 from msgspec.structs import replace
 
-from .bench import GHOST, UNIT, Bench, applied, interval, visible
+from ..bench import GHOST, UNIT, Bench, applied, interval, visible
 
 
 def forged(bench: Bench, marker: Marker, age: float, offset: int) -> None:

@@ -12,18 +12,19 @@ import pytest
 from aiokafka.structs import TopicPartition
 from faust.types import TP
 from hushstream.agents.state.layout import MARKER
-from hushstream.agents.worker import local_state, standbys
-from hushstream.agents.worker.evidence import known_in
-from hushstream.agents.worker.local_state import LocalState, Shared
 from hushstream.agents.worker.metrics import OperatorMetrics
-from hushstream.agents.worker.standbys import Standbys
+from hushstream.agents.worker.shared import Shared
+from hushstream.agents.worker.tables import local_state, standbys
+from hushstream.agents.worker.tables.evidence import known_in
+from hushstream.agents.worker.tables.local_state import LocalState
+from hushstream.agents.worker.tables.standbys import Standbys
 from hushstream.errors import ConfigError, DamagedError, RewoundError
 from hushstream.formats.events.decode import RawRecord
 from hushstream.topics.config.load import load
 from hushstream.topics.records import Marker, encode
 from prometheus_client import generate_latest
 
-from .bench import UNIT, until
+from ..bench import UNIT, until
 
 ONE, TWO = TP("in", 0), TP("in", 1)
 

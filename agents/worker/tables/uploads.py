@@ -18,15 +18,15 @@ from pathlib import Path
 
 from faust.types import TP
 
-from ...errors import EngineError, SnapshotError
-from ...topics.records import TableSeal
-from ..kafka.progress import Progress
-from ..snapshots.copies import Copies, TableCopies, Upload, forget
-from ..snapshots.sealed import CopyHead, fingerprint_of, new_seal
-from ..state.rocks import read_rows
+from ....errors import EngineError, SnapshotError
+from ....topics.records import TableSeal
+from ...kafka.progress import Progress
+from ...snapshots.copies import Copies, TableCopies, Upload, forget
+from ...snapshots.sealed import CopyHead, fingerprint_of, new_seal
+from ...state.rocks import read_rows
+from ..metrics import OperatorMetrics
+from ..shard import Shard
 from .evidence import TOLD, Known, known_of
-from .metrics import OperatorMetrics
-from .shard import Shard
 
 log = logging.getLogger("hushstream.state")
 

@@ -1,0 +1,82 @@
+"""The faults that a seed draws, and when they begin."""
+
+from __future__ import annotations
+
+from random import Random
+
+from .recipe import Fault
+from .world import World
+
+LEADERS = 10**12  # apart from all seeds of schedules
+TEARS = 10**13  # apart from those too
+USUAL = (
+    "kill", "kill", "wipe", "old", "mistake", "pause", "pause", "outage", "outage", "rebalance",
+    "forget", "stop", "slow", "lossy", "clock", "clock", "retention",
+) * 2 + ("rewind",)  # fmt: skip
+"""Kinds that a seed draws; leaders and transactions have draws of their own."""
+OPERATED = ("grown", "followed")  # deployments that an operator changes once
+OWN = 10**16  # apart from all these
+
+
+class Draws:
+    """Draws of one schedule.
+
+    Args:
+        machines: number of workers.
+        kind: of deployment, see `deployments.FURTHER`.
+
+    Attributes:
+        leaders: draws who leads, also while the schedule runs.
+    """
+
+    def __init__(self, world: World, machines: int, kind: str) -> None:
+        self._world = world
+        self._machines = machines
+        self._kind = kind
+        self.leaders = Random(world.seed + LEADERS)
+        self._tears = Random(world.seed + TEARS)
+
+    def all(self, until: float) -> list[Fault]:
+        """Draw the faults that begin before a moment."""
+        drawn = [*self._usual(until), *self._of_leaders(until), *self._of_transactions(until)]
+        drawn += self._of_deployment(until)
+        if self._kind in OPERATED:  # a rewind would take topics away that an operator has made
+            drawn = [fault for fault in drawn if fault.kind != "rewind"]
+        return drawn
+
+    def _usual(self, until: float) -> list[Fault]:
+        random, drawn = self._world.random, list[Fault]()
+        for _ in range(random.choice((0, 1, 1, 2, 2, 3, 4, 5))):
+            at = 1.0 + random.random() * (until - 1.0)
+            kind, machine = random.choice(USUAL), random.choice(range(self._machines))
+            drawn.append(Fault(kind, machine, at, random.random()))
+        return drawn
+
+    def _of_leaders(self, until: float) -> list[Fault]:
+        """Give some schedules new leaders, by draws of their own: the others stay as they are."""
+        random, drawn = self.leaders, []
+        for _ in range(random.choice((0, 0, 0, 0, 0, 1, 1, 2))):
+            at = 1.0 + random.random() * (until - 1.0)
+            drawn.append(Fault("known" if random.random() < 0.3 else "refusal", 0, at, 0.0))
+        return drawn
+
+    def _of_transactions(self, until: float) -> list[Fault]:
+        """Tear transactions in some schedules, by draws of their own."""
+        broker, random, drawn = self._world.broker, self._tears, []
+        broker.bumps, broker.tears = random.random() < 0.6, random
+        for _ in range(random.choice((0, 0, 1, 2))):
+            at, size = 1.0 + random.random() * (until - 1.0), random.random()
+            drawn.append(Fault("torn", 0, at, size))
+        return drawn
+
+    def _of_deployment(self, until: float) -> list[Fault]:
+        """What happens to the deployments alone that have it."""
+        random = Random(self._world.seed + OWN)
+        most = {"framed": 2, "ratchet": 2}.get(self._kind, 0)
+        number = 1 if self._kind in OPERATED else random.randrange(most + 1)
+        kind = {"framed": "registry", "ratchet": "keyfile", "grown": "growth",
+                "followed": "generation"}.get(self._kind, "")  # fmt: skip
+        return [
+            Fault(kind, random.randrange(3), 1.0 + random.random() * (until - 1.0), random.random())
+            for _ in range(number)
+        ]
