@@ -14,6 +14,9 @@ USUAL = (
     "forget", "stop", "slow", "lossy", "clock", "clock", "retention",
 ) * 2 + ("rewind",)  # fmt: skip
 """Kinds that a seed draws; leaders and transactions have draws of their own."""
+OF_BROKERS = ("refusal", "known", "torn")
+GUIDED = ("behind", "leaderless", "cut", "deaf", "power", "skew")
+"""Kinds that guided schedules have besides."""
 OPERATED = ("grown", "followed")  # deployments that an operator changes once
 OWN = 10**16  # apart from all these
 

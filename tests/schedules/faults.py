@@ -9,7 +9,7 @@ from hushstream.agents.state.layout import MARKER
 from hushstream.topics.records import decode_marker
 
 from .deployments import OUTAGE, PATIENCE, SESSION
-from .draws import Draws
+from .draws import OF_BROKERS, Draws
 from .keys import lose as lose_keys
 from .log import View
 from .machine import Machine
@@ -22,9 +22,6 @@ from .world import World
 
 REFUSAL = "RewoundError: "
 FURTHER = 10**14  # apart from all seeds of schedules, and from those of draws
-OF_BROKERS = ("refusal", "known", "torn")
-GUIDED = ("behind", "leaderless", "cut", "deaf", "power", "skew")
-"""Kinds that guided schedules have besides."""
 OLDER = ("does not hold the position", "was never charged by this ledger", "are not declared: run",
          "is not in the ledger yet", "hush topics --grow", "as the ledger sealed it")  # fmt: skip
 """In refusals of a worker that asks leaders of before of some partitions, and not of others."""

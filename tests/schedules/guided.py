@@ -6,7 +6,7 @@
 A schedule that meets a new state joins a corpus. Half of the next ones are changes of those:
 another fault at the moment of the new state, one left out, moved or lengthened, faults of two
 schedules, or other choices from that moment on. The others are fresh seeds, half of which have some
-of the faults that only guided schedules have (`faults.GUIDED`). What objects is shrunk at once.
+of the faults that only guided schedules have (`draws.GUIDED`). What objects is shrunk at once.
 
 The whole search follows from its number, so it goes on after a break as if there had been none.
 """
@@ -190,17 +190,16 @@ class Search:
 
 def _further() -> tuple[str, ...]:
     """Kinds of faults that only guided schedules have."""
-    from .faults import GUIDED as kinds
+    from .draws import GUIDED
 
-    return kinds
+    return GUIDED
 
 
 def _every() -> tuple[str, ...]:
     """Kinds of faults, the more frequent ones more than once."""
-    from .faults import GUIDED as further
-    from .faults import OF_BROKERS, USUAL
+    from .draws import GUIDED, OF_BROKERS, USUAL
 
-    return (*USUAL, *further * 2, *OF_BROKERS * 2)
+    return (*USUAL, *GUIDED * 2, *OF_BROKERS * 2)
 
 
 def _fault(random: Random, kinds: Sequence[str], until: float = 20.0) -> Fault:

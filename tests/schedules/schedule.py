@@ -27,7 +27,8 @@ from .deployments import (
     Template,
     template,
 )
-from .faults import FORGOTTEN, LATE, OPERATED, REFUSAL, Faults
+from .draws import OPERATED
+from .faults import FORGOTTEN, LATE, REFUSAL, Faults
 from .group import Group
 from .log import START
 from .loop import HERE, Stuck
