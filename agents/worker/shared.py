@@ -1,4 +1,4 @@
-"""What all shards of one worker share."""
+"""Parts that all shards of one worker share, within the limits of its configuration."""
 
 from __future__ import annotations
 
