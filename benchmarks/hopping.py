@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from _workload import draw, law
-from hushstream.mechanisms import registry
+from hushstream.mechanisms import catalogue
 from hushstream.mechanisms.columns import FIRST, Hop, Releases
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.histogram.hopping.mechanism import Hopping
@@ -94,7 +94,7 @@ def sample(users: int, number: int) -> Sample:
 def made(hops: int, days: int = 1) -> KeyedSums:
     """The mechanism of windows of so many hops of an hour, for epochs of so many days."""
     setting = Setting(EPSILON, DELTA, 1, windows=HOURS * days, hops=hops)
-    built = registry.build("histogram", HistogramParameters(), setting)
+    built = catalogue.build("histogram", HistogramParameters(), setting)
     assert isinstance(built, KeyedSums)
     return built
 
@@ -185,7 +185,7 @@ def listed(keys: int) -> float:
     """Coverage of windows of so many listed keys without records, all places of an epoch alike."""
     names = Keys.of([b"%d" % number for number in range(keys)])
     setting = Setting(EPSILON, DELTA, 1, windows=HOURS, hops=HOURS, keys=tuple(names))
-    mechanism = registry.build("histogram", HistogramParameters(), setting)
+    mechanism = catalogue.build("histogram", HistogramParameters(), setting)
     before, inside = None, []
     for hour in range(2 * HOURS):
         memory = Memory(mechanism, noise(hour), hop=Hop(hour % HOURS + 1, hour + 1), before=before)

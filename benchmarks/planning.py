@@ -43,10 +43,10 @@ import numpy as np
 from _plan_paired import SQUARED, apart, overall, verdict
 from _plan_sets import GROUPED, MAPS, VALUES, Set, halves
 from hushstream.errors import ParameterError
+from hushstream.mechanisms.catalogue import build, find, planner_of
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.forecast import choose, likely
 from hushstream.mechanisms.planner import Question
-from hushstream.mechanisms.registry import build, find, planner_of
 from hushstream.mechanisms.spatial.domain import Domain
 from hushstream.planning.search import SPREAD, WORK
 from rich.console import Console

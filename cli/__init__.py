@@ -1,1 +1,1 @@
-"""``hush``: one file for each command. Commands print and ask; other rooms do the work."""
+"""``hush``: one file for each command. Commands print and ask; other packages do the work."""

@@ -6,7 +6,7 @@ import click
 from rich.table import Table
 
 from ..agents.worker.lines.screen import Screen
-from ..mechanisms.registry import entries, find
+from ..mechanisms.catalogue import entries, find
 from ..topics.config.describe import settings_of
 from .options import emit, json_option, readable
 

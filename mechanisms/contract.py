@@ -7,7 +7,7 @@ randomness comes in as a `Noise` argument whose draws depend on labels alone, so
 sharding and any replay give the same bytes.
 
 `Mechanism` is the mathematics, `Statement` what is promised and published, `Traits` what the engine
-must know to run it, and a form of keys (`key_form`) what released keys are. `registry.check`
+must know to run it, and a form of keys (`key_form`) what released keys are. `catalogue.check`
 refuses a mechanism that lacks an abstract member. `columns` holds the arrays that go in and out,
 and names their sizes.
 """

@@ -1,4 +1,4 @@
 """The workers' own stages over logs in memory: simulation and replay.
 
-It may import every room but the command line, and it never writes to a cluster.
+It may import every package but the command line, and it never writes to a cluster.
 """

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from ..agents.deployment.compile import parameters_of, setting_of, value_columns
 from ..agents.deployment.model import Pipeline
 from ..errors import EngineError
+from ..mechanisms.catalogue import find
 from ..mechanisms.contract import Setting
 from ..mechanisms.entry import ActivityTold, LearntBudget
-from ..mechanisms.registry import find
 from ..topics.assembly import Released
 from ..topics.config.learn import count_of
 from ..topics.config.pipelines.pipeline import PipelineSettings

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from ..agents.deployment.compile import parameters_of, setting_of, value_columns
 from ..agents.deployment.model import Pipeline
 from ..errors import ConfigError, ParameterError
-from ..mechanisms import registry
+from ..mechanisms import catalogue
 from ..mechanisms.forecast import choose, cost_of, likely, runs, window_cost
 from ..mechanisms.planner import HOPELESS, Forecast, Question, unlike_default
 from ..mechanisms.workload import Sample
@@ -91,7 +91,7 @@ class Search:
         records: Records,
         tick: Callable[[], None] = lambda: None,
     ) -> None:
-        self._planner = registry.planner_of(pipeline.kind)
+        self._planner = catalogue.planner_of(pipeline.kind)
         self._p, self._records, self._tick = pipeline, records, tick
         self._base = given(settings, records, pipeline.public_keys)
         self._tried: list[tuple[Variant, float]] = []
@@ -273,7 +273,7 @@ class Search:
         keys = p.public_keys if settings.public_keys is not None else None
         setting = setting_of(settings, schedule, columns, keys, self._p.cells_partitions)
         parameters = parameters_of(settings)
-        mechanism = registry.build(p.kind, parameters, setting)
+        mechanism = catalogue.build(p.kind, parameters, setting)
         asked = Question(
             p.name, parameters, setting, mechanism, None, "the sample", "last", None, None
         )
@@ -305,8 +305,8 @@ class Search:
 
     def _other(self, tuned: Forecast) -> str:
         """The error of another mechanism that answers the same question."""
-        kind = registry.find(self._p.kind).sibling
-        entry = None if kind is None else registry.entries().get(kind)
+        kind = catalogue.find(self._p.kind).sibling
+        entry = None if kind is None else catalogue.entries().get(kind)
         if entry is None or entry.planner is None:
             return ""
         before, planner = self._base.settings.mechanism.parameters, entry.planner
@@ -317,7 +317,7 @@ class Search:
                 entry.parameters(**entry.adopted(kept)), self._base.settings.frame
             )
             asked = self._question(self._base)
-            mechanism = registry.build(entry.name, parameters, asked.setting)
+            mechanism = catalogue.build(entry.name, parameters, asked.setting)
             question = asked._replace(parameters=parameters, mechanism=mechanism)
             near = planner.near(question, parameters)
             each = cost_of(planner, question)

@@ -12,17 +12,17 @@ import click
 import pytest
 from hushstream.agents.worker.metrics import OperatorMetrics, PublicMetrics
 from hushstream.cli.group import hush
-from hushstream.mechanisms.registry import entries
+from hushstream.mechanisms.catalogue import entries
 from hushstream.topics.config.load import loads
 from prometheus_client import CollectorRegistry
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("docs", "mechanisms", "deploy", "tests/schedules")
+FOLDERS = ("docs", "mechanisms", "deploy", "tests/schedules")
 PAGES = sorted(
     [
         *ROOT.glob("*.md"),
         *(ROOT / "client").glob("*.md"),
-        *(page for room in ROOMS for page in (ROOT / room).rglob("*.md")),
+        *(page for folder in FOLDERS for page in (ROOT / folder).rglob("*.md")),
     ]
 )
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
@@ -166,11 +166,11 @@ def test_benchmarks_that_are_named_exist() -> None:
 
 
 def test_the_glossary_explains_words_of_our_own_in_alphabetical_order() -> None:
-    words = re.findall(r"^- \[\*\*(.+?)\*\*", _text(ROOT / "docs" / "glossary.md"), re.M)
+    words = re.findall(r"^- \[?\*\*(.+?)\*\*", _text(ROOT / "docs" / "glossary.md"), re.M)
     assert words == sorted(words, key=str.lower)
     ours = (
-        "beat, barrier, cells topic, copy, cut, generation, genesis, nonce, rest, room, "
-        "selected topic, standby, witness"
+        "beat, barrier, cell, cells topic, copy, cut, form, generation, genesis, nonce, registry, "
+        "rest, room, selected topic, standby, traits, witness"
     )
     assert set(ours.split(", ")) <= set(words)
 

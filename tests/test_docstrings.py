@@ -46,7 +46,7 @@ def every() -> list[Found]:
 
 @cache
 def ours() -> set[str]:
-    """Every error of our own: those of the tree, and those that a room adds to it."""
+    """Every error of our own: those of the tree, and those that a package adds to it."""
     known = {
         name
         for name, kind in vars(errors).items()
@@ -112,15 +112,15 @@ def test_docstrings_say_what_a_caller_must_know() -> None:
 )  # fmt: skip
 def test_the_rule_finds_what_is_missing(written: str, fault: str) -> None:
     (function,) = ast.parse(written).body
-    (found,) = faults("agents/room/module.py:f", function)
+    (found,) = faults("agents/package/module.py:f", function)
     assert fault in found
 
 
 def test_the_rule_lets_pass_what_is_well_described() -> None:
     text = "Wait.\n\n    Args:\n        now: seconds.\n\n    Raises:\n        EngineError: x.\n    "
     (function,) = ast.parse(f'def f(now: int):\n    """{text}"""\n    raise EngineError("x")').body
-    assert faults("agents/room/module.py:f", function) == []
+    assert faults("agents/package/module.py:f", function) == []
     (help_text,) = ast.parse(
         '@a.command()\ndef f():\n    """Do."""\n    raise EngineError("x")'
     ).body
-    assert faults("agents/room/module.py:f", help_text) == []
+    assert faults("agents/package/module.py:f", help_text) == []

@@ -12,7 +12,7 @@ import click
 import pytest
 from click.testing import CliRunner
 from hushstream.cli import group
-from hushstream.mechanisms import registry
+from hushstream.mechanisms import catalogue
 from hushstream.mechanisms.contract import Mechanism, Traits
 
 from .tree import ROOT
@@ -47,7 +47,7 @@ def test_the_entry_point_is_that_of_the_package() -> None:
     said = tomllib.loads(re.sub(r"^   ", "", block[1], flags=re.MULTILINE))
     package = tomllib.loads((ROOT / "tests/seventh/pyproject.toml").read_text("utf-8"))
     points = said["project"]["entry-points"]
-    assert points == package["project"]["entry-points"] and set(points) == {registry.GROUP}
+    assert points == package["project"]["entry-points"] and set(points) == {catalogue.GROUP}
 
 
 def test_nothing_outside_its_folder_knows_the_package() -> None:

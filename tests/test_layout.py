@@ -13,8 +13,8 @@ import pytest
 
 from .tree import PACKAGES, ROOT, file_edges, imported, sources
 
-# Rooms from top to bottom: a room imports from rooms below its own and from nowhere else. Rooms of
-# one line know nothing of each other. A room is a folder or a file; the longest path decides.
+# Packages from top to bottom: each imports from those below its own and from nowhere else. Those of
+# one line know nothing of each other. A place is a folder or a file; the longest path decides.
 ORDER: tuple[tuple[str, ...], ...] = (
     ("__main__.py", "__init__.py"),
     ("cli",),
@@ -55,7 +55,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("formats/events",),
     ("formats/schemas", "formats/values"),
     ("formats",),
-    ("mechanisms/registry.py",),
+    ("mechanisms/catalogue.py",),
     ("mechanisms/quantile",),  # of the histogram: bounds, selection, spending
     (
         "mechanisms/activity",
@@ -77,7 +77,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("mechanisms/keys.py", "mechanisms/validate.py"),
     ("client", "errors.py", "compiled.py"),
 )
-LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
+LEVEL = {place: level for level, places in enumerate(ORDER) for place in places}
 
 PURE = {"numpy", "scipy", *sys.stdlib_module_names}
 RANDOM = {("random",), ("numpy", "random")}
@@ -88,7 +88,7 @@ HOMONYMS: frozenset[str] = frozenset()  # classes of one name that are left: thi
 FILES = sources()
 
 
-def _room(path: str) -> str:
+def _place(path: str) -> str:
     """The longest place of `ORDER` that holds a file."""
     places = [path, *map(str, PurePosixPath(path).parents)]
     return next(place for place in places if place in LEVEL)
@@ -100,7 +100,7 @@ def _upward(files: Mapping[str, str]) -> list[str]:
         f"{path} -> {target}"
         for path, targets in file_edges(files).items()
         for target in targets
-        if _room(path) != _room(target) and LEVEL[_room(target)] <= LEVEL[_room(path)]
+        if _place(path) != _place(target) and LEVEL[_place(target)] <= LEVEL[_place(path)]
     )
 
 
@@ -113,7 +113,7 @@ def _circle(files: Mapping[str, str]) -> list[str]:
     return []
 
 
-def test_imports_between_rooms_point_downward() -> None:
+def test_imports_between_packages_point_downward() -> None:
     assert _upward(FILES) == []
 
 
@@ -121,8 +121,8 @@ def test_files_import_each_other_in_no_circle() -> None:
     assert _circle(FILES) == []
 
 
-def test_every_room_of_the_order_exists() -> None:
-    assert [room for room in LEVEL if not (ROOT / room).exists()] == []
+def test_every_place_of_the_order_exists() -> None:
+    assert [place for place in LEVEL if not (ROOT / place).exists()] == []
 
 
 def test_an_upward_import_and_a_circle_would_be_seen() -> None:

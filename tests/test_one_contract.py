@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 
 import pytest
-from hushstream.mechanisms.registry import BUILT_IN
+from hushstream.mechanisms.catalogue import BUILT_IN
 
 from .tree import file_edges, sources
 
@@ -60,7 +60,7 @@ def test_only_the_simulation_of_devices_imports_from_a_family() -> None:
         'if p.kind == "privhp":\n    pass\n',
         'FORMS = {"pak": "slots"}\n',
         'def f(m):\n    return m.key_form == "code"\n',
-        "from mechanisms import registry\nregistry.FORECASTERS\n",
+        "from mechanisms import catalogue\nregistry.FORECASTERS\n",
     ],
 )
 def test_a_name_or_a_table_would_be_seen(text: str) -> None:

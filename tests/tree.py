@@ -25,8 +25,8 @@ Name = tuple[str, ...]
 
 def paths() -> list[Path]:
     """Every source file of the product."""
-    rooms = (path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
-    return sorted([*ROOT.glob("*.py"), *rooms])
+    files = (path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+    return sorted([*ROOT.glob("*.py"), *files])
 
 
 def name_of(path: Path) -> str:

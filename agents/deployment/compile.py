@@ -11,7 +11,7 @@ from typing import Any
 from ...errors import ConfigError, ParameterError
 from ...formats.events.fields import NumericField, PipelineFields
 from ...formats.events.keys import encode_key
-from ...mechanisms import registry
+from ...mechanisms import catalogue
 from ...mechanisms.contract import UNIT, Mechanism, Setting
 from ...mechanisms.noise import SAMPLER_VERSION
 from ...topics.config import model as config_model
@@ -254,7 +254,7 @@ def input_paths(
 
 def _check_parts(p: config_pipeline.PipelineSettings, mechanism: Mechanism) -> None:
     """Refuse an aggregate that is made of a column which the mechanism does not release."""
-    if not registry.find(p.mechanism.kind).in_parts:
+    if not catalogue.find(p.mechanism.kind).in_parts:
         return
     released = {output.name for output in mechanism.traits.outputs}
     for aggregate in p.aggregate:
@@ -298,13 +298,13 @@ def build(
     Raises:
         ConfigError: the mechanism refuses a setting, which the message names.
     """
-    if p.mechanism.kind != registry.DEFAULT and any(c.where is not None for c in columns):
+    if p.mechanism.kind != catalogue.DEFAULT and any(c.where is not None for c in columns):
         raise ConfigError(
             f"pipeline {p.name!r}: aggregate: {p.mechanism.kind} has no conditions of "
             "one aggregate; write where of the pipeline, and a pipeline for each"
         )
     try:
-        return registry.build(
+        return catalogue.build(
             p.mechanism.kind, parameters_of(p), setting_of(p, schedule, columns, keys, shards)
         )
     except ParameterError as error:
@@ -347,7 +347,7 @@ def parameters_of(p: config_pipeline.PipelineSettings) -> Any:
     Raises:
         ParameterError: the two contradict each other.
     """
-    return registry.find(p.mechanism.kind).framed(p.mechanism.parameters, p.frame)
+    return catalogue.find(p.mechanism.kind).framed(p.mechanism.parameters, p.frame)
 
 
 def pinned_hash(configured: str, mechanism: Mechanism) -> str:

@@ -15,10 +15,10 @@ from ...formats.events.expressions.looked_up import PublicTable
 from ...formats.events.fields import InputFields, NumericField, PipelineFields
 from ...formats.values.form import JSON, Encoding, Form
 from ...mechanisms.accounting.composition import charge_of
+from ...mechanisms.catalogue import find
 from ...mechanisms.contract import Mechanism, Traits
 from ...mechanisms.noise import fingerprint
 from ...mechanisms.parts.bounds.lifetime import Cap
-from ...mechanisms.registry import find
 from ...topics.config.aggregates.contract import AnyAggregate
 from ...topics.config.pipelines.schedule import Schedule
 from ...topics.config.pipelines.views import Order, ViewValue

@@ -23,9 +23,9 @@ from ...agents.stages.view.records import in_words
 from ...agents.worker.lines.screen import Screen
 from ...formats.events.decode import utc
 from ...mechanisms.accounting.composition import MANY, Spent
+from ...mechanisms.catalogue import planner_of
 from ...mechanisms.parts.bounds.stated import plain
 from ...mechanisms.planner import PlanTable
-from ...mechanisms.registry import planner_of
 from ...offline.files import stream_file
 from ...offline.purses import Left
 from ...planning.implied import implied_bound

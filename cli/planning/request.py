@@ -15,8 +15,8 @@ from ...agents.deployment.compile import parameters_of, setting_of, value_column
 from ...agents.deployment.model import Deployment, Input, Pipeline
 from ...agents.worker.lines.screen import Screen, say
 from ...errors import ConfigError, ParameterError
+from ...mechanisms.catalogue import entries, find
 from ...mechanisms.planner import Goal, Option, Planner, Question
-from ...mechanisms.registry import entries, find
 from ...mechanisms.stated_shape import Shape
 from ...mechanisms.workload import Sample
 from ...offline.files import stream_file

@@ -9,8 +9,8 @@ from typing import Any
 
 from ...agents.clock.ledger import Ledger, number
 from ...errors import LedgerError
+from ...mechanisms.catalogue import entries
 from ...mechanisms.entry import Picture
-from ...mechanisms.registry import entries
 from ...topics.config.pipelines.schedule import Schedule
 
 MILLI = 1_000  # microseconds

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from hushstream.mechanisms.catalogue import find
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.phdstream import matrix_counter
 from hushstream.mechanisms.phdstream import settings as phdstream_settings
@@ -18,7 +19,6 @@ from hushstream.mechanisms.privhp import noise as privhp_noise
 from hushstream.mechanisms.privhp.layout import SumLayout
 from hushstream.mechanisms.privhp.mechanism import PrivHP
 from hushstream.mechanisms.privhp.noise import TreeNoise
-from hushstream.mechanisms.registry import find
 from hushstream.mechanisms.spatial.domain import Domain
 
 from .cost_spatial import phdstream, privhp, split_loss

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hushstream.mechanisms.catalogue import find
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.parts.bounds.record_total import Corrected, PrivateTotal
 from hushstream.mechanisms.phdstream import settings as phdstream_settings
 from hushstream.mechanisms.privhp import settings as privhp_settings
-from hushstream.mechanisms.registry import find
 from hushstream.mechanisms.spatial.domain import Domain
 
 from .cost_spatial import UNIT, events, phdstream, privhp

@@ -10,12 +10,12 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from hushstream.mechanisms.catalogue import find
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.pak import settings as pak_settings
 from hushstream.mechanisms.pak.counter import MatrixPrefix, TreePrefix
 from hushstream.mechanisms.pak.mechanism import RankQuantile
 from hushstream.mechanisms.parts.trees.hierarchy import Chunks, InfiniteTree
-from hushstream.mechanisms.registry import find
 from hushstream.mechanisms.slots.relearning import Exceedance
 from hushstream.mechanisms.slots.stream import SlotStream
 from hushstream.mechanisms.tops import settings as tops_settings

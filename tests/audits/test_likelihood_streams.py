@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 import pytest
 from hushstream.client.survey import RANGE
+from hushstream.mechanisms.catalogue import find
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.pak import settings as pak_settings
 from hushstream.mechanisms.pak.counter import TreePrefix
 from hushstream.mechanisms.parts.trees.hierarchy import Chunks, InfiniteTree
 from hushstream.mechanisms.phdstream.node_counters import BlockCounter, TreeCounter
 from hushstream.mechanisms.privhp.noise import TreeNoise
-from hushstream.mechanisms.registry import find
 from hushstream.mechanisms.spatial.domain import Domain
 from hushstream.mechanisms.tops import settings as tops_settings
 

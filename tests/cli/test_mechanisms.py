@@ -6,8 +6,8 @@ import json
 from dataclasses import fields
 
 import pytest
+from hushstream.mechanisms.catalogue import BUILT_IN
 from hushstream.mechanisms.entry import Entry
-from hushstream.mechanisms.registry import BUILT_IN
 
 from .bench import typed
 

@@ -15,7 +15,7 @@ from hushstream.cli.demo.report import Result, Show
 from hushstream.cli.demo.watch import Seen
 from hushstream.cli.ledger import records
 from hushstream.cli.options import readable
-from hushstream.mechanisms.registry import entries
+from hushstream.mechanisms.catalogue import entries
 from hushstream.offline.compare import ReplayOutcome
 from hushstream.topics.config.access.secret import write_new_key
 from rich.console import Console

@@ -14,12 +14,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hushstream.mechanisms.catalogue import entries
 from hushstream.mechanisms.columns import Part, Releases, merge
 from hushstream.mechanisms.contract import Mechanism
 from hushstream.mechanisms.in_memory import Memory, Trace, run, seed
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import STEADY, KeyedNoise, ZeroNoise
-from hushstream.mechanisms.registry import entries
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hushstream.mechanisms.catalogue import BUILT_IN, planner_of
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.forecast import (
     HOLDS,
@@ -33,7 +34,6 @@ from hushstream.mechanisms.planner import (
     Planner,
     Question,
 )
-from hushstream.mechanisms.registry import BUILT_IN, planner_of
 from hushstream.mechanisms.stated_shape import Shape
 from hushstream.mechanisms.workload import Sample
 

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 import pytest
 from hushstream.errors import ContractError
+from hushstream.mechanisms.catalogue import build, find, planner_of
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.forecast import choose
 from hushstream.mechanisms.in_memory import last_release, releases, replays
 from hushstream.mechanisms.noise.trial import noise_of
 from hushstream.mechanisms.pak.aims import aimed
 from hushstream.mechanisms.planner import Question
-from hushstream.mechanisms.registry import build, find, planner_of
 from hushstream.mechanisms.slots.aim import aim
 from hushstream.mechanisms.spatial.forecast import seen
 from hushstream.mechanisms.workload import Sample, Workload

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hushstream.errors import ParameterError
-from hushstream.mechanisms import ranges, registry
+from hushstream.mechanisms import catalogue, ranges
 from hushstream.mechanisms.columns import I64
 from hushstream.mechanisms.contract import UNIT, Mechanism, Setting
 from hushstream.mechanisms.histogram.settings import HistogramParameters
@@ -133,7 +133,7 @@ def releases(mechanism: Mechanism, setting: Setting, noise: Any) -> list[I64]:
 def built(kind: str, parameters: Any, setting: Setting) -> Mechanism | None:
     """The mechanism, or None where `build` refuses the configuration; nothing else may happen."""
     try:
-        return registry.build(kind, parameters, setting)
+        return catalogue.build(kind, parameters, setting)
     except ParameterError as error:
         assert str(error)
         return None
@@ -274,7 +274,7 @@ WIDE = Setting(
 
 def test_noise_beyond_the_samplers_range_is_refused_by_the_name_of_its_column() -> None:
     with pytest.raises(ParameterError, match=r"amount = .*noise.*coarser grid, an interval"):
-        registry.build("histogram", HistogramParameters(), WIDE)
+        catalogue.build("histogram", HistogramParameters(), WIDE)
 
 
 def test_sums_beyond_63_bits_are_refused_by_the_name_of_their_column() -> None:
@@ -282,7 +282,7 @@ def test_sums_beyond_63_bits_are_refused_by_the_name_of_their_column() -> None:
         Fraction(1), Fraction(1, 10**6), 4, 1, (("amount", 0, 1 << 33),), (Fraction(1),)
     )
     with pytest.raises(ParameterError, match=r"amount = .*coarser grid"):
-        registry.build("histogram", HistogramParameters(), setting)
+        catalogue.build("histogram", HistogramParameters(), setting)
 
 
 def test_a_sum_of_the_most_records_at_the_widest_clip_end_is_exact() -> None:
@@ -290,7 +290,7 @@ def test_a_sum_of_the_most_records_at_the_widest_clip_end_is_exact() -> None:
     setting = Setting(
         Fraction(1), Fraction(1, 10**6), 1, 1, (("v", -high, high),), (Fraction(1),), PUBLIC
     )
-    mechanism = registry.build("histogram", HistogramParameters(), setting)
+    mechanism = catalogue.build("histogram", HistogramParameters(), setting)
     memory = Memory(mechanism, zero)
     seed(memory, Keys.of(PUBLIC))
     trace = grouped(mechanism, setting)
@@ -318,16 +318,16 @@ def test_a_stream_whose_expected_sums_do_not_fit_is_refused(
     kind: str, parameters: Any, setting: Setting
 ) -> None:
     """More records than that are cut at 2^62; what was expected never is."""
-    registry.build(kind, replace(parameters, expected=1), STREAM)
+    catalogue.build(kind, replace(parameters, expected=1), STREAM)
     with pytest.raises(ParameterError, match=r"grid steps: the sum of .* coarser grid"):
-        registry.build(kind, parameters, setting)
+        catalogue.build(kind, parameters, setting)
 
 
 @pytest.mark.parametrize("kind, parameters", STREAMS)
 def test_sums_beyond_63_bits_stop_there_and_never_turn(kind: str, parameters: Any) -> None:
     """Had they turned negative, one record more would show."""
     setting = replace(STREAM, columns=(("v", 0, 100),))
-    mechanism = registry.build(kind, parameters, setting)
+    mechanism = catalogue.build(kind, parameters, setting)
     memory, trace = Memory(mechanism, zero), encoded(mechanism, setting)
     found: list[int] = []
     for t in range(1, setting.horizon + 1):
@@ -345,7 +345,7 @@ def test_sums_beyond_63_bits_stop_there_and_never_turn(kind: str, parameters: An
 )
 def test_a_huge_epsilon_is_not_called_too_small(kind: str, parameters: Any, epsilon: int) -> None:
     with pytest.raises(ParameterError) as caught:
-        registry.build(kind, parameters, Setting(Fraction(epsilon), Fraction(1, 10**6), 4))
+        catalogue.build(kind, parameters, Setting(Fraction(epsilon), Fraction(1, 10**6), 4))
     said = str(caught.value)
     assert "too large" in said or "a smaller epsilon" in said
     assert "too small" not in said or said.startswith("delta")
@@ -354,4 +354,4 @@ def test_a_huge_epsilon_is_not_called_too_small(kind: str, parameters: Any, epsi
 def test_no_delta_for_unknown_keys_says_what_to_set() -> None:
     setting = Setting(Fraction(1), Fraction(0), 4)
     with pytest.raises(ParameterError, match=r"delta = 0.*budget\.delta.*public_keys"):
-        registry.build("histogram", HistogramParameters(), setting)
+        catalogue.build("histogram", HistogramParameters(), setting)

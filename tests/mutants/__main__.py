@@ -46,7 +46,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help=f"{QUICK} of them, by the seed")
     parser.add_argument("--seed", default="1", help="of --quick")
     parser.add_argument("--only", action="append", default=[], metavar="NAME",
-                        help="this mutant, or this room; may be repeated")  # fmt: skip
+                        help="this mutant, or this list; may be repeated")  # fmt: skip
     parser.add_argument("--trust", action="store_true",
                         help="do not run the tests without a mutant first")  # fmt: skip
     parser.add_argument("--lists", type=Path, default=HERE, help="folder of the lists")
@@ -57,11 +57,11 @@ def _arguments() -> argparse.Namespace:
 
 def _chosen(given: argparse.Namespace) -> list[Mutant]:
     mutants = load(given.lists)
-    unknown = set(given.only) - {m.name for m in mutants} - {m.room for m in mutants}
+    unknown = set(given.only) - {m.name for m in mutants} - {m.group for m in mutants}
     if unknown:
-        sys.exit(f"mutants: there is no mutant or room {sorted(unknown)[0]!r}")
+        sys.exit(f"mutants: there is no mutant or list {sorted(unknown)[0]!r}")
     if given.only:
-        mutants = [m for m in mutants if m.name in given.only or m.room in given.only]
+        mutants = [m for m in mutants if m.name in given.only or m.group in given.only]
     if given.quick:
         print(f"a sample by --seed {given.seed}")
         mutants = sample(mutants, given.seed, QUICK)

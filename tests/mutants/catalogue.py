@@ -1,6 +1,6 @@
 """The list of mutants: one small mistake each that would break a guarantee, and what finds it.
 
-The lists are TOML files beside this module, one for each room; see README.md for their fields.
+The lists are TOML files beside this module, one for each group; see README.md for their fields.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Mutant(NamedTuple):
     """One mistake.
 
     Attributes:
-        room: name of the list that it stands in.
+        group: name of the list that it stands in.
         name: unique, as given to ``--only``.
         file: which it changes, from the root of the repository.
         old: text that occurs in the file exactly once.
@@ -29,7 +29,7 @@ class Mutant(NamedTuple):
         tests: node ids of pytest, at least one of which must fail.
     """
 
-    room: str
+    group: str
     name: str
     file: str
     old: str
@@ -60,12 +60,12 @@ def load(folder: Path = HERE) -> list[Mutant]:
 
 
 BROKER = ("worker", "desk")
-"""Rooms whose tests start a broker: too slow for a sample."""
+"""Groups whose tests start a broker: too slow for a sample."""
 
 
 def sample(mutants: Sequence[Mutant], seed: str, number: int) -> list[Mutant]:
     """A random choice that depends on the seed alone, of those that need no broker."""
-    among = [m for m in mutants if m.room not in BROKER]
+    among = [m for m in mutants if m.group not in BROKER]
     return random.Random(seed).sample(among, min(number, len(among)))
 
 

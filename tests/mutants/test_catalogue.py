@@ -80,5 +80,5 @@ def test_samples_rotate_and_can_be_repeated() -> None:
     first = sample(MUTANTS, "2030-01-01", 12)
     assert sample(MUTANTS, "2030-01-01", 12) == first
     seen = {m.name for day in range(600) for m in sample(MUTANTS, str(day), 12)}
-    assert seen == {m.name for m in MUTANTS if m.room not in BROKER}
+    assert seen == {m.name for m in MUTANTS if m.group not in BROKER}
     assert len(nodes(first)) <= sum(len(m.tests) for m in first)

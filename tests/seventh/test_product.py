@@ -16,7 +16,7 @@ from hushstream.cli.group import hush
 from hushstream.deploy.broker import Broker
 from hushstream.deploy.process import Child
 from hushstream.errors import ConfigError
-from hushstream.mechanisms import registry
+from hushstream.mechanisms import catalogue
 from hushstream.reading.live.board import Board
 from hushstream.reading.live.views import Wish
 from hushstream.topics.config.load import loads
@@ -63,16 +63,16 @@ def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     info = tmp_path / "site" / "binned-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: binned\nVersion: 1.0\n")
-    points = project["entry-points"][registry.GROUP].items()
-    lines = [f"[{registry.GROUP}]", *(f"{name} = {target}" for name, target in points)]
+    points = project["entry-points"][catalogue.GROUP].items()
+    lines = [f"[{catalogue.GROUP}]", *(f"{name} = {target}" for name, target in points)]
     (info / "entry_points.txt").write_text("\n".join(lines))
     for folder in (HERE, info.parent):
         monkeypatch.syspath_prepend(folder)
     # Workers are processes of their own: they find it as any installed package is found.
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(info.parent), str(HERE)]))
-    registry.entries.cache_clear()
+    catalogue.entries.cache_clear()
     yield
-    registry.entries.cache_clear()
+    catalogue.entries.cache_clear()
 
 
 def sales(first: int, last: int, n: int) -> list[dict[str, Any]]:
@@ -105,8 +105,8 @@ def run(*words: str) -> str:
 def test_without_the_package_the_configuration_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(registry, "_installed", list)
-    registry.entries.cache_clear()
+    monkeypatch.setattr(catalogue, "_installed", list)
+    catalogue.entries.cache_clear()
     with pytest.raises(ConfigError, match='"binned": unknown mechanism'):
         loads(TOML.format(name="x"), environ={})
 

@@ -13,7 +13,7 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ParameterError
-from ...mechanisms.registry import ACTIVITY, find
+from ...mechanisms.catalogue import ACTIVITY, find
 from .aggregates.partial import Count
 from .pipelines.budgets import Learn
 from .pipelines.pipeline import PipelineSettings

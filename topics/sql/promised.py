@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from ...mechanisms.registry import DEFAULT
+from ...mechanisms.catalogue import DEFAULT
 from .columns import QuerySource, plain_number
 from .refusal import QueryError
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from ...mechanisms.registry import DISTINCT
+from ...mechanisms.catalogue import DISTINCT
 from ..natural import NATURAL, natural_keys
 from .aggregates.quantiles import Quantile, mechanism_of, quantile_of
 from .aggregates.read import AGGREGATES, CALLS, aggregate_of

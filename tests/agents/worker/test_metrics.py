@@ -12,7 +12,7 @@ from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.deployment.model import Lifetime
 from hushstream.agents.deployment.published.statement import charge_body
 from hushstream.agents.worker.metrics import OperatorMetrics, PublicMetrics, code_version
-from hushstream.mechanisms import registry
+from hushstream.mechanisms import catalogue
 from hushstream.mechanisms.accounting.composition import Spent, charge_of, room
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.histogram.settings import HistogramParameters
@@ -166,7 +166,7 @@ def test_noise_is_told_of_windows_of_every_form(windows: dict[str, Any]):
     metrics = PublicMetrics()
     setting = Setting(Fraction(2), Fraction(1, 100), 1 << 20 if "endless" in windows else 1,
                       **windows)  # fmt: skip
-    mechanism = registry.build("histogram", HistogramParameters(), setting)
+    mechanism = catalogue.build("histogram", HistogramParameters(), setting)
     metrics.declare(replace(P, mechanism=mechanism))
     read = metrics.registry.get_sample_value
     assert read("hush_noise_stddev", {"pipeline": "p", "level": "count"}) > 0

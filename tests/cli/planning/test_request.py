@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hushstream.mechanisms.catalogue import entries
 from hushstream.mechanisms.histogram.planning import tune as histogram_propose
-from hushstream.mechanisms.registry import entries
 from hushstream.mechanisms.stated_shape import Shape
 from hushstream.planning import search
 from hushstream.topics.config.access.secret import write_new_key

@@ -9,12 +9,12 @@ from math import ceil, log2
 
 import numpy as np
 from hushstream.mechanisms.activity.mechanism import Activity
+from hushstream.mechanisms.catalogue import find
 from hushstream.mechanisms.columns import Part, Releases
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.in_memory import Trace
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.parts.unit_profile import STEPS
-from hushstream.mechanisms.registry import find
 
 from ..case import Case
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+from hushstream.mechanisms.catalogue import find
 from hushstream.mechanisms.columns import Releases
 from hushstream.mechanisms.in_memory import Trace
 from hushstream.mechanisms.pak.mechanism import Pak, RankQuantile
 from hushstream.mechanisms.pak.running import FINE, Running
 from hushstream.mechanisms.pak.settings import PakParameters
 from hushstream.mechanisms.parts.thresholds.smooth_quantile import SmoothQuantile
-from hushstream.mechanisms.registry import find
 from hushstream.mechanisms.slots.relearning import Exceedance
 from hushstream.mechanisms.slots.slots import Slots
 

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 from hushstream.mechanisms.accounting import tree_levels
+from hushstream.mechanisms.catalogue import find
 from hushstream.mechanisms.columns import Part, Releases
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.in_memory import Trace
@@ -15,7 +16,6 @@ from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.parts.sketch import Sketch
 from hushstream.mechanisms.privhp.mechanism import PrivHP
 from hushstream.mechanisms.privhp.noise import TreeNoise
-from hushstream.mechanisms.registry import find
 from hushstream.mechanisms.spatial.domain import Axis, Domain, bit_level
 
 from ...oracles.privhp import accepted, node_counts

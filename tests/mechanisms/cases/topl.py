@@ -8,10 +8,10 @@ from fractions import Fraction
 
 import numpy as np
 from hushstream.client.survey import RANGE, VALUE, Survey
+from hushstream.mechanisms.catalogue import find
 from hushstream.mechanisms.columns import Part, Releases
 from hushstream.mechanisms.contract import UNIT, Setting
 from hushstream.mechanisms.in_memory import Trace
-from hushstream.mechanisms.registry import find
 from hushstream.mechanisms.topl import mechanism as topl
 from hushstream.mechanisms.topl import settings as topl_plan
 from hushstream.mechanisms.topl.fit import choose_threshold, fit, worst_variance

@@ -7,11 +7,11 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+from hushstream.mechanisms.catalogue import find
 from hushstream.mechanisms.columns import Part, Releases
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.in_memory import Trace
 from hushstream.mechanisms.pak.mechanism import Pak, RankQuantile
-from hushstream.mechanisms.registry import find
 from hushstream.mechanisms.slots.relearning import Exceedance
 from hushstream.mechanisms.slots.slots import Slots
 from hushstream.mechanisms.tops.mechanism import Tops

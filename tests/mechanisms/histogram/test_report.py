@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hushstream.mechanisms.catalogue import build
 from hushstream.mechanisms.columns import F64
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.histogram.report import plan
 from hushstream.mechanisms.histogram.settings import HistogramParameters
 from hushstream.mechanisms.histogram.tumbling import build as tumbling
 from hushstream.mechanisms.in_memory import Memory, run
-from hushstream.mechanisms.registry import build
 
 from .bench import CODES, DELTA, EPSILON, keyed, made, trace
 

@@ -4,10 +4,10 @@ from fractions import Fraction
 
 import pytest
 from hushstream.errors import ParameterError
+from hushstream.mechanisms.catalogue import find
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.privhp.noise import MatrixNoise, TreeNoise
 from hushstream.mechanisms.privhp.settings import USUAL, PrivHPParameters, build, nodes_for
-from hushstream.mechanisms.registry import find
 from hushstream.mechanisms.spatial.domain import Domain
 
 SETTING = Setting(Fraction(1), Fraction(1, 10**6), 4)

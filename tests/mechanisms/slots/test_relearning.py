@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from hushstream.errors import ContractError, ParameterError
+from hushstream.mechanisms.catalogue import find
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.noise import zero
 from hushstream.mechanisms.pak.settings import PakParameters
-from hushstream.mechanisms.registry import find
 from hushstream.mechanisms.slots.relearning import Exceedance, Learnt, Relearning
 from hushstream.mechanisms.tops.settings import TopsParameters
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+from hushstream.mechanisms.catalogue import entries
 from hushstream.mechanisms.contract import Traits
-from hushstream.mechanisms.registry import entries
 from hushstream.mechanisms.spatial.domain import Domain
 from hushstream.mechanisms.spatial.stream import SpatialStream
 

@@ -7,7 +7,7 @@ from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.model import Pipeline
 from hushstream.errors import LedgerError
-from hushstream.mechanisms.registry import entries
+from hushstream.mechanisms.catalogue import entries
 from hushstream.reading.live.declared import Declared, declared
 from hushstream.topics.config.load import loads
 

@@ -7,9 +7,9 @@ from fractions import Fraction
 
 import pytest
 from hushstream.errors import ConfigError, ParameterError
-from hushstream.mechanisms import registry
+from hushstream.mechanisms import catalogue
+from hushstream.mechanisms.catalogue import entries
 from hushstream.mechanisms.entry import as_given, many, no_objection
-from hushstream.mechanisms.registry import entries
 from hushstream.topics.config.load import Config, loads
 from hushstream.topics.config.pipelines import pipeline as config_pipeline
 
@@ -50,7 +50,7 @@ BUILT_IN = dict(entries())
 def _mechanism(monkeypatch: pytest.MonkeyPatch) -> None:
     knobs = entries()["histogram"]._replace(name="knobs", parameters=Knobs, framed=as_given)
     knobs = knobs._replace(objections=no_objection, triggers=many)
-    for module in (config_pipeline, registry):
+    for module in (config_pipeline, catalogue):
         monkeypatch.setattr(module, "entries", lambda: {**BUILT_IN, "knobs": knobs})
     monkeypatch.setattr(config_pipeline, "DEFAULT", "knobs")
 

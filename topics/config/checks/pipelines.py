@@ -6,8 +6,8 @@ import difflib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from ....mechanisms.catalogue import entries, find
 from ....mechanisms.entry import Objection
-from ....mechanisms.registry import entries, find
 from ..aggregates.distinct import Distinct
 from ..aggregates.kinds import counted_in
 from ..inputs import attributes, roles, sessions

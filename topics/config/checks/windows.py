@@ -8,8 +8,8 @@ from datetime import datetime
 from cronsim import CronSim, CronSimError
 
 from ....errors import ConfigError
+from ....mechanisms.catalogue import find
 from ....mechanisms.factorization.hopping import LONGEST
-from ....mechanisms.registry import find
 from ...calendar import CalendarSpan
 from ..pipelines.pipeline import PipelineSettings
 from ..pipelines.schedule import MAX_TRIGGERS, Schedule

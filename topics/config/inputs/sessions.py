@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ....formats.events.expressions.conditions import leaves
-from ....mechanisms.registry import entries, find
+from ....mechanisms.catalogue import entries, find
 from ..aggregates.kinds import counted_in
 from ..expressions.conditions import Condition, every
 from ..pipelines.pipeline import PipelineSettings

@@ -7,8 +7,8 @@ from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 from ....formats.events.expressions.derived import ChosenNumber
+from ....mechanisms.catalogue import DEFAULT, entries
 from ....mechanisms.entry import Frame
-from ....mechanisms.registry import DEFAULT, entries
 from ...calendar import Calendar, CalendarSpan, interval
 from ...names import default_owner, latest_topic, releases_topic
 from ..aggregates.kinds import Aggregate, counted_in
@@ -69,7 +69,7 @@ def _read_aggregates(reader: Reader, raw: Any, path: Path) -> tuple[Aggregate, .
 
 
 def _read_mechanism(reader: Reader, raw: Any, path: Path) -> MechanismSettings:
-    """Read a mechanism of the registry with its own settings."""
+    """Read a mechanism of the catalogue with its own settings."""
     if not isinstance(raw, dict):
         raise reader.fail(path, 'must be a table such as { kind = "histogram" }')
     kind = raw.get("kind", DEFAULT)

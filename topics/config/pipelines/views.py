@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from ....mechanisms.registry import find
+from ....mechanisms.catalogue import find
 from ...names import latest_topic, releases_topic
 from ..aggregates.numbers import Sum
 from ..aggregates.partial import Count

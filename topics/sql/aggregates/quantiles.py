@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from sqlglot import exp
 
-from ....mechanisms.registry import QUANTILES
+from ....mechanisms.catalogue import QUANTILES
 from ..columns import bare, number_of, path_of, plain_number, whole_of
 from ..refusal import QUANTILE_CALLS, SPLIT_CALLS, QueryError, call_of, refused, respelt, shown
 from .bounds import bounds_of, ends_of

@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from hushstream.errors import ParameterError
-from hushstream.mechanisms import factorization, registry
+from hushstream.mechanisms import catalogue, factorization
 from hushstream.mechanisms.columns import Closed, Part
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.factorization import endless
@@ -60,7 +60,7 @@ def test_no_table_of_all_triggers_is_made_before_they_are_reached(
         endless.Shifted, "made", lambda horizon: made.append(horizon) or make(horizon)
     )
     factorization.matrix._endless.cache_clear()
-    mechanism = registry.build("histogram", HistogramParameters(), SETTING)
+    mechanism = catalogue.build("histogram", HistogramParameters(), SETTING)
     assert made == [endless.LEAST]
     assert isinstance(mechanism, Histogram)
     bound = mechanism.error(mechanism.horizon)

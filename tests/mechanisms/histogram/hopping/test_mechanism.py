@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from hushstream.errors import ContractError
-from hushstream.mechanisms import accounting, registry
+from hushstream.mechanisms import accounting, catalogue
 from hushstream.mechanisms.columns import Closed, Hop, Releases, empty_part
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.histogram.hopping.mechanism import Hopping
@@ -34,7 +34,7 @@ def made(hops: int, per_epoch: int, **more: object) -> Hopping:
     settings = {k: more.pop(k) for k in list(more) if k not in Setting.__dataclass_fields__}
     setting = Setting(EPSILON, DELTA, 1, windows=per_epoch, hops=hops)
     parameters = HistogramParameters(**settings)  # type: ignore[arg-type]
-    built = registry.build("histogram", parameters, replace(setting, **more))  # type: ignore[arg-type]
+    built = catalogue.build("histogram", parameters, replace(setting, **more))  # type: ignore[arg-type]
     assert isinstance(built, Hopping)
     return built
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from hushstream.errors import ParameterError
+from hushstream.mechanisms.catalogue import build, find, planner_of
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.parts.bounds.maps import proposed
 from hushstream.mechanisms.parts.bounds.planner import law_of
 from hushstream.mechanisms.planner import Question
-from hushstream.mechanisms.registry import build, find, planner_of
 from hushstream.mechanisms.workload import Sample, Workload
 
 KINDS = {"phdstream": "all", "privhp": "binary"}

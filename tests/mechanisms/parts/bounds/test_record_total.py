@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hushstream.errors import ParameterError
+from hushstream.mechanisms.catalogue import find
 from hushstream.mechanisms.columns import empty_units
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.in_memory import Memory, Trace, run
@@ -15,7 +16,6 @@ from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import ZeroNoise
 from hushstream.mechanisms.parts.bounds.record_total import PrivateTotal
 from hushstream.mechanisms.phdstream.mechanism import PHDStream
-from hushstream.mechanisms.registry import find
 from hushstream.mechanisms.spatial.domain import Domain
 
 LINE = Domain.unit(1, 3)

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hushstream.mechanisms.registry import find
+from hushstream.mechanisms.catalogue import find
 from hushstream.topics.config.load import loads
 from hushstream.topics.sql.columns import QuerySource
 from hushstream.topics.sql.query import read_query

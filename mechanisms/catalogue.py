@@ -1,4 +1,4 @@
-"""The registry of mechanisms, for configuration, commands, contract tests and benchmarks.
+"""The catalogue of mechanisms, for configuration, commands, contract tests and benchmarks.
 
 Eight come with the product. Another installed package adds its own through the entry point group
 ``hushstream.mechanisms``; each entry point names an `Entry`. Every mechanism is checked against the

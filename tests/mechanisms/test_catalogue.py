@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from hushstream.errors import ContractError, ParameterError
-from hushstream.mechanisms import registry
+from hushstream.mechanisms import catalogue
 from hushstream.mechanisms.contract import Mechanism
 from hushstream.mechanisms.histogram import ENTRY
 from hushstream.mechanisms.histogram.settings import HistogramParameters
@@ -25,15 +25,15 @@ from hushstream.mechanisms.pak.mechanism import Pak
 @pytest.fixture(autouse=True)
 def _anew() -> Iterator[None]:
     """What is installed is read once per process: not here."""
-    registry.entries.cache_clear()
+    catalogue.entries.cache_clear()
     yield
-    registry.entries.cache_clear()
+    catalogue.entries.cache_clear()
 
 
-@pytest.mark.parametrize("name", [entry.name for entry in registry.BUILT_IN])
+@pytest.mark.parametrize("name", [entry.name for entry in catalogue.BUILT_IN])
 def test_every_mechanism_is_complete(name: str) -> None:
-    entry = registry.find(name)
-    registry.check(entry)
+    entry = catalogue.find(name)
+    catalogue.check(entry)
 
 
 REQUIRED = ("absorb", "bounds", "cost", "digests", "draws", "error", "guarantee", "release",
@@ -45,7 +45,7 @@ def test_a_mechanism_without_a_member_is_refused_by_name(member: str) -> None:
     assert set(REQUIRED) == Mechanism.__abstractmethods__
     less = type("Less", (Mechanism,), {name: None for name in REQUIRED if name != member})
     with pytest.raises(ContractError, match=f"'histogram': Less lacks {member}$"):
-        registry.check(ENTRY._replace(mechanisms=(less,)))
+        catalogue.check(ENTRY._replace(mechanisms=(less,)))
 
 
 @pytest.mark.parametrize(
@@ -61,12 +61,12 @@ def test_a_mechanism_without_a_member_is_refused_by_name(member: str) -> None:
 )
 def test_an_incomplete_entry_is_refused(change: dict[str, object], hint: str) -> None:
     with pytest.raises(ContractError, match=f"'histogram': {hint}"):
-        registry.check(ENTRY._replace(**change))
+        catalogue.check(ENTRY._replace(**change))
 
 
 def test_what_is_no_entry_is_refused() -> None:
     with pytest.raises(ContractError, match="is not a mechanism"):
-        registry.check(("histogram",))
+        catalogue.check(("histogram",))
 
 
 def test_what_an_entry_builds_must_be_what_was_checked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,25 +75,25 @@ def test_what_an_entry_builds_must_be_what_was_checked(monkeypatch: pytest.Monke
         pass
 
     other = ENTRY._replace(name="other", build=lambda parameters, setting: Other())
-    monkeypatch.setattr(registry, "BUILT_IN", (other,))
+    monkeypatch.setattr(catalogue, "BUILT_IN", (other,))
     with pytest.raises(ContractError, match="'other' builds Other"):
-        registry.build("other", HistogramParameters(), None)  # type: ignore[arg-type]
+        catalogue.build("other", HistogramParameters(), None)  # type: ignore[arg-type]
 
 
 def test_a_name_is_taken_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "BUILT_IN", (ENTRY, ENTRY._replace(mechanisms=(Pak,))))
+    monkeypatch.setattr(catalogue, "BUILT_IN", (ENTRY, ENTRY._replace(mechanisms=(Pak,))))
     with pytest.raises(ContractError, match="'histogram' is there twice"):
-        registry.entries()
+        catalogue.entries()
 
 
 def test_a_class_of_another_kind_is_refused() -> None:
     with pytest.raises(ContractError, match="'histogram': object must be a subclass of Mechanism"):
-        registry.check(ENTRY._replace(mechanisms=(object,)))
+        catalogue.check(ENTRY._replace(mechanisms=(object,)))
 
 
 def test_an_unknown_name_lists_what_there_is() -> None:
     with pytest.raises(ParameterError, match=r"must be one of .*histogram, .*pak, phdstream"):
-        registry.find("hist")
+        catalogue.find("hist")
 
 
 def installed(folder: Path, target: str) -> None:
@@ -101,7 +101,7 @@ def installed(folder: Path, target: str) -> None:
     info = folder / "extra-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: extra\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[{registry.GROUP}]\nextra = {target}\n")
+    (info / "entry_points.txt").write_text(f"[{catalogue.GROUP}]\nextra = {target}\n")
 
 
 def test_an_installed_package_adds_a_mechanism(
@@ -111,7 +111,7 @@ def test_an_installed_package_adds_a_mechanism(
     (tmp_path / "extra_mechanism.py").write_text(code)
     installed(tmp_path, "extra_mechanism:ENTRY")
     monkeypatch.syspath_prepend(tmp_path)
-    assert registry.find("extra").mechanisms == (Pak,)
+    assert catalogue.find("extra").mechanisms == (Pak,)
     monkeypatch.delitem(sys.modules, "extra_mechanism")
 
 
@@ -121,4 +121,4 @@ def test_a_package_that_cannot_be_loaded_stops_everything(
     installed(tmp_path, "nowhere_at_all:ENTRY")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ContractError, match="'extra' cannot be loaded from nowhere_at_all:ENTRY"):
-        registry.find("histogram")
+        catalogue.find("histogram")
