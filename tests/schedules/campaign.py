@@ -3,8 +3,8 @@
     python -m tests.schedules.campaign --seed 7           # one schedule, in words
     python -m tests.schedules.campaign --seed 7 --bug "frozen sleep"
 
-A process of its own for each share: the simulation replaces libraries in the whole process, and
-what runs depends on the order of sets, so `PYTHONHASHSEED` is fixed.
+A process of its own for each share (`forks`): the simulation replaces libraries in the whole
+process, and what runs depends on the order of sets, so `PYTHONHASHSEED` is fixed.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ import argparse
 import gc
 import json
 import os
-import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).parent.parent.parent
+from .forks import Fork, run
+
 NAME = "tests.schedules.campaign"  # whatever it is imported as
 KINDS = ("lost", "doubled", "differing", "stuck")
 PIECE = 40  # schedules between two lines of a share
@@ -91,13 +90,10 @@ def share(
 
 def _ready(bug: str, aloud: bool = False) -> None:
     """Put the simulation in this process."""
-    from . import bugs, patches
+    from .prepared import bugs, schedule
 
-    patches.install()
     if bug:
         bugs.EVERY[bug]()
-    from . import schedule
-
     schedule.quiet(aloud)
 
 
@@ -182,7 +178,7 @@ def campaign(
     """
     shares = [range(seed + n, seed + schedules, processes) for n in range(processes)]
     wanted = [[s.start, processes, len(s), seconds, bug, first, only] for s in shares if len(s)]
-    children = [_child(one) for one in wanted]
+    children = [Fork(NAME, ["--share", json.dumps(one)]) for one in wanted]
     total, callbacks, torn, found = 0, 0, 0, list[Found]()
     kinds, mechanisms = dict[str, int](), dict[str, int]()
     try:
@@ -200,24 +196,15 @@ def campaign(
     finally:
         for child in children:
             child.kill()
-            child.communicate()  # and close its pipes
+            child.close()
     return Result(total, sorted(found), callbacks, kinds, torn, mechanisms)
 
 
-def _child(wanted: list[Any]) -> subprocess.Popen[str]:
-    environ = dict(os.environ, PYTHONHASHSEED="0", OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
-    return subprocess.Popen(
-        [sys.executable, "-m", NAME, "--share", json.dumps(wanted)],
-        cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-
-
-def _lines(children: list[subprocess.Popen[str]]) -> Iterator[dict[str, Any]]:
+def _lines(children: Sequence[Fork]) -> Iterator[dict[str, Any]]:
     import selectors
 
     with selectors.DefaultSelector() as waiting:
         for child in children:
-            assert child.stdout is not None
             waiting.register(child.stdout, selectors.EVENT_READ, child)
         while waiting.get_map():
             for key, _ in waiting.select():
@@ -228,7 +215,7 @@ def _lines(children: list[subprocess.Popen[str]]) -> Iterator[dict[str, Any]]:
                 waiting.unregister(key.fileobj)
                 child = key.data
                 if child.wait():
-                    raise RuntimeError(f"a process of the campaign failed:\n{child.stderr.read()}")
+                    raise RuntimeError(f"a process of the campaign failed:\n{child.errors()}")
 
 
 def one(seed: int | str, bug: str = "") -> Any:
@@ -238,11 +225,8 @@ def one(seed: int | str, bug: str = "") -> Any:
         seed: or a recipe in writing.
         bug: an old mistake to put back; empty: none.
     """
-    environ = dict(os.environ, PYTHONHASHSEED="0", OMP_NUM_THREADS="1")
-    done = subprocess.run(
-        [sys.executable, "-m", NAME, "--recipe", str(seed), "--bug", bug, "--json"],
-        cwd=ROOT, env=environ, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    done = run(NAME, "--recipe", str(seed), "--bug", bug, "--json")
+    done.check_returncode()
     return json.loads(done.stdout)
 
 

@@ -173,9 +173,8 @@ def main() -> None:
     parser.add_argument("--case", choices=CASES, required=True)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    from . import patches, schedule
+    from .prepared import schedule
 
-    patches.install()
     schedule.quiet()
     from asyncio import events
 

@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-from .campaign import KINDS, ROOT
+from .campaign import KINDS
+from .campaign import one as replayed
+from .forks import ROOT, run
 from .guided import NAME, PIECE, Search
 from .recipe import Fault, Recipe, Turn, recipe
 from .shrink import RECORDS, shrunk
@@ -28,14 +30,13 @@ def python(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def search(*words: str) -> Any:
-    done = python("-m", NAME, *words)
+    done = run(NAME, *words)
     assert done.returncode in (0, 1), done.stderr
     return json.loads(done.stdout)
 
 
 def one(of: Recipe, bug: str = "") -> Any:
-    words = ["-m", "tests.schedules.campaign", "--recipe", of.text(), "--bug", bug, "--json"]
-    return json.loads(python(*words).stdout)
+    return replayed(of.text(), bug)
 
 
 def test_a_recipe_is_what_its_text_says() -> None:

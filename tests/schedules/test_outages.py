@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
-from .campaign import ROOT
+from . import forks
 from .outages import CASES
 
 SETTLE = 30.0  # the default of engine.settle
 
 
 def run(case: str, seed: int) -> Any:
-    environ = dict(os.environ, PYTHONHASHSEED="0", OMP_NUM_THREADS="1")
-    command = [sys.executable, "-m", "tests.schedules.outages", "--case", case, "--seed", str(seed)]
-    done = subprocess.run(
-        command, cwd=ROOT, env=environ, capture_output=True, text=True, check=True, timeout=300
-    )
+    done = forks.run("tests.schedules.outages", "--case", case, "--seed", str(seed))
+    assert not done.returncode, done.stderr
     return json.loads(done.stdout)
 
 

@@ -1,0 +1,145 @@
+"""Forks of one process that has imported the simulation, which takes longer than most schedules.
+
+The simulation replaces libraries in a whole process, so each share of a campaign has its own. What
+runs depends on the order of sets: the process that forks has `PYTHONHASHSEED=0`, and so have all.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+NAME = "tests.schedules.forks"  # whatever it is imported as
+MOST = 1 << 16  # bytes of a command line
+
+
+class Fork:
+    """A module's `main` in a fork, with what `subprocess.Popen` has.
+
+    Args:
+        module: by its whole name.
+        words: of its command line.
+
+    Attributes:
+        stdout: what it prints.
+    """
+
+    def __init__(self, module: str, words: Sequence[str]) -> None:
+        (source, sink), (ended, told) = os.pipe(), os.pipe()
+        self._errors = tempfile.TemporaryFile("w+")
+        asked = json.dumps([module, *words]).encode()
+        assert len(asked) < MOST
+        socket.send_fds(_server(), [asked], [sink, self._errors.fileno(), told])
+        self.stdout, self._ended = open(source, encoding="utf-8"), open(ended)
+        self._pid = int(self._ended.readline())  # so that the next one is asked for after this
+        os.close(sink)
+        os.close(told)
+        self._code: int | None = None
+
+    def wait(self) -> int:
+        """Wait for its end; returns its exit status, negative for a signal."""
+        if self._code is None:
+            self._code = int(self._ended.readline())
+        return self._code
+
+    def kill(self) -> None:
+        """End it."""
+        if self._code is None:
+            os.kill(self._pid, signal.SIGKILL)
+
+    def errors(self) -> str:
+        """What it has told on its standard error."""
+        self._errors.seek(0)
+        return self._errors.read()
+
+    def close(self) -> None:
+        """Wait for its end and close its files."""
+        self.wait()
+        for file in (self.stdout, self._ended, self._errors):
+            file.close()
+
+
+def run(module: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a module's `main` to its end."""
+    fork = Fork(module, words)
+    printed, code = fork.stdout.read(), fork.wait()
+    done = subprocess.CompletedProcess([module, *words], code, printed, fork.errors())
+    fork.close()
+    return done
+
+
+@cache
+def _server() -> socket.socket:
+    """The line to this process's server, which ends with it."""
+    mine, its = socket.socketpair()
+    environ = dict(os.environ, PYTHONHASHSEED="0", OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
+    command = [sys.executable, "-m", NAME, str(its.fileno())]
+    server = subprocess.Popen(command, cwd=ROOT, env=environ, pass_fds=[its.fileno()])
+    its.close()
+    atexit.register(lambda: (mine.close(), server.wait()))
+    return mine
+
+
+def serve(line: socket.socket) -> None:
+    """Fork for each line, until there is none."""
+    from . import prepared  # noqa: F401
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # guardians are not waited for
+    while True:
+        asked, files, _, _ = socket.recv_fds(line, MOST, 3)
+        if not asked:
+            return
+        if not os.fork():
+            line.close()
+            _guard(json.loads(asked), *files)
+        for file in files:
+            os.close(file)
+
+
+def _guard(words: list[str], output: int, errors: int, told: int) -> None:
+    """Fork once more, and tell the number of that process and how it ended."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    pid = os.fork()
+    if not pid:
+        os.close(told)
+        _become(words, output, errors)
+    os.close(output)
+    os.write(told, b"%d\n" % pid)
+    _, status = os.waitpid(pid, 0)
+    os.write(told, b"%d\n" % os.waitstatus_to_exitcode(status))
+    os._exit(0)
+
+
+def _become(words: list[str], output: int, errors: int) -> None:
+    os.dup2(output, 1)
+    os.dup2(errors, 2)
+    os.close(output)
+    os.close(errors)
+    sys.argv = words
+    code = 1
+    try:
+        importlib.import_module(words[0]).main()
+        code = 0
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    serve(socket.socket(fileno=int(sys.argv[1])))
