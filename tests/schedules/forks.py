@@ -38,11 +38,11 @@ class Fork:
 
     def __init__(self, module: str, words: Sequence[str]) -> None:
         (source, sink), (ended, told) = os.pipe(), os.pipe()
-        self._errors = tempfile.TemporaryFile("w+")
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - `close` closes it
         asked = json.dumps([module, *words]).encode()
         assert len(asked) < MOST
         socket.send_fds(_server(), [asked], [sink, self._errors.fileno(), told])
-        self.stdout, self._ended = open(source, encoding="utf-8"), open(ended)
+        self.stdout, self._ended = os.fdopen(source, encoding="utf-8"), os.fdopen(ended)
         self._pid = int(self._ended.readline())  # so that the next one is asked for after this
         os.close(sink)
         os.close(told)
