@@ -25,7 +25,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import sys
 import time
 from pathlib import Path
@@ -89,7 +88,6 @@ def main() -> None:
         for kind, texts in one.kinds.items():
             for text in texts[:3]:
                 console.print(f"  {kind}: {text[:300]}", highlight=False, markup=False)
-    cpu = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
     line = {
         "schedules": result.schedules,
         **{kind: result.count(kind) for kind in KINDS},
@@ -97,8 +95,8 @@ def main() -> None:
         "torn": result.torn,
         "mechanisms": len(SIX & {*result.mechanisms}),
         "seconds": round(time.monotonic() - began),
-        "cpu": round(cpu),
-        "seconds_each": round(cpu / max(result.schedules, 1), 3),
+        "cpu": round(result.cpu),
+        "seconds_each": round(result.cpu / max(result.schedules, 1), 3),
     }
     print(json.dumps(line) if args.json else "\n".join(f"{k}: {v}" for k, v in line.items()))
     sys.exit(1 if result.found else 0)

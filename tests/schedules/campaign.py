@@ -44,6 +44,7 @@ class Result(NamedTuple):
         kinds: how many faults of each kind they had.
         torn: requests of transactions that came late or twice.
         mechanisms: how many schedules each mechanism had.
+        cpu: seconds of processors that they took.
     """
 
     schedules: int
@@ -52,6 +53,7 @@ class Result(NamedTuple):
     kinds: dict[str, int]
     torn: int
     mechanisms: dict[str, int]
+    cpu: float
 
     def count(self, kind: str) -> int:
         """Schedules with an objection of a kind."""
@@ -197,7 +199,8 @@ def campaign(
         for child in children:
             child.kill()
             child.close()
-    return Result(total, sorted(found), callbacks, kinds, torn, mechanisms)
+    cpu = sum(child.cpu for child in children)
+    return Result(total, sorted(found), callbacks, kinds, torn, mechanisms, cpu)
 
 
 def _lines(children: Sequence[Fork]) -> Iterator[dict[str, Any]]:

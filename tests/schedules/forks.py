@@ -34,6 +34,7 @@ class Fork:
 
     Attributes:
         stdout: what it prints.
+        cpu: seconds of processors that it took, once it has ended.
     """
 
     def __init__(self, module: str, words: Sequence[str]) -> None:
@@ -47,11 +48,13 @@ class Fork:
         os.close(sink)
         os.close(told)
         self._code: int | None = None
+        self.cpu = 0.0
 
     def wait(self) -> int:
         """Wait for its end; returns its exit status, negative for a signal."""
         if self._code is None:
-            self._code = int(self._ended.readline())
+            code, cpu = self._ended.readline().split()
+            self._code, self.cpu = int(code), float(cpu)
         return self._code
 
     def kill(self) -> None:
@@ -117,8 +120,9 @@ def _guard(words: list[str], output: int, errors: int, told: int) -> None:
         _become(words, output, errors)
     os.close(output)
     os.write(told, b"%d\n" % pid)
-    _, status = os.waitpid(pid, 0)
-    os.write(told, b"%d\n" % os.waitstatus_to_exitcode(status))
+    _, status, used = os.wait4(pid, 0)
+    cpu = used.ru_utime + used.ru_stime
+    os.write(told, b"%d %.3f\n" % (os.waitstatus_to_exitcode(status), cpu))
     os._exit(0)
 
 
