@@ -12,7 +12,7 @@ from math import ceil, lcm
 from operator import mul
 
 from .gaussian import DIGITS, epsilon_of, gdp, mu_of, normal_quantile, root
-from .optimal import factor
+from .optimal import factor, of_windows
 
 BITS = 12  # matrices and noise are multiples of 2^-12 of a record
 FINE = 320  # bits of a row of B
@@ -145,7 +145,7 @@ def _encoder(name: str, horizon: int, hops: int) -> list[list[int]]:
         raise NotImplementedError(f"the judge does not know the factorisation {name!r}")
     with localcontext(DIGITS):
         if name == "hopping":
-            make = _windows(horizon, hops)
+            make = of_windows(horizon, hops)
         else:
             make = _toeplitz(horizon) if name == "toeplitz" else _optimal(name, horizon)
         return [
@@ -172,54 +172,6 @@ def _optimal(name: str, horizon: int) -> list[list[Decimal]]:
         v.append(1 + Decimal("4.3125") * early + 10 * early.sqrt() + Decimal("1.28125") * late
                  + late * late / 16)  # fmt: skip
     return factor([round(32 * x.sqrt()) for x in v], last)
-
-
-def _windows(horizon: int, hops: int) -> list[list[Decimal]]:
-    """The same for all windows of so many hops that one epoch has a part in, v the fixed point."""
-    size, v = range(horizon), [Decimal(1)] * horizon
-    for _ in range(60):
-        w = [x.sqrt() for x in v]
-        gram = [[w[i] * w[j] * max(0, hops - abs(i - j)) for j in size] for i in size]
-        root = _matrix_root(gram)
-        v = [root[j][j] for j in size]
-    return _factor([[root[i][j] / (w[i] * w[j]) for j in size] for i in size])
-
-
-def _factor(root: list[list[Decimal]]) -> list[list[Decimal]]:
-    """C with unit columns, whose CᵀC is ``root`` but for their lengths."""
-    horizon, size = len(root), range(len(root))
-    F = [[Decimal(0)] * horizon for _ in size]  # lower triangular, FᵀF = root
-    for i in reversed(size):
-        for j in [i, *range(i)]:
-            rest = root[i][j] - sum(F[k][i] * F[k][j] for k in range(i + 1, horizon))
-            F[i][j] = rest.sqrt() if j == i else rest / F[i][i]
-    return [[F[i][j] / root[j][j].sqrt() for j in size] for i in size]
-
-
-def _matrix_root(square: list[list[Decimal]]) -> list[list[Decimal]]:
-    """The positive root of a positive matrix (Denman & Beavers 1976)."""
-    size = range(len(square))
-    root, inverse = square, [[Decimal(i == j) for j in size] for i in size]
-    moved = Decimal(1)
-    while moved > Decimal(10) ** -70:
-        other = _inverse(inverse), _inverse(root)
-        new = [[(root[i][j] + other[0][i][j]) / 2 for j in size] for i in size]
-        inverse = [[(inverse[i][j] + other[1][i][j]) / 2 for j in size] for i in size]
-        moved, root = max(abs(new[i][i] / root[i][i] - 1) for i in size), new
-    return root
-
-
-def _inverse(matrix: list[list[Decimal]]) -> list[list[Decimal]]:
-    size = len(matrix)
-    rows = [[*row, *(Decimal(i == j) for j in range(size))] for i, row in enumerate(matrix)]
-    for j in range(size):
-        pivot = rows[j][j]
-        rows[j] = [x / pivot for x in rows[j]]
-        for i in range(size):
-            factor = rows[i][j]
-            if i != j and factor:
-                rows[i] = [x - factor * y for x, y in zip(rows[i], rows[j], strict=True)]
-    return [row[size:] for row in rows]
 
 
 def sampling(epsilon: Fraction, touched: int, processes: int) -> Fraction:

@@ -5,18 +5,19 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
-from .calendar import Calendar
-from .endless import Bars, Endless
+from .endless import Bars
 from .numbers import hopping, matrix, sampling, spent, thresholds, variances
 from .purses import Costs, Purses, fits, together
 from .records import Event, columns, counted, key_bytes
+from .windows import Windows
 
 MOST = 2**16 - 1  # records of one unit in one key and lane
 S, V = 0, 1  # lanes: records of a key before and after it is public
+COUNTING = {"count", "mean", "variance", "stddev", "distinct"}
 COUNTERS = ("arrived/S", "arrived/V", "accepted/S", "accepted/V")
 
 
-class Rules:
+class Rules(Windows):
     """What the canonical configuration of a pipeline, as the ledger holds it, says.
 
     Args:
@@ -34,33 +35,14 @@ class Rules:
         beside: Iterable["Rules"] = (),
     ) -> None:
         self.shards, self.beside = shards, tuple(beside)
-        self.config, self.parameters = config, config["mechanism"]["parameters"]
+        self.parameters = config["mechanism"]["parameters"]
         self.listed = None if listed is None else {key_bytes(key) for key in listed}
-        every, given = config["triggers"]["every"], config["window"]
-        self.arrival = given["horizon"] is not None
-        dated = isinstance(given["length"], str)
-        self.calendar = Calendar(config) if dated else None
-        self.endless = Endless(every) if given.get("endless") else None
-        self.length = 0 if dated else (
-            every * self.endless.horizon if self.endless
-            else given["length"] or given["horizon"] * every
-        )  # fmt: skip
-        self.hops = self.length // given.get("hop", self.length) if self.length else 1
-        self.length //= self.hops
-        self.horizon = self.calendar.horizon if self.calendar else (
-            config["triggers"]["count"] or self.length // (every or self.length))  # fmt: skip
-        self.per_epoch = (
-            self.calendar.per_epoch if self.calendar else config["epoch"] // self.length
-        )
+        super().__init__(config)
         self.delay, self.least = config["feedback_delay"], self.parameters["min_users"]
         kinds = {a["kind"] for a in config["aggregate"]}
-        self.keys_only, self.shows_count = (
-            not kinds,
-            any(
-                a["kind"] in ("count", "mean", "variance", "stddev", "distinct")
-                and "where" not in a
-                for a in config["aggregate"]
-            ),
+        self.keys_only = not kinds
+        self.shows_count = any(
+            a["kind"] in COUNTING and "where" not in a for a in config["aggregate"]
         )
         self.counted = listed is None or self.shows_count  # if only to find keys
         self.columns = columns(config)
@@ -79,8 +61,7 @@ class Rules:
             (low + high) // 2 * (n in self.count or (self.counted and c.where is None))
             for n, ((low, high), c) in enumerate(zip(self.limits, self.columns, strict=True))
         ]
-        self.distinct = "distinct" in kinds
-        self.rounds = self.parameters["selection"] == "rounds"
+        self.distinct, self.rounds = "distinct" in kinds, self.parameters["selection"] == "rounds"
         self._bound()
         self._noise()
 
@@ -98,6 +79,7 @@ class Rules:
         self.caps = [1 if self.least > 1 and self.quadratic else MOST, MOST]
         self.per_key = p["per_key"] or MOST
         self.budget = int(budget * self.weights[S])
+        self.most = min(self.per_key, self.budget)  # of one unit in one key
         self.adaptive = unknown and (two or self.keys_only or self.rounds)
 
     def _noise(self) -> None:
@@ -156,8 +138,7 @@ class Rules:
                       for end in (cap, min(records, cap))]  # fmt: skip
             touched += 2 * cap * self.horizon * self.shards
         epsilon, delta = (Fraction(config["budget"][name]) for name in ("epsilon", "delta"))
-        unknown = self.listed is None
-        selecting = delta * written(p["threshold_delta_share"]) if unknown else Fraction(0)
+        selecting = delta * written(p["threshold_delta_share"]) * (self.listed is None)
         found = variances((epsilon, delta), tuple(needs), touched, selecting)
         self._purse(needs, found, touched, selecting)
         before = len(names) - len(self.columns) - len(self.squares)
@@ -181,38 +162,34 @@ class Rules:
         for place, name in enumerate(COUNTERS if p["debias"] else ()):
             self.variance[f"debias/{name}"] = found[place // 2 - 2]
         self.thresholds: list[int] | Bars = []
-        if unknown:
+        if self.listed is None:
             self._select("select" if self.rounds else "count/S", selecting)
 
     def _moved(self) -> Fraction:
         """The largest Σ m² of a unit."""
-        most = min(self.per_key, self.budget)
-        full, rest = divmod(self.budget, most)
+        full, rest = divmod(self.budget, self.most)
         if self.rounds:
             return Fraction(self.budget**2)
         if self.quadratic:
             return Fraction(self.budget, self.weights[S])
-        return Fraction(full * most**2 + rest**2)
+        return Fraction(full * self.most**2 + rest**2)
 
     def _select(self, name: str, selecting: Fraction) -> None:
         """Thresholds of a noisy count; ``selecting`` is the δ that they use."""
         if self.hops > 1:
-            alone = math.isqrt(self.budget) if self.quadratic else min(self.per_key, self.budget)
+            alone = math.isqrt(self.budget) if self.quadratic else self.most
             self.thresholds = hopping(
                 self.matrix, self.hops, self.variance[name], selecting, (self._moved(), alone)
             )
             return
+        alone = math.isqrt(self.budget // self.weights[S]) if self.quadratic else self.most
         if self.endless:
-            most = min(self.per_key, self.budget)
-            alone = math.isqrt(self.budget // self.weights[S]) if self.quadratic else most
             exposure = (self._moved(), min(alone, self.caps[S]), self.least)
             self.thresholds = Bars(self.endless, (self.variance[name], selecting), exposure)
             return
         last, T = written(self.parameters["last_share"]), self.horizon
         beta = [selecting * (1 - last) / (T - 1)] * (T - 1) if T > 1 else []
         beta.append(selecting * last if T > 1 else selecting)
-        most = min(self.per_key, self.budget)
-        alone = math.isqrt(self.budget // self.weights[S]) if self.quadratic else most
         exposure = (self._moved(), min(alone, self.caps[S]))
         if self.rounds:
             exposure = (Fraction(self.budget), 1)
@@ -277,9 +254,8 @@ class Rules:
         rest += len(needs) * Fraction(touched, 2**129)
         ratio = Fraction(1)
         if not self.rounds and not self.quadratic:
-            most = min(self.per_key, self.budget)
-            full, left = divmod(self.budget, most)
-            ratio = Fraction(self.budget * most, full * most**2 + left**2)
+            full, left = divmod(self.budget, self.most)
+            ratio = Fraction(self.budget * self.most, full * self.most**2 + left**2)
         each = [spent(need, s2, touched) for need, s2 in zip(needs, found, strict=True)]
         first = each[: len(each) - kept]
         costs = [Costs(
@@ -317,26 +293,6 @@ class Rules:
             return epoch
         period = self.cap["period"] and self.cap["period"] // (self.per_epoch * self.length)
         return epoch // period if period else 0
-
-    def start(self, window: int) -> int:
-        """First microsecond of a window."""
-        if self.calendar:
-            return self.calendar.start(window)
-        return int(self.config["window"]["origin"]) + window * self.length
-
-    def opens(self, window: int) -> int:
-        """First microsecond of what is released of it."""
-        return self.start(window + 1 - self.hops)
-
-    def window(self, time: int) -> int:
-        """The window of an event time."""
-        if self.calendar:
-            return self.calendar.window(time)
-        return (time - self.start(0)) // self.length
-
-    def triggers(self, window: int) -> int:
-        """Number of triggers of a window."""
-        return self.calendar.triggers(window) if self.calendar else self.horizon
 
 
 def written(number: float) -> Fraction:

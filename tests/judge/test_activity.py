@@ -14,8 +14,9 @@ from hushstream.topics.config.load import loads
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from .outcomes import verdict
 from .test_histogram import CONDITIONS, COUNT, FORMS, HERE, KEYS
-from .worlds import HORIZONS, INPUT, PIPELINE, verdict, world
+from .worlds import HORIZONS, INPUT, PIPELINE, world
 
 
 @st.composite

@@ -9,7 +9,8 @@ import pytest
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.topics.config.load import loads
 
-from .worlds import HORIZONS, INPUT, PIPELINE, ran, verdict, world
+from .outcomes import ran, verdict
+from .worlds import HORIZONS, INPUT, PIPELINE, world
 
 COUNTRY = 'derive.country = { attribute = "country", otherwise = "none" }'
 USERS = """

@@ -17,7 +17,8 @@ from hushstream.formats.events import decode
 from hushstream.formats.events.raw import RawRecord
 from hushstream.topics.config.load import loads
 
-from .worlds import HORIZONS, INPUT, PIPELINE, verdict, world
+from .outcomes import verdict
+from .worlds import HORIZONS, INPUT, PIPELINE, world
 
 SOME = 'name = "some", where = [{ field = "page", one_of = ["p1", "p2"] }]'
 CASES = """derive.v = { cases = [

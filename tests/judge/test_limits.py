@@ -12,7 +12,8 @@ from hushstream.mechanisms.histogram.rounds.mechanism import Rounds
 from hushstream.topics.config.load import loads
 
 from .histogram import Judge
-from .worlds import HORIZONS, INPUT, PIPELINE, outcome, verdict, world
+from .outcomes import outcome, verdict
+from .worlds import HORIZONS, INPUT, PIPELINE, world
 
 COUNT = '{ kind = "count" }, '
 SUM = '{ kind = "sum", field = "spent", low = -5, high = 5, grid = "0.5" }'

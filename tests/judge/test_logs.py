@@ -13,10 +13,12 @@ from hushstream.agents.deployment.compile import compile_config
 from hushstream.topics.config.load import loads
 
 from .histogram import Release
-from .logs import Published, charges, objections, until_published
+from .logs import charges, until_published
+from .outcomes import outcome
+from .published import Published, objections
 from .stream import Objection
 from .test_histogram import COUNT, KEYS
-from .worlds import HORIZONS, INPUT, PIPELINE, World, outcome, world
+from .worlds import HORIZONS, INPUT, PIPELINE, World, world
 
 TEXT = INPUT.format(units=1, cells=2, partitioner="crc32", unit='"user"') + PIPELINE.format(
     name="p", key='["page"]', window=HORIZONS[4], more=f"aggregate = [{COUNT}]\n{KEYS}",

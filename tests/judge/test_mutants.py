@@ -17,9 +17,10 @@ import pytest
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.topics.config.load import loads
 
+from .outcomes import public, verdict
 from .rules import Rules
 from .test_histogram import COUNT, KEYS, MEAN, SUM
-from .worlds import HORIZONS, INPUT, PIPELINE, SHARED, public, sharing, verdict, world
+from .worlds import HORIZONS, INPUT, PIPELINE, SHARED, sharing, world
 
 
 class Mutant(NamedTuple):

@@ -14,8 +14,9 @@ from hushstream.topics.config.load import loads
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from .outcomes import verdict
 from .test_histogram import CONDITIONS, FACTORS, FORMS, HERE, KEYS, caps
-from .worlds import HORIZONS, INPUT, PIPELINE, verdict, world
+from .worlds import HORIZONS, INPUT, PIPELINE, world
 
 RANGES = ("low = -5, high = 50", "low = 0, high = 15.5", 'low = 0.5, high = 60, spacing = "log"')
 BOUNDS = ("", ", budget = 1", ", budget = 30", ', bound = "records", budget = 3',

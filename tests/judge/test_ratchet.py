@@ -14,10 +14,11 @@ from hushstream.topics.config.load import loads
 from hushstream.topics.records import Trigger
 from msgspec.structs import replace
 
-from .logs import objections
+from .outcomes import outcome
+from .published import objections
 from .ratchet import Forgotten, keys
 from .test_histogram import COUNT, KEYS
-from .worlds import HORIZONS, INPUT, PIPELINE, outcome, world
+from .worlds import HORIZONS, INPUT, PIPELINE, world
 
 TEXT = INPUT.format(units=1, cells=2, partitioner="crc32", unit='"user"') + PIPELINE.format(
     name="p", key='["page"]', window=HORIZONS[4], more=f"aggregate = [{COUNT}]\n{KEYS}",

@@ -8,7 +8,8 @@ import pytest
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.topics.config.load import loads
 
-from .worlds import HORIZONS, INPUT, PIPELINE, verdict, world
+from .outcomes import verdict
+from .worlds import HORIZONS, INPUT, PIPELINE, world
 
 COUNT = '{ kind = "count" }'
 EVENTS = '{ kind = "sum", field = "session_events", low = 0, high = 9 }'

@@ -16,8 +16,9 @@ from hushstream.mechanisms.phdstream import node_counters, tree
 from hushstream.mechanisms.spatial import privtree
 from hushstream.topics.config.load import loads
 
-from .logs import objections
-from .worlds import HORIZONS, INPUT, PIPELINE, World, first_twice, outcome, verdict, world
+from .outcomes import outcome, verdict
+from .published import objections
+from .worlds import HORIZONS, INPUT, PIPELINE, World, first_twice, world
 
 AXES = '{ name = "x", low = 0, high = 2 }, { name = "y", low = -1, high = 1, kind = "integer" }'
 DOMAIN = 'domain = {{ depth = {}, split = "{}", axes = [{}] }}'

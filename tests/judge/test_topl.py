@@ -20,8 +20,9 @@ from hushstream.mechanisms.topl import estimate
 from hushstream.mechanisms.topl import mechanism as topl
 from hushstream.topics.config.load import loads
 
-from .logs import objections
-from .worlds import HORIZONS, INPUT, PIPELINE, World, outcome, ran, verdict, world
+from .outcomes import outcome, ran, verdict
+from .published import objections
+from .worlds import HORIZONS, INPUT, PIPELINE, World, world
 
 AGGREGATE = 'aggregate = [{ kind = "mean", field = "spent", low = 0, high = 60, grid = "0.01" }]'
 CASES = {

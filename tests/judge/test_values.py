@@ -19,8 +19,9 @@ from hushstream.mechanisms.tops import blocks
 from hushstream.mechanisms.tops import mechanism as tops
 from hushstream.topics.config.load import loads
 
-from .logs import objections
-from .worlds import INPUT, PIPELINE, first_twice, outcome, restless, verdict, world
+from .outcomes import outcome, restless, verdict
+from .published import objections
+from .worlds import INPUT, PIPELINE, first_twice, world
 
 WINDOW = 'window = { length = "1d", origin = "2019-03-01T00:00:00Z" }\n'
 AGGREGATE = 'aggregate = [{ kind = "sum", field = "spent", low = 0, high = 60, grid = "0.5" }]'

@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from .forms import plain
+from .outcomes import numbered, public, ran
 from .test_histogram import COUNT, SUM
 from .views import about_view
-from .worlds import HORIZONS, INPUT, PIPELINE, numbered, public, ran, world
+from .worlds import HORIZONS, INPUT, PIPELINE, world
 
 TWO = SUM.replace("-5", "0").replace("50", "2")  # its middle is 1
 VALUES = (

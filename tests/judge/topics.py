@@ -22,10 +22,11 @@ from .attributes import form_of as attributes_form
 from .attributes import topic_of as attributes_topic
 from .forms import plain
 from .framed import unframed
-from .logs import KINDS, Pipeline, charges, judged, objections, until_published
+from .logs import KINDS, Pipeline, charges, judged, until_published
 from .natural import natural
 from .noise import Secret, derived
 from .places import digest
+from .published import objections
 from .records import key_bytes
 from .rules import Rules
 from .seals import Record as Sealed

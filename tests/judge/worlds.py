@@ -1,148 +1,23 @@
-"""Deployments in memory, run by the product and judged: the only module here that knows both."""
+"""Raw logs and clock logs at random, for deployments in memory."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
 from hushstream.agents.deployment.model import Deployment, Input
 from hushstream.agents.deployment.model import Pipeline as Compiled
-from hushstream.agents.deployment.published.forms import form_of, subjects
-from hushstream.agents.stages.aggregate.computation import NoiseKey
-from hushstream.agents.stages.aggregate.nonces import Opening
-from hushstream.agents.stages.step import Out
 from hushstream.formats.events.decode import RawRecord
-from hushstream.offline.engine import OfflineEngine, Recorded
-from hushstream.topics.records import Beat, ClockRecord, Skipped, Trigger, encode
+from hushstream.topics.records import Beat, ClockRecord, Skipped, Trigger
 
-from ..support import DAY, NAMES, ORIGIN, SECRET, start, trigger
-from .forms import Texts, plain
-from .histogram import Release
-from .logs import Pipeline, Published, judged, objections
-from .noise import Secret
+from ..support import DAY, ORIGIN, start, trigger
 from .places import home
-from .tables import looked_up
 
 HERE = Path(__file__).parent
-
-
-def public(made: Input, pipeline: Compiled) -> Pipeline:
-    """What the judge is told of a pipeline: its canonical configuration as plain JSON."""
-    told = {p.name: (json.loads(encode(p.config)), _listed(p)) for p in made.pipelines}
-    config, listed = told.pop(pipeline.name)
-    looked_up(config, HERE)
-    shared = config["budget"].get("shared", {"members": ()})
-    beside = [one for name, one in told.items() if name in shared["members"]]
-    return Pipeline(config, listed, made.partitioner, made.partitions, beside)
-
-
-def _listed(pipeline: Compiled) -> list[Any] | None:
-    keys = pipeline.public_keys
-    keys = pipeline.fields.allowed if keys is None else keys  # rows may have keys of their own
-    return None if keys is None else [json.loads(key) for key in sorted(keys)]
-
-
-def numbered(made: Deployment) -> tuple[Deployment, Texts]:
-    """A deployment whose schemas have numbers, as a registry gives them, and their texts."""
-    texts: dict[int, tuple[str, str]] = {}
-
-    def formed(p: Compiled) -> Compiled:
-        numbers: dict[str, int] = {}
-        for one in subjects(p):
-            numbers.setdefault(one.header, len(texts) + 1)
-            texts[numbers[one.header]] = one.encoding, one.text
-        return replace(p, form=form_of(p, numbers)) if numbers else p
-
-    return made.each(formed), texts
-
-
-def as_json(records: Sequence[Any]) -> list[dict[str, Any]]:
-    """Clock records as JSON objects."""
-    return [json.loads(encode(record)) for record in records]
-
-
-def restless(pipeline: str, shard: int) -> Callable[[Trigger], bytes]:
-    """Another nonce at every other trigger, as if each shard had been opened anew."""
-
-    def nonce(trigger: Trigger) -> bytes:
-        return hashlib.sha256(f"{pipeline}{shard}{trigger.ordinal // 2}".encode()).digest()[:16]
-
-    return nonce
-
-
-def outcome(
-    made: Deployment,
-    logs: Sequence[Sequence[RawRecord]],
-    records: Sequence[ClockRecord],
-    opening: Opening = restless,
-    own: Mapping[str, NoiseKey] = MappingProxyType({}),
-    secret: Secret = SECRET,
-    beside: Sequence[Sequence[RawRecord]] = (),
-) -> Iterator[tuple[list[Release], list[Published]]]:
-    """Of each pipeline what must be released, and what the product releases in memory.
-
-    Args:
-        made: the deployment.
-        logs: raw log of each partition.
-        records: the clock log.
-        opening: where nonces come from.
-        own: noise keys of pipelines that have others than the common one.
-        secret: the noise key, as the judge is told it.
-        beside: logs of the topic that states attributes.
-    """
-    made, texts = numbered(made)
-    outs = ran(made, logs, records, opening, own, beside)
-    others = [[(r.offset, r.key, r.value) for r in log] for log in beside]
-    raw = [[(r.offset, r.timestamp, r.value) for r in log] for log in logs]
-    for source in made.inputs:
-        for pipeline in source.pipelines:
-            published = [
-                (o.key or b"", plain(o.value, texts)) for o in outs[pipeline.release_topic]
-            ]
-            known = public(source, pipeline)
-            yield (
-                list(judged(known, secret, as_json(records), raw, published, None, others)),
-                published,
-            )
-
-
-def ran(
-    made: Deployment,
-    logs: Sequence[Sequence[RawRecord]],
-    records: Sequence[ClockRecord],
-    opening: Opening = restless,
-    own: Mapping[str, NoiseKey] = MappingProxyType({}),
-    beside: Sequence[Sequence[RawRecord]] = (),
-) -> Mapping[str, Sequence[Out]]:
-    """What the product publishes in memory, by topic."""
-    places = {("events", n): list(log) for n, log in enumerate(logs)}
-    places |= {("users", n): list(log) for n, log in enumerate(beside)}
-    entries = list(enumerate(records))
-    run = OfflineEngine(made, NAMES, SECRET, places, entries, Recorded(opening=opening, own=own))
-    run.run()
-    return run.outs
-
-
-def verdict(
-    made: Deployment,
-    logs: Sequence[Sequence[RawRecord]],
-    records: Sequence[ClockRecord],
-    opening: Opening = restless,
-    beside: Sequence[Sequence[RawRecord]] = (),
-) -> tuple[list[str], int]:
-    """The judge's objections to what the product makes of the logs, and the number of rows."""
-    found, rows = [], 0
-    for releases, published in outcome(made, logs, records, opening, beside=beside):
-        rows += sum(len(release.rows) for release in releases)
-        found += objections(releases, published)
-    return found, rows
 
 
 INPUT = """

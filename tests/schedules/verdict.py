@@ -18,8 +18,9 @@ from hushstream.topics.records import encode
 from tests.judge.framed import NOTHING, unframed
 from tests.judge.histogram import Judge, Order
 from tests.judge.logs import KINDS as JUDGED
-from tests.judge.logs import Nonces, charges, judged, objections
+from tests.judge.logs import Nonces, charges, judged
 from tests.judge.logs import Pipeline as Public
+from tests.judge.published import objections
 from tests.judge.ratchet import keys
 from tests.judge.rules import Rules
 from tests.judge.topics import units_order

@@ -18,7 +18,7 @@ from hushstream.mechanisms.columns import Part, Rows
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.records import ClockRecord
 
-from ....judge.worlds import outcome, verdict
+from ....judge.outcomes import outcome, verdict
 from ....support import beat, deployment, event, start, trigger
 
 PAGES = 120

@@ -20,16 +20,8 @@ from hushstream.offline.engine import OfflineEngine, Recorded, VirtualShard
 from hushstream.topics.config.load import loads
 from hushstream.topics.records import Trigger
 
-from ....judge.worlds import (
-    HORIZONS,
-    INPUT,
-    NAMES,
-    PIPELINE,
-    SECRET,
-    restless,
-    verdict,
-    world,
-)
+from ....judge.outcomes import restless, verdict
+from ....judge.worlds import HORIZONS, INPUT, NAMES, PIPELINE, SECRET, world
 
 DISTINCT = """aggregate = [{ kind = "distinct", field = "more" }]
 derive = { more = { field = "spent", bucket = 5 } }
