@@ -19,8 +19,7 @@ import msgspec
 from ..agents.deployment.model import Pipeline
 from ..agents.kafka.logs import PartitionLog
 from ..agents.kafka.set_aside import marked, pipeline_in
-from ..agents.stages.routing import route
-from ..agents.stages.step import Out
+from ..agents.stages.step import Out, route
 from ..formats.events.decode import RawRecord, utc
 from ..formats.values.form import JSON, Form
 from ..mechanisms.keys import Keys

@@ -1,4 +1,4 @@
-"""A stage and its step: the input and output of a pure function.
+"""A stage and its step: the input and output of a pure function, and the homes of what it sends.
 
 A shard turns a step into one Kafka transaction; a replay applies it in memory.
 """
@@ -10,10 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ...errors import RewoundError
+from ...mechanisms.columns import pair_hash
+from ...mechanisms.keys import Keys
 from ...topics.records import Marker
+from ..state.layout import UNIT_WIDTH
+from ..state.rows.columns import NO_ROWS, Found, RowColumns, pick, put_in
+from ..state.rows.table import HeldTable
 from ..state.store import Changes, StateReader
-from ..state.units.changed import ChangedUnits
 
 UNIT_BYTES = 64  # of the row of a unit, about
 
@@ -36,6 +43,50 @@ class Out(NamedTuple):
     value: bytes | None
     timestamp: int | None = None  # milliseconds; None = now, for internal topics only
     headers: tuple[tuple[str, bytes], ...] = ()
+
+
+class ChangedUnits:
+    """Rows of units by key, over committed ones; of one key the newest counts."""
+
+    def __init__(self) -> None:
+        self._only: RowColumns | None = None  # most steps change units in one go
+        self._table: HeldTable | None = None
+
+    def __len__(self) -> int:
+        if self._table is not None:
+            return len(self._table)
+        return 0 if self._only is None else len(self._only.keys)
+
+    def put(self, rows: RowColumns) -> None:
+        """Change rows, each key once."""
+        if self._only is None and self._table is None:
+            self._only = rows
+        else:
+            self._joined().put(rows)
+
+    def read(self, reader: StateReader, keys: Keys) -> Keys:
+        """Read rows of distinct keys with the changes of this step; an empty one means none."""
+        if len(self) == 0:
+            return reader.get_columns(keys)
+        found: Found = self._joined().look(keys)
+        rows = np.flatnonzero(~found.known)
+        if len(rows) == 0:
+            return found.values
+        return put_in(found.values, rows, reader.get_columns(pick(keys, rows)))
+
+    def columns(self) -> RowColumns:
+        """All changed rows, each key once."""
+        if self._table is not None:
+            return self._table.rows()
+        return NO_ROWS if self._only is None else self._only
+
+    def _joined(self) -> HeldTable:
+        if self._table is None:
+            self._table = HeldTable(UNIT_WIDTH)
+            if self._only is not None:
+                self._table.put(self._only)
+                self._only = None
+        return self._table
 
 
 @dataclass
@@ -116,3 +167,14 @@ def missing_barrier(pipeline: str, due: int, came: int) -> RewoundError:
         f"a barrier is missing in pipeline {pipeline!r}: that of trigger {due} was to come, that "
         f"of trigger {came} came"
     )
+
+
+def route(keys: Keys, partitions: int) -> NDArray[np.intp]:
+    """(k,) cells partitions of k keys: a stable public hash."""
+    return (pair_hash(keys, 0) % np.uint32(partitions)).astype(np.intp)
+
+
+def route_units(digests: NDArray[np.uint8], partitions: int) -> NDArray[np.intp]:
+    """(n,) units partitions of (n, 16) uniform keyed digests, whose first four bytes decide."""
+    head = np.ascontiguousarray(digests[:, :4]).view(">u4").reshape(-1)
+    return (head % np.uint32(partitions)).astype(np.intp)

@@ -44,10 +44,9 @@ from ..ranges import Draws
 from ..sums import HELD
 from .debias import COUNTERS, Debias, Raw, put_raw, take_raw
 from .distinct import absorb
-from .keyed_sums import FoundKeys
+from .keyed_sums import FoundKeys, in_steps, rows_of, split_shared
 from .quantities import Quantity
 from .report import plan, plan_rows
-from .rows import in_steps, rows_of, split_shared
 
 S = 0  # lane of the records that find a key; lane 1, V, takes those of public keys
 

@@ -46,7 +46,7 @@ from numpy.typing import NDArray
 from ..columns import F64, I64, Batch, Closed, Encoded, Part, Releases, Rows, Units
 from ..contract import INSERTING, SIGNED, Noise, Output, Traits
 from ..factorization.prefix_noise import STEPS, Process
-from ..histogram.rows import rows_of
+from ..histogram.keyed_sums import rows_of
 from ..keys import Keys
 from ..parts.by_key import ByKey, of_keys
 from ..ranges import Draws

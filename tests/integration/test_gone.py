@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
-from hushstream.agents.stages.aggregate.sorted_runs import SortedRuns
+from hushstream.agents.stages.aggregate.partial_sums import SortedRuns
 from hushstream.agents.state.layout import MARKER, POSITION
 from hushstream.agents.state.rocks import RocksStore
 from hushstream.deploy.broker import Broker

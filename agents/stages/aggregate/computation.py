@@ -18,9 +18,8 @@ from ...state.store import Changes, KeyLimit, StateReader
 from ..feedback import changed_statuses
 from ..step import Step
 from .chain import hop_of
-from .due_keys import DueKeys, united
 from .first_sightings import of_keys, sighted
-from .key_rows import KeyRows, due_entries, due_keys
+from .key_rows import DueKeys, KeyRows, due_entries, due_keys, united
 from .nonces import renewals
 from .partial_sums import PartialSums
 

@@ -42,8 +42,7 @@ from ....topics.signatures import (
 from ...deployment.model import Pipeline
 from ...deployment.published import shapes, statement
 from ...deployment.published.statement import significant
-from ..routing import route
-from ..step import Out
+from ..step import Out, route
 
 
 class Writer:

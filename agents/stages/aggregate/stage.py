@@ -46,8 +46,7 @@ from ...state.layout import (
 from ...state.store import KeyLimit, StateReader
 from ..expiry import Expiry
 from ..feedback import finished
-from ..routing import route
-from ..step import LogFrame, Out, Step, missing_barrier
+from ..step import LogFrame, Out, Step, missing_barrier, route
 from .chain import lengthen
 from .computation import Chosen, Computation, NoiseKey
 from .held_release import Pending, held, hold, kept_manifest, public_time, published

@@ -19,8 +19,7 @@ from ...state.layout import below, bound_total, sessions_of, sortable, totals_of
 from ...state.rows.columns import RowColumns
 from ...state.store import Changes, Overlay, StateReader
 from ..feedback import Statuses
-from ..routing import route
-from ..step import Out, Step
+from ..step import Out, Step, route
 from .codec import UnitCodec, distinct
 from .purses import Opened, PurseCodec
 

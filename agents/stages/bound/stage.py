@@ -21,8 +21,7 @@ from ...deployment.model import Pipeline
 from ...state.store import StateReader
 from ..expiry import Expiry
 from ..feedback import Feedback, lookup
-from ..routing import route_units
-from ..step import LogFrame, Step, missing_barrier
+from ..step import LogFrame, Step, missing_barrier, route_units
 from .bounder import Bounder
 from .sessions import OpenSessions
 

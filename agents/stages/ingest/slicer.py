@@ -29,8 +29,7 @@ from ...state.store import StateReader
 from ..bound.bounder import Bounder
 from ..expiry import Expiry
 from ..feedback import Statuses
-from ..routing import route_units
-from ..step import Out, Step
+from ..step import Out, Step, route_units
 from .attributes import AttributeLog, NoAttributes, UnitAttributes
 from .dead_letters import dead_letters, late_records
 from .schemas import NoSchemas, SchemaSource

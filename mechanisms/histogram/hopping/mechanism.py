@@ -51,9 +51,8 @@ from ...keys import Keys
 from ...parts.bounds.stated import stated_bound
 from ...parts.by_key import MOST, of_keys
 from ...ranges import Draws
-from ..keyed_sums import KeyedSums
+from ..keyed_sums import KeyedSums, rows_of
 from ..report import bound_of, bound_words, cost_of
-from ..rows import rows_of
 from .noise import HopNoise
 
 

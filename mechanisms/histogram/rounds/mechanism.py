@@ -48,9 +48,8 @@ from ...parts.bounds.bounding import hashes
 from ...parts.by_key import MOST
 from ...parts.thresholds.key_selection import first_crossing
 from ...ranges import Draws
-from ..keyed_sums import FoundKeys
+from ..keyed_sums import FoundKeys, rows_of
 from ..report import plan, round_rows
-from ..rows import rows_of
 
 _TAGS = 128  # rounds are told apart modulo this; statuses are at most `delay` rounds late
 

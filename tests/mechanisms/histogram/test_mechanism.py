@@ -1,6 +1,6 @@
 """The histogram beyond its contract: feedback, the gate, public lists, deletions.
 
-Covers: mechanisms/histogram/keyed_sums.py, mechanisms/histogram/rows.py, mechanisms/parts/by_key.py
+Covers: mechanisms/histogram/keyed_sums.py, mechanisms/parts/by_key.py
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hushstream.errors import ContractError
 from hushstream.mechanisms.columns import Batch, Closed, empty_part
-from hushstream.mechanisms.histogram.rows import rows_of
+from hushstream.mechanisms.histogram.keyed_sums import rows_of
 from hushstream.mechanisms.in_memory import Memory, run, seed
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import zero

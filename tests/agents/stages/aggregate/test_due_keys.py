@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from hushstream.agents.deployment.model import Deployment
-from hushstream.agents.stages.aggregate.due_keys import DueKeys, united
+from hushstream.agents.stages.aggregate.key_rows import DueKeys, united
 from hushstream.agents.stages.aggregate.nonces import steady
 from hushstream.agents.state.layout import due_at
 from hushstream.agents.state.memory import MemoryStore

@@ -24,8 +24,7 @@ from hushstream.agents.stages.aggregate.held_release import (
 )
 from hushstream.agents.stages.aggregate.nonces import steady
 from hushstream.agents.stages.aggregate.stage import AggregateStage
-from hushstream.agents.stages.routing import route
-from hushstream.agents.stages.step import LogFrame, Out, Step
+from hushstream.agents.stages.step import LogFrame, Out, Step, route
 from hushstream.agents.state.layout import HELD, NONCE, ROW, STATUS, index_entries, shown_of
 from hushstream.agents.state.memory import MemoryStore
 from hushstream.agents.state.store import Changes, KeyLimit, scan_prefix

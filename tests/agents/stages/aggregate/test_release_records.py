@@ -18,7 +18,7 @@ from hushstream.agents.stages.aggregate.release_records import (
     release_id,
     significant,
 )
-from hushstream.agents.stages.routing import route
+from hushstream.agents.stages.step import route
 from hushstream.mechanisms.columns import Counted, Releases
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.config.load import loads

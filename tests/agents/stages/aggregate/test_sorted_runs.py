@@ -5,7 +5,7 @@ from __future__ import annotations
 import hushstream.topics.frames as frames
 import numpy as np
 import pytest
-from hushstream.agents.stages.aggregate.sorted_runs import SortedRuns
+from hushstream.agents.stages.aggregate.partial_sums import SortedRuns
 from hushstream.agents.state.layout import RUN
 from hushstream.agents.state.memory import MemoryStore
 from hushstream.agents.state.store import KeyLimit

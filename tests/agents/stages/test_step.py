@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hushstream.agents.stages.routing import route, route_units
+from hushstream.agents.stages.step import route, route_units
 from hushstream.mechanisms.keys import Keys
 from hypothesis import given
 from hypothesis import strategies as st

@@ -5,10 +5,10 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from hushstream.agents.stages.step import ChangedUnits
 from hushstream.agents.state.layout import UNIT_WIDTH
 from hushstream.agents.state.memory import MemoryStore
 from hushstream.agents.state.rows.columns import RowColumns
-from hushstream.agents.state.units.changed import ChangedUnits
 from hushstream.mechanisms.keys import Keys
 
 
