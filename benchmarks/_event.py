@@ -24,7 +24,7 @@ from hushstream.agents.kafka.batches.scan import scan
 from hushstream.agents.kafka.clients import BATCH_BYTES
 from hushstream.agents.stages.aggregate.nonces import steady
 from hushstream.agents.stages.step import LogFrame, Stage, Step
-from hushstream.agents.stages.topology import StageFactory, Topology
+from hushstream.agents.stages.topology import Secrets, StageFactory, Topology
 from hushstream.agents.state.layout import MARKER, POSITION, index_entries
 from hushstream.agents.state.rocks import RocksStore
 from hushstream.agents.state.units.room import UnitRoom
@@ -102,7 +102,7 @@ class Whole:
         self._clock = ClockLog({pipeline.name: pipeline.traits.horizon})
         first = pipeline.windows.window(engine.START * 1_000)
         self._clock.append(0, Start(pipeline.name, first, engine.START * 1_000))
-        factory = StageFactory(made, names, bytes(32), self._clock, steady)
+        factory = StageFactory(made, names, Secrets(bytes(32), steady), self._clock)
         specs = {spec.stage: spec for spec in Topology(made, names).specs}
         stages = {name: factory.make(spec, 0) for name, spec in specs.items()}
         self.ingest = _Shard(stages["ingest"], folder / "ingest", HELD, names)

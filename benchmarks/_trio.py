@@ -10,7 +10,7 @@ from typing import Self
 
 from _switch import Network, address
 from hushstream.deploy.broker import Broker
-from hushstream.deploy.settings import HOST, cluster_id, free_port
+from hushstream.deploy.settings import HOST, BrokerNode, cluster_id, free_port
 
 NODES = (1, 2, 3)
 REPLICATED = {
@@ -47,7 +47,6 @@ class Trio:
                 folder / str(n),
                 ports[n],
                 quiet=True,
-                cluster=cluster,
                 overrides=REPLICATED | overrides | {
                     "node.id": str(n),
                     "controller.quorum.voters": voters,
@@ -55,8 +54,11 @@ class Trio:
                                  f"CONTROLLER://{hosts[n]}:{controllers[n]}",
                     "advertised.listeners": f"PLAINTEXT://{hosts[n]}:{ports[n]}",
                 },
-                host=hosts[n],
-                within=network.inside(n) if network else (),
+                node=BrokerNode(
+                    host=hosts[n],
+                    within=network.inside(n) if network else (),
+                    cluster=cluster,
+                ),
             )
             for n in NODES
         }  # fmt: skip

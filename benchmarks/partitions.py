@@ -49,6 +49,7 @@ from confluent_kafka import Consumer, TopicPartition
 from faust.assignor.partition_assignor import PartitionAssignor
 from hushstream.agents.stages.ingest.unit_digests import hashed
 from hushstream.deploy.broker import Broker
+from hushstream.deploy.settings import BrokerNode
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.frames import Barrier, decode
 from rich.console import Console
@@ -271,7 +272,7 @@ def measure(plan: Plan, shapes: Sequence[str], sizes: Sequence[int], up_to: int)
             name = f"{shape}_{partitions}"
             with (
                 tempfile.TemporaryDirectory() as folder,
-                Broker(quiet=True, heap_mb=768) as broker,
+                Broker(quiet=True, node=BrokerNode(heap_mb=768)) as broker,
                 console.status(name),
             ):
                 figures[name] = measured(Path(folder) / "run", broker, shape, partitions, plan)

@@ -23,7 +23,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
@@ -38,8 +38,10 @@ from .jars import fetch, read_lock
 from .java import find_java
 from .process import KERNEL, Child
 from .settings import (
+    ALONE,
     HOST,
     JVM_FLAGS,
+    BrokerNode,
     cluster_id,
     free_port,
     port_is_free,
@@ -64,17 +66,10 @@ class Broker:
         data: data folder, created if absent and kept; by default a temporary one that `stop`
             removes (`kill` leaves it for the next start).
         port: TCP port for clients; by default a free one, kept for the broker's life.
-        heap_mb: heap of the Java virtual machine, MiB.
         overrides: additional broker settings (``server.properties`` names).
         detached: leave it running when this process ends.
         quiet: hide the progress bar while Kafka is downloaded.
-        cluster: id of the cluster that an empty folder is formatted for, where several nodes form
-            one; by default a fresh one.
-        java_flags: further flags of Java, in place of those that use the archive of classes.
-        features: levels for which an empty folder is formatted (``transaction.version``, …), where
-            they are not to be the newest.
-        host: address where clients reach it, if the overrides let it listen there.
-        within: what its command line begins with, where it runs in a network of its own.
+        node: what else is said of its process, network and cluster.
     """
 
     def __init__(
@@ -82,28 +77,18 @@ class Broker:
         data: Path | None = None,
         port: int | None = None,
         *,
-        heap_mb: int = 384,
         overrides: Mapping[str, str] | None = None,
         detached: bool = False,
         quiet: bool = False,
-        cluster: str | None = None,
-        java_flags: Sequence[str] = (),
-        features: Mapping[str, int] | None = None,
-        host: str = HOST,
-        within: Sequence[str] = (),
+        node: BrokerNode = ALONE,
     ) -> None:
-        self._host = host
-        self._within = list(within)
-        self._cluster = cluster
+        self._node = node
         self._temporary = data is None
         self._data = data.expanduser().resolve() if data else None
         self._port = port
-        self._heap_mb = heap_mb
         self._overrides = dict(overrides or {})
         self._detached = detached
         self._quiet = quiet
-        self._more = list(java_flags)
-        self._features = [f"{name}={level}" for name, level in (features or {}).items()]
         self._child: Child | None = None
         self._ready = False
         self._owner = os.getpid()
@@ -128,7 +113,7 @@ class Broker:
     @property
     def bootstrap(self) -> str:
         """Address for clients, ``host:port``."""
-        return f"{self._host}:{self.port}"
+        return f"{self._node.host}:{self.port}"
 
     @property
     def log(self) -> Path:
@@ -222,11 +207,11 @@ class Broker:
 
     def _prepare(self) -> list[str]:
         """Fetch Kafka, write the settings and format an empty folder; return the command line."""
-        if not (self._within or port_is_free(self.port)):
+        if not (self._node.within or port_is_free(self.port)):
             raise BrokerError(f"port {self.port} of {HOST} is in use: choose another with --port")
         found, classpath = find_java(), classpath_of_kafka(self._quiet)
-        java = [str(found), f"-Xmx{self._heap_mb}m", *JVM_FLAGS, "-cp", classpath]
-        java[1:1] = self._more or class_archive.options(found, classpath)
+        java = [str(found), f"-Xmx{self._node.heap_mb}m", *JVM_FLAGS, "-cp", classpath]
+        java[1:1] = self._node.java_flags or class_archive.options(found, classpath)
         private_folder(self.data, whole=False)  # what lies below are raw records
         config = self.data / "server.properties"
         logs = self.data / "kafka"
@@ -234,7 +219,7 @@ class Broker:
         config.write_text(properties(settings), "utf-8")
         if not (logs / "meta.properties").is_file():
             self._format(java, config)
-        return [*self._within, *java, "kafka.Kafka", str(config)]
+        return [*self._node.within, *java, "kafka.Kafka", str(config)]
 
     def _controller_port(self) -> int:
         while (port := free_port()) == self.port:
@@ -242,9 +227,10 @@ class Broker:
         return port
 
     def _format(self, java: list[str], config: Path) -> None:
-        cluster = self._cluster or cluster_id()
+        cluster = self._node.cluster or cluster_id()
         arguments = ["format", "--config", str(config), "--cluster-id", cluster]
-        arguments += [word for one in self._features for word in ("--feature", one)]
+        arguments += [word for name, level in self._node.features.items()
+                      for word in ("--feature", f"{name}={level}")]  # fmt: skip
         done = subprocess.run(
             [*java, "kafka.tools.StorageTool", *arguments], capture_output=True, text=True
         )
@@ -262,7 +248,7 @@ class Broker:
                     f"the broker is not ready after {timeout:.0f} s; "
                     f"end of {self.log}:\n{self.tail()}"
                 )
-            self._ready = _listens(self._host, self.port) and serves(
+            self._ready = _listens(self._node.host, self.port) and serves(
                 self.bootstrap, cluster=cluster
             )
             if not self._ready:

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from . import class_archive
 from .broker import Broker, classpath_of_kafka
 from .java import find_java, java_version
-from .settings import JVM_FLAGS
+from .settings import JVM_FLAGS, BrokerNode
 
 SECONDS = 60.0
 
@@ -30,7 +30,8 @@ def make_class_archive() -> Path | None:
         return None
     with tempfile.TemporaryDirectory(prefix="hush-classes-") as folder:
         recorded = Path(folder) / "classes"
-        with Broker(quiet=True, java_flags=class_archive.recording(recorded)) as running:
+        node = BrokerNode(java_flags=class_archive.recording(recorded))
+        with Broker(quiet=True, node=node) as running:
             _use(running.bootstrap)
             running.stop(timeout=SECONDS)  # Java writes the record when it ends
         return class_archive.make(java, JVM_FLAGS, classpath, recorded)

@@ -6,7 +6,8 @@ import base64
 import secrets
 import socket
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import BrokerError
@@ -56,6 +57,32 @@ SINGLE_NODE = {
     "num.network.threads": "2",
     "num.recovery.threads.per.data.dir": "2",
 }
+
+
+@dataclass(frozen=True)
+class BrokerNode:
+    """One node as a process: by default alone in its cluster, on this machine.
+
+    Attributes:
+        host: address where clients reach it, if its settings let it listen there.
+        within: what its command line begins with, where it runs in a network of its own.
+        cluster: id of the cluster that an empty folder is formatted for, where several nodes form
+            one; None: a fresh one.
+        features: levels for which an empty folder is formatted (``transaction.version``, …), where
+            they are not to be the newest.
+        heap_mb: heap of the Java virtual machine, MiB.
+        java_flags: further flags of Java, in place of those that use the archive of classes.
+    """
+
+    host: str = HOST
+    within: Sequence[str] = ()
+    cluster: str | None = None
+    features: Mapping[str, int] = field(default_factory=dict)
+    heap_mb: int = 384
+    java_flags: Sequence[str] = ()
+
+
+ALONE = BrokerNode()
 
 
 def server_settings(

@@ -18,7 +18,7 @@ from ..agents.stages.aggregate.nonces import Opening, steady
 from ..agents.stages.ingest.schemas import SchemaSource
 from ..agents.stages.ingest.stage import IngestStage
 from ..agents.stages.step import LogFrame, Out, Stage, Step
-from ..agents.stages.topology import VIEW, StageFactory, StageSpec, Topology
+from ..agents.stages.topology import VIEW, Secrets, StageFactory, StageSpec, Topology
 from ..agents.state.layout import index_entries
 from ..agents.state.memory import MemoryStore
 from ..formats.events.decode import RawRecord
@@ -193,10 +193,10 @@ class OfflineEngine:
             self._clock.begin(*begun)
         self._unread = None if isinstance(entries, Sequence) else entries
         self._ingests: list[IngestStage] = []
+        secrets = Secrets(secret, recorded.opening, recorded.own or {}, recorded.sealing)
         factory = StageFactory(
-            deployment, names, secret, self._clock, recorded.opening, schemas=recorded.schemas,
-            own=recorded.own, sealing=recorded.sealing, stated=LogsBeside(raw),
-        )  # fmt: skip
+            deployment, names, secrets, self._clock, None, recorded.schemas, LogsBeside(raw)
+        )
         self._selected = {names.selected(name): f for name, f in factory.feedback.items()}
         specs = Topology(deployment, names).specs
         self._viewed = {spec.topic for spec in specs if spec.stage == VIEW}

@@ -13,7 +13,7 @@ there are views, a stage reads the release topic and writes theirs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...topics.names import Names
 from ...topics.signatures import Sealing
@@ -146,15 +146,33 @@ def _first_views(deployment: Deployment, p: Pipeline) -> tuple[ReleaseView, ...]
     return tuple(views) if writers[0].name == p.name else ()
 
 
+@dataclass(frozen=True)
+class Secrets:
+    """Keys of noise and signatures, and what makes nonces, as one process holds them.
+
+    Attributes:
+        root: the noise key; it also makes the digests of units.
+        opening: source of nonces, asked at every opening of a shard.
+        own: noise keys of pipelines that have others.
+        sealing: signer of releases; None: they are not signed.
+    """
+
+    root: bytes = field(repr=False)
+    opening: Opening
+    own: Mapping[str, NoiseKey] = field(default_factory=dict, repr=False)
+    sealing: Sealing | None = field(default=None, repr=False)
+
+    def of(self, pipeline: str) -> NoiseKey:
+        """Look up the noise key of a pipeline."""
+        return self.own.get(pipeline, self.root)
+
+
 class StageFactory:
     """Makes the stages of one process; they share its clock log and its feedback.
 
     Args:
-        opening: source of nonces, asked at every opening of a shard.
         step_records: raw records of one ingest step; None: the default.
         schemas: answers what a schema's id stands for; None: no input needs that.
-        own: noise keys of pipelines that have others than the root key.
-        sealing: signer of releases; None: they are not signed.
         stated: reads topics that state attributes of units.
 
     Attributes:
@@ -165,23 +183,17 @@ class StageFactory:
         self,
         deployment: Deployment,
         names: Names,
-        secret: bytes,
+        secrets: Secrets,
         clock: ClockLog,
-        opening: Opening,
         step_records: int | None = None,
         schemas: SchemaSource | None = None,
-        own: Mapping[str, NoiseKey] | None = None,
-        sealing: Sealing | None = None,
         stated: AttributeLog | None = None,
     ) -> None:
         self._stated = stated
         self._names = names
-        self._own = own or {}
-        self._sealing = sealing
-        self._secret = secret
+        self._secrets = secrets
         self._clock = clock
         self._step_records = step_records
-        self._opening = opening
         self._schemas = schemas
         self.feedback: Mapping[str, Feedback] = feedback_of(deployment)
 
@@ -204,11 +216,11 @@ class StageFactory:
             spec.pipeline,
             partition,
             self._names,
-            self._own.get(spec.pipeline.name, self._secret),
+            self._secrets.of(spec.pipeline.name),
             spec.upstreams,
             self._clock,
-            self._opening,
-            self._sealing,
+            self._secrets.opening,
+            self._secrets.sealing,
         )
 
     def ingest(self, spec: StageSpec, partition: int) -> IngestStage:
@@ -217,7 +229,7 @@ class StageFactory:
             spec.source,
             partition,
             self._names,
-            self._secret,
+            self._secrets.root,
             self._clock,
             self.feedback,
             self._step_records,

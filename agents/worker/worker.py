@@ -25,7 +25,7 @@ from ..kafka.patience import asked_to_end
 from ..kafka.progress import Progress
 from ..registry.asking import asking_of
 from ..stages.aggregate.nonces import drawn
-from ..stages.topology import StageFactory, Topology
+from ..stages.topology import Secrets, StageFactory, Topology
 from .agents import declare_agents, make_app
 from .attribute_reader import AttributeReader
 from .health.joining import Joining
@@ -98,15 +98,14 @@ class Worker:
         clock = ClockLog({p.name: p.traits.horizon for p in made.pipelines})
         self._topology = Topology(made, names)
         self._rests = Rests(clock)
-        opening = drawn(os.urandom)
+        secrets = Secrets(setup.secret, drawn(os.urandom), setup.noise_keys, setup.sealing)
         self._asking = asking_of(setup.config.registry, self._wake) if made.framed else None
         stating = [one.topic for one in made.inputs if one.beside]
         largest = {topic: made.largest[topic] for topic in stating}
         self._stated = AttributeReader(kafka, largest, self._wake) if stating else None
         factory = StageFactory(
-            made, names, setup.secret, clock, opening, engine.step_records, self._asking,
-            setup.noise_keys, setup.sealing, self._stated,
-        )  # fmt: skip
+            made, names, secrets, clock, engine.step_records, self._asking, self._stated
+        )
         self._maker = ShardMaker(setup, self._shared, self._topology, factory, self._rests)
         feedback, settling = factory.feedback, Settling(engine.settle)
         self._follower = LogFollower(

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from hushstream.deploy.broker import Broker
-from hushstream.deploy.settings import HOST, free_port
+from hushstream.deploy.settings import HOST, BrokerNode, free_port
 
 KEYS = {0: "Produce", 22: "InitProducerId", 24: "AddPartitionsToTxn", 26: "EndTxn"}
 Kind = Literal["hold", "lose", "repeat"]
@@ -219,7 +219,7 @@ def proxied(
         quiet=True,
         port=ports["plain"],
         overrides=settings | dict(overrides or {}),
-        features={"transaction.version": version},
+        node=BrokerNode(features={"transaction.version": version}),
     )
     with own as broker, Proxy(ports["proxy"], ports["behind"]).serving() as proxy:
         yield broker, proxy

@@ -16,6 +16,7 @@ from hushstream.agents.kafka.clients import consumer, start_producer, transactio
 from hushstream.agents.kafka.private.of_aiokafka_describe import Traces, describe
 from hushstream.agents.kafka.private.of_aiokafka_producer import producer_id
 from hushstream.deploy.broker import Broker
+from hushstream.deploy.settings import BrokerNode
 from hushstream.errors import EngineError
 from hushstream.topics.config.model import Kafka
 
@@ -28,7 +29,7 @@ def lax(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """A broker that takes records of transactions which its coordinator has not heard of."""
     overrides = {"transaction.partition.verification.enable": "false"}
     features = {"transaction.version": request.param}
-    with Broker(quiet=True, overrides=overrides, features=features) as running:
+    with Broker(quiet=True, overrides=overrides, node=BrokerNode(features=features)) as running:
         yield running
 
 

@@ -21,7 +21,8 @@ from hushstream.topics.config.load import loads
 from hushstream.topics.records import Trigger
 
 from ....judge.outcomes import restless, verdict
-from ....judge.worlds import HORIZONS, INPUT, NAMES, PIPELINE, SECRET, world
+from ....judge.worlds import HORIZONS, INPUT, PIPELINE, world
+from ....support import NAMES, SECRET
 
 DISTINCT = """aggregate = [{ kind = "distinct", field = "more" }]
 derive = { more = { field = "spent", bucket = 5 } }
