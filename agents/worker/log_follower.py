@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -33,20 +34,34 @@ Ends = Mapping[TopicPartition, int]
 LOOK_SECONDS = 10.0
 
 
+@dataclass(frozen=True)
+class Hearers:
+    """Who hears of what a follower of logs learns.
+
+    Attributes:
+        wake: called after each list that was read.
+        fail: called with what made the follower stop, unless the broker was away.
+        answered: told when the broker has answered, microseconds since 1970.
+        others: lists further partitions whose ends are asked for.
+    """
+
+    wake: Callable[[], None]
+    fail: Callable[[BaseException], None]
+    answered: Callable[[int], object] = int
+    others: Callable[[], Sequence[TP]] = tuple
+
+
 class LogFollower:
     """Follows the clock and the selected topics, which every worker reads whole.
 
     Args:
         feedback: feedback by pipeline, fed with the selected topics.
         fingerprints: fingerprints of this worker's noise keys, by pipeline.
-        wake: called after each list that was read.
-        on_failure: called with what made the follower stop, unless the broker was away.
+        hearers: who is told of what it learns.
         wall: learns the times of the clock log.
-        others: lists partitions whose ends are asked for as well.
-        answered: told when the broker has answered, microseconds since 1970.
 
     Attributes:
-        ends: of the ``others``, as the broker said last; one dictionary for ever.
+        ends: of the `Hearers.others`, as the broker said last; one dictionary for ever.
     """
 
     def __init__(
@@ -56,27 +71,22 @@ class LogFollower:
         clock: ClockLog,
         feedback: Mapping[str, Feedback],
         fingerprints: Mapping[str, str],
-        wake: Callable[[], None],
-        on_failure: Callable[[BaseException], None],
+        hearers: Hearers,
         wall: WallClock | None = None,
-        others: Callable[[], Sequence[TP]] = tuple,
-        answered: Callable[[int], object] = int,
     ) -> None:
         self._kafka = kafka
         self._names = names
         self.clock = clock
         self._fingerprints = fingerprints
-        self._wake = wake
+        self._hearers = hearers
         self._selected = {self._place(name): one for name, one in feedback.items()}
         self._positions: dict[TopicPartition, int] = {}
         self._read = LastRead()
         # Where each window begins in its selected topic, so that the topic can be trimmed.
         self._windows: dict[TopicPartition, dict[int, int]] = {tp: {} for tp in self._selected}
-        self._tasks = Tasks(on_failure)
+        self._tasks = Tasks(hearers.fail)
         self._wall = wall or WallClock()
         self.progress = Progress("following the clock")
-        self._others = others
-        self._answered = answered
         self.ends: dict[TP, int] = {}
         self._task: asyncio.Task[None] | None = None
         self._reading = asyncio.Lock()
@@ -210,7 +220,7 @@ class LogFollower:
                 for tp, records in found.items():
                     self._take(tp, records, records[-1].offset + 1)
                 if found:
-                    self._wake()
+                    self._hearers.wake()
                 if time.monotonic() - self._heard > LOOK_SECONDS:
                     await self._pass_markers(client)
                     ends = await self._look(client, ends)
@@ -240,7 +250,7 @@ class LogFollower:
 
     async def _look(self, client: AIOKafkaConsumer, before: Ends) -> Ends:
         """Ask where the logs end: a client that waits for records may be cut off unnoticed."""
-        others = {TopicPartition(*tp): 0 for tp in self._others()}
+        others = {TopicPartition(*tp): 0 for tp in self._hearers.others()}
         found = await reached(client, {**others, **self._positions})
         ends = {tp: found[tp] for tp in self._positions}
         if any(self._positions[tp] < end for tp, end in before.items()):
@@ -249,7 +259,7 @@ class LogFollower:
             del self.ends[TP(*tp)]
         self.ends.update((TP(*tp), found[tp]) for tp in others)
         self._heard = time.monotonic()
-        self._answered(self._wall.now())
+        self._hearers.answered(self._wall.now())
         self.progress.outage(False)
         OUTAGE.answered()
         return ends

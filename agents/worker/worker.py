@@ -32,7 +32,7 @@ from .health.joining import Joining
 from .health.namesake import Identity, Namesake
 from .health.state import Health
 from .lines.redaction import told, traced, where
-from .log_follower import LogFollower
+from .log_follower import Hearers, LogFollower
 from .metrics import OperatorMetrics, PublicMetrics
 from .owned_clock import OwnedClock
 from .rest import Rests
@@ -109,8 +109,9 @@ class Worker:
         self._maker = ShardMaker(setup, self._shared, self._topology, factory, self._rests)
         feedback, settling = factory.feedback, Settling(engine.settle)
         self._follower = LogFollower(
-            kafka, names, clock, feedback, made.fingerprints(setup.secret), self._wake, self.fail,
-            self._shared.wall, lambda: list(self.shards), settling.watched,
+            kafka, names, clock, feedback, made.fingerprints(setup.secret),
+            Hearers(self._wake, self.fail, settling.watched, lambda: list(self.shards)),
+            self._shared.wall,
         )  # fmt: skip
         self._upkeep = Upkeep(
             setup, self._topology, self.shards, feedback, self._follower, self._opening,

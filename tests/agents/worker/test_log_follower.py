@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from aiokafka.structs import TopicPartition
@@ -14,7 +15,7 @@ from faust.types import TP
 from hushstream.agents.clock.log import ClockLog
 from hushstream.agents.stages.feedback import Feedback
 from hushstream.agents.worker import log_follower
-from hushstream.agents.worker.log_follower import LogFollower
+from hushstream.agents.worker.log_follower import Hearers, LogFollower
 from hushstream.deploy.broker import Broker
 from hushstream.errors import EngineError, RewoundError
 from hushstream.formats.events.decode import RawRecord
@@ -46,7 +47,9 @@ SELECTED = TopicPartition(NAMES.selected("p"), 0)
 def following(windows: list[int]) -> LogFollower:
     """A follower that has read a selected topic with a record of each of these windows."""
     clock, feedback = ClockLog({"p": 4}), {"p": Feedback(1)}
-    run = LogFollower(Kafka(), NAMES, clock, feedback, {}, lambda: None, lambda error: None)
+    run = LogFollower(
+        Kafka(), NAMES, clock, feedback, {}, Hearers(lambda: None, lambda error: None)
+    )
     records = [
         RawRecord(at, 0, None, encode(Selected(window, 1, 0, [], [], True)))
         for at, window in enumerate(windows)
@@ -109,7 +112,7 @@ def test_on_the_broker_a_trimmed_selected_topic_is_passed_and_a_trimmed_clock_lo
     failures: list[BaseException] = []
     kafka, feedback = Kafka(bootstrap=broker.bootstrap), Feedback(1)
     run = LogFollower(kafka, names, ClockLog({"p": 4}), {"p": feedback}, {"p": "mine"},
-                      lambda: None, failures.append)  # fmt: skip
+                      Hearers(lambda: None, failures.append))  # fmt: skip
     tp = TopicPartition(selected, 0)
 
     async def reaches(true: Callable[[], bool]) -> None:
@@ -147,7 +150,7 @@ class _Far(_Ends):
 
 def test_the_ends_of_what_shards_read_are_asked_for_and_forgotten_with_them():
     run, shards = following([0]), [TP("cells", 1), TP("raw", 0)]
-    run._others = lambda: shards
+    run._hearers = replace(run._hearers, others=lambda: shards)
     client = _Far({"cells": 4, SELECTED.topic: 1})
     ends = asyncio.run(run._look(client, {}))  # type: ignore[arg-type]
     assert ends == {SELECTED: 1} and run.ends == {shards[0]: 4, shards[1]: 7}
@@ -159,7 +162,7 @@ def test_the_ends_of_what_shards_read_are_asked_for_and_forgotten_with_them():
 def made(fingerprint: str) -> LogFollower:
     clock = ClockLog({"p": 4})
     keys = {"p": fingerprint}
-    return LogFollower(Kafka(), NAMES, clock, {}, keys, lambda: None, lambda error: None)
+    return LogFollower(Kafka(), NAMES, clock, {}, keys, Hearers(lambda: None, lambda error: None))
 
 
 def test_a_worker_with_another_key_stops_before_it_has_used_a_record():
@@ -211,7 +214,7 @@ def test_on_the_broker_a_log_that_was_rewound_and_has_grown_since_is_known_by_it
     failures: list[BaseException] = []
     kafka, feedback = Kafka(bootstrap=broker.bootstrap), Feedback(1)
     run = LogFollower(kafka, names, ClockLog({"p": 4}), {"p": feedback}, {"p": "mine"},
-                      lambda: None, failures.append)  # fmt: skip
+                      Hearers(lambda: None, failures.append))  # fmt: skip
     marker = {TP(clock, 0): 2, TP(selected, 0): 1}
 
     async def read() -> None:

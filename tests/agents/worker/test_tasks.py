@@ -14,7 +14,7 @@ from hushstream.agents.clock.owner import ClockOwner
 from hushstream.agents.clock.wall_time import Settling
 from hushstream.agents.kafka.progress import Progress
 from hushstream.agents.worker.health.joining import Joining
-from hushstream.agents.worker.log_follower import LogFollower
+from hushstream.agents.worker.log_follower import Hearers, LogFollower
 from hushstream.agents.worker.owned_clock import OwnedClock
 from hushstream.agents.worker.tasks import Tasks
 from hushstream.agents.worker.worker import Worker
@@ -70,7 +70,9 @@ async def settle() -> None:
 def test_the_end_of_the_log_follower_stops_the_worker(monkeypatch, body, why):
     async def run() -> None:
         failures: list[BaseException] = []
-        made = LogFollower(Kafka(), NAMES, ClockLog({}), {}, {}, lambda: None, failures.append)
+        made = LogFollower(
+            Kafka(), NAMES, ClockLog({}), {}, {}, Hearers(lambda: None, failures.append)
+        )
         monkeypatch.setattr(made, "_catch_up", nothing)
         monkeypatch.setattr(made, "_run", body)
         await made.open()
