@@ -36,7 +36,7 @@ LOOK_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Hearers:
-    """Who hears of what a follower of logs learns.
+    """Parts of a worker that hear of what a follower of logs learns.
 
     Attributes:
         wake: called after each list that was read.
