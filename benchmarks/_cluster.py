@@ -29,7 +29,7 @@ from hushstream.agents.registry.announced import announced
 from hushstream.deploy.process import Child
 from hushstream.formats.bytes_in import schema_id
 from hushstream.formats.events.decode import utc
-from hushstream.formats.values.form import Described, to_json
+from hushstream.formats.values.codec import Described, to_json
 from hushstream.topics.config.access.secret import noise_key, own_keys, signing_key
 from hushstream.topics.config.load import Config, load
 from hushstream.topics.names import Names

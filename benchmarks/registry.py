@@ -117,9 +117,9 @@ def in_json(rows: list[Row]) -> list[bytes]:
     return [json.dumps(row, separators=(",", ":")).encode() for row in rows]
 
 
-def decoder(form: str) -> Decoder:
+def decoder(encoding: str) -> Decoder:
     """The decoder of a pipeline that counts by zone and sums fares."""
-    fields = InputFields("at", "epoch_ms", "UTC", ("trip",), format=form)
+    fields = InputFields("at", "epoch_ms", "UTC", ("trip",), format=encoding)
     fare = NumericField("fare", Fraction(0), Fraction(50), Fraction(1, 100))
     one = PipelineFields(("zone", "vendor"), (fare,))
     return Decoder(fields, [one], [Plain()])  # type: ignore[list-item]
@@ -137,13 +137,13 @@ def cases(rows: list[Row]) -> dict[str, tuple[Decoder, list[RawRecord], dict[int
     texts = {"avro": ("AVRO", json.dumps(AVRO)), "protobuf": ("PROTOBUF", PROTO)}
     found = {"json": (decoder("json"), framed(in_json(rows), 0), dict[int, Pinned]())}
     encoded = {"avro": in_avro, "protobuf": in_protobuf, "json_schema": in_json}
-    for form, encode in encoded.items():
-        kind, text = texts.get(form, ("JSON", "{}"))
+    for encoding, encode in encoded.items():
+        kind, text = texts.get(encoding, ("JSON", "{}"))
         # Two schemas that differ in their text alone are two schemas for the decoder.
         known = {n: Pinned(Schema(kind, text + " " * n), 0) for n in (1, 2)}
         values = encode(rows)
-        found[form] = decoder(form), framed(values, 1), known
-        found[f"{form}, two schemas"] = decoder(form), framed(values, 2), known
+        found[encoding] = decoder(encoding), framed(values, 1), known
+        found[f"{encoding}, two schemas"] = decoder(encoding), framed(values, 2), known
     return found
 
 

@@ -103,7 +103,7 @@ def _offline(config: Config, told: Callable[[Finding], None]) -> None:
 def _online(config: Config, member: str, told: Callable[[Finding], None]) -> None:
     """The conditions for a worker to start, and recommendations for production clusters."""
     plan = prepare(config, member, patience=5, told=lambda text: told(("ok", text)))
-    if any(p.form.records for p in plan.deployment.pipelines):
+    if any(p.codec.records for p in plan.deployment.pipelines):
         told(("ok", _schemas(config, plan.deployment)))
     for text in warnings(Cluster(config.kafka), plan.deployment, plan.names):
         told(("warn", text))

@@ -33,8 +33,8 @@ def _options(command: F) -> F:
     for option in (
         click.option("--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
                      help="Write FILE; default: standard output."),
-        click.option("--format", "form", type=click.Choice(FORMATS),
-                     help="Form of the output; default: by FILE's suffix, else geojson."),
+        click.option("--format", "kind", type=click.Choice(FORMATS),
+                     help="Format of the output; default: by FILE's suffix, else geojson."),
         click.option("--window", metavar="TIME",
                      help="The window that holds TIME; default: the newest."),
     ):  # fmt: skip
@@ -56,7 +56,7 @@ def _options(command: F) -> F:
 def map_(
     flags: Flags,
     window: str | None,
-    form: str | None,
+    kind: str | None,
     out: Path | None,
     h3: int | None,
     geohash: int | None,
@@ -67,7 +67,7 @@ def map_(
 
     On another grid (--h3, --geohash), the records of a cell are shared by area; totals stay.
     """
-    form = _form(form, out)
+    kind = _kind(kind, out)
     if h3 is not None and geohash is not None:
         raise click.UsageError("give one of --h3 and --geohash")
     if lonlat and h3 is None and geohash is None:
@@ -77,10 +77,10 @@ def map_(
     say(in_words(release.cut), err=True)
     if h3 is not None or geohash is not None:
         shared = regrid(release, h3=h3, geohash=geohash, lonlat=lonlat)
-        _write(form, out, shared.to_geojson() if form == "geojson" else {}, shared.to_table())
+        _write(kind, out, shared.to_geojson() if kind == "geojson" else {}, shared.to_table())
         return
     cells = cells_of(release)
-    _write(form, out, cells, table_of([release]))
+    _write(kind, out, cells, table_of([release]))
 
 
 @click.command()
@@ -99,7 +99,7 @@ def map_(
 def points(
     flags: Flags,
     window: str | None,
-    form: str | None,
+    kind: str | None,
     out: Path | None,
     number: int | None,
     seed: int,
@@ -111,32 +111,32 @@ def points(
 
     They follow from releases alone, so they cost no privacy, however many are drawn.
     """
-    form = _form(form, out)
+    kind = _kind(kind, out)
     if earlier:
         release, before = _with_map_before(flags, pipeline, window)
     else:
         release, before = _newest(flags, pipeline, window), None
     drawn = points_of(release, number, seed, smooth, before)
-    shapes = points_as_geojson(domain_of(release), drawn) if form == "geojson" else {}
-    _write(form, out, shapes, drawn)
+    shapes = points_as_geojson(domain_of(release), drawn) if kind == "geojson" else {}
+    _write(kind, out, shapes, drawn)
 
 
-def _form(form: str | None, out: Path | None) -> str:
-    """The form of the output, which a suffix of the file must not contradict.
+def _kind(kind: str | None, out: Path | None) -> str:
+    """The format of the output, which a suffix of the file must not contradict.
 
     Raises:
-        click.UsageError: the file's suffix is of no form, or of another one than was asked for, or
-            its folder does not exist.
+        click.UsageError: the file's suffix is not known, or not that of the format that was asked
+            for, or its folder does not exist.
     """
     check_place("--out", out)
     suffix = "" if out is None else out.suffix.lower()
     if out is None or not suffix:
-        return form or "geojson"
+        return kind or "geojson"
     if suffix not in SUFFIXES:
         known = ", ".join(SUFFIXES)
-        raise click.UsageError(f"--out {out}: no form has this suffix; there are {known}")
-    if form is not None and form != SUFFIXES[suffix]:
-        raise click.UsageError(f"--out {out} is not named as --format {form}: leave one out")
+        raise click.UsageError(f"--out {out}: no format has this suffix; there are {known}")
+    if kind is not None and kind != SUFFIXES[suffix]:
+        raise click.UsageError(f"--out {out} is not named as --format {kind}: leave one out")
     return SUFFIXES[suffix]
 
 
@@ -168,15 +168,15 @@ def _last(every: Iterable[Released], pipeline: str, window: str | None) -> Relea
     return newest
 
 
-def _write(form: str, out: Path | None, shapes: dict[str, Any], table: Any) -> None:
-    if form == "geojson":
+def _write(kind: str, out: Path | None, shapes: dict[str, Any], table: Any) -> None:
+    if kind == "geojson":
         data = json.dumps(shapes, ensure_ascii=False).encode() + b"\n"
     else:
         made = io.BytesIO()
-        (csv.write_csv if form == "csv" else parquet.write_table)(table, made)
+        (csv.write_csv if kind == "csv" else parquet.write_table)(table, made)
         data = made.getvalue()
     if out is None:
-        if form == "parquet" and sys.stdout.isatty():
+        if kind == "parquet" and sys.stdout.isatty():
             raise click.UsageError("parquet is not text: give --out FILE, or redirect the output")
         stdout = click.get_binary_stream("stdout")
         stdout.write(data)

@@ -94,7 +94,7 @@ def read_config(flags: Flags, tables: bool = True) -> Config:
         tables: whether tables of lookups from topics are needed, for which a cluster is asked.
 
     Raises:
-        UsageError: an override has another form.
+        UsageError: an override is no SECTION.NAME=VALUE.
         ConfigError: the configuration is missing or not valid.
         EngineError: there are such lookups, and no cluster answers.
     """

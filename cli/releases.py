@@ -65,23 +65,23 @@ def releases(
     source = release_topic(flags, pipeline)
     wanted = Wanted(final, moment("--window", window), moment("--since", since))
     every = read(source, wanted, follow)
-    form = "json" if as_json else "csv" if as_csv else "parquet" if file else "text"
+    kind = "json" if as_json else "csv" if as_csv else "parquet" if file else "text"
     if follow:
         for place, release in enumerate(every):
-            _print(form, [release], False, place == 0)
+            _print(kind, [release], False, place == 0)
     elif file is not None:
         parquet.write_table(table_of(list(every), latest), file)
     else:
         found = list(every)
-        if window is not None and not found and form == "text":
+        if window is not None and not found and kind == "text":
             say(f"nothing in the window of {window}")
             return
-        _print(form, found, latest, True)
+        _print(kind, found, latest, True)
 
 
-def _print(form: str, found: list[Released], latest: bool, first: bool) -> None:
+def _print(kind: str, found: list[Released], latest: bool, first: bool) -> None:
     """Print complete releases; ``first``: whether a header is due."""
-    if form == "text":
+    if kind == "text":
         console = Screen()
         if not found:
             console.print("nothing yet")
@@ -90,7 +90,7 @@ def _print(form: str, found: list[Released], latest: bool, first: bool) -> None:
                 console.print(part, highlight=False, markup=False)
         return
     table = table_of(found, latest)
-    if form == "csv":
+    if kind == "csv":
         out = click.get_binary_stream("stdout")
         csv.write_csv(table, out, csv.WriteOptions(include_header=first))
         out.flush()

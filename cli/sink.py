@@ -13,7 +13,7 @@ from ..agents.deployment.model import Deployment
 from ..agents.worker.lines.screen import say
 from ..reading.client import ReleaseTopic
 from ..reading.sinks.feed import Feed
-from ..reading.sinks.form import SinkForm, forms, undeclared
+from ..reading.sinks.layout import SinkLayout, layouts, undeclared
 from ..reading.sinks.target import SinkTarget, target_of
 from ..topics.config.model import Kafka
 from .options import Flags, config_options, emit, json_option, read_config
@@ -24,7 +24,7 @@ SECONDS = 1.0  # between two batches of one table
 class _Drained(NamedTuple):
     """One topic that flows into its table."""
 
-    form: SinkForm
+    layout: SinkLayout
     feed: Feed
 
 
@@ -57,18 +57,18 @@ def sink(
     """
     config = read_config(flags)
     deployment = compile_config(config)
-    wanted = forms(deployment, only, table, integers)
+    wanted = layouts(deployment, only, table, integers)
     place = target_of(target)
     with ExitStack() as stack:
-        flows = [_opened(stack, config.kafka, place, form) for form in wanted]
+        flows = [_opened(stack, config.kafka, place, layout) for layout in wanted]
         if not as_json:
             _told_unsure(wanted, deployment)
         _drain(place, flows, once, as_json)
 
 
-def _opened(stack: ExitStack, kafka: Kafka, place: SinkTarget, form: SinkForm) -> _Drained:
-    feed = Feed(ReleaseTopic(kafka, form.topic, form.pipeline), place.open(form))
-    return _Drained(form, stack.enter_context(closing(feed)))
+def _opened(stack: ExitStack, kafka: Kafka, place: SinkTarget, layout: SinkLayout) -> _Drained:
+    feed = Feed(ReleaseTopic(kafka, layout.topic, layout.pipeline), place.open(layout))
+    return _Drained(layout, stack.enter_context(closing(feed)))
 
 
 def _drain(place: SinkTarget, flows: Sequence[_Drained], once: bool, as_json: bool) -> None:
@@ -78,24 +78,24 @@ def _drain(place: SinkTarget, flows: Sequence[_Drained], once: bool, as_json: bo
         for flow in list(left):
             batch = flow.feed.read(SECONDS / len(left))
             if batch is not None:
-                place.write(flow.form, batch)
-                _told(place, flow.form, len(batch.releases), batch.rows, as_json)
+                place.write(flow.layout, batch)
+                _told(place, flow.layout, len(batch.releases), batch.rows, as_json)
             elif once and flow.feed.ended:
                 left.remove(flow)
 
 
-def _told(place: SinkTarget, form: SinkForm, releases: int, rows: int, as_json: bool) -> None:
+def _told(place: SinkTarget, layout: SinkLayout, releases: int, rows: int, as_json: bool) -> None:
     if as_json:
-        emit({"table": form.table, "releases": releases, "rows": rows})
+        emit({"table": layout.table, "releases": releases, "rows": rows})
         return
-    say(f"{place.name}: {releases:,} releases with {rows:,} rows into {form.table}")
+    say(f"{place.name}: {releases:,} releases with {rows:,} rows into {layout.table}")
 
 
-def _told_unsure(wanted: Sequence[SinkForm], deployment: Deployment) -> None:
-    for form in wanted:
-        if unsure := undeclared(form, deployment):
+def _told_unsure(wanted: Sequence[SinkLayout], deployment: Deployment) -> None:
+    for layout in wanted:
+        if unsure := undeclared(layout, deployment):
             say(
-                f"{form.table}: taken as text: {', '.join(unsure)}. Where producers write whole "
+                f"{layout.table}: taken as text: {', '.join(unsure)}. Where producers write whole "
                 f"numbers, give --integer {unsure[0]}",
                 err=True,
             )

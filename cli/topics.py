@@ -30,7 +30,7 @@ from ..agents.deployment.cluster.topic_specs import (
 )
 from ..agents.deployment.compile import compile_config
 from ..agents.deployment.model import Deployment
-from ..agents.deployment.published.forms import pinned_forms, subjects, verify_pinned
+from ..agents.deployment.published.schema_pins import subjects, verify_pinned, with_pinned_codecs
 from ..agents.deployment.spread import StatePartitions, by_inputs, is_open
 from ..agents.kafka.access.orphans import delete_orphans, left_behind
 from ..agents.kafka.cluster import Cluster
@@ -53,7 +53,7 @@ FORMATS = ("table", "kafka-acls", "strimzi")
 @json_option
 @click.option("--print", "only_print", is_flag=True, help="Create nothing; show what must exist.")
 @click.option(
-    "--format", "form", type=click.Choice(FORMATS), help="Form of printed rights and topics."
+    "--format", "kind", type=click.Choice(FORMATS), help="Format of printed rights and topics."
 )
 @click.option("--role", "roles", multiple=True, type=click.Choice(ROLES),
               help="Print the rights of this role; repeatable; default: all.")  # fmt: skip
@@ -70,7 +70,7 @@ def topics(
     flags: Flags,
     as_json: bool,
     only_print: bool,
-    form: str | None,
+    kind: str | None,
     roles: tuple[Role, ...],
     users: tuple[str, ...],
     grow: bool,
@@ -82,11 +82,11 @@ def topics(
 
     With --print, --format, --role, --user or --genesis nothing is created, and no cluster is asked.
     """
-    printed = bool(only_print or form or roles or genesis or users)
+    printed = bool(only_print or kind or roles or genesis or users)
     config = read_config(flags, tables=not printed)
     if printed:
         shown = Shown(config, genesis or UNKNOWN, roles or ROLES, _named(users), resource)
-        shown.say(form or "table", as_json, topics=not roles or only_print)
+        shown.say(kind or "table", as_json, topics=not roles or only_print)
         return
     if deleting:
         _delete_orphans(config, as_json)
@@ -179,13 +179,13 @@ def _registered(config: Config, deployment: Deployment, ledger: Ledger) -> Deplo
     from ..agents.registry.subjects import register, verify_numbers  # needs an optional part
 
     declared = deployment.only(ledger.pipelines)
-    verify_numbers(config.registry, pinned_forms(declared, ledger.pipelines))
+    verify_numbers(config.registry, with_pinned_codecs(declared, ledger.pipelines))
     return register(config.registry, deployment)
 
 
 def _announce(cluster: Cluster, deployment: Deployment, ledger: Ledger) -> None:
     """Compare the registry's answers with what was pinned, and tell readers."""
-    pinned = pinned_forms(deployment, ledger.pipelines)
+    pinned = with_pinned_codecs(deployment, ledger.pipelines)
     verify_pinned(deployment, pinned)
     announce(cluster, pinned)
 
@@ -214,18 +214,18 @@ class Shown:
         self._replicas = config.engine.replication_factor
         self._config = config
 
-    def say(self, form: str, as_json: bool, topics: bool) -> None:
+    def say(self, kind: str, as_json: bool, topics: bool) -> None:
         """Print everything in one of `FORMATS`, with or without the topics."""
         if as_json:
             emit(self._body())
-        elif form == "table":
+        elif kind == "table":
             if topics:
                 self._topics()
             say("\n\n".join(table(role, given) for role, given in self._rights.items()))
             say("\n" + "\n".join(self._remarks()))
         else:
             put("\n".join(f"# {line}" for line in self._remarks()))
-            self._commands() if form == "kafka-acls" else self._manifests(topics)
+            self._commands() if kind == "kafka-acls" else self._manifests(topics)
 
     def _commands(self) -> None:
         for role, given in self._rights.items():

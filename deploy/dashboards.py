@@ -259,7 +259,7 @@ DASHBOARDS = {
 
 
 def _thresholds(steps: Steps) -> dict[str, Any]:
-    """Grafana's form of it; its first step has no number."""
+    """The step as Grafana has it; the first step has no number."""
     numbers = [None, *(number for number, _ in steps[1:])]
     colours = [colour for _, colour in steps]
     return {

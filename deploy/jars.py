@@ -57,7 +57,7 @@ class Jar(NamedTuple):
 def read_lock(path: Path = LOCK) -> list[Jar]:
     """Return the jars of a lock file: lines ``sha256 bytes coordinate``, ``#`` starts a comment.
 
-    Raises `BrokerError` for a line of another form.
+    Raises `BrokerError` for a line that is not of this kind.
     """
     jars = []
     for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):

@@ -11,7 +11,7 @@ from .events.framed import FramedReader, Framing
 from .events.objects import ObjectReader
 from .events.scanned import JsonScanner, Scanner
 from .events.wires import AvroWire, ProtoWire, Wire
-from .values.form import WRITTEN, Written
+from .values.codec import WRITTEN, Written
 
 Fields = Sequence[PipelineFields]
 

@@ -48,8 +48,8 @@ class Picture:
     """Figure of releases on the live page and in `hush plot`.
 
     Attributes:
-        form: "keys" lists rows with a value each, "cells" draws a map of boxes, "slots" a course of
-            time, "stream" one distribution of values.
+        shows: "keys" lists rows with a value each, "cells" draws a map of boxes, "slots" values
+            over time, "stream" one distribution of values.
         slot: length of a slot in microseconds, from the declared settings and the time between
             triggers; None where its rows are not of event time.
         reach: both ends of the public range of the values, from the declared settings; None where
@@ -58,7 +58,7 @@ class Picture:
             columns and the public range of the values.
     """
 
-    form: Literal["keys", "cells", "slots", "stream"] = "keys"
+    shows: Literal["keys", "cells", "slots", "stream"] = "keys"
     slot: Callable[[Mapping[str, Any], int], int | None] = lambda settings, every: None
     reach: Callable[[Mapping[str, Any]], tuple[float, float] | None] = lambda settings: None
     bins: Callable[[Mapping[str, Any], tuple[float, float]], list[list[float]]] = (

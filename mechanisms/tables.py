@@ -113,7 +113,7 @@ class _Order:
         self.key: NDArray[Any] = np.empty(0, np.uint64)
 
     def of(self, keys: Keys) -> NDArray[Any]:
-        """Keys in the form of this order."""
+        """Keys as this order compares them."""
         if self.key.dtype == np.uint64:
             if not len(keys) or keys.width() == 8:
                 return keys.codes()
@@ -121,7 +121,7 @@ class _Order:
         return _objects(keys)
 
     def keys(self, key: NDArray[Any]) -> Keys:
-        """The keys behind that form."""
+        """The keys behind these."""
         return Keys.of_codes(key) if key.dtype == np.uint64 else Keys.of(key.tolist())
 
 

@@ -21,7 +21,7 @@ from ..agents.kafka.logs import PartitionLog
 from ..agents.kafka.set_aside import marked, pipeline_in
 from ..agents.stages.step import Out, route
 from ..formats.events.decode import RawRecord, utc
-from ..formats.values.form import JSON, Form
+from ..formats.values.codec import JSON, ReleaseCodec
 from ..mechanisms.keys import Keys
 from ..topics.records import Trigger
 from ..topics.signatures import SIGNATURE, Seal, Sealing, Signed
@@ -98,7 +98,7 @@ class ReleaseCheck:
         without: Collection[int] = (),
     ) -> None:
         self._mine = pipeline.name.encode() + b"|"
-        self._form = pipeline.form
+        self._codec = pipeline.codec
         self._topic, self._sealing = pipeline.release_topic, sealing
         self._chosen = _Chosen(pipeline, triggers, windows, first, without)
         self._expected: dict[Name, bytes] = {}
@@ -109,7 +109,7 @@ class ReleaseCheck:
     def expect(self, out: Out) -> None:
         """Take a recomputed record of the release topic."""
         if self.takes(out.key):
-            self._expected[name(out.key, out.value, self._form)] = digest(of_out(out))
+            self._expected[name(out.key, out.value, self._codec)] = digest(of_out(out))
 
     def take(self, partition: int, record: RawRecord, committed: bool) -> None:
         """Take a record of the release topic; `expect` has been given all records before.
@@ -117,7 +117,7 @@ class ReleaseCheck:
         ``committed`` is False for a copy that only a reader of uncommitted data sees.
         """
         if self.takes(record.key):
-            one = name(record.key, record.value, self._form)
+            one = name(record.key, record.value, self._codec)
             wrong = digest(self._unsigned(partition, record)) != self._expected.get(one)
             tallies = self._seen if committed else self._copies
             before = tallies.get(one, NONE)
@@ -241,13 +241,13 @@ class _Chosen:
         return int(route(Keys.of([key]), self._pipeline.cells_partitions)[0])
 
 
-def name(key: bytes | None, value: bytes | None, form: Form = JSON) -> Name:
-    """Identify a release record in the form of a pipeline; it must occur exactly once.
+def name(key: bytes | None, value: bytes | None, codec: ReleaseCodec = JSON) -> Name:
+    """Identify a release record as a pipeline writes it; it must occur exactly once.
 
     A foreign record gets a name that nothing expects.
     """
     try:
-        body = json.loads(form.to_json(value) or b"{}")
+        body = json.loads(codec.to_json(value) or b"{}")
         schema = sys.intern(str(body.get("schema", "")))
         return (key or b"", schema, int(body.get("trigger", 0)))
     except (ValueError, TypeError, AttributeError):

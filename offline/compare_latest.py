@@ -12,7 +12,7 @@ from collections import defaultdict
 from ..agents.deployment.model import Pipeline
 from ..agents.stages.step import Out
 from ..formats.events.decode import RawRecord
-from ..formats.values.form import Form
+from ..formats.values.codec import ReleaseCodec
 from ..topics.releases import GONE
 from .compare import ReleaseCheck, ReplayOutcome, digest, of_out, of_raw
 
@@ -25,7 +25,7 @@ class LatestCheck:
 
     def __init__(self, pipeline: Pipeline, releases: ReleaseCheck) -> None:
         self._topic = pipeline.latest_topic
-        self._form = pipeline.form
+        self._codec = pipeline.codec
         self._releases = releases
         self._expected: dict[bytes, list[tuple[int, bytes]]] = defaultdict(list)
         self._reached: dict[bytes, int] = {}
@@ -36,7 +36,7 @@ class LatestCheck:
         """Take a recomputed record of the latest topic."""
         key = out.key or b""
         if self._releases.takes(key):
-            ordinal = self._releases.ordinal(key, _trigger(out, self._form))
+            ordinal = self._releases.ordinal(key, _trigger(out, self._codec))
             self._expected[key].append((ordinal, digest(of_out(out))))
 
     def take(self, partition: int, record: RawRecord, committed: bool) -> None:
@@ -68,8 +68,8 @@ class LatestCheck:
             outcome.compared += reached > 0
 
 
-def _trigger(out: Out, form: Form) -> int:
+def _trigger(out: Out, codec: ReleaseCodec) -> int:
     """The trigger of a row, or of a tombstone."""
     if out.value is None:
         return int(dict(out.headers)[GONE])
-    return int(json.loads(form.to_json(out.value))["trigger"])
+    return int(json.loads(codec.to_json(out.value))["trigger"])

@@ -22,7 +22,7 @@ COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
 class FileLayout(NamedTuple):
-    """Form of a file of texts.
+    """Format of a file of texts.
 
     Attributes:
         delimiter: sign between two fields of a line; empty: the suffix decides.

@@ -68,16 +68,16 @@ def _decoded(source: Input, rows: Sequence[Mapping[str, Any]]) -> tuple[Decoded,
 
 def _mistimed(source: Input, times: I64) -> str | None:
     """Hint that times are plausible in another unit; None if they are plausible as they are."""
-    form = source.fields.time_format
-    if form not in UNITS or not len(times) or _likely(median := int(np.median(times))):
+    how = source.fields.time_format
+    if how not in UNITS or not len(times) or _likely(median := int(np.median(times))):
         return None
-    raw = median // FACTORS[form]
+    raw = median // FACTORS[how]
     other = next((name for name in UNITS if _likely(raw * FACTORS[name])), None)
     if other is None:
         return None
     year = datetime.fromtimestamp(median // 1_000_000, UTC).year
     return (
-        f"field {source.fields.time!r} is read as {UNITS[form]}, and its times fall into the year "
+        f"field {source.fields.time!r} is read as {UNITS[how]}, and its times fall into the year "
         f"{year}: its numbers look like {UNITS[other]}, so set time.format = {other!r}"
     )
 
@@ -89,14 +89,14 @@ def _likely(time: int) -> bool:
 
 def _hint(source: Input, rows: Sequence[Mapping[str, Any]]) -> str:
     """The next step, where the event time is at fault."""
-    field, form = source.fields.time or "", source.fields.time_format
+    field, how = source.fields.time or "", source.fields.time_format
     first = next((row[field] for row in rows if row.get(field) is not None), None)
     if isinstance(first, str | date):
-        iso = form in UNITS
+        iso = how in UNITS
         return f" If {field!r} holds ISO times, set time.format = 'iso'" if iso else ""
     if isinstance(first, bool) or not isinstance(first, int | float):
         return ""
-    looks = next((name for name in UNITS if _likely(int(first) * FACTORS[name])), form)
-    if looks == form:
+    looks = next((name for name in UNITS if _likely(int(first) * FACTORS[name])), how)
+    if looks == how:
         return ""
     return f" Numbers of {field!r} look like {UNITS[looks]}: set time.format = {looks!r}"

@@ -10,7 +10,7 @@ import msgspec
 from ..agents.deployment.model import Deployment
 from ..agents.stages.aggregate.nonces import Nonce
 from ..formats.events.decode import RawRecord, utc
-from ..formats.values.form import JSON
+from ..formats.values.codec import JSON
 from ..mechanisms.noise import NONCE
 from ..topics.config.model import Kafka
 from ..topics.records import Trigger
@@ -37,7 +37,7 @@ class PublishedNonces:
 
     def __init__(self, deployment: Deployment) -> None:
         self._windows = {p.name: p.windows for p in deployment.pipelines}
-        self._forms = {p.name: p.form for p in deployment.pipelines}
+        self._codecs = {p.name: p.codec for p in deployment.pipelines}
         self._known: dict[tuple[bytes, int], bytes] = {}
 
     def take(self, record: RawRecord) -> None:
@@ -46,8 +46,8 @@ class PublishedNonces:
         if _MANIFEST not in key:
             return
         try:
-            form = self._forms.get(key.partition(b"|")[0].decode(), JSON)
-            found = msgspec.json.decode(form.to_json(record.value), type=_Manifest)
+            codec = self._codecs.get(key.partition(b"|")[0].decode(), JSON)
+            found = msgspec.json.decode(codec.to_json(record.value), type=_Manifest)
             nonce = bytes.fromhex(found.nonce)
         except (msgspec.DecodeError, ValueError):
             return  # the comparison will show that this record differs

@@ -9,7 +9,7 @@ from typing import Any
 from ..agents.kafka.cluster import Cluster
 from ..agents.registry.announced import announced
 from ..formats.events.decode import RawRecord
-from ..formats.values.form import Described, UnknownSchema
+from ..formats.values.codec import Described, UnknownSchema
 from ..topics.config.model import Kafka
 from ..topics.releases import Manifest, Row, decode_public
 

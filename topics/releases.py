@@ -14,7 +14,7 @@ import msgspec
 
 from ..errors import EngineError
 from ..formats.bytes_in import BrokenBytes
-from ..formats.values.form import Described, UnknownSchema, to_json
+from ..formats.values.codec import Described, UnknownSchema, to_json
 
 ROW, MANIFEST, GONE = "hush-row", "hush-manifest", "hush-gone"
 """Names of headers. The first two hold the record's schema, the last one a trigger's number."""

@@ -64,7 +64,7 @@ def verified(public: str, statement: bytes, signature: str) -> bool:
 
 
 def is_public_key(text: object) -> bool:
-    """Whether something has the form of a public key."""
+    """Whether something can be a public key."""
     return isinstance(text, str) and re.fullmatch("[0-9a-f]{64}", text) is not None
 
 

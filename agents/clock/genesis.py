@@ -18,7 +18,7 @@ from ..deployment.cluster.growth import Growth
 from ..deployment.cluster.seats import declared_in_order, own, seated, taken
 from ..deployment.cluster.topic_specs import TopicSpec, internal_topics, layout, public_topics
 from ..deployment.model import Deployment, Input, Pipeline
-from ..deployment.published.forms import pins
+from ..deployment.published.schema_pins import pins
 from ..kafka.access.owners import claim, verify_unclaimed
 from ..kafka.cluster import Cluster
 from .begins import Begins

@@ -116,7 +116,7 @@ class Ledger:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise LedgerError(f"ledger record {place} is not a ledger record: {error}") from None
         # The hash is of the bytes that decoding gives back. Other bytes of the same content would
-        # have the same hash, so a second form of a record could replace the first unseen.
+        # have the same hash, so a second text of a record could replace the first unseen.
         if record.encode() != value:
             raise LedgerError(f"ledger record {place} is not in canonical form")
         if record.seq != place or record.prev_hash != self.head:

@@ -13,7 +13,7 @@ from ...formats.events.expressions.conditions import Condition
 from ...formats.events.expressions.derived import OfUnit
 from ...formats.events.expressions.looked_up import PublicTable
 from ...formats.events.fields import InputFields, NumericField, PipelineFields
-from ...formats.values.form import JSON, Encoding, Form
+from ...formats.values.codec import JSON, Encoding, ReleaseCodec
 from ...mechanisms.accounting.composition import charge_of
 from ...mechanisms.catalogue import find
 from ...mechanisms.contract import Mechanism, Traits
@@ -117,7 +117,7 @@ class Pipeline:
     public_keys: tuple[bytes, ...] | None = None
     key_names: tuple[str, ...] = ()
     encoding: Encoding = "json"  # of released records, as configured
-    form: Form = JSON  # of released records, as they are written: needs the ledger
+    codec: ReleaseCodec = JSON  # of released records, as they are written: needs the ledger
     joined: tuple[int, ...] = ()  # last trigger before each raw partition counted; (): all always
     purse: Purse | None = None  # the budget that it shares; None: it has its own
     lifetime: Lifetime | None = None  # what a unit may lose over many epochs; None: no cap

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ...formats.values.form import Announced, Described
+from ...formats.values.codec import Announced, Described
 from ...topics.names import OWNERS
 from ...topics.records import encode
 from ..deployment.model import Deployment
@@ -20,7 +20,7 @@ def announce(cluster: Cluster, deployment: Deployment) -> None:
     wanted = [
         Announced(p.release_topic, header, one.encoding, one.number, one.shape)
         for p in deployment.pipelines
-        for header, one in p.form.records.items()
+        for header, one in p.codec.records.items()
     ]
     if not wanted:
         return

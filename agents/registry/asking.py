@@ -21,7 +21,7 @@ from typing import Protocol
 
 from ...errors import EngineError
 from ...formats.schemas.schema import Known, Schema, Verdict
-from ...formats.values.form import MOST_ID
+from ...formats.values.codec import MOST_ID
 from ...topics.config.model import RegistrySettings
 from ..kafka.progress import Progress
 from .refusals import FORBIDDEN, WHOLE, IdRefused

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from ...errors import EngineError, needs
 from ...formats.entries import FORMATS
-from ...formats.values.form import MOST_ID
+from ...formats.values.codec import MOST_ID
 from ...topics.config.model import RegistrySettings
 from ..deployment.model import Deployment, Pipeline
-from ..deployment.published.forms import Subject, form_of, subjects, verify_pinned
+from ..deployment.published.schema_pins import Subject, codec_of, subjects, verify_pinned
 from .client import RegistryClient
 
 with needs("registry"):
@@ -47,7 +47,9 @@ def verify_numbers(settings: RegistrySettings, pinned: Deployment) -> None:
         EngineError: the registry gives no clear answer, or knows another number.
     """
     numbers = {
-        one.name: p.form.records[one.header].number for p in pinned.pipelines for one in subjects(p)
+        one.name: p.codec.records[one.header].number
+        for p in pinned.pipelines
+        for one in subjects(p)
     }
 
     def known(client: SchemaRegistryClient, subject: str, schema: Schema) -> int:
@@ -76,7 +78,7 @@ def _with_numbers(settings: RegistrySettings, deployment: Deployment, ask: Ask) 
     with RegistryClient(settings).asked as client:
 
         def numbered(p: Pipeline) -> Pipeline:
-            return replace(p, form=form_of(p, _numbers(client, p, ask)))
+            return replace(p, codec=codec_of(p, _numbers(client, p, ask)))
 
         return deployment.each(numbered)
 

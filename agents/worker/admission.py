@@ -39,7 +39,7 @@ from ..deployment.cluster.topic_specs import (
 from ..deployment.compile import compile_config
 from ..deployment.compiling.lineage import with_lineage
 from ..deployment.model import Deployment
-from ..deployment.published.forms import pinned_forms
+from ..deployment.published.schema_pins import with_pinned_codecs
 from ..kafka.access.groups import may_read
 from ..kafka.access.orphans import left_behind
 from ..kafka.access.owners import verify_owned
@@ -190,7 +190,7 @@ def admit(
     deployment = compiled.with_keys(own)
     _check_rights(config.kafka, cluster, deployment, ledger, role)
     names = verify(cluster, deployment, ledger)
-    deployment = with_lineage(pinned_forms(deployment, ledger.pipelines), ledger.pipelines)
+    deployment = with_lineage(with_pinned_codecs(deployment, ledger.pipelines), ledger.pipelines)
     deployment = with_joined(
         deployment, {p.name: ledger.joined(p.name) for p in deployment.pipelines}
     )

@@ -116,18 +116,18 @@ def sql(
     settings = _completed(before, meant, name, window, every)
     settings["budget"] = _budget(read, epsilon, delta)
     view = _view(read, str(settings["name"]))
-    forms = {"settings": _ordered(settings), "query": _asked(settings, meant, query, bounds)}
+    ways = {"settings": _ordered(settings), "query": _asked(settings, meant, query, bounds)}
     shown = f"\n{table(view, 'view')}" if view else ""
-    after = f"{text.rstrip()}\n\n{table(forms[write or 'settings'])}{shown}"
+    after = f"{text.rstrip()}\n\n{table(ways[write or 'settings'])}{shown}"
     config = _checked(after, path, file.parent, str(settings["name"]))
     for note in read.notes:
         say(f"note: {note}", err=True)
     if as_json:
         (p,) = compile_config(config).pipelines
         views = {"view": view} if view else {}
-        emit({"pipeline": forms["settings"], **views, "plan": describe(p)})
+        emit({"pipeline": ways["settings"], **views, "plan": describe(p)})
     else:
-        put(table(forms["settings"]) + shown)
+        put(table(ways["settings"]) + shown)
         if view:
             say(f"view {view['name']}: computed from the releases of {view['source']}, at no cost")
         _explain(config, sample)

@@ -40,14 +40,14 @@ class Decoder:
         pipelines: Sequence[PipelineFields],
         mechanisms: Sequence[Mechanism],
     ) -> None:
-        form = FORMATS[fields.format]
+        kind = FORMATS[fields.format]
         every = zip(pipelines, mechanisms, strict=True)
         read = (cast(Mechanism, KeysAlone()) if p.later else m for p, m in every)
         given = fields, tuple(pipelines), tuple(read)
-        self._each = RecordDecoder(*given, form.reader(fields, pipelines))
+        self._each = RecordDecoder(*given, kind.reader(fields, pipelines))
         self._columns: ColumnDecoder | None = None
-        if readable(*given, form.parts):
-            self._columns = ColumnDecoder(*given, form.scanner(fields, pipelines))
+        if readable(*given, kind.parts):
+            self._columns = ColumnDecoder(*given, kind.scanner(fields, pipelines))
 
     def decode(self, records: Sequence[RawRecord], known: Known | None = None) -> Decoded:
         """Decode records of one partition; their content never raises an error.

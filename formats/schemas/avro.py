@@ -270,12 +270,12 @@ def _text(kind: AvroType, path: str) -> Run:
 
 
 def _real(kind: AvroType, path: str) -> Run:
-    form = "<f4" if kind.kind == "float" else "<f8"
+    layout = "<f4" if kind.kind == "float" else "<f8"
 
     def run(batch: Payloads, rows: Rows, sink: Sink) -> Rows:
         if not path:
-            return batch.take(rows, 4 if form == "<f4" else 8)[0]
-        rows, values = batch.fixed(rows, form)
+            return batch.take(rows, 4 if layout == "<f4" else 8)[0]
+        rows, values = batch.fixed(rows, layout)
         sink[path].put(rows, values.tolist())
         return rows
 

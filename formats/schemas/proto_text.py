@@ -28,7 +28,7 @@ _LABELS = ("optional", "required", "repeated")
 
 
 def parse_text(text: str) -> ProtoFile:
-    """Parse a file; raises `UnusableSchema` if it has a form that is not known."""
+    """Parse a file; raises `UnusableSchema` if a part of it is not known."""
     return _Parser(_tokens(text)).file()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..bytes_in import BrokenBytes, Bytes, number_of
-from .proto_form import BYTES, DEFAULTS, WIRE
+from .proto_codec import BYTES, DEFAULTS, WIRE
 from .shape import SIMPLE, TEXT, ValueShape
 
 Read = Callable[[Bytes], Any]

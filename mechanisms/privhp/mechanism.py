@@ -102,7 +102,7 @@ class PrivHP(SpatialStream):
         return Guarantee(self.counter.distribution)
 
     def digests(self) -> tuple[str, ...]:
-        """Digest the counter's factorisation, if it has one, and name the form of the rows."""
+        """Digest the counter's factorisation, if it has one, and name the layout of the rows."""
         return (*self.counter.digests(), _ROWS)
 
     # Bound shard

@@ -5,7 +5,7 @@ with Laplace noise (Chan, Shi and Song 2011; Dwork, Naor, Pitassi and Rothblum 2
 factorisation with Gaussian noise (`factorization.matrix`). In the tree node (i, j)
 covers triggers j·2^i+1 … (j+1)·2^i and has one draw; after t triggers a sum carries the draws of
 the nodes that the binary digits of t select. A trigger lies in at most H = ⌊log2 T⌋+1 released
-nodes, one per height, so H and not log2 T nodes pay. One trigger (T = 1) is the one-pass form.
+nodes, one per height, so H and not log2 T nodes pay. One trigger (T = 1) is the one-pass algorithm.
 
 Nothing is stored: draws are functions of their labels, for sums without a record as well, since
 a sum that is exactly zero would reveal that nobody is there.

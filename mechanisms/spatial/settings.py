@@ -21,7 +21,7 @@ class MapParameters:
     """Settings of a map.
 
     Attributes:
-        domain: public geometry, or its plain form (`Domain.to_json`).
+        domain: public geometry, or as plain JSON (`Domain.to_json`).
         bound: most records of one unit in an epoch, deletions included.
         deletions: whether records of sign -1 count.
         debias: scale counts up by a private number of all records; assumes that the bound cuts the
@@ -43,7 +43,7 @@ class MapParameters:
 
     @property
     def geometry(self) -> Domain:
-        """The domain, in whatever form it was given."""
+        """The domain, however it was given."""
         given = self.domain
         return given if isinstance(given, Domain) else Domain.from_json(given)
 

@@ -245,7 +245,7 @@ class Board:
             newest = panel.history.newest
             limit = None if newest is None else newest.told.privacy.pipeline_epsilon_limit
             return {
-                "name": p.name, "mechanism": p.mechanism, "form": p.form, "unit": p.unit,
+                "name": p.name, "mechanism": p.mechanism, "form": p.shows, "unit": p.unit,
                 "measured": p.measured, "local": local(ledger, p),
                 "version": panel.history.version,
                 "health": health(p, panel.evidence(refused, until), now * MILLI),

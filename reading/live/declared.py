@@ -36,9 +36,9 @@ class Declared:
         return Picture() if entry is None else entry.picture
 
     @property
-    def form(self) -> str:
+    def shows(self) -> str:
         """Kind of figure that fits its releases."""
-        return self.picture.form
+        return self.picture.shows
 
     @property
     def topic(self) -> str:

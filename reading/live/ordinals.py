@@ -17,7 +17,7 @@ MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september",
     "october", "november", "december",
 )  # fmt: skip
-LETTERS = 3  # of the short form of a day or a month
+LETTERS = 3  # of the short name of a day or a month
 ENDS = ("at_least", "above", "at_most", "below")
 _NAMED = re.compile(
     r"(?:^|[^a-z])(?:hours?|hod|weekday|dow|day|week|month|quarter|year|minute)(?:$|[^a-z])"

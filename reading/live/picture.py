@@ -46,12 +46,12 @@ def draw(name: str, told: dict[str, Any], view: dict[str, Any], path: Path) -> N
 
 
 def _figure(name: str, told: dict[str, Any], view: dict[str, Any]) -> Figure:
-    form, points = view["form"], (view.get("trend") or {}).get("points", [])
-    upper = _size(form, view)
-    if form == "slots" or not points:
+    shows, points = view["form"], (view.get("trend") or {}).get("points", [])
+    upper = _size(shows, view)
+    if shows == "slots" or not points:
         figure = Figure(figsize=(9, upper), layout="constrained")
         axes = [figure.add_subplot()]
-    elif form == "stream" and not view["bins"]:
+    elif shows == "stream" and not view["bins"]:
         figure = Figure(figsize=(9, 3.4), layout="constrained")
         axes = [figure.add_subplot()]
     else:
@@ -59,23 +59,23 @@ def _figure(name: str, told: dict[str, Any], view: dict[str, Any]) -> Figure:
         grid: Any = figure.add_gridspec(2, 1, height_ratios=(upper, 2.8))
         axes = [figure.add_subplot(grid[0]), figure.add_subplot(grid[1])]
     figure.suptitle(_title(name, told, view), x=0.01, ha="left", fontsize=10)
-    if form == "slots":
+    if shows == "slots":
         _slots(axes[0], told, view)
         return figure
     if len(axes) == 2:
-        {"keys": _keys, "cells": _cells, "stream": _bins}[form](axes[0], told, view)
-    elif form == "keys":
+        {"keys": _keys, "cells": _cells, "stream": _bins}[shows](axes[0], told, view)
+    elif shows == "keys":
         _keys(axes[0], told, view)
         return figure
     _trend(axes[-1], told, view, points)
     return figure
 
 
-def _size(form: str, view: dict[str, Any]) -> float:
+def _size(shows: str, view: dict[str, Any]) -> float:
     """Height of the first part, in inches."""
-    if form == "keys":
+    if shows == "keys":
         return 0.9 + 0.24 * min(max(len(view["rows"]), 1), MOST_KEYS)
-    return 4.6 if form == "cells" and len(view["axes"]) > 1 else 3.6
+    return 4.6 if shows == "cells" and len(view["axes"]) > 1 else 3.6
 
 
 def _title(name: str, told: dict[str, Any], view: dict[str, Any]) -> str:

@@ -115,7 +115,7 @@ def _released(one: Declared) -> list[str]:
     for each in one.config["aggregate"] or ():
         field = f" of {each['field']}" if "field" in each else ""
         found.append(f"{each['kind']}{field}")
-    return found or ["map" if one.form == "map" else "count"]
+    return found or ["map" if one.shows == "map" else "count"]
 
 
 def _date(millis: int) -> str:

@@ -64,12 +64,12 @@ def view(pipeline: Declared, history: History, asked: Wish) -> dict[str, Any]:
     value = sheet.names[0] if asked.value is None else asked.value
     if value not in sheet.names:
         raise ParameterError("value", value, f"must be one of {', '.join(sheet.names)}")
-    body = _meta(sheet, value) | {"form": pipeline.form, "most": pipeline.most}
-    if pipeline.form == "cells":
+    body = _meta(sheet, value) | {"form": pipeline.shows, "most": pipeline.most}
+    if pipeline.shows == "cells":
         return body | _cells(sheet, value) | _moved(history, value, TOTAL)
-    if pipeline.form == "slots":
+    if pipeline.shows == "slots":
         return body | {"slots": slots(pipeline, sheet, value)}
-    if pipeline.form == "stream":
+    if pipeline.shows == "stream":
         first = sheet.ids[0] if len(sheet) else "[]"
         told = [
             s for s in history.sheets() if s.start == sheet.start and s.released <= sheet.released

@@ -12,7 +12,7 @@ from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsEr
 
 from ...errors import ConfigError, EngineError
 from .feed import SinkBatch, SinkPosition
-from .form import SinkForm
+from .layout import SinkLayout
 
 POSITION = "hush.sink"
 # After another process's commit the client would append the same rows once more.
@@ -39,30 +39,32 @@ class Iceberg:
             ) from None
         self._tables: dict[str, Any] = {}
 
-    def open(self, form: SinkForm) -> SinkPosition | None:
+    def open(self, layout: SinkLayout) -> SinkPosition | None:
         """See `SinkTarget.open`."""
         with suppress(NamespaceAlreadyExistsError):
             self._catalog.create_namespace(self._namespace)
-        table = self._catalog.create_table_if_not_exists((self._namespace, form.table), form.schema)
-        if not _plain(table.schema().as_arrow()).equals(form.schema):
-            raise ConfigError(f"table {form.table!r} has other columns: name another --table")
+        table = self._catalog.create_table_if_not_exists(
+            (self._namespace, layout.table), layout.schema
+        )
+        if not _plain(table.schema().as_arrow()).equals(layout.schema):
+            raise ConfigError(f"table {layout.table!r} has other columns: name another --table")
         if table.properties.get(RETRIES) != "0":
             with table.transaction() as change:
                 change.set_properties({RETRIES: "0"})
-        self._tables[form.table] = table
+        self._tables[layout.table] = table
         text = table.properties.get(POSITION)
         return msgspec.json.decode(text, type=SinkPosition) if text else None
 
-    def write(self, form: SinkForm, batch: SinkBatch) -> None:
+    def write(self, layout: SinkLayout, batch: SinkBatch) -> None:
         """See `SinkTarget.write`."""
-        table, position = self._tables[form.table], msgspec.json.encode(batch.position).decode()
+        table, position = self._tables[layout.table], msgspec.json.encode(batch.position).decode()
         try:
             with table.transaction() as change:
-                change.append(form.rows(batch.releases))
+                change.append(layout.rows(batch.releases))
                 change.set_properties({POSITION: position})
         except CommitFailedException:
             raise EngineError(
-                f"another process writes to table {form.table!r} of {self.name}: end one of the two"
+                f"another process writes to table {layout.table!r} of {self.name}: stop one of them"
             ) from None
 
 

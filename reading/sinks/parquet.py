@@ -14,7 +14,7 @@ from pyarrow import parquet
 from ...errors import ConfigError, EngineError
 from ...topics.private_files import settle
 from .feed import SinkBatch, SinkPosition
-from .form import ARROW, SinkForm
+from .layout import ARROW, SinkLayout
 
 NOTE = b"hush.sink"
 
@@ -39,30 +39,30 @@ class Parquet:
         self._parts: dict[str, int] = {}
         self._newest: dict[str, NewestRows] = {}
 
-    def open(self, form: SinkForm) -> SinkPosition | None:
+    def open(self, layout: SinkLayout) -> SinkPosition | None:
         """See `SinkTarget.open`."""
-        place = self._folder / form.table
+        place = self._folder / layout.table
         try:
             place.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"parquet:{place}: {error.strerror}: name another folder") from None
-        newest = self._newest[form.table] = NewestRows(form)
+        newest = self._newest[layout.table] = NewestRows(layout)
         position, number = None, 0
         while (path := _part(place, number + 1)).exists():
             number += 1
             with parquet.ParquetFile(path) as file:
                 note = _note(file, path)
-                if not file.schema_arrow.equals(form.schema):
+                if not file.schema_arrow.equals(layout.schema):
                     raise ConfigError(f"{path} has other columns: name another --table")
                 newest.take(file.read(), note.releases)
             position = note.position
-        self._parts[form.table] = number
+        self._parts[layout.table] = number
         return position
 
-    def write(self, form: SinkForm, batch: SinkBatch) -> None:
+    def write(self, layout: SinkLayout, batch: SinkBatch) -> None:
         """See `SinkTarget.write`."""
-        place, number = self._folder / form.table, self._parts[form.table] + 1
-        rows = form.rows(batch.releases)
+        place, number = self._folder / layout.table, self._parts[layout.table] + 1
+        rows = layout.rows(batch.releases)
         told = [(_micros(one.window.start), one.trigger) for one in batch.releases]
         note = msgspec.json.encode(SinkNote(batch.position, told))
         path = _part(place, number)
@@ -74,10 +74,10 @@ class Parquet:
         finally:
             temporary.unlink()
         settle(place)
-        self._parts[form.table] = number
-        newest = self._newest[form.table]
+        self._parts[layout.table] = number
+        newest = self._newest[layout.table]
         newest.take(rows, told)
-        file = self._folder / f"{form.table}_newest.parquet"
+        file = self._folder / f"{layout.table}_newest.parquet"
         os.replace(_written(newest.table(), file), file)
 
 
@@ -107,9 +107,9 @@ def _micros(time: Any) -> int:
 class NewestRows:
     """The newest row of each window and key, of all rows so far."""
 
-    def __init__(self, form: SinkForm) -> None:
-        self._form = form
-        self._keys = ["window_start", *(column for column, _ in form.keys.values())]
+    def __init__(self, layout: SinkLayout) -> None:
+        self._layout = layout
+        self._keys = ["window_start", *(column for column, _ in layout.keys.values())]
         self._last: dict[int, int] = {}  # the last trigger of each window
         self._rows: dict[tuple[Any, ...], Mapping[str, Any]] = {}
 
@@ -124,10 +124,10 @@ class NewestRows:
 
     def table(self) -> Any:
         """Make an Arrow table of them."""
-        if self._form.replaces:
+        if self._layout.replaces:
             self._rows = {
                 key: row
                 for key, row in self._rows.items()
                 if row["trigger"] == self._last[_micros(row["window_start"])]
             }
-        return pa.Table.from_pylist(list(self._rows.values()), self._form.schema)
+        return pa.Table.from_pylist(list(self._rows.values()), self._layout.schema)

@@ -11,7 +11,7 @@ import msgspec
 
 from ...errors import ConfigError, EngineError
 from .feed import SinkBatch, SinkPosition
-from .form import OF_RELEASES, ColumnKind, SinkForm
+from .layout import OF_RELEASES, ColumnKind, SinkLayout
 
 STATE = "hush_sink"
 INCOMING = "hush_incoming"
@@ -45,9 +45,9 @@ class Database(ABC):
     def session(self) -> AbstractContextManager[SqlSession]:
         """Begin a transaction; the end of the block commits it, an exception takes it back."""
 
-    def open(self, form: SinkForm) -> SinkPosition | None:
+    def open(self, layout: SinkLayout) -> SinkPosition | None:
         """See `SinkTarget.open`."""
-        for name in (f"{form.table}_releases", *form.columns):
+        for name in (f"{layout.table}_releases", *layout.columns):
             if len(name.encode()) > MOST_NAME:
                 raise ConfigError(f"{name!r} is longer than {MOST_NAME} bytes: give a --table")
         with self.session() as session:
@@ -55,38 +55,40 @@ class Database(ABC):
                 f"CREATE TABLE IF NOT EXISTS {STATE} (name TEXT PRIMARY KEY, turn BIGINT NOT NULL, "
                 "position TEXT NOT NULL)"
             )
-            there = all(_columns(session, f"{form.table}{what}") for what in ("", "_releases"))
-            _made(session, form.table, form.columns, ["release_id"])
-            _made(session, f"{form.table}_releases", OF_RELEASES, _IDENTITY)
-            _viewed(session, form)
+            there = all(_columns(session, f"{layout.table}{what}") for what in ("", "_releases"))
+            _made(session, layout.table, layout.columns, ["release_id"])
+            _made(session, f"{layout.table}_releases", OF_RELEASES, _IDENTITY)
+            _viewed(session, layout)
             session.ask(
                 f"INSERT INTO {STATE} VALUES ($1, 0, '') ON CONFLICT (name) DO NOTHING",
-                [form.table],
+                [layout.table],
             )
-            found = session.ask(f"SELECT turn, position FROM {STATE} WHERE name = $1", [form.table])
-        ((self._turns[form.table], text),) = found
+            found = session.ask(
+                f"SELECT turn, position FROM {STATE} WHERE name = $1", [layout.table]
+            )
+        ((self._turns[layout.table], text),) = found
         # A table that was dropped is written anew, from the first release on.
         return msgspec.json.decode(text, type=SinkPosition) if text and there else None
 
-    def write(self, form: SinkForm, batch: SinkBatch) -> None:
+    def write(self, layout: SinkLayout, batch: SinkBatch) -> None:
         """See `SinkTarget.write`."""
-        turn = self._turns[form.table]
+        turn = self._turns[layout.table]
         position = msgspec.json.encode(batch.position).decode()
-        rows, releases = form.rows(batch.releases), form.releases(batch.releases)
+        rows, releases = layout.rows(batch.releases), layout.releases(batch.releases)
         with self.session() as session:
             mine = session.ask(
                 f"UPDATE {STATE} SET turn = turn + 1, position = $1 WHERE name = $2 AND turn = $3 "
                 "RETURNING turn",
-                [position, form.table, turn],
+                [position, layout.table, turn],
             )
             if not mine:
                 raise EngineError(
-                    f"another process writes to table {form.table!r} of {self.name}: end one of "
+                    f"another process writes to table {layout.table!r} of {self.name}: end one of "
                     "the two"
                 )
-            _upserted(session, form.table, rows, ["release_id"])
-            _upserted(session, f"{form.table}_releases", releases, _IDENTITY)
-        self._turns[form.table] = turn + 1
+            _upserted(session, layout.table, rows, ["release_id"])
+            _upserted(session, f"{layout.table}_releases", releases, _IDENTITY)
+        self._turns[layout.table] = turn + 1
 
 
 _IDENTITY = ["pipeline", "window_start", "trigger"]
@@ -126,12 +128,12 @@ def _columns(session: SqlSession, table: str) -> dict[str, str]:
     )
 
 
-def _viewed(session: SqlSession, form: SinkForm) -> None:
+def _viewed(session: SqlSession, layout: SinkLayout) -> None:
     """Make the view of newest rows; one that has these columns stays, as others may need it."""
-    view = f"{form.table}_newest"
-    if list(_columns(session, view)) != list(form.columns):
+    view = f"{layout.table}_newest"
+    if list(_columns(session, view)) != list(layout.columns):
         session.ask(f"DROP VIEW IF EXISTS {quoted(view)}")
-        session.ask(newest(form))
+        session.ask(newest(layout))
 
 
 def _upserted(session: SqlSession, table: str, rows: Any, identity: Sequence[str]) -> None:
@@ -148,24 +150,26 @@ def _upserted(session: SqlSession, table: str, rows: Any, identity: Sequence[str
     )
 
 
-def newest(form: SinkForm) -> str:
+def newest(layout: SinkLayout) -> str:
     """Write the statement that makes the view of the newest row of each window and key.
 
     Where a release replaces the one before, a key that the last one lacks is gone, also if the last
     one has no row at all.
     """
-    table, view = quoted(form.table), quoted(f"{form.table}_newest")
-    listed = ", ".join(f"r.{quoted(name)}" for name in form.columns)
-    if form.replaces:
+    table, view = quoted(layout.table), quoted(f"{layout.table}_newest")
+    listed = ", ".join(f"r.{quoted(name)}" for name in layout.columns)
+    if layout.replaces:
         last = (
-            f'SELECT window_start, max("trigger") AS newest FROM {quoted(f"{form.table}_releases")}'
-            " GROUP BY window_start"
+            'SELECT window_start, max("trigger") AS newest '
+            f"FROM {quoted(f'{layout.table}_releases')} GROUP BY window_start"
         )
         return (
             f"CREATE VIEW {view} AS SELECT {listed} FROM {table} r JOIN ({last}) n "
             'ON r.window_start = n.window_start AND r."trigger" = n.newest'
         )
-    keys = [name for name in form.columns if name in {column for column, _ in form.keys.values()}]
+    keys = [
+        name for name in layout.columns if name in {column for column, _ in layout.keys.values()}
+    ]
     parted = ", ".join(["window_start", *map(quoted, keys)])
     return (
         f"CREATE VIEW {view} AS SELECT {listed} FROM (SELECT *, row_number() OVER (PARTITION BY "

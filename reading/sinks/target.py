@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from ...errors import ConfigError, needs
 from .feed import SinkBatch, SinkPosition
-from .form import SinkForm
+from .layout import SinkLayout
 
 KINDS = "postgresql://…, duckdb:FILE, parquet:FOLDER or iceberg:NAMESPACE"
 
@@ -22,15 +22,15 @@ class SinkTarget(Protocol):
 
     name: str
 
-    def open(self, form: SinkForm) -> SinkPosition | None:
-        """Make the tables of a form if they are missing, and find where to go on.
+    def open(self, layout: SinkLayout) -> SinkPosition | None:
+        """Make the tables of a layout if they are missing, and find where to go on.
 
         Raises:
             ConfigError: a table of this name has other columns.
             EngineError: the target refuses.
         """
 
-    def write(self, form: SinkForm, batch: SinkBatch) -> None:
+    def write(self, layout: SinkLayout, batch: SinkBatch) -> None:
         """Commit the rows of a batch and the position after it, or neither.
 
         Raises:

@@ -1,4 +1,4 @@
-"""``hush map`` and ``hush points`` on a real broker: the newest release, in every form."""
+"""``hush map`` and ``hush points`` on a real broker: the newest release, in every format."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_grid_that_cannot_be_is_refused(place: Place, words: tuple[str, ...], 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--out", "a.png"), "--out a.png: no form has this suffix; there are .geojson"),
+        (("--out", "a.png"), "--out a.png: no format has this suffix; there are .geojson"),
         (("--out", "a.csv", "--format", "parquet"), "is not named as --format parquet"),
     ],
 )

@@ -18,7 +18,7 @@ from hushstream.deploy.broker import Broker
 from hushstream.deploy.settings import HOST, free_port
 
 from ..e2e.engine import docker
-from ..e2e.judge import forms_of_key, second_releases
+from ..e2e.judge import second_releases, texts_of_key
 from ..e2e.standins import lent
 from ..tree import ROOT
 from . import node as machine
@@ -150,7 +150,7 @@ def _confined(shop: Shop) -> None:
         assert "/var/run/secrets/kubernetes.io/serviceaccount" not in options
         assert shop.volume(number).stat().st_gid == 10001
         told += shop.logs(number)
-    assert "hush-0" in told and not any(form in told for form in forms_of_key(shop.key))
+    assert "hush-0" in told and not any(text in told for text in texts_of_key(shop.key))
 
 
 def _exits(place: Place, path: str, before: str, after: str) -> dict[str, set[int]]:

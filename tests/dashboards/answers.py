@@ -19,13 +19,13 @@ class Series(NamedTuple):
     values: list[float | None]  # None: no number
 
 
-def legend(form: str, labels: dict[str, str]) -> str:
+def legend(pattern: str, labels: dict[str, str]) -> str:
     """Fill a legend as Grafana does.
 
     >>> legend("{{pipeline}} per {{ unit }}{{none}}", {"pipeline": "p", "unit": "rider"})
     'p per rider'
     """
-    return re.sub(r"{{\s*(\w+)\s*}}", lambda found: labels.get(found[1], ""), form)
+    return re.sub(r"{{\s*(\w+)\s*}}", lambda found: labels.get(found[1], ""), pattern)
 
 
 def answers(

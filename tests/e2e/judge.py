@@ -85,17 +85,17 @@ def second_releases(committed: list[Row], everything: list[Row]) -> list[str]:
     >>> second_releases([one, one], [one, one])
     ["(b'k', 1) is committed 2 times"]
     >>> second_releases([one], [one, one._replace(value=b"6")])
-    ["(b'k', 1) was written in 2 forms"]
+    ["(b'k', 1) was written in 2 texts"]
     """
     times: dict[Identity, int] = defaultdict(int)
-    forms: dict[Identity, set[bytes]] = defaultdict(set)
+    texts: dict[Identity, set[bytes]] = defaultdict(set)
     for row in committed:
         times[row.identity] += 1
     for row in everything:
-        forms[row.identity].add(row.value)
+        texts[row.identity].add(row.value)
     twice = [f"{one} is committed {n} times" for one, n in times.items() if n > 1]
     return twice + [
-        f"{one} was written in {len(f)} forms" for one, f in forms.items() if len(f) > 1
+        f"{one} was written in {len(f)} texts" for one, f in texts.items() if len(f) > 1
     ]
 
 
@@ -108,10 +108,10 @@ def newest(rows: list[Row]) -> int:
     return max((row.scheduled for row in rows), default=-1)
 
 
-def forms_of_key(text: str) -> list[str]:
+def texts_of_key(text: str) -> list[str]:
     """Ways to write the key: as in its file, in hexadecimal, in base64.
 
-    >>> forms_of_key("00ff")
+    >>> texts_of_key("00ff")
     ['00ff', '00FF', 'AP8']
     """
     key = bytes.fromhex(text.strip())

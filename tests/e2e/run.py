@@ -143,7 +143,7 @@ class Run:
     def _rights(self) -> None:
         found = self._compose.containers()
         told = names(found) + docker("compose", "-p", PROJECT, "logs", "--no-color")
-        if any(form in told for form in judge.forms_of_key(self._key.read_text("utf-8"))):
+        if any(text in told for text in judge.texts_of_key(self._key.read_text("utf-8"))):
             raise EngineError("`docker inspect` or a log shows the noise key")
         for one in found:
             name, host = one["Name"].lstrip("/"), one["HostConfig"]

@@ -9,7 +9,7 @@ import pytest
 from hushstream.formats.entries import FORMATS
 from hushstream.formats.events.fields import InputFields, PipelineFields
 from hushstream.formats.events.raw import RawRecord
-from hushstream.formats.values.form import Encoding
+from hushstream.formats.values.codec import Encoding
 
 from ..tree import sources
 

@@ -95,15 +95,15 @@ PROTO = """syntax = "proto3"; message E { string user = 1; string page = 2; int6
   repeated E inner = 4; oneof o { string a = 5; E b = 6; } }"""
 
 
-def framed(form: str) -> Target:
+def framed(encoding: str) -> Target:
     """Values with the id of a schema: each is used, or is a dead letter with a reason."""
-    fields = InputFields("t", "epoch_us", "UTC", ("user",), format=form)
+    fields = InputFields("t", "epoch_us", "UTC", ("user",), format=encoding)
     plain = deployment().pipelines[0]
     decoder = Decoder(fields, [PipelineFields(("page",))], [plain.mechanism])
-    text = AVRO if form == "avro" else PROTO
-    known = {1: Pinned(Schema(FORMATS[form].registered, text), 0)}
+    text = AVRO if encoding == "avro" else PROTO
+    known = {1: Pinned(Schema(FORMATS[encoding].registered, text), 0)}
     time = b"\x80\x80\x98\xe2\xa3\xd4\xe1\x05"
-    if form == "avro":
+    if encoding == "avro":
         values = [b"\x02\x02u\x02a" + time + b"\x02\x02k\x02v\x00\x02", b"\x00\x02a\x0e\x00\x00"]
     else:
         inner = b"\x0a\x01u\x12\x01a\x18" + time
@@ -127,10 +127,10 @@ def schemas() -> Target:
     fields = InputFields("t", "epoch_us", "UTC", ("user",))
     mechanism = deployment().pipelines[0].mechanism
     decoders = [
-        Decoder(replace(fields, format=form), [PipelineFields(("page",))], [mechanism])
-        for form in ("avro", "protobuf")
+        Decoder(replace(fields, format=encoding), [PipelineFields(("page",))], [mechanism])
+        for encoding in ("avro", "protobuf")
     ]
-    values = [framed(form).corpus for form in ("avro", "protobuf")]
+    values = [framed(encoding).corpus for encoding in ("avro", "protobuf")]
     wanted = {"user": None, "t": {"x": None}, "b": {"t": None}}
 
     def run(data: bytes) -> None:
@@ -145,11 +145,11 @@ def schemas() -> Target:
             Message(message, wanted, "")
             with suppress(NoProgram):
                 proto_program(message, {"user": 0, "a": 1})
-        for decoder, real, form in zip(decoders, values, ("AVRO", "PROTOBUF"), strict=True):
+        for decoder, real, encoding in zip(decoders, values, ("AVRO", "PROTOBUF"), strict=True):
             # Zeros and ones go deep into any schema.
             every = [*real, b"\0\0\0\0\1" + bytes(300), b"\0\0\0\0" + b"\1" * 300]
             log = [RawRecord(n, 0, None, value) for n, value in enumerate(every)]
-            decoded = decoder.decode(log, {1: Pinned(Schema(form, text), 0)})
+            decoded = decoder.decode(log, {1: Pinned(Schema(encoding, text), 0)})
             assert set((decoded.bad | decoded.views[0].bad).values()) <= set(REASONS)
 
     return Target(corpus, run, mutate=hostile)

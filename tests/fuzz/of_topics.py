@@ -19,7 +19,7 @@ from hushstream.agents.stages.feedback import Feedback
 from hushstream.agents.stages.step import LogFrame
 from hushstream.errors import EngineError, HushError
 from hushstream.formats.bytes_in import BrokenBytes
-from hushstream.formats.values.form import Announced, Described
+from hushstream.formats.values.codec import Announced, Described
 from hushstream.mechanisms.keys import Keys
 from hushstream.reading.proof import FaultError, ReleaseProof, check_ledger
 from hushstream.reading.tables import table_of

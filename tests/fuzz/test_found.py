@@ -244,12 +244,12 @@ def test_a_released_number_of_four_hundred_digits_is_damage_and_not_a_column():
 # -- schemas, by whoever may register one ----------------------------------------------------------
 
 
-def _read_by(form: str, text: str) -> set[str]:
+def _read_by(encoding: str, text: str) -> set[str]:
     """What becomes of a record with this schema; nothing is raised."""
-    fields = InputFields("t", "epoch_us", "UTC", ("user",), format=form)
+    fields = InputFields("t", "epoch_us", "UTC", ("user",), format=encoding)
     decoder = Decoder(fields, [PipelineFields(("page",))], [deployment().pipelines[0].mechanism])
     log = [RawRecord(0, 0, None, b"\0\0\0\0\1" + bytes(40))]
-    known = {1: Pinned(Schema(FORMATS[form].registered, text), 0)}
+    known = {1: Pinned(Schema(FORMATS[encoding].registered, text), 0)}
     return set(decoder.decode(log, known).bad.values())
 
 

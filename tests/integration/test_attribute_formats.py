@@ -26,7 +26,7 @@ from .local import Local, local
 
 HOUR = 3_600_000_000
 ORIGIN = 17956 * 24 * HOUR  # 2019-03-01
-FORMS = ("avro", "protobuf")
+ENCODINGS = ("avro", "protobuf")
 HEAD = """
 [deployment]
 name = "formats"
@@ -37,22 +37,22 @@ transaction_timeout = "10s"
 """
 PAIR = """
 [[input]]
-name = "of-{form}"
-topic = "of-{form}"
+name = "of-{encoding}"
+topic = "of-{encoding}"
 unit = "user"
 partitioner = "murmur2"
 time = {{ field = "t", format = "epoch_us" }}
 [[input]]
-name = "{form}"
-topic = "{form}"
+name = "{encoding}"
+topic = "{encoding}"
 unit = "id"
-format = "{form}"
-attributes_of = "of-{form}"
+format = "{encoding}"
+attributes_of = "of-{encoding}"
 partitioner = "murmur2"
 time = {{ format = "record" }}
 [[pipeline]]
-name = "p-{form}"
-input = "of-{form}"
+name = "p-{encoding}"
+input = "of-{encoding}"
 key = ["origin"]
 public_keys = "natural"
 window = {{ length = "2h", origin = "2019-03-01T00:00:00Z" }}
@@ -75,9 +75,9 @@ pytestmark = pytest.mark.broker
 class Writer:
     """A producer of attributes with the serialisers of confluent-kafka, in two versions."""
 
-    def __init__(self, client: SchemaRegistryClient, form: str, version: int) -> None:
-        self._context = SerializationContext(form, MessageField.VALUE)
-        if form == "avro":
+    def __init__(self, client: SchemaRegistryClient, encoding: str, version: int) -> None:
+        self._context = SerializationContext(encoding, MessageField.VALUE)
+        if encoding == "avro":
             fields: list[Any] = [
                 {"name": "id", "type": "string"},
                 {"name": "country", "type": ["null", "string"], "default": None},
@@ -114,21 +114,21 @@ def at(number: int) -> int:
     return home((f"u{number}",), "murmur2", PARTITIONS)
 
 
-def events(run: Local, form: str, hour: int) -> None:
+def events(run: Local, encoding: str, hour: int) -> None:
     """One record of each user."""
     for place in range(PARTITIONS):
         mine = [n for n in range(USERS) if at(n) == place]
         values = [{"user": f"u{n}", "t": ORIGIN + hour * HOUR + n} for n in mine]
-        run.publish(f"of-{form}", values, place)
+        run.publish(f"of-{encoding}", values, place)
 
 
-def state(run: Local, form: str, writer: Writer, told: dict[int, str | None]) -> None:
+def state(run: Local, encoding: str, writer: Writer, told: dict[int, str | None]) -> None:
     """Countries of some users; None takes back what a user has stated."""
     producer = run.producer()
     for number, country in told.items():
         unit = f"u{number}"
         value = None if country is None else writer.value(unit, country)
-        producer.produce(form, value, key=unit.encode(), partition=at(number))
+        producer.produce(encoding, value, key=unit.encode(), partition=at(number))
     producer.flush()
 
 
@@ -142,51 +142,51 @@ def test_attributes_in_two_formats_evolve_and_a_killed_worker_changes_nothing(
 ) -> None:
     with SchemaRegistry(tmp_path / "registry") as registry, asked(registry.url) as client:
         text = f'[registry]\nurl = "{registry.url}"\n' + HEAD
-        text += "".join(PAIR.format(form=form) for form in FORMS)
-        raw = {name: PARTITIONS for form in FORMS for name in (form, f"of-{form}")}
+        text += "".join(PAIR.format(encoding=encoding) for encoding in ENCODINGS)
+        raw = {name: PARTITIONS for encoding in ENCODINGS for name in (encoding, f"of-{encoding}")}
         with local(tmp_path, empty_broker.bootstrap, text, raw) as run:
-            for form in FORMS:
-                writer = Writer(client, form, 1)
-                state(run, form, writer, {n: "DE" if n % 3 == 1 else "FR"
+            for encoding in ENCODINGS:
+                writer = Writer(client, encoding, 1)
+                state(run, encoding, writer, {n: "DE" if n % 3 == 1 else "FR"
                                           for n in range(USERS) if n % 3})  # fmt: skip
-                run.publish(form, [b"{}", bytes([0, 0x7F, 0, 0, 1]) + b"x"])
-                events(run, form, 0)
+                run.publish(encoding, [b"{}", bytes([0, 0x7F, 0, 0, 1]) + b"x"])
+                events(run, encoding, 0)
             run.start("w")
             run.wait_ready(["w"])
             run.trigger(ORIGIN + HOUR)
             run.wait_released(run.wait_triggers(2), 300)
-            for form in FORMS:
-                check(run, form, 1, {"unknown": 200, "home": 200, "abroad": 200})
+            for encoding in ENCODINGS:
+                check(run, encoding, 1, {"unknown": 200, "home": 200, "abroad": 200})
             run.kill("w")
-            for form in FORMS:
-                writer = Writer(client, form, 2)
-                state(run, form, writer, {n: "FR" if n % 2 else None
+            for encoding in ENCODINGS:
+                writer = Writer(client, encoding, 2)
+                state(run, encoding, writer, {n: "FR" if n % 2 else None
                                           for n in range(USERS) if n % 3 == 1})  # fmt: skip
-                events(run, form, 1)
+                events(run, encoding, 1)
             registry.kill()
             run.start("w")  # what is new waits for the registry
             run.trigger(ORIGIN + 2 * HOUR)
             run.wait_ready(["w"])
             registry.start()
             run.wait_released(run.wait_triggers(4), 300)
-            for form in FORMS:
-                check(run, form, 2, {"unknown": 500, "home": 200, "abroad": 500})
-                assert reasons(run, form) == ["malformed", "unknown_schema"]
+            for encoding in ENCODINGS:
+                check(run, encoding, 2, {"unknown": 500, "home": 200, "abroad": 500})
+                assert reasons(run, encoding) == ["malformed", "unknown_schema"]
             assert run.stop("w") == 0
             registry.kill()
             outcome = replay(run.config())
             assert outcome.agrees and outcome.compared, outcome.problems
             registry.start()
             judged = judgement(run.bootstrap, run.toml, run.secret)
-            assert sorted(judged) == sorted(f"p-{form}" for form in FORMS)
+            assert sorted(judged) == sorted(f"p-{encoding}" for encoding in ENCODINGS)
             for one in judged.values():
                 assert one.triggers == 2 and one.rows > 3 and not one.objections, one.objections[:2]
 
 
-def check(run: Local, form: str, trigger: int, wanted: dict[str, int]) -> None:
+def check(run: Local, encoding: str, trigger: int, wanted: dict[str, int]) -> None:
     """How many records of each case count by a trigger."""
     rows = [
-        body for body in run.releases(f"p-{form}")
+        body for body in run.releases(f"p-{encoding}")
         if body.get("trigger") == trigger and "key" in body
     ]  # fmt: skip
     found = {row["key"]["origin"]: row["values"]["count"] for row in rows}
@@ -196,7 +196,7 @@ def check(run: Local, form: str, trigger: int, wanted: dict[str, int]) -> None:
         assert abs(one["value"] - number) < 8 * one["stddev"] < 100, (origin, one)
 
 
-def reasons(run: Local, form: str) -> list[str]:
-    log, *_ = read_topic(run.config().kafka, f"hush.p-{form}.dlq", 1)
+def reasons(run: Local, encoding: str) -> list[str]:
+    log, *_ = read_topic(run.config().kafka, f"hush.p-{encoding}.dlq", 1)
     headers = [dict(one.headers) for one in log.records]
     return sorted(one["__streams.errors.reason"].decode() for one in headers)

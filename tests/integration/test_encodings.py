@@ -26,7 +26,7 @@ from hushstream import follow_releases, read_releases
 from hushstream.agents.clock.genesis import read_ledger
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.model import Pipeline
-from hushstream.agents.deployment.published.forms import pins, subjects
+from hushstream.agents.deployment.published.schema_pins import pins, subjects
 from hushstream.agents.kafka.logs import read_topic
 from hushstream.agents.registry import subjects as registering
 from hushstream.cli.group import exit_code, hush
@@ -37,7 +37,7 @@ from hushstream.deploy.settings import HOST, free_port
 from hushstream.errors import EngineError, LedgerError
 from hushstream.formats.bytes_in import schema_id
 from hushstream.formats.entries import FORMATS
-from hushstream.formats.values.form import WRITTEN
+from hushstream.formats.values.codec import WRITTEN
 from hushstream.offline.replay import replay
 from hushstream.reading.live.board import Watched
 from hushstream.reading.live.declared import declared
@@ -73,7 +73,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchemaRegistr
 
 def configuration(name: str, url: str) -> str:
     """One pipeline of each mechanism; every encoding, JSON among them."""
-    end = '[pipeline.release]\nencoding = "{form}"\n'
+    end = '[pipeline.release]\nencoding = "{encoding}"\n'
     blocks = [
         (COMMON + SUMS, "avro", "histogram"),
         (COMMON + SPATIAL.replace("{depth}", "3").replace("{split}", "all"), "protobuf",
@@ -85,12 +85,12 @@ def configuration(name: str, url: str) -> str:
     ]  # fmt: skip
     settings = {"phdstream": "bound = 2\nfloor = 2", "privhp": "k = 16"}
     parts = [f'[registry]\nurl = "{url}"\n', HEAD.format(name=name)]
-    for text, form, kind in blocks:
+    for text, encoding, kind in blocks:
         told = {"name": name, "kind": kind, "settings": settings.get(kind, "")}
-        parts.append(text.format(**told) + end.format(form=form))
+        parts.append(text.format(**told) + end.format(encoding=encoding))
     survey = SURVEY[SURVEY.index("[[input]]") :]  # over reports that clients make
     survey = survey.replace("{name}-raw", "{name}-reports").replace("-trips", "-topl")
-    return "".join([*parts, survey.format(name=name), end.format(form="avro")])
+    return "".join([*parts, survey.format(name=name), end.format(encoding="avro")])
 
 
 def run_hush(run: Local, *words: str, registry: str = "") -> Result:
@@ -280,7 +280,7 @@ def test_deserialisers_read_every_record_of_every_recorded_pipeline(
             p = registered(settings, case, encoding)
             read = deserialisers(client, p)
             for header, body in bodies(case)[:40] + bodies(case)[-10:]:
-                theirs = read(header, p.form.encode(header, body))
+                theirs = read(header, p.codec.encode(header, body))
                 if header == ROW:
                     assert figures(theirs) == figures(body)
                 else:

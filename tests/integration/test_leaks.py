@@ -130,9 +130,9 @@ def cell_keys(found: OfflineEngine) -> str:
 
 
 @pytest.mark.parametrize("mechanism", ["", ", adaptive_weight = 0", ", debias = true"])
-@pytest.mark.parametrize("form", ["rows", "full"])
-def test_releases_and_manifests(mechanism, form):
-    extra = SUM + f'\nrelease = {{ format = "{form}", display = "non-negative" }}'
+@pytest.mark.parametrize("rows", ["rows", "full"])
+def test_releases_and_manifests(mechanism, rows):
+    extra = SUM + f'\nrelease = {{ format = "{rows}", display = "non-negative" }}'
     made = deployment(more=extra, mechanism=mechanism)
     p = made.pipelines[0]
     records = log()

@@ -43,9 +43,9 @@ transaction_timeout = "10s"
 PART = """
 [[input]]
 name = "{plain}"
-topic = "{form}"
+topic = "{encoding}"
 unit = "user.id"
-format = "{form}"
+format = "{encoding}"
 partitioner = "none"
 dlq_payload = "none"
 time = {{ field = "t", format = "epoch_us" }}
@@ -117,14 +117,14 @@ class Writers:
         # Without a limit it waits for ever where the registry loses an answer, as one did.
         self.client = SchemaRegistryClient({"url": url, "timeout": 60})
 
-    def encode(self, form: str, version: int, many: list[Row]) -> list[bytes]:
-        client, context = self.client, SerializationContext(form, MessageField.VALUE)
+    def encode(self, encoding: str, version: int, many: list[Row]) -> list[bytes]:
+        client, context = self.client, SerializationContext(encoding, MessageField.VALUE)
         extra = {"tags": ["x"]} if version == 2 else {}
         every = [row | extra for row in many]
-        if form == "avro":
+        if encoding == "avro":
             avro = AvroSerializer(client, avro_schema(version))
             return [avro(row, context) for row in every]
-        if form == "json_schema":
+        if encoding == "json_schema":
             objects = JSONSerializer(json_schema(version), client)
             return [objects(row, context) for row in every]
         kind = message_type(version)
@@ -144,20 +144,20 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchemaRegistr
         yield running
 
 
-def settings(url: str, forms: tuple[str, ...] = FORMATS, more: str = "") -> str:
-    parts = [PART.format(form=f, plain=f.replace("_", "-")) for f in forms]
+def settings(url: str, formats: tuple[str, ...] = FORMATS, more: str = "") -> str:
+    parts = [PART.format(encoding=f, plain=f.replace("_", "-")) for f in formats]
     return f'[registry]\nurl = "{url}"\n{more}\n' + HEAD + "".join(parts)
 
 
-def counts(run: Local, form: str) -> dict[str, float]:
+def counts(run: Local, encoding: str) -> dict[str, float]:
     """The newest count of each page."""
-    bodies = run.releases(f"p-{form.replace('_', '-')}")
+    bodies = run.releases(f"p-{encoding.replace('_', '-')}")
     released = [body for body in bodies if body["schema"] == "hush.release/2"]
     return {body["key"]["page"]: body["values"]["count"]["value"] for body in released}
 
 
-def reasons(run: Local, form: str) -> list[str]:
-    topic = f"hush.p-{form.replace('_', '-')}.dlq"
+def reasons(run: Local, encoding: str) -> list[str]:
+    topic = f"hush.p-{encoding.replace('_', '-')}.dlq"
     (log,) = read_topic(run.config().kafka, topic, 1)
     headers = [dict(one.headers) for one in log.records]
     return sorted(one["__streams.errors.reason"].decode() for one in headers)
@@ -176,18 +176,21 @@ def test_three_formats_evolve_and_a_killed_worker_changes_nothing(
         more = f'username = "hush"\npassword_file = "password"\nssl_cafile = "{guard.cafile}"'
         text = settings(guard.url, more=more)
         with local(tmp_path, empty_broker.bootstrap, text, dict.fromkeys(FORMATS, 1)) as run:
-            for form in FORMATS:
-                run.publish(form, writers.encode(form, 1, rows(0)))
+            for encoding in FORMATS:
+                run.publish(encoding, writers.encode(encoding, 1, rows(0)))
                 bad = [bytes([0, 0x7F, 0, 0, 1]) + b"x", b"\x01\0\0\0\x01x", b"{}", b"\0\0"]
-                run.publish(form, bad)
+                run.publish(encoding, bad)
             run.start("w")
             run.wait_ready(["w"])
             run.trigger(ORIGIN + DAY // 2)
             run.wait_released(run.wait_triggers(3))
-            for form in FORMATS:
+            for encoding in FORMATS:
                 # The old writer goes on while the new one begins.
-                new, old = writers.encode(form, 2, rows(40)), writers.encode(form, 1, rows(80))
-                run.publish(form, [one for pair in zip(new, old, strict=True) for one in pair])
+                new, old = (
+                    writers.encode(encoding, 2, rows(40)),
+                    writers.encode(encoding, 1, rows(80)),
+                )
+                run.publish(encoding, [one for pair in zip(new, old, strict=True) for one in pair])
             time.sleep(1.0)
             run.kill("w")
             registry.kill()
@@ -203,10 +206,10 @@ def test_three_formats_evolve_and_a_killed_worker_changes_nothing(
             run.wait_released(run.wait_triggers(6))
             assert run.stop("w") == 0
             assert guard.refused == 0
-            for form in FORMATS:
-                found = counts(run, form)
-                assert all(abs(found[page] - 60) < 25 for page in "ab"), (form, found)
-                assert reasons(run, form) == ["malformed"] * 3 + ["unknown_schema"], form
+            for encoding in FORMATS:
+                found = counts(run, encoding)
+                assert all(abs(found[page] - 60) < 25 for page in "ab"), (encoding, found)
+                assert reasons(run, encoding) == ["malformed"] * 3 + ["unknown_schema"], encoding
             outcome = replay(run.config())
             assert outcome.agrees and outcome.figures()["compared"] > 0, outcome.problems
 

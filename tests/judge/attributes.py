@@ -21,7 +21,7 @@ def topic_of(config: dict[str, Any]) -> str | None:
     return next((one["of"]["topic"] for one in every if one["kind"] in KINDS), None)
 
 
-def form_of(config: dict[str, Any]) -> str:
+def encoding_of(config: dict[str, Any]) -> str:
     """The format of that topic."""
     every = config.get("derive", {}).values()
     return next((one["of"]["format"] for one in every if one["kind"] in KINDS), "json")

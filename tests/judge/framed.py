@@ -15,23 +15,25 @@ from typing import Any
 import fastavro
 from google.protobuf import descriptor_pb2
 
-from .forms import HEAD, Texts
+from .encodings import HEAD, Texts
 from .proto_classes import first_of, message_class
 
 NOTHING = b"?"
 """Is no JSON, as a value that cannot be read is none."""
 
 
-def unframed(form: str, value: bytes | None, texts: Texts) -> bytes | None:
+def unframed(encoding: str, value: bytes | None, texts: Texts) -> bytes | None:
     """A value as JSON; `NOTHING` where it is not what its schema says, or has none."""
-    if form == "json" or value is None:
+    if encoding == "json" or value is None:
         return value
     try:
         if value[:1] != b"\0":
             return NOTHING
         of, text = texts[int.from_bytes(value[1:HEAD], "big")]
         return (
-            json.dumps(told(_READERS[of](text)(value[HEAD:]))).encode() if of == form else NOTHING
+            json.dumps(told(_READERS[of](text)(value[HEAD:]))).encode()
+            if of == encoding
+            else NOTHING
         )
     except Exception:  # whatever a library says of bytes that it cannot read
         return NOTHING

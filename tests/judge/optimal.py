@@ -2,7 +2,7 @@
 
 The penalty W·AᵀΩA·W has a tridiagonal inverse S, so its square root is a short sum of inverses of
 tridiagonal matrices (Hale, Higham & Trefethen 2008, method 3): entry (a, b), a ≥ b, is P_a·Q_b for
-vectors of one number for each term. Such a matrix has a triangular factor of the same form.
+vectors of one number for each term. Such a matrix has a triangular factor of the same shape.
 """
 
 from collections.abc import Sequence

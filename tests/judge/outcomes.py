@@ -12,7 +12,7 @@ from typing import Any
 
 from hushstream.agents.deployment.model import Deployment, Input
 from hushstream.agents.deployment.model import Pipeline as Compiled
-from hushstream.agents.deployment.published.forms import form_of, subjects
+from hushstream.agents.deployment.published.schema_pins import codec_of, subjects
 from hushstream.agents.stages.aggregate.computation import NoiseKey
 from hushstream.agents.stages.aggregate.nonces import Opening
 from hushstream.agents.stages.step import Out
@@ -21,7 +21,7 @@ from hushstream.offline.engine import OfflineEngine, Recorded
 from hushstream.topics.records import ClockRecord, Trigger, encode
 
 from ..support import NAMES, SECRET
-from .forms import Texts, plain
+from .encodings import Texts, plain
 from .histogram import Release
 from .logs import Pipeline, judged
 from .noise import Secret
@@ -56,7 +56,7 @@ def numbered(made: Deployment) -> tuple[Deployment, Texts]:
         for one in subjects(p):
             numbers.setdefault(one.header, len(texts) + 1)
             texts[numbers[one.header]] = one.encoding, one.text
-        return replace(p, form=form_of(p, numbers)) if numbers else p
+        return replace(p, codec=codec_of(p, numbers)) if numbers else p
 
     return made.each(formed), texts
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from .outcomes import verdict
-from .test_histogram import CONDITIONS, COUNT, FORMS, HERE, KEYS
+from .test_histogram import CONDITIONS, COUNT, ENCODINGS, HERE, KEYS
 from .worlds import HORIZONS, INPUT, PIPELINE, world
 
 
@@ -30,7 +30,7 @@ def configurations(draw: st.DrawFn) -> str:
     learnt = draw(st.booleans())
     if learnt:
         more += [f"aggregate = [{COUNT}]", "learn = { share = 0.2 }"]
-    more.append(f'release = {{ {display}encoding = "{draw(st.sampled_from(FORMS))}" }}')
+    more.append(f'release = {{ {display}encoding = "{draw(st.sampled_from(ENCODINGS))}" }}')
     more += [KEYS] * draw(st.integers(0, 1))
     most = draw(st.sampled_from([2, 8, 64]))
     key = '["page"]' if learnt or KEYS in more or draw(st.booleans()) else "[]"

@@ -38,8 +38,8 @@ def avro(value: Any) -> bytes:
     return out.getvalue()
 
 
-def read(form: str, number: int, data: bytes) -> Any:
-    value = unframed(form, b"\0" + number.to_bytes(4, "big") + data, TEXTS)
+def read(encoding: str, number: int, data: bytes) -> Any:
+    value = unframed(encoding, b"\0" + number.to_bytes(4, "big") + data, TEXTS)
     return json.loads(value or b"null")
 
 
@@ -60,7 +60,7 @@ def test_json_and_what_is_taken_back_stay_as_they_are():
 
 
 @pytest.mark.parametrize(
-    ("form", "value"),
+    ("encoding", "value"),
     [
         ("avro", b"{}"),
         ("avro", b"\0\0\0\0\x09x"),
@@ -70,5 +70,5 @@ def test_json_and_what_is_taken_back_stay_as_they_are():
         ("json_schema", b"\0\0\0\0\x03{"),
     ],
 )
-def test_what_cannot_be_read_is_no_json(form: str, value: bytes):
-    assert unframed(form, value, TEXTS) == NOTHING
+def test_what_cannot_be_read_is_no_json(encoding: str, value: bytes):
+    assert unframed(encoding, value, TEXTS) == NOTHING

@@ -16,7 +16,7 @@ from .outcomes import verdict
 from .worlds import HORIZONS, INPUT, PIPELINE, SHARED, sharing, world
 
 HERE = Path(__file__).parent
-FORMS = ("json", "avro", "protobuf", "json_schema")
+ENCODINGS = ("json", "avro", "protobuf", "json_schema")
 
 SUM = '{ kind = "sum", field = "spent", low = -5, high = 50, grid = "0.5" }'
 MEAN = '{ kind = "mean", field = "spent", low = -5, high = 50, grid = "0.5" }'
@@ -164,7 +164,7 @@ def pipelines(draw: st.DrawFn, name: str, shared: tuple[int, bool] | None = None
         more.append('epoch = "2d"')
     more.append(f"feedback_delay = {draw(st.integers(0, 2))}")
     display = 'display = "non-negative", ' if draw(st.booleans()) else ""
-    more.append(f'release = {{ {display}encoding = "{draw(st.sampled_from(FORMS))}" }}')
+    more.append(f'release = {{ {display}encoding = "{draw(st.sampled_from(ENCODINGS))}" }}')
     mechanism = draw(mechanisms(public or counted, not shown, found))
     if shared is not None:
         return sharing(name, key, horizon, "\n".join(more), mechanism)

@@ -15,7 +15,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from .outcomes import verdict
-from .test_histogram import CONDITIONS, FACTORS, FORMS, HERE, KEYS, caps
+from .test_histogram import CONDITIONS, ENCODINGS, FACTORS, HERE, KEYS, caps
 from .worlds import HORIZONS, INPUT, PIPELINE, world
 
 RANGES = ("low = -5, high = 50", "low = 0, high = 15.5", 'low = 0.5, high = 60, spacing = "log"')
@@ -41,7 +41,7 @@ def configurations(draw: st.DrawFn) -> str:
     display = 'display = "non-negative", ' if draw(st.booleans()) else ""
     more.append(
         f"release = {{ {display}confidence_level = 0.{draw(st.sampled_from([8, 95]))}, "
-        f'encoding = "{draw(st.sampled_from(FORMS))}" }}'
+        f'encoding = "{draw(st.sampled_from(ENCODINGS))}" }}'
     )
     at = draw(st.sampled_from(["[0.5]", "[0.99, 0.25, 0.5]", "[0.001, 0.75]"]))
     mechanism = f", {draw(st.sampled_from(RANGES))}, at = {at}{draw(st.sampled_from(BOUNDS))}"

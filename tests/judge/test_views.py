@@ -14,7 +14,7 @@ from hushstream.topics.config.load import loads
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .forms import plain
+from .encodings import plain
 from .outcomes import numbered, public, ran
 from .test_histogram import COUNT, SUM
 from .views import about_view

@@ -18,9 +18,9 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from . import ratchet
-from .attributes import form_of as attributes_form
+from .attributes import encoding_of as attributes_encoding
 from .attributes import topic_of as attributes_topic
-from .forms import plain
+from .encodings import plain
 from .framed import unframed
 from .logs import KINDS, Pipeline, charges, judged, until_published
 from .natural import natural
@@ -109,8 +109,8 @@ class Registered(dict[int, tuple[str, str]]):
     def __missing__(self, number: int) -> tuple[str, str]:
         with SchemaRegistryClient({"url": self._url, "timeout": 20}) as client:
             found = client.get_schema(number)
-        form = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "json_schema"}
-        self[number] = form[found.schema_type or "AVRO"], found.schema_str or ""
+        known = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "json_schema"}
+        self[number] = known[found.schema_type or "AVRO"], found.schema_str or ""
         return self[number]
 
 
@@ -176,7 +176,7 @@ def deployment(
             told = [(r.key or b"", plain(r.value, texts)) for r in published[called]]
             other = attributes_topic(pipeline.config)
             others = [] if other is None else read_topic(bootstrap, other)
-            how = attributes_form(pipeline.config)
+            how = attributes_encoding(pipeline.config)
             stated = [[(r.offset, r.key, unframed(how, r.value, texts)) for r in log]
                       for log in others]  # fmt: skip
             key = key_of(one, config, secret, state)

@@ -16,13 +16,13 @@ def rows(time: Any, number: int = 4, **fields: Any) -> list[dict[str, Any]]:
     return [{"user": f"u{n}", "page": "a", "t": time, **fields} for n in range(number)]
 
 
-def said(form: str, given: list[dict[str, Any]]) -> str | None:
-    (source,) = deployment(swap={'"epoch_us"': f'"{form}"'}).inputs
+def said(how: str, given: list[dict[str, Any]]) -> str | None:
+    (source,) = deployment(swap={'"epoch_us"': f'"{how}"'}).inputs
     return unfit(source, given)
 
 
 @pytest.mark.parametrize(
-    ("form", "time", "words"),
+    ("how", "time", "words"),
     [
         ("epoch_s", SECOND * 1000, "look like milliseconds: set time.format = 'epoch_ms'"),
         ("epoch_ms", SECOND, "into the year 1970: its numbers look like seconds, so set"),
@@ -31,16 +31,16 @@ def said(form: str, given: list[dict[str, Any]]) -> str | None:
         ("iso", SECOND, "look like seconds: set time.format = 'epoch_s'"),
     ],
 )
-def test_another_form_of_time_is_named(form: str, time: Any, words: str) -> None:
-    assert words in (said(form, rows(time)) or "")
+def test_another_way_of_writing_time_is_named(how: str, time: Any, words: str) -> None:
+    assert words in (said(how, rows(time)) or "")
 
 
 @pytest.mark.parametrize(
-    ("form", "time"),
+    ("how", "time"),
     [("epoch_s", SECOND), ("epoch_ms", SECOND * 1000), ("epoch_us", 7), ("iso", "2019-03-01")],
 )
-def test_what_can_be_meant_is_let_through(form: str, time: Any) -> None:
-    assert said(form, rows(time)) is None
+def test_what_can_be_meant_is_let_through(how: str, time: Any) -> None:
+    assert said(how, rows(time)) is None
 
 
 def test_half_of_the_rows_is_enough_and_a_value_is_not_quoted() -> None:

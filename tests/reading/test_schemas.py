@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hushstream.agents.deployment.published.shapes import shapes
 from hushstream.formats.events.decode import RawRecord
-from hushstream.formats.values.form import Described, UnknownSchema
+from hushstream.formats.values.codec import Described, UnknownSchema
 from hushstream.reading import schemas as module
 from hushstream.reading.schemas import Schemas
 from hushstream.topics.config.model import Kafka

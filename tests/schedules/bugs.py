@@ -150,7 +150,7 @@ def view_anew() -> None:
 
     def anew(self: Any, reader: Any, begin: int) -> None:
         opened(self, reader, 0)
-        self.releases = view.InOrder(self.view.source.name, self.view.source.form, None)
+        self.releases = view.InOrder(self.view.source.name, self.view.source.codec, None)
 
     view._Tail.open = anew  # type: ignore[method-assign]
 

@@ -51,7 +51,7 @@ topic = "events"
 unit = "user"
 partitioner = "{partitioner}"
 time = {{ field = {time} }}
-{form}
+{encoding}
 [[pipeline]]
 name = "p"
 input = "events"
@@ -118,7 +118,7 @@ def _variant(
 ) -> dict[str, Any]:
     return {"cells": cells, "delay": delay, "step": step, "partitioner": partitioner,
             "mechanism": HISTOGRAM.format(keys=keys), "schedule": schedule,
-            "hop": "", "window": 'length = "10s"', "begins": (), "tables": "", "form": "",
+            "hop": "", "window": 'length = "10s"', "begins": (), "tables": "", "encoding": "",
             "besides": "",
             "budget": "epsilon = 40.0, delta = 1e-3",
             "time": '"t", format = "epoch_us"'}  # fmt: skip
@@ -178,7 +178,7 @@ FURTHER = {
         tables=f'[secret]\nratchet = "{RATCHET.name}"\nratchet_file = "/keys/hush.ratchet"',
     ),
     "framed": _of_kind(
-        PAGES.format(aggregate=COUNT, more=LISTED), form='format = "avro"',
+        PAGES.format(aggregate=COUNT, more=LISTED), encoding='format = "avro"',
         tables='[registry]\nurl = "http://registry"\noutage_timeout = "20s"',
     ),
     "grown": _of_kind(HISTOGRAM.format(keys=LISTED), partitioner="none"),

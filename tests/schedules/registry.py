@@ -28,7 +28,7 @@ def _text(*fields: tuple[str, str]) -> str:
 USER, PAGE, TIME = ("user", "string"), ("page", "string"), ("t", "long")
 TEXTS = {1: ("avro", _text(USER, PAGE, TIME)),
          2: ("avro", _text(("fare", "double"), TIME, USER, PAGE))}  # fmt: skip
-"""Form and text by id, as `tests.judge.framed` wants them."""
+"""Encoding and text by id, as `tests.judge.framed` wants them."""
 
 
 @cache

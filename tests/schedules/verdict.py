@@ -123,8 +123,10 @@ def judge(world: World, template: Template, deployment: Deployment) -> dict[str,
         for n, begin in enumerate([*template.begins, *[0] * ADDED])
         if ("events", n) in broker.logs
     ]
-    form = "avro" if template.kind == "framed" else "json"
-    raw = [[(r.offset, r.timestamp, unframed(form, r.value, TEXTS)) for r in log] for log in sent]
+    encoding = "avro" if template.kind == "framed" else "json"
+    raw = [
+        [(r.offset, r.timestamp, unframed(encoding, r.value, TEXTS)) for r in log] for log in sent
+    ]
     secret = keys(STATE) if template.kind == "ratchet" else SECRET
     found = list[str]()
     for number, pipeline in enumerate(deployment.inputs[0].pipelines):

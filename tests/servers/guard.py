@@ -39,9 +39,9 @@ def certificate(folder: Path, host: str = "127.0.0.1") -> tuple[Path, Path]:
     )
     pem, secret = folder / "ca.pem", folder / "key.pem"
     pem.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    form = serialization.PrivateFormat.PKCS8
+    kind = serialization.PrivateFormat.PKCS8
     plain = serialization.NoEncryption()
-    secret.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, plain))
+    secret.write_bytes(key.private_bytes(serialization.Encoding.PEM, kind, plain))
     return pem, secret
 
 

@@ -65,9 +65,9 @@ class Authority:
         )
         cert, secret = self._folder / f"{who}.pem", self._folder / f"{who}.key"
         cert.write_bytes(_pem(made.sign(self._key, hashes.SHA256())))
-        form = serialization.PrivateFormat.PKCS8
+        kind = serialization.PrivateFormat.PKCS8
         plain = serialization.NoEncryption()
-        secret.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, plain))
+        secret.write_bytes(key.private_bytes(serialization.Encoding.PEM, kind, plain))
         return cert, secret
 
 

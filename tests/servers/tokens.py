@@ -20,7 +20,7 @@ class Issuer:
 
     Attributes:
         url: where tokens are to be had.
-        asked: form of each request that was granted.
+        asked: fields of each request that was granted.
         answer: what it answers instead of a token; None: a token.
         lasts: seconds for which a token is good.
     """
@@ -32,14 +32,14 @@ class Issuer:
         self.lasts = 300.0
         self.url = ""
 
-    def answered(self, login: str, form: str) -> tuple[int, dict[str, str], bytes]:
+    def answered(self, login: str, body: str) -> tuple[int, dict[str, str], bytes]:
         """Answer a request: status, headers and body."""
         if self.answer is not None:
             return self.answer
         name, _, secret = base64.b64decode(login.removeprefix("Basic ")).decode().partition(":")
         if self.secrets.get(name) != secret:
             return 401, {}, b'{"error": "invalid_client"}'
-        self.asked.append(parse_qs(form))
+        self.asked.append(parse_qs(body))
         made = {"access_token": self.token(name), "expires_in": self.lasts, "token_type": "Bearer"}
         return 200, {}, json.dumps(made).encode()
 
@@ -61,8 +61,8 @@ def issuing(secrets: dict[str, str]) -> Iterator[Issuer]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            form = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            status, head, body = issuer.answered(self.headers.get("Authorization", ""), form)
+            asked = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            status, head, body = issuer.answered(self.headers.get("Authorization", ""), asked)
             self.send_response(status)
             for name, value in head.items():
                 self.send_header(name, value)

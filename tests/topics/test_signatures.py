@@ -52,7 +52,7 @@ def test_what_is_no_signature_or_no_key_is_refused() -> None:
     assert not any(map(is_public_key, (None, 7, "", KEY.public[1:], KEY.public.upper(), "zz" * 32)))
 
 
-def test_headers_have_one_form() -> None:
+def test_headers_have_one_encoding() -> None:
     sealed = SEAL._replace(signature=KEY.sign(b""))
     assert Seal.decode(sealed.encode()) == sealed
     assert RowPlace.decode(RowPlace(3, 17).encode()) == (3, 17)

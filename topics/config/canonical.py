@@ -114,7 +114,7 @@ def _input(source: InputSettings) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
-        pinned = getattr(value, "pinned", None)  # a form of its own, short where it is large
+        pinned = getattr(value, "pinned", None)  # a text of its own, short where it is large
         value = pinned() if pinned else {f.name: getattr(value, f.name) for f in fields(value)}
     if isinstance(value, dict):
         return {name: _plain(item) for name, item in value.items()}

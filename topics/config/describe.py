@@ -98,10 +98,10 @@ def _section(title: str, others: list[str], kind: type[Any], shown: dict[str, st
     also = f" Also for {', '.join(f'`{other}`' for other in others)}." if others else ""
     rows: list[str] = []
     same: dict[str, list[str]] = {}
-    for name, form, default, text in settings_of(kind):
+    for name, written, default, text in settings_of(kind):
         if name in IMPLIED or (name == "kind" and "kind = " in title):
             continue
-        row = f"- `{name}`{_said(form, default)}: {text}"
+        row = f"- `{name}`{_said(written, default)}: {text}"
         if row in shown:
             same.setdefault(shown[row], []).append(f"`{name}`")
         else:
@@ -111,10 +111,10 @@ def _section(title: str, others: list[str], kind: type[Any], shown: dict[str, st
     return f"## `{title}`\n\n{summary}{also}\n\n" + "\n".join(rows) + "\n"
 
 
-def _said(form: str, default: str) -> str:
+def _said(written: str, default: str) -> str:
     """Type and default in brackets, without what the page says of all: texts, and no default."""
     unsaid = ("text", "none", "see below")
-    said = "; ".join(word for word in (form, default) if word not in unsaid)
+    said = "; ".join(word for word in (written, default) if word not in unsaid)
     return f" ({said})" if said else ""
 
 

@@ -254,5 +254,7 @@ _UNREADABLE = {
 
 def unreadable(text: str) -> str | None:
     """Words on the construct that keeps the parser from reading a query; None if none is known."""
-    found = (words for form, words in _UNREADABLE.items() if re.search(form, text, re.IGNORECASE))
+    found = (
+        words for pattern, words in _UNREADABLE.items() if re.search(pattern, text, re.IGNORECASE)
+    )
     return next(found, None)

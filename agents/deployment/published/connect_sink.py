@@ -1,7 +1,7 @@
 """A sink of Kafka Connect for the latest topic: its schema and its properties, ready to run.
 
 Records of the topic are plain JSON. Connect's own converter takes their schema from its settings,
-so a table in a database needs neither a registry nor another form of the records. The schema
+so a table in a database needs neither a registry nor another encoding of the records. The schema
 follows from the configuration alone.
 """
 

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from ....errors import EngineError
-from ....formats.values.form import Announced
+from ....formats.values.codec import Announced
 from ....topics.names import OWNERS, ledger_topic
 from ....topics.records import encode
 from ....topics.releases import GONE, MANIFEST, ROW

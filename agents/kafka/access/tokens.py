@@ -77,8 +77,8 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
         named = f"{kafka.sasl_username}:{password(kafka)}"
         self._login = base64.b64encode(named.encode()).decode()
         scope = {"scope": kafka.sasl_token_scope} if kafka.sasl_token_scope else {}
-        form = {"grant_type": "client_credentials", **scope}
-        self._body = urllib.parse.urlencode(form).encode()
+        fields = {"grant_type": "client_credentials", **scope}
+        self._body = urllib.parse.urlencode(fields).encode()
         pairs = (kafka.sasl_token_extensions or "").split(",")
         self._extensions = dict(pair.split("=", 1) for pair in pairs if pair)
         try:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-_FORM = struct.Struct(">qiibIhiqqqhii")
+_FIELDS = struct.Struct(">qiibIhiqqqhii")
 _LENGTH, _LENGTH_AT = struct.Struct(">i"), 8  # also in earlier formats
-SIZE = _FORM.size  # bytes of a batch before its records
+SIZE = _FIELDS.size  # bytes of a batch before its records
 OVERHEAD = _LENGTH_AT + _LENGTH.size  # bytes that the length does not count
 CHECKED_FROM = 21  # the checksum is of all bytes from the attributes on
 CODEC = 0x07  # of the attributes; 0: the records are not compressed
@@ -34,11 +34,11 @@ class BatchHeader(NamedTuple):
     @classmethod
     def of(cls, batch: memoryview | bytes | bytearray) -> BatchHeader:
         """Read the header of a batch."""
-        return cls(*_FORM.unpack_from(batch))
+        return cls(*_FIELDS.unpack_from(batch))
 
     def write(self, batch: bytearray, **changed: int) -> None:
         """Write it over the header of a batch, with some fields changed."""
-        _FORM.pack_into(batch, 0, *self._replace(**changed))
+        _FIELDS.pack_into(batch, 0, *self._replace(**changed))
 
 
 def end_of(data: bytes, begin: int) -> int:

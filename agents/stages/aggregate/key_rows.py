@@ -1,8 +1,9 @@
 """Key rows of the aggregate stage: cells, the local index of what is due, and what a release reads.
 
 A row has the fixed layout of its mechanism. Where most numbers are 0 (`Traits.sparse`) it is
-packed instead, if that is shorter: so the length of a row tells its form, and its form follows from
-its content. A row in the fixed layout is read whatever its content, and packed when it changes.
+packed instead, if that is shorter: so the length of a row tells its layout, and its layout follows
+from its content. A row in the fixed layout is read whatever its content, and packed when it
+changes.
 """
 
 from __future__ import annotations

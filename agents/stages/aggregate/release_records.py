@@ -78,7 +78,7 @@ class Writer:
             own = ((PLACE, RowPlace(self._shard, self._trigger.ordinal).encode()),)
         for row, (key, place) in enumerate(places):
             record = self._row(key, place, values[row], variances[row])
-            value = self._pipeline.form.encode(ROW, record)
+            value = self._pipeline.codec.encode(ROW, record)
             yield self._out(self._text(key), value, homes[row], ROW, ROW_SCHEMA, own)
 
     def latest(self, rows: Iterable[Out], gone: Sequence[bytes]) -> Iterator[Out]:
@@ -121,11 +121,13 @@ class Writer:
         }
         if counted is not None:
             body["cut"] = self._cut(counted)
-        if p.lineage and p.encoding == "json":  # other forms have topics and schemas of their own
+        if (
+            p.lineage and p.encoding == "json"
+        ):  # other encodings have topics and schemas of their own
             body["follows"] = list(p.lineage)
         if space := m.traits.keys.geometry():
             body["space"] = space
-        return self.kept_manifest(p.form.encode(MANIFEST, body))
+        return self.kept_manifest(p.codec.encode(MANIFEST, body))
 
     def _cut(self, counted: Counted) -> dict[str, Any]:
         """State the share of records that the bound cut, and the counts that it follows from."""

@@ -101,14 +101,14 @@ def keyed(key: Bytes) -> NDArray[np.uint64]:
 
 @compiled
 def digests(
-    data: Bytes, low: I64, high: I64, form: Bytes, wanted: NDArray[np.bool_],
+    data: Bytes, low: I64, high: I64, kind: Bytes, wanted: NDArray[np.bool_],
     begun: NDArray[np.uint64], out: NDArray[np.uint64],
 ) -> None:  # fmt: skip
     """Digest the encoded units of wanted rows, as `unit_digests.encode_unit` writes them.
 
     Args:
         data, low, high: buffer, and begin and end of each unit's text.
-        form: (n,) 0 for a text, 1 for the text of an integer, 2 for a unit that is encoded.
+        kind: (n,) 0 for a text, 1 for the text of an integer, 2 for a unit that is encoded.
         wanted: (n,) rows.
         begun: `keyed`.
         out: (n, 2), taken: 16 bytes each.
@@ -122,7 +122,7 @@ def digests(
             continue
         size = high[row] - low[row]
         count, rest, head = 0, size, 0
-        if form[row] < 2:
+        if kind[row] < 2:
             while rest > 0 or count == 0:
                 digits[count] = 0x30 + rest % 10
                 rest //= 10
@@ -142,7 +142,7 @@ def digests(
                 elif at == count:
                     room[n] = 0x3A
                 else:
-                    room[n] = 0x69 if form[row] else 0x73
+                    room[n] = 0x69 if kind[row] else 0x73
             room[block:] = 0
             done += block
             _compress(h, words, _BLOCK + done, done == total)
@@ -153,11 +153,11 @@ def digests(
 
 @compiled
 def _place(
-    data: Bytes, low: int, high: int, form: int, seed: int, slots: int, text: U64
+    data: Bytes, low: int, high: int, kind: int, seed: int, slots: int, text: U64
 ) -> np.int64:
-    """The place of a unit; ``text`` takes its length and form, and its text in words."""
+    """The place of a unit; ``text`` takes its length and kind, and its text in words."""
     text[:] = 0
-    text[0] = np.uint64(((high - low) << 2 | form) + 1)
+    text[0] = np.uint64(((high - low) << 2 | kind) + 1)
     for n in range(high - low):
         text[1 + (n >> 3)] |= np.uint64(data[low + n]) << np.uint64(8 * (n & 7))
     state = np.uint64(seed)
@@ -177,13 +177,13 @@ def _holds(known: U64, place: np.int64, text: U64) -> bool:
 
 @compiled
 def recall(
-    data: Bytes, low: I64, high: I64, form: Bytes, wanted: Flags, seed: int, known: U64,
+    data: Bytes, low: I64, high: I64, kind: Bytes, wanted: Flags, seed: int, known: U64,
     out: U64, stray: Flags, missed: Flags,
 ) -> int:  # fmt: skip
     """Look up the digests of units that were met lately; return how many were not found.
 
     Args:
-        data, low, high, form, wanted: as for `digests`.
+        data, low, high, kind, wanted: as for `digests`.
         seed: random, so that nobody can make units that drive each other out.
         known: (2^b, 8) zeros, or what `remember` has written.
         out: (n, 2), taken: 16 bytes for each unit that was found.
@@ -198,7 +198,7 @@ def recall(
         count += 1
         if high[row] - low[row] > 8 * _TEXT:
             continue
-        place = _place(data, low[row], high[row], form[row], seed, len(known), text)
+        place = _place(data, low[row], high[row], kind[row], seed, len(known), text)
         for way in (place, place ^ 1):
             if _holds(known, way, text):
                 out[row, 0], out[row, 1] = known[way, 6], known[way, 7]
@@ -211,7 +211,7 @@ def recall(
 
 @compiled
 def remember(
-    data: Bytes, low: I64, high: I64, form: Bytes, missed: Flags, seed: int, known: U64,
+    data: Bytes, low: I64, high: I64, kind: Bytes, missed: Flags, seed: int, known: U64,
     found: U64, stray: Flags,
 ) -> None:  # fmt: skip
     """Keep the digests of missed rows, in place of older ones; arguments as for `recall`."""
@@ -219,7 +219,7 @@ def remember(
     for row in range(len(low)):
         if not missed[row] or high[row] - low[row] > 8 * _TEXT:
             continue
-        place = _place(data, low[row], high[row], form[row], seed, len(known), text)
+        place = _place(data, low[row], high[row], kind[row], seed, len(known), text)
         if _holds(known, place, text):
             continue  # it came twice
         known[place ^ 1] = known[place]

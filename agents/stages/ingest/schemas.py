@@ -14,7 +14,7 @@ from ....formats.bytes_in import HEAD, schema_id
 from ....formats.events.decode import RawRecord
 from ....formats.events.framed import heads_of
 from ....formats.schemas.schema import Known, Pinned, Schema, Verdict, decode_pinned
-from ....formats.values.form import MOST_ID
+from ....formats.values.codec import MOST_ID
 from ...state.layout import SCHEMA, schema_number, schema_row
 from ...state.store import Changes, StateReader, scan_prefix
 

@@ -18,7 +18,7 @@ from ....mechanisms.keys import Keys
 _SLOTS = 1 << 12, 1 << 16  # for units, of 64 bytes each: at first, at most
 _PATIENCE = 8  # looks in which most units are new, until they are not looked up
 _PAUSE = 16  # looks, until it is tried again
-_FORMS: dict[type, int] = {int: 1, tuple: 2}  # as `digest_scan.digests` takes them
+_KINDS: dict[type, int] = {int: 1, tuple: 2}  # as `digest_scan.digests` takes them
 
 
 class UnitDigests:
@@ -49,13 +49,13 @@ class UnitDigests:
         """
         if not isinstance(units, UnitTexts):
             texts = Keys.of(map(_text, units))
-            form = np.fromiter((_FORMS.get(type(unit), 0) for unit in units), np.uint8, len(units))
+            kind = np.fromiter((_KINDS.get(type(unit), 0) for unit in units), np.uint8, len(units))
             places = texts.offsets[:-1], texts.offsets[1:]
-            return self._digested(texts.data, *places, form, np.ones(len(units), bool))
+            return self._digested(texts.data, *places, kind, np.ones(len(units), bool))
         rest, wanted = list(units.rest), np.ones(len(units), bool)
         wanted[rest] = False
-        form = units.integer.astype(np.uint8)
-        digests, stray = self._digested(units.data, units.low, units.high, form, wanted)
+        kind = units.integer.astype(np.uint8)
+        digests, stray = self._digested(units.data, units.low, units.high, kind, wanted)
         if rest:
             digests[rest], stray[rest] = self.look(list(units.rest.values()))
         return digests, stray
@@ -65,7 +65,7 @@ class UnitDigests:
         data: NDArray[np.uint8],
         low: NDArray[np.int64],
         high: NDArray[np.int64],
-        form: NDArray[np.uint8],
+        kind: NDArray[np.uint8],
         wanted: NDArray[np.bool_],
     ) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
         from . import digest_scan
@@ -78,10 +78,10 @@ class UnitDigests:
         asked = self._patience > 0
         if asked:
             count = digest_scan.recall(
-                *where, form, wanted, self._seed, self._met, words, stray, missed
+                *where, kind, wanted, self._seed, self._met, words, stray, missed
             )
         self._judge(count, len(low))
-        digest_scan.digests(*where, form, missed, self._begun(), words)
+        digest_scan.digests(*where, kind, missed, self._begun(), words)
         partitioner, partitions, partition = self._home
         if partitioner != "none":
             homes = np.zeros(len(low), np.int64)
@@ -89,7 +89,7 @@ class UnitDigests:
             stray |= missed & (homes % partitions != partition)
         if asked:
             self._widen(count)
-            digest_scan.remember(*where, form, missed, self._seed, self._met, words, stray)
+            digest_scan.remember(*where, kind, missed, self._seed, self._met, words, stray)
         return words.view(np.uint8), stray
 
     def _judge(self, missed: int, units: int) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ....formats.values.form import Form
+from ....formats.values.codec import ReleaseCodec
 from ....topics.assembly import Released, ReleaseParts
 from ....topics.releases import Row, WindowSpan, decode_public
 from .records import Of
@@ -44,14 +44,14 @@ class InOrder:
 
     Args:
         pipeline: its name; records of others on the topic are passed over.
-        form: of its records.
+        codec: of its records.
         done: the last release that was used; records of it and of earlier ones are passed over.
     """
 
-    def __init__(self, pipeline: str, form: Form, done: Order | None = None) -> None:
+    def __init__(self, pipeline: str, codec: ReleaseCodec, done: Order | None = None) -> None:
         self._pipeline = pipeline
-        self._known = {one.number: one for one in form.records.values()}
-        self._form = form
+        self._known = {one.number: one for one in codec.records.values()}
+        self._codec = codec
         self._done = done
         self._open: dict[Order, _Open] = {}
 
@@ -87,7 +87,7 @@ class InOrder:
 
     def _of(self, one: _Open, millis: int) -> Of:
         body: Mapping[str, Any] = msgspec.json.decode(
-            self._form.to_json(one.manifests[min(one.manifests)])
+            self._codec.to_json(one.manifests[min(one.manifests)])
         )
         return Of(body, millis)
 

@@ -54,7 +54,7 @@ class _Tail:
         self.overlap = overlap(view)
         self.begin = 0
         self.waiting: deque[Complete] = deque()
-        self.releases = InOrder(view.source.name, view.source.form)
+        self.releases = InOrder(view.source.name, view.source.codec)
         self.computed: _Computed | None = None  # the first that waits
 
     def open(self, reader: StateReader, begin: int) -> None:
@@ -73,7 +73,7 @@ class _Tail:
         self.waiting.clear()
         self.computed = None
         done = None if told is None else told.done
-        self.releases = InOrder(self.view.source.name, self.view.source.form, done)
+        self.releases = InOrder(self.view.source.name, self.view.source.codec, done)
 
     def place(self, position: int) -> int:
         """The offset below which everything is used, where records below ``position`` were read."""

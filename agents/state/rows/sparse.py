@@ -3,7 +3,7 @@
 A packed row is its due trigger (int32, little-endian), then its numbers up to the last that is not
 0. A number other than 0 is a varint: seven bits a byte, the lowest first, the highest bit of all
 bytes but the last set; of 2v for v > 0, of -2v - 1 for v < 0. Zeros before it are a byte 0 and the
-varint of how many. So a row has one form alone, whoever packs it: on a restore, in a replay.
+varint of how many. So a row has one packing alone, whoever packs it: on a restore, in a replay.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def unpack(rows: Keys, width: int) -> tuple[NDArray[np.int32], I64]:
     """Read n packed rows of ``width`` numbers: (n,) due triggers and (n, width) numbers.
 
     Raises:
-        EngineError: a row has not the form that `pack` gives it.
+        EngineError: a row is not packed as `pack` does it.
     """
     from . import sparse_scan
 

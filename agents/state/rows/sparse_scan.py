@@ -78,7 +78,7 @@ def pack(due: I32, numbers: I64, ends: I64, out: Bytes) -> None:
 
 @compiled
 def _get(data: Bytes, at: int, end: int) -> tuple[np.uint64, int]:
-    """A varint other than 0 in its only form, and where it ends; -1 if there is none."""
+    """A varint other than 0 in its only encoding, and where it ends; -1 if there is none."""
     word, shift = np.uint64(0), np.uint64(0)
     while at < end and shift < np.uint64(64):
         byte = np.uint64(data[at])

@@ -293,7 +293,7 @@ class UnitEpoch:
         """Describe the epoch for `read_index`; None if it has no rows."""
         if all(len(one.ids) == 0 for one in self.ranges):
             return None
-        parts = [np.array([_FORM, self._bits], np.uint64)]
+        parts = [np.array([_VERSION, self._bits], np.uint64)]
         for one in self.ranges:
             head = np.array([one.rows, one.size, len(one.ids)], np.uint64)
             parts += [head, one.ids, one.firsts, one.marks]
@@ -306,7 +306,7 @@ def bits_of(rows: int, size: int) -> int:
     return min(max(ceil(log2(crowd)), 0), _MOST_BITS) if crowd > 0 else 0
 
 
-_FORM = 1
+_VERSION = 1
 
 
 def read_index(prefix: bytes, data: bytes, blocks: UnitBlocks) -> UnitEpoch | None:
@@ -315,7 +315,7 @@ def read_index(prefix: bytes, data: bytes, blocks: UnitBlocks) -> UnitEpoch | No
         return None
     words = np.frombuffer(data, "<u8").astype(np.uint64)
     bits, at, ranges = int(words[1]), 2, list[Range]()
-    if words[0] != _FORM or bits > _MOST_BITS:
+    if words[0] != _VERSION or bits > _MOST_BITS:
         return None
     for _ in range(1 << bits):
         if at + 3 > len(words) or at + 3 + 3 * int(words[at + 2]) > len(words):

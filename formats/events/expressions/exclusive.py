@@ -1,4 +1,4 @@
-"""Conditions of which no record can fulfil two: decided from their form, and never from data.
+"""Conditions of which no record can fulfil two: decided from their texts, and never from data.
 
 `exclusive` is sound: where it says yes, no record fulfils both, whatever its fields hold. It says
 no where it cannot tell. A finite set of values is asked of the other condition itself, by the code

@@ -52,11 +52,11 @@ def _part(start: int, length: int) -> Change:
 
 
 def _extract(pattern: str) -> Change:
-    form = expression(pattern)
-    group = min(form.groups, 1)
+    regular = expression(pattern)
+    group = min(regular.groups, 1)
 
     def change(text: str) -> str | None:
-        found = form.search(text)
+        found = regular.search(text)
         taken: str | None = None if found is None else found.group(group)
         return taken
 
@@ -76,8 +76,8 @@ def matching(kind: str, values: Sequence[str]) -> Callable[[str], bool]:
     """A test of a text: whether it is ``in`` values, ``like`` a pattern, or ``matches`` one."""
     if kind == "in":
         return frozenset(values).__contains__
-    form = re.compile(like(values[0])) if kind == "like" else expression(values[0])
-    find: Callable[[str], Any] = form.search
+    regular = re.compile(like(values[0])) if kind == "like" else expression(values[0])
+    find: Callable[[str], Any] = regular.search
     return lambda text: find(text) is not None
 
 
@@ -120,11 +120,11 @@ def expression(pattern: str) -> Any:
     options = re2.Options()
     options.log_errors = False
     try:
-        form = re2.compile(pattern, options)
+        regular = re2.compile(pattern, options)
     except re2.error as error:
         told = error.args[0] if error.args else b""
         words = told.decode("utf-8", "replace") if isinstance(told, bytes) else str(told)
         raise ValueError(f"is no regular expression of RE2: {words}") from None
-    if form.groups > 1:
+    if regular.groups > 1:
         raise ValueError("has more than one group: make the others (?:...)")
-    return form
+    return regular

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka.schema_registry.error import SchemaRegistryError
-from hushstream.agents.deployment.published.forms import form_of, subjects
+from hushstream.agents.deployment.published.schema_pins import codec_of, subjects
 from hushstream.agents.registry import subjects as module
 from hushstream.agents.registry.subjects import verify_numbers
 from hushstream.errors import EngineError
 from hushstream.topics.config.model import RegistrySettings
 from hushstream.topics.releases import ROW
 
-from ..deployment.published.test_forms import NUMBERS, made
+from ..deployment.published.test_schema_pins import NUMBERS, made
 
 
 @dataclass
@@ -46,7 +46,7 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Registry:
 
 
 def test_pinned_numbers_are_verified_and_nothing_is_registered(registry: Registry) -> None:
-    pinned = made().each(lambda p: replace(p, form=form_of(p, NUMBERS)))
+    pinned = made().each(lambda p: replace(p, codec=codec_of(p, NUMBERS)))
     settings = RegistrySettings(url="http://x")
     every = subjects(pinned.pipelines[0])
     verify_numbers(settings, pinned)  # it knows nothing: who registers may give it back

@@ -162,7 +162,7 @@ def test_the_last_release_of_a_retired_pipeline_is_told():
 
 
 @pytest.mark.parametrize("windows", [{"hops": 4, "windows": 8}, {"endless": True}])
-def test_noise_is_told_of_windows_of_every_form(windows: dict[str, Any]):
+def test_noise_is_told_of_windows_of_every_kind(windows: dict[str, Any]):
     metrics = PublicMetrics()
     setting = Setting(Fraction(2), Fraction(1, 100), 1 << 20 if "endless" in windows else 1,
                       **windows)  # fmt: skip

@@ -66,20 +66,22 @@ def test_nothing_is_compiled_once_a_worker_is_warm(monkeypatch, tmp_path):
     assert [len(loop.signatures) for loop in loops] == before  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("form", ["avro", "protobuf"])
-def test_loops_over_registered_values_are_compiled_before_the_first_schema_is_known(form, tmp_path):
+@pytest.mark.parametrize("encoding", ["avro", "protobuf"])
+def test_loops_over_registered_values_are_compiled_before_the_first_schema_is_known(
+    encoding, tmp_path
+):
     from hushstream.formats.events.binary import scan
 
     from tests.formats.events.binary.test_scanner import LIST_OF
 
-    where = f'format = "{form}"\ntime = {{ field'
+    where = f'format = "{encoding}"\ntime = {{ field'
     text = TEXT.replace("time = { field", where) + '\n[registry]\nurl = "http://localhost:1"\n'
     made = compile_config(loads(text, environ={}), {"events": 2})
     startup.warm(made, tmp_path)
     loops = [scan.scan, scan.spell]
     before = [len(loop.signatures) for loop in loops]  # type: ignore[attr-defined]
     assert all(before)
-    values, known = LIST_OF[form](0)
+    values, known = LIST_OF[encoding](0)
     records = [RawRecord(n, 5, None, value) for n, value in enumerate(values)]
     assert isinstance(made.inputs[0].decoder.decode(records, known).unit, UnitTexts)
     assert [len(loop.signatures) for loop in loops] == before  # type: ignore[attr-defined]

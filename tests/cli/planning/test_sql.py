@@ -61,7 +61,7 @@ def test_both_forms_that_are_written_are_charged_alike(path: Path) -> None:
     assert config_hash(one, one.pipeline[0]) == config_hash(other, other.pipeline[0])
 
 
-def test_sessions_are_written_in_both_forms(path: Path) -> None:
+def test_sessions_are_written_both_ways(path: Path) -> None:
     session = "SESSION(created, INTERVAL '30' MINUTE), TUMBLE(created, INTERVAL '1' DAY)"
     query = f"SELECT product, COUNT(*) FROM orders GROUP BY user, product, {session}"
     assert 'session = "30m"' in typed(path, query, "--name", "p", "--write", "settings")
@@ -73,26 +73,26 @@ def test_sessions_are_written_in_both_forms(path: Path) -> None:
     assert config_hash(one, one.pipeline[0]) == config_hash(other, other.pipeline[0])
 
 
-def test_windows_that_hop_end_with_each_hop_in_both_forms(path: Path) -> None:
+def test_windows_that_hop_end_with_each_hop_both_ways(path: Path) -> None:
     hop = "HOP(created, INTERVAL '1' HOUR, INTERVAL '6' HOUR)"
     made = []
-    for form in ("settings", "query"):
+    for way in ("settings", "query"):
         path.write_text(INPUT)
         query = f"SELECT product, COUNT(*) FROM orders GROUP BY product, {hop}"
-        told = typed(path, query, "--name", "p", "--write", form)
+        told = typed(path, query, "--name", "p", "--write", way)
         assert "worst window of an" in told and "last trigger" not in told
-        assert ("triggers" in path.read_text()) == (form == "settings")
+        assert ("triggers" in path.read_text()) == (way == "settings")
         made.append(load(path, environ={}))
     one, other = (config_hash(config, config.pipeline[0]) for config in made)
     assert one == other
 
 
-def test_quantiles_are_written_as_their_mechanism_in_both_forms(path: Path) -> None:
+def test_quantiles_are_written_as_their_mechanism_both_ways(path: Path) -> None:
     query = "SELECT product, MEDIAN(price), COUNT(*) FROM orders GROUP BY product"
     made = []
-    for form in ("settings", "query"):
+    for way in ("settings", "query"):
         path.write_text(INPUT)
-        told = typed(path, query, *CLIP, "--window", "1d", "--name", "p", "--write", form)
+        told = typed(path, query, *CLIP, "--window", "1d", "--name", "p", "--write", way)
         assert "noise of a rank" in told and 'inputs = { value = "price" }' in told
         made.append(load(path, environ={}))
     (one,), (other,) = (compile_config(config).pipelines for config in made)

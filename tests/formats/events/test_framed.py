@@ -30,14 +30,14 @@ OTHER = {"type": "record", "name": "E", "fields": [
 PROTO = 'syntax = "proto3"; message E { string user = 1; string page = 2; int64 t = 3; }'
 
 
-def decoder(form: str, *pipelines: PipelineFields) -> Decoder:
-    fields = InputFields("t", "epoch_us", "UTC", ("user",), 200, form)
+def decoder(encoding: str, *pipelines: PipelineFields) -> Decoder:
+    fields = InputFields("t", "epoch_us", "UTC", ("user",), 200, encoding)
     readers = pipelines or (PipelineFields(("page",)),)
     return Decoder(fields, readers, [KeysAlone()] * len(readers))  # type: ignore[list-item]
 
 
-def pinned(form: str, text: str, since: int = 0) -> Pinned:
-    return Pinned(Schema(FORMATS[form].registered, text), since)
+def pinned(encoding: str, text: str, since: int = 0) -> Pinned:
+    return Pinned(Schema(FORMATS[encoding].registered, text), since)
 
 
 def framed(number: int, payload: bytes) -> bytes:

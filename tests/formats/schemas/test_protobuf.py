@@ -177,12 +177,12 @@ def _read(schema: Schema, payloads: list[bytes]) -> tuple[dict[str, FieldColumn]
     return sink, batch.bad.tolist()
 
 
-@pytest.mark.parametrize("form", SCHEMAS)
+@pytest.mark.parametrize("encoding", SCHEMAS)
 @pytest.mark.parametrize("seed", range(4))
-def test_the_reference_library_gives_the_same_values(form: str, seed: int) -> None:
+def test_the_reference_library_gives_the_same_values(encoding: str, seed: int) -> None:
     rng = random.Random(seed)
     made = [_random(rng) for _ in range(200)]
-    columns, bad = _read(SCHEMAS[form], [one.SerializeToString() for one in made])
+    columns, bad = _read(SCHEMAS[encoding], [one.SerializeToString() for one in made])
     assert not any(bad)
     for path in set(columns) - {"tags", "counts", "blob", "absent"}:
         assert columns[path].values == [_truth(one, path) for one in made], path

@@ -27,7 +27,7 @@ def test_defaults_build() -> None:
     assert isinstance(mechanism.selection, ReleasedSelection)
 
 
-def test_domain_may_be_given_in_plain_form() -> None:
+def test_domain_may_be_given_as_plain_json() -> None:
     domain = Domain.unit(3, 4)
     made = build(Parameters(domain=domain.to_json()), SETTING)
     assert made.domain == domain and made.traits.inputs == ("x1", "x2", "x3")

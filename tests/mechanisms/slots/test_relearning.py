@@ -101,7 +101,7 @@ def test_too_many_stretches_are_refused() -> None:
 
 
 def test_what_is_not_used_is_not_charged() -> None:
-    """The charged form of a stream that keeps its threshold does not know the settings."""
+    """The charged configuration of a stream that keeps its threshold does not know the settings."""
     plain = TopsParameters(warmup=4).pinned()
     assert not {"relearn", "relearn_share"} & plain.keys() and plain["watch"] == 0.0
     assert TOPS.pinned()["relearn"] == 4 and TOPS.pinned()["relearn_share"] == 0.25

@@ -117,7 +117,7 @@ share = "1/4"
 buckets = 32
 rounds = 1
 """
-FORMS = {
+CASES = {
     "histogram": RIDES,
     "privhp": PLACES.format(kind="privhp", depth=13, split="binary", more="k = 128"),
     "phdstream": PLACES.format(kind="phdstream", depth=5, split="all", more=""),
@@ -192,7 +192,7 @@ def answers(begin: int, scale: int, seed: int = 3) -> list[dict[str, Any]]:
     ]
 
 
-def showcase(deployment: str, cases: tuple[str, ...] = (*FORMS, SURVEYED), scale: int = 5) -> Made:
+def showcase(deployment: str, cases: tuple[str, ...] = (*CASES, SURVEYED), scale: int = 5) -> Made:
     """Release data of the last days; nothing that is scheduled for later than now."""
     made, ledger, begin = Made(deployment), Ledger(), recently(HOUR)
     now = time.time_ns() // 1000
@@ -200,7 +200,7 @@ def showcase(deployment: str, cases: tuple[str, ...] = (*FORMS, SURVEYED), scale
     for number, case in enumerate(cases):
         name = f"{deployment}-{case}"
         text = (
-            SURVEY if case == SURVEYED else HEAD + FORMS[case].replace("{", "{{").replace("}", "}}")
+            SURVEY if case == SURVEYED else HEAD + CASES[case].replace("{", "{{").replace("}", "}}")
         )
         text = text.format(deployment=deployment, name=name, origin=utc(begin))
         config = loads(text, environ={})

@@ -69,9 +69,9 @@ def test_other_schedules_too(window: str) -> None:
 
 
 def test_every_mechanism_has_a_form_and_values_their_range() -> None:
-    forms = {compiled(case).kind: seen(compiled(case)).form for case in CASES}
-    assert set(forms) | {"activity"} == set(entries())
-    assert forms == {
+    shown = {compiled(case).kind: seen(compiled(case)).shows for case in CASES}
+    assert set(shown) | {"activity"} == set(entries())
+    assert shown == {
         "histogram": "keys", "phdstream": "cells", "privhp": "cells", "pak": "slots",
         "quantile": "keys", "tops": "slots", "topl": "stream",
     }  # fmt: skip

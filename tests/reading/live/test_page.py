@@ -27,7 +27,7 @@ from .test_tail import until
 pytestmark = pytest.mark.skipif(
     chromium.found() is None, reason="needs Chromium: apt-get install chromium"
 )
-FORMS = "document.querySelectorAll('.panel svg.chart').length"
+CHARTS = "document.querySelectorAll('.panel svg.chart').length"
 DRAWN = "[...document.querySelectorAll('.panel')].every((p) => p.querySelector('.newest > *'))"
 EMPTY = "document.querySelectorAll('.panel.empty').length"
 
@@ -53,7 +53,7 @@ class Shown:
         self.browser.size(width)
         self.browser.scheme(scheme)
         self.browser.open(self.server.url)
-        self.browser.until(f"{FORMS} >= 9 && {DRAWN} && {EMPTY} === 0")
+        self.browser.until(f"{CHARTS} >= 9 && {DRAWN} && {EMPTY} === 0")
         return self.browser
 
 

@@ -10,12 +10,12 @@ from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.model import Deployment
 from hushstream.formats.events.decode import utc
 from hushstream.reading.sinks.feed import SinkBatch, SinkPosition, SinkProgress
-from hushstream.reading.sinks.form import SinkForm, forms
+from hushstream.reading.sinks.layout import SinkLayout, layouts
 from hushstream.topics.assembly import Released
 from hushstream.topics.config.load import loads
 from hushstream.topics.releases import Manifest, Row, decode_public
 
-from ..live.showcase import FORMS, HEAD, HOUR, Made, recently, showcase
+from ..live.showcase import CASES, HEAD, HOUR, Made, recently, showcase
 
 BEGIN = SinkPosition("topic", {"0": 0, "1": 0})
 
@@ -28,7 +28,7 @@ def made(case: str) -> Made:
 
 def text(made_: Made, case: str) -> str:
     """The configuration of a deployment of the showcase."""
-    head = HEAD + FORMS[case].replace("{", "{{").replace("}", "}}")
+    head = HEAD + CASES[case].replace("{", "{{").replace("}", "}}")
     return head.format(deployment=made_.deployment, name=made_.pipelines[case],
                        origin=utc(recently(HOUR)))  # fmt: skip
 
@@ -37,8 +37,8 @@ def deployment(case: str) -> Deployment:
     return compile_config(loads(text(made(case), case), environ={}))
 
 
-def form(case: str, **other: Any) -> SinkForm:
-    (found,) = forms(deployment(case), (), other.get("table"), other.get("integers", ()))
+def layout(case: str, **other: Any) -> SinkLayout:
+    (found,) = layouts(deployment(case), (), other.get("table"), other.get("integers", ()))
     return found
 
 

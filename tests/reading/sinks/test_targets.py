@@ -17,14 +17,14 @@ import pytest
 from hushstream.errors import ConfigError, EngineError
 from hushstream.reading.sinks import sql
 from hushstream.reading.sinks.feed import SinkBatch
-from hushstream.reading.sinks.form import SinkForm
+from hushstream.reading.sinks.layout import SinkLayout
 from hushstream.reading.sinks.target import SinkTarget, target_of
 from hushstream.reading.tables import table_of
 from hushstream.topics.assembly import Released
 from pyarrow import parquet
 
 from ...servers.connect import Postgres
-from .samples import batches, form
+from .samples import batches, layout
 
 no_postgres = pytest.mark.skipif(bool(Postgres.missing()), reason=Postgres.missing() or "it is")
 KINDS = [
@@ -82,9 +82,9 @@ def _place(kind: str, folder: Path, patch: pytest.MonkeyPatch) -> Iterator[Place
     yield Place(kind, folder, urls.get(kind, "iceberg:hush"))
 
 
-def _plain(table: Any, form_: SinkForm) -> list[dict[str, Any]]:
+def _plain(table: Any, layout_: SinkLayout) -> list[dict[str, Any]]:
     """Rows in one order, without the columns that the client's table lacks."""
-    keys = ["window_start", "trigger", *(column for column, _ in form_.keys.values())]
+    keys = ["window_start", "trigger", *(column for column, _ in layout_.keys.values())]
     found: list[dict[str, Any]] = table.drop_columns(
         [name for name in ("release_id", "pipeline") if name in table.column_names]
     ).to_pylist()
@@ -105,48 +105,48 @@ def test_a_target_holds_what_was_released(
 ) -> None:
     with _place(kind, tmp_path, monkeypatch) as place:
         for case in ("histogram", "privhp"):
-            wanted, form_ = batches(case), form(case)
+            wanted, layout_ = batches(case), layout(case)
             target = place.target()
-            assert target.open(form_) is None
-            target.write(form_, wanted[0])
+            assert target.open(layout_) is None
+            target.write(layout_, wanted[0])
             again = place.target()  # as after the end of a process
-            assert again.open(form_) == wanted[0].position
-            again.write(form_, wanted[1])
+            assert again.open(layout_) == wanted[0].position
+            again.write(layout_, wanted[1])
             with pytest.raises(EngineError, match="another process writes"):
-                target.write(form_, wanted[1])
+                target.write(layout_, wanted[1])
             for batch in wanted[2:]:
-                again.write(form_, batch)
-            assert place.target().open(form_) == wanted[-1].position
+                again.write(layout_, batch)
+            assert place.target().open(layout_) == wanted[-1].position
             every = [one for batch in wanted for one in batch.releases]
-            assert _plain(place.read(form_.table), form_) == _plain(table_of(every), form_)
+            assert _plain(place.read(layout_.table), layout_) == _plain(table_of(every), layout_)
             if kind == "iceberg":
                 continue
             latest = table_of(every, latest=True)
-            assert _plain(place.read(form_.table, "_newest"), form_) == _plain(latest, form_)
+            assert _plain(place.read(layout_.table, "_newest"), layout_) == _plain(latest, layout_)
             if kind != "parquet":
-                told = place.read(form_.table, "_releases")
+                told = place.read(layout_.table, "_releases")
                 assert sorted(told["trigger"].to_pylist()) == sorted(one.trigger for one in every)
-        _without_rows(place, form("privhp", table="gone"), kind)
+        _without_rows(place, layout("privhp", table="gone"), kind)
 
 
-def _without_rows(place: Place, form_: SinkForm, kind: str) -> None:
+def _without_rows(place: Place, layout_: SinkLayout, kind: str) -> None:
     """A release that replaces the one before by nothing leaves nothing."""
     first = batches("privhp")[0]
     one, two = first.releases[0], _emptied(first.releases[1])
     assert one.window == two.window and one.manifest.replaces
     target = place.target()
-    target.open(form_)
+    target.open(layout_)
     for release in (one, two):
-        target.write(form_, SinkBatch([release], first.position))
-    assert place.read(form_.table).num_rows == len(one.rows)
+        target.write(layout_, SinkBatch([release], first.position))
+    assert place.read(layout_.table).num_rows == len(one.rows)
     if kind == "iceberg":
         return
-    assert place.read(form_.table, "_newest").num_rows == 0
+    assert place.read(layout_.table, "_newest").num_rows == 0
     if kind == "parquet":
         again = place.target()  # which takes it from the files
-        again.open(form_)
-        again.write(form_, SinkBatch([two], first.position))
-        assert place.read(form_.table, "_newest").num_rows == 0
+        again.open(layout_)
+        again.write(layout_, SinkBatch([two], first.position))
+        assert place.read(layout_.table, "_newest").num_rows == 0
 
 
 @pytest.mark.parametrize("kind", [one for one in KINDS if one in ("duckdb", KINDS[-1])])
@@ -154,9 +154,9 @@ def test_what_fails_half_way_leaves_nothing(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with _place(kind, tmp_path, monkeypatch) as place:
-        form_, batch = form("histogram"), batches("histogram")[0]
+        layout_, batch = layout("histogram"), batches("histogram")[0]
         target, write = place.target(), sql._upserted
-        target.open(form_)
+        target.open(layout_)
 
         def broken(session: Any, table: str, rows: Any, identity: Any) -> None:
             write(session, table, rows, identity)
@@ -166,10 +166,10 @@ def test_what_fails_half_way_leaves_nothing(
         with monkeypatch.context() as patch:
             patch.setattr(sql, "_upserted", broken)
             with pytest.raises(EngineError, match="away"):
-                target.write(form_, batch)
-        assert place.target().open(form_) is None and place.read(form_.table).num_rows == 0
-        target.write(form_, batch)
-        assert place.target().open(form_) == batch.position
+                target.write(layout_, batch)
+        assert place.target().open(layout_) is None and place.read(layout_.table).num_rows == 0
+        target.write(layout_, batch)
+        assert place.target().open(layout_) == batch.position
 
 
 @pytest.mark.spread(2)
@@ -178,12 +178,12 @@ def test_a_table_of_another_kind_is_refused(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with _place(kind, tmp_path, monkeypatch) as place:
-        form_ = form("histogram", table="t")
+        layout_ = layout("histogram", table="t")
         target = place.target()
-        target.open(form_)
-        target.write(form_, batches("histogram")[0])
+        target.open(layout_)
+        target.write(layout_, batches("histogram")[0])
         with pytest.raises(ConfigError, match="--table"):
-            place.target().open(form("histogram", table="t", integers=["zone"]))
+            place.target().open(layout("histogram", table="t", integers=["zone"]))
 
 
 @pytest.mark.parametrize("kind", [one for one in KINDS if one in ("duckdb", KINDS[-1])])
@@ -191,20 +191,20 @@ def test_a_table_that_was_dropped_is_written_anew_and_one_of_others_is_left_alon
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with _place(kind, tmp_path, monkeypatch) as place:
-        form_, target = form("histogram", table="t"), place.target()
+        layout_, target = layout("histogram", table="t"), place.target()
         assert isinstance(target, sql.Database)
         with target.session() as session:
             session.ask("CREATE TABLE t (a BIGINT)")
         with pytest.raises(ConfigError, match="'t' is there already, and no sink has made it"):
-            target.open(form_)
+            target.open(layout_)
         assert place.read("t").column_names == ["a"]
         for first in (0, 1):
             with target.session() as session:
                 session.ask("DROP TABLE t" + " CASCADE" * first)
-            assert target.open(form_) is None
+            assert target.open(layout_) is None
             for batch in batches("histogram"):
-                target.write(form_, batch)
-            assert target.open(form_) == batches("histogram")[-1].position
+                target.write(layout_, batch)
+            assert target.open(layout_) == batches("histogram")[-1].position
             assert place.read("t").num_rows == sum(one.rows for one in batches("histogram"))
 
 
@@ -234,11 +234,11 @@ def test_what_is_no_target_is_refused(text: str, said: str) -> None:
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="Not a directory"):
-        target_of(f"parquet:{tmp_path}/file").open(form("histogram"))
+        target_of(f"parquet:{tmp_path}/file").open(layout("histogram"))
 
 
 def test_a_database_that_is_away_is_told_without_its_password() -> None:
     with pytest.raises(EngineError) as told:
-        target_of("postgresql://hush:secret@127.0.0.1:1/d").open(form("histogram"))
+        target_of("postgresql://hush:secret@127.0.0.1:1/d").open(layout("histogram"))
     assert "127.0.0.1/d" in str(told.value) and "secret" not in str(told.value)
     assert "check address, user and password" in str(told.value)

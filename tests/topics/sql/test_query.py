@@ -1,4 +1,4 @@
-"""Queries: what they become, what is refused and how, and that both forms are charged alike.
+"""Queries: what they become, what is refused and how, and that both ways are charged alike.
 
 Covers: topics/sql/aggregates/bounds.py, topics/sql/aggregates/read.py
 Covers: topics/sql/aggregates/stated.py, topics/sql/columns.py, topics/sql/expand.py
@@ -190,7 +190,7 @@ def test_the_query_of_a_pipeline_stands_for_its_settings() -> None:
     assert hashes[0] == hashes[1]
 
 
-# -- both forms of random pipelines ---------------------------------------------------------------
+# -- both ways to write random pipelines -----------------------------------------------------------
 
 TEXTS, FIGURES = ["country", "Größe"], ["price", "item.size", "x_1"]
 NAMES = st.sampled_from([*TEXTS, *FIGURES, "a-b"])
@@ -304,8 +304,8 @@ def pipelines(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
 def test_both_forms_of_a_pipeline_are_charged_alike(pipeline: tuple[str, dict[str, Any]]) -> None:
     query, written = pipeline
     budget = {"budget": {"epsilon": 1, "delta": Decimal("0.000001")}}
-    forms = [{"name": "p", "query": query}, {"name": "p", **written}]
-    texts = [INPUT + table(form | budget) for form in forms]
+    ways = [{"name": "p", "query": query}, {"name": "p", **written}]
+    texts = [INPUT + table(way | budget) for way in ways]
     configs = [loads(text, environ={}) for text in texts]
     one, other = (config_hash(config, config.pipeline[0]) for config in configs)
     assert one == other

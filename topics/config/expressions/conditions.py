@@ -21,7 +21,7 @@ Literal = str | bool | int | Fraction
 _DEEPEST = 16
 _ENDS = ("at_least", "above", "at_most", "below")
 _OF_FIELD = ("field", "text", "lookup", "match", "take")
-_FORMS = {"like": "like", "not_like": "like", "matches": "matches", "not_matches": "matches"}
+_PATTERNS = {"like": "like", "not_like": "like", "matches": "matches", "not_matches": "matches"}
 
 
 def _read_parts(reader: Reader, raw: Any, path: Path) -> tuple[Condition, ...]:
@@ -148,11 +148,11 @@ class Condition:
     def _of_text(self, given: Sequence[str]) -> Iterator[tuple[str, str]]:
         """Objections to functions and patterns of a text."""
         yield from objections_to(self.text)
-        for name in set(given) & set(_FORMS):
+        for name in set(given) & set(_PATTERNS):
             pattern = getattr(self, name)
             if len(pattern.encode()) > MOST:
                 yield name, f"is longer than {MOST} bytes"
-            elif _FORMS[name] == "matches":
+            elif _PATTERNS[name] == "matches":
                 try:
                     expression(pattern)
                 except ValueError as error:
@@ -176,7 +176,7 @@ class Condition:
     def _of_value(self, path: str) -> means.Condition:
         """The condition on the field's own value, or on its row's."""
         steps = steps_of(self.text)
-        for name, test in _FORMS.items():
+        for name, test in _PATTERNS.items():
             if (pattern := getattr(self, name)) is not None:
                 return means.TextFits(path, steps, test, (pattern,), name.startswith("not_"))
         if self.present is not None:

@@ -15,7 +15,7 @@ class TextStep:
     """A function of a text: one of `case`, `trim` and `extract`, or `start`, with `length` or not.
 
     Attributes:
-        case: form of its letters.
+        case: that its letters get.
         trim: end or ends whose blanks are removed.
         start: from this character on; the first is 1, the last -1.
         length: maximum number of characters.

@@ -182,7 +182,7 @@ class PipelineSettings:
         lateness: wait for late records after a trigger's time.
         feedback_delay: triggers until a released key affects how its records are counted.
         mechanism: mechanism that makes releases private.
-        release: form of the output.
+        release: how releases are written.
         query: the pipeline in SQL, which sets `input`, `key`, `derive`, `where`, `aggregate` and
             the length of the window: see [SQL](sql.md).
         clip: with `query`, bounds of fields that it sums without CLIP.

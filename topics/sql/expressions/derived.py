@@ -270,7 +270,7 @@ def choice_of(node: exp.Expr, table: Sequence[str], time: str | None = None) -> 
     ``time`` is the path of the event time, which windows and triggers decide about.
 
     Raises:
-        QueryError: a condition or a value has no such form.
+        QueryError: a condition or a value cannot be written so.
     """
     if isinstance(node, exp.Case | exp.If):
         ifs, other = branches(node)

@@ -48,7 +48,7 @@ def conditions_of(
     time, which windows and triggers decide about.
 
     Raises:
-        QueryError: a construct has no such form.
+        QueryError: a construct cannot be written so.
     """
     if where is None:
         return []

@@ -133,8 +133,8 @@ def compared_text(node: exp.Expr, denied: bool, table: Sequence[str]) -> Table |
         if node.args.get("flag") is not None:
             raise refused(node, "has no flags: write (?i) in the expression")
         small = "(?i)" if isinstance(node, exp.RegexpILike) else ""
-        form = small + _expression(node, node.expression)
-        return _asked(node, table, "matches", form, denied)
+        pattern = small + _expression(node, node.expression)
+        return _asked(node, table, "matches", pattern, denied)
     if isinstance(node, exp.SimilarTo):
         raise refused(node, "write LIKE, or a regular expression: product ~ '^a.*$'")
     if isinstance(node, exp.Binary) and (found := _measured(node, denied, table)) is not None:
@@ -142,8 +142,8 @@ def compared_text(node: exp.Expr, denied: bool, table: Sequence[str]) -> Table |
     if call_of(node) in _CONTAINS:
         if len(node.expressions) != 2:
             raise refused(node, "must be REGEXP_CONTAINS(field, r'...')")
-        subject, form = node.expressions
-        return _asked(node, table, "matches", _expression(node, form), denied, subject)
+        subject, pattern = node.expressions
+        return _asked(node, table, "matches", _expression(node, pattern), denied, subject)
     if isinstance(node, exp.EQ | exp.NEQ):
         left, right = node.this, node.expression
         left, right = (right, left) if _function(right) else (left, right)

@@ -22,7 +22,7 @@ _POSTGRES = {
     "ID": "weekday", "HH24": "hour", "MI": "minute",
 }  # fmt: skip
 _MYSQL = {
-    **{form: part for form, part in _PERCENT.items() if form != "%u"},  # there a week's number
+    **{code: part for code, part in _PERCENT.items() if code != "%u"},  # there a week's number
     "%i": "minute", "%M": "month", "%W": "weekday",
 }  # fmt: skip
 _NAMED = {
@@ -61,24 +61,25 @@ def formatted(node: exp.Expr, table: Sequence[str]) -> Formatted | None:
 
 
 def _read(
-    node: exp.Expr, given: Sequence[exp.Expr | None], forms: dict[str, str], table: Sequence[str]
+    node: exp.Expr, given: Sequence[exp.Expr | None], known: dict[str, str], table: Sequence[str]
 ) -> Formatted:
-    form = next((one for one in given[:2] if isinstance(one, exp.Literal)), None)
-    times = [one for one in given[:2] if one is not None and one is not form]
-    if form is None or len(times) != 1:
+    wanted = next((one for one in given[:2] if isinstance(one, exp.Literal)), None)
+    times = [one for one in given[:2] if one is not None and one is not wanted]
+    if wanted is None or len(times) != 1:
         raise refused(node, "needs a time and a format: FORMAT_TIMESTAMP('%Y-%m-%d', time)")
     zone = given[2] if len(given) > 2 else None
-    postgres = forms is _POSTGRES
-    said = form.name.upper() if postgres else form.name
-    part = forms.get(said) or _NAMED.get(said)
+    postgres = known is _POSTGRES
+    said = wanted.name.upper() if postgres else wanted.name
+    part = known.get(said) or _NAMED.get(said)
     if part is None:
         fields = (path_of(one, table) for one in times[0].find_all(exp.Column))
         time = next((path for path in fields if path), "time")
-        known = ", ".join(f"'{one}'" for one in forms)
+        listed = ", ".join(f"'{one}'" for one in known)
         raise refused(
             node,
-            f"a column of the key is one part of a time: {known}. Write EXTRACT(YEAR FROM {time}), "
-            f"EXTRACT(MONTH FROM {time}) for two, EXTRACT(ISODOW FROM {time}) for the day of a "
-            f"week, or DATE_TRUNC('month', {time}) for windows",
+            f"a column of the key is one part of a time: {listed}. Write "
+            f"EXTRACT(YEAR FROM {time}), EXTRACT(MONTH FROM {time}) for two, "
+            f"EXTRACT(ISODOW FROM {time}) for the day of a week, or "
+            f"DATE_TRUNC('month', {time}) for windows",
         )
     return Formatted(part, times[0], None if zone is None else zone.name)

@@ -25,11 +25,11 @@ SECRET = bytes(32)
 class Written:
     """A cluster that holds what was written, without a broker."""
 
-    def __init__(self, monkeypatch: Any, form: int = FORMAT) -> None:
+    def __init__(self, monkeypatch: Any, version: int = FORMAT) -> None:
         self.topics: dict[str, list[bytes]] = {NAMES.begins: [b'{"offsets":[0]}']}
         ledger = Ledger()
         body = {"pipeline": "p", "number": 0, "partitions": {TOPIC: 1}}
-        for kind, said in (("genesis", {"format": form}), ("pipeline", body)):
+        for kind, said in (("genesis", {"format": version}), ("pipeline", body)):
             record = ledger.next(kind, 1, said)
             ledger.take(record.encode())
             self.topics.setdefault(NAMES.ledger, []).append(record.encode())

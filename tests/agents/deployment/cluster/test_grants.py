@@ -1,4 +1,4 @@
-"""Rights and topics in the forms of an administrator's tools: nothing is lost or added."""
+"""Rights and topics as an administrator's tools read them: nothing is lost or added."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_what_is_charged_pins_the_factorisation_of_gaussian_noise(case):
     pinned = pinned_hash("configuration", case.mechanism)
     assert (pinned != pinned_hash("configuration", SimpleNamespace(digests=tuple))) == (
         case.mechanism.guarantee.distribution in ("discrete_gaussian", "local_randomizer")
-        or case.name.startswith("privhp")  # the form of its rows is pinned, too
+        or case.name.startswith("privhp")  # the layout of its rows is pinned, too
     )
 
 

@@ -187,7 +187,7 @@ def test_few_bands_are_few_bytes_and_no_row_is_longer_than_the_fixed_layout():
 
 
 def test_a_row_that_is_not_shorter_packed_keeps_the_fixed_layout():
-    """Where it has the same length too, which tells readers the form."""
+    """Where it has the same length too, which tells readers the layout."""
     just = [1 << 58] * 3 + [1 << 50] * 253
     assert len(pack(np.array([3], np.int32), np.array([[*just, 3]])).data) == 2056
     for some in (just, [1 << 62]):

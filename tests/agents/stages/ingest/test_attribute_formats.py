@@ -43,28 +43,30 @@ SCHEMAS = {
     "protobuf": Schema("PROTOBUF", PROTO),
     "json_schema": Schema("JSON", json.dumps(OBJECT)),
 }
-FORMS = tuple(SCHEMAS)
+ENCODINGS = tuple(SCHEMAS)
 ID = 7
 
 
-def source_of(form: str) -> Input:
-    text = TEXT.replace('attributes_of = "events"', f'format = "{form}"\nattributes_of = "events"')
+def source_of(encoding: str) -> Input:
+    text = TEXT.replace(
+        'attributes_of = "events"', f'format = "{encoding}"\nattributes_of = "events"'
+    )
     text += '[registry]\nurl = "http://localhost:1"\n'
     (source,) = compile_config(loads(text, environ={})).streams
     return source
 
 
-SOURCES = {form: source_of(form) for form in FORMS}
+SOURCES = {encoding: source_of(encoding) for encoding in ENCODINGS}
 
 
-def written(form: str, unit: str, country: Any, number: int = ID) -> bytes | None:
+def written(encoding: str, unit: str, country: Any, number: int = ID) -> bytes | None:
     """A value behind the id of its schema; None takes back what is stated."""
     if country == "gone":
         return None
     head = b"\0" + number.to_bytes(4, "big")
-    if form == "json_schema":
+    if encoding == "json_schema":
         return head + json.dumps({"id": unit, "country": country}).encode()
-    if form == "avro":
+    if encoding == "avro":
         to = io.BytesIO()
         schema = fastavro.parse_schema(RECORD, _write_hint=False)
         fastavro.schemaless_writer(to, schema, {"id": unit, "country": country})
@@ -93,15 +95,15 @@ class Late:
         return Verdict.PENDING if self.asked == 1 else self.schema
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("encoding", ENCODINGS)
 @settings(max_examples=15, deadline=None)
 @given(TURNS, st.integers(1, 9), st.integers(1, 4), st.booleans())
 def test_attributes_of_every_format_state_the_same(
-    form: str, turns: list[Turn], piece: int, step: int, anew: bool
+    encoding: str, turns: list[Turn], piece: int, step: int, anew: bool
 ):
     found = contents(
-        turns, piece, step, anew, SOURCES[form],
-        lambda unit, country: written(form, unit, country), Late(SCHEMAS[form]),
+        turns, piece, step, anew, SOURCES[encoding],
+        lambda unit, country: written(encoding, unit, country), Late(SCHEMAS[encoding]),
     )  # fmt: skip
     assert found == expected(turns)
 
@@ -109,8 +111,8 @@ def test_attributes_of_every_format_state_the_same(
 class Run:
     """A shard with one record of unit a, after what is stated."""
 
-    def __init__(self, form: str, values: Sequence[bytes | None], schemas: Any) -> None:
-        source = SOURCES[form]
+    def __init__(self, encoding: str, values: Sequence[bytes | None], schemas: Any) -> None:
+        source = SOURCES[encoding]
         (pipe,) = source.pipelines
         stated = [RawRecord(3 * n, 0, b"a", value) for n, value in enumerate(values)]
         body = json.dumps({"user": "a", "t": ORIGIN}).encode()
@@ -136,32 +138,34 @@ class Run:
         return row and decode_pinned(row)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_what_cannot_be_read_is_a_dead_letter(form: str):
-    other = next(one for one in FORMS if one != form)
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_what_cannot_be_read_is_a_dead_letter(encoding: str):
+    other = next(one for one in ENCODINGS if one != encoding)
     head = b"\0" + ID.to_bytes(4, "big")
     short = {"avro": b"\x02", "protobuf": b"\0\x0a\x05x", "json_schema": b"{"}
-    bad = [b"{}", head + short[form], written(form, "a", "DE", 8), head[:3]]
-    run = Run(form, bad, Late(SCHEMAS[form]))
+    bad = [b"{}", head + short[encoding], written(encoding, "a", "DE", 8), head[:3]]
+    run = Run(encoding, bad, Late(SCHEMAS[encoding]))
     assert run.counted
     assert run.reasons == ["malformed", "malformed", "unknown_schema", "malformed"]
-    assert Run(form, [written(form, "a", "DE")], Late(SCHEMAS[other])).reasons == ["wrong_schema"]
+    assert Run(encoding, [written(encoding, "a", "DE")], Late(SCHEMAS[other])).reasons == [
+        "wrong_schema"
+    ]
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_a_schema_is_kept_from_its_first_use_on_apart_from_those_of_records(form: str):
-    run = Run(form, [None, written(form, "a", "DE")], Late(SCHEMAS[form]))
-    assert run.counted and run.row() == Pinned(SCHEMAS[form], 3)
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_schema_is_kept_from_its_first_use_on_apart_from_those_of_records(encoding: str):
+    run = Run(encoding, [None, written(encoding, "a", "DE")], Late(SCHEMAS[encoding]))
+    assert run.counted and run.row() == Pinned(SCHEMAS[encoding], 3)
     assert run.shard._store.get_many([schema_row(ID)]) == [None]
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_records_wait_for_the_schema_of_what_their_units_state(form: str):
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_records_wait_for_the_schema_of_what_their_units_state(encoding: str):
     class Silent(Late):
         def ask(self, topic: str, partition: int, number: int) -> Schema | Verdict:
             return Verdict.PENDING
 
-    run = Run(form, [written(form, "a", "DE")], Silent(SCHEMAS[form]))
+    run = Run(encoding, [written(encoding, "a", "DE")], Silent(SCHEMAS[encoding]))
     assert not run.counted and run.reasons == [] and run.row() is None
 
 

@@ -1,4 +1,4 @@
-"""Packed rows of keys: one form for each content, and every other form refused.
+"""Packed rows of keys: one packing for each content, and every other refused.
 
 Covers: agents/state/rows/sparse_scan.py
 """
@@ -23,7 +23,7 @@ ROW = st.tuples(st.integers(-(1 << 31), (1 << 31) - 1), st.lists(NUMBER, min_siz
 
 
 def by_hand(due: int, numbers: list[int]) -> bytes:
-    """The form as it is described, number by number."""
+    """The packing as it is described, number by number."""
     out, zeros = struct.pack("<i", due), 0
     for value in numbers:
         if value == 0:

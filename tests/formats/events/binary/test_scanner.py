@@ -1,4 +1,4 @@
-"""Avro and Protobuf by columns, whatever the form: neighbours, buffers, limits, and who is asked.
+"""Avro and Protobuf by columns: neighbours, buffers, limits, and who is asked.
 
 Covers: formats/events/binary/scan.py, formats/events/binary/program.py, formats/events/scanned.py
 """
@@ -44,12 +44,12 @@ def by_record(found: Decoded) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("form", LIST_OF)
-def test_what_is_made_of_a_record_does_not_depend_on_its_neighbours(form: str) -> None:
+@pytest.mark.parametrize("encoding", LIST_OF)
+def test_what_is_made_of_a_record_does_not_depend_on_its_neighbours(encoding: str) -> None:
     for seed in range(6):
-        values, known = LIST_OF[form](seed)
+        values, known = LIST_OF[encoding](seed)
         known = {number: pinned._replace(since=0) for number, pinned in known.items()}
-        decoder = made(form)
+        decoder = made(encoding)
         whole = by_record(by_columns(decoder, raw(values), known))
         order = list(range(len(values)))
         Random(seed).shuffle(order)
@@ -60,9 +60,9 @@ def test_what_is_made_of_a_record_does_not_depend_on_its_neighbours(form: str) -
             assert alone == [whole[row]]
 
 
-@pytest.mark.parametrize("form", LIST_OF)
-def test_records_in_one_buffer_are_read_like_records_apart(form: str) -> None:
-    values, known = LIST_OF[form](2)
+@pytest.mark.parametrize("encoding", LIST_OF)
+def test_records_in_one_buffer_are_read_like_records_apart(encoding: str) -> None:
+    values, known = LIST_OF[encoding](2)
     whole = [value or b"" for value in values]
     ends = np.cumsum([len(value) + 1 for value in whole]) + 10  # a zero behind each: no headers
     begins = ends - [len(value) for value in whole]
@@ -71,19 +71,21 @@ def test_records_in_one_buffer_are_read_like_records_apart(form: str) -> None:
     none = np.full(len(values), -1)
     data = np.frombuffer(b"\xff" * 11 + b"\0".join(whole) + bytes(5), np.uint8)
     batch = RawBatch(data, offsets, offsets + 1000, none, none, begins, ends, ends, ends + 1)
-    decoder = made(form)
+    decoder = made(encoding)
     apart = told(by_columns(decoder, raw(values), known))
     assert told(by_columns(decoder, batch, known)) == apart
     part = [entry for n, entry in enumerate(by_record(decoder.decode(batch, known))) if n >= 100]
     assert by_record(decoder.decode(batch[100:], known)) == part
 
 
-@pytest.mark.parametrize("form", LIST_OF)
-def test_both_ways_agree_on_a_list_of_public_keys_and_at_the_limit_of_a_record(form: str) -> None:
-    values, known = LIST_OF[form](1)
-    agree(made(form, allowed=frozenset([b'["a"]', b"[0]"])), values, known)
+@pytest.mark.parametrize("encoding", LIST_OF)
+def test_both_ways_agree_on_a_list_of_public_keys_and_at_the_limit_of_a_record(
+    encoding: str,
+) -> None:
+    values, known = LIST_OF[encoding](1)
+    agree(made(encoding, allowed=frozenset([b'["a"]', b"[0]"])), values, known)
     for limit in (30, 31, 32):
-        agree(made(form, limit=limit), values, known)
+        agree(made(encoding, limit=limit), values, known)
 
 
 def test_short_lists_and_inputs_that_the_loops_do_not_know_go_the_other_way() -> None:
@@ -93,16 +95,16 @@ def test_short_lists_and_inputs_that_the_loops_do_not_know_go_the_other_way() ->
     assert Decoder(nested, [PipelineFields(())], [KeysAlone()])._columns is None  # type: ignore[list-item]
 
 
-@pytest.mark.parametrize("form", LIST_OF)
+@pytest.mark.parametrize("encoding", LIST_OF)
 def test_programs_are_kept_for_some_schemas_and_made_again(
-    form: str, monkeypatch: pytest.MonkeyPatch
+    encoding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from hushstream.formats.events.binary import scanner
 
     monkeypatch.setattr(scanner, "_KEPT", 2)
-    decoder = made(form)
+    decoder = made(encoding)
     for seed in (0, 1, 0):
-        agree(decoder, *LIST_OF[form](seed))
+        agree(decoder, *LIST_OF[encoding](seed))
     assert len(columns_of(decoder)._scanner._programs) <= 2  # type: ignore[attr-defined]
     assert set(FORMATS) >= set(LIST_OF)
 

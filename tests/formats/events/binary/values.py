@@ -29,8 +29,8 @@ LONGS = [*INTEGERS, 10**12, 1_700_000_000_000, 2**53 + 1, 2**63 - 1, -(2**63)]
 REALS = [0.0, 1.5, -2.25, 12.125, 1e300, float("inf"), float("nan"), -0.0, 0.1]
 
 
-def made(form: str, limit: int = 3_000, how: str = "epoch_ms", **pipeline: Any) -> Decoder:
-    fields = InputFields(None if how == "record" else "t", how, "UTC", ("user",), limit, form)
+def made(encoding: str, limit: int = 3_000, how: str = "epoch_ms", **pipeline: Any) -> Decoder:
+    fields = InputFields(None if how == "record" else "t", how, "UTC", ("user",), limit, encoding)
     one = PipelineFields(("page",), (FARE,), **pipeline)
     two = PipelineFields(("page", "kind"), ())
     none = PipelineFields((), ())

@@ -55,8 +55,8 @@ def folder(tmp_path: Path) -> Path:
     encoding = serialization.Encoding.PEM
     (tmp_path / "cert.pem").write_bytes(certificate.public_bytes(encoding))
     locked = serialization.BestAvailableEncryption(b"canary")
-    form = serialization.PrivateFormat.PKCS8
-    (tmp_path / "key.pem").write_bytes(key.private_bytes(encoding, form, locked))
+    kind = serialization.PrivateFormat.PKCS8
+    (tmp_path / "key.pem").write_bytes(key.private_bytes(encoding, kind, locked))
     (tmp_path / "password").write_text("from-file\n")
     return tmp_path
 

@@ -86,7 +86,7 @@ def test_environment_goes_before_named_file_before_configured_file(
 
 
 @pytest.mark.parametrize(
-    "form",
+    "text",
     [
         KEY.hex().encode() + b"\n",
         base64.b64encode(KEY),
@@ -94,14 +94,14 @@ def test_environment_goes_before_named_file_before_configured_file(
         KEY,
     ],
 )
-def test_forms(form: bytes) -> None:
-    assert decode_key(form, "x") == KEY
+def test_keys_as_they_may_be_written(text: bytes) -> None:
+    assert decode_key(text, "x") == KEY
 
 
-@pytest.mark.parametrize("form", [b"", b"canary", KEY[:31], KEY.hex().encode()[:-2], b"\0" * 32])
-def test_what_is_no_key_is_refused_without_showing_it(form: bytes) -> None:
+@pytest.mark.parametrize("text", [b"", b"canary", KEY[:31], KEY.hex().encode()[:-2], b"\0" * 32])
+def test_what_is_no_key_is_refused_without_showing_it(text: bytes) -> None:
     with pytest.raises(ConfigError) as caught:
-        decode_key(form, "the key")
+        decode_key(text, "the key")
     assert "canary" not in str(caught.value)
     assert str(caught.value).startswith("the key: ")
 

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.model import Deployment
-from hushstream.agents.deployment.published.forms import (
-    form_of,
-    pinned_forms,
+from hushstream.agents.deployment.published.schema_pins import (
+    codec_of,
     pins,
     subjects,
     verify_pinned,
+    with_pinned_codecs,
 )
 from hushstream.errors import EngineError
-from hushstream.formats.values.form import JSON
+from hushstream.formats.values.codec import JSON
 from hushstream.topics.config.load import loads
 from hushstream.topics.releases import MANIFEST, ROW
 
@@ -32,14 +32,14 @@ def made(encoding: str = "avro", more: str = "") -> Deployment:
 
 
 def declared(deployment: Deployment) -> dict[str, Any]:
-    numbered = deployment.each(lambda p: replace(p, form=form_of(p, NUMBERS)))
+    numbered = deployment.each(lambda p: replace(p, codec=codec_of(p, NUMBERS)))
     return {p.name: pins(p) for p in numbered.pipelines}
 
 
 def test_a_form_follows_from_the_pins_alone() -> None:
     ledger = declared(made())
-    (p,) = pinned_forms(made(), ledger).pipelines
-    assert {header: one.number for header, one in p.form.records.items()} == NUMBERS
+    (p,) = with_pinned_codecs(made(), ledger).pipelines
+    assert {header: one.number for header, one in p.codec.records.items()} == NUMBERS
     assert pins(p) == ledger[p.name]
     assert list(ledger[p.name]) == ["schemas"]
 
@@ -47,29 +47,29 @@ def test_a_form_follows_from_the_pins_alone() -> None:
 def test_json_pins_nothing_and_needs_nothing() -> None:
     deployment = made("json")
     assert declared(deployment) == {"histogram-plain": {}}
-    assert pinned_forms(deployment, {}) == deployment
+    assert with_pinned_codecs(deployment, {}) == deployment
     (p,) = deployment.pipelines
-    assert p.form is JSON and subjects(p) == []
+    assert p.codec is JSON and subjects(p) == []
 
 
 @pytest.mark.parametrize("pinned", [None, {}, {ROW: {"id": 7}}, {ROW: {"id": -1}, MANIFEST: {}}])
 def test_a_declaration_without_usable_pins_is_refused(pinned: Any) -> None:
     with pytest.raises(EngineError, match=r"which schemas its releases have|other schemas"):
-        pinned_forms(made(), {"histogram-plain": {"schemas": pinned}})
+        with_pinned_codecs(made(), {"histogram-plain": {"schemas": pinned}})
 
 
 def test_another_text_of_a_schema_is_refused() -> None:
     ledger = declared(made())
     other = made("avro", 'display = "non-negative"\n')
     with pytest.raises(EngineError, match=r"by other schemas than the ledger pinned"):
-        pinned_forms(other, ledger)
+        with_pinned_codecs(other, ledger)
     with pytest.raises(EngineError, match=r"by other schemas than the ledger pinned"):
-        pinned_forms(made("protobuf"), ledger)
+        with_pinned_codecs(made("protobuf"), ledger)
 
 
 def test_a_registry_with_other_numbers_is_refused() -> None:
-    pinned = pinned_forms(made(), declared(made()))
-    other = made().each(lambda p: replace(p, form=form_of(p, {ROW: 7, MANIFEST: 9})))
+    pinned = with_pinned_codecs(made(), declared(made()))
+    other = made().each(lambda p: replace(p, codec=codec_of(p, {ROW: 7, MANIFEST: 9})))
     with pytest.raises(EngineError, match=r"as 9, the ledger pinned 8"):
         verify_pinned(other, pinned)
     verify_pinned(pinned, pinned)

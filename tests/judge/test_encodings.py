@@ -1,4 +1,4 @@
-"""The judge reads what the product writes in every form, by libraries of others."""
+"""The judge reads what the product writes in every encoding, by libraries of others."""
 
 from __future__ import annotations
 
@@ -6,43 +6,43 @@ import json
 from typing import Any
 
 import pytest
-from hushstream.formats.values.form import WRITTEN, Described, Form
+from hushstream.formats.values.codec import WRITTEN, Described, ReleaseCodec
 
 from ..formats.values.records import CHANGES, bodies, described
 from ..recorded.pipelines import cases
-from .forms import Texts, plain, told
+from .encodings import Texts, plain, told
 
 PLACES = [(case, "plain") for case in cases()]
 PLACES += [("histogram-sums", "full"), ("topl", "full"), ("phdstream", "region")]
 
 
-def written(case: str, change: str, encoding: Any) -> tuple[Form, Texts]:
-    """The product's form of a case, and the texts of its schemas."""
+def written(case: str, change: str, encoding: Any) -> tuple[ReleaseCodec, Texts]:
+    """The product's codec of a case, and the texts of its schemas."""
     known = enumerate(described(case, change).items(), 300)
-    form = {header: Described(encoding, n, shape) for n, (header, shape) in known}
+    codec = {header: Described(encoding, n, shape) for n, (header, shape) in known}
     texts = {
         one.number: (encoding, WRITTEN[encoding].schema(one.shape, "hush.some"))
-        for one in form.values()
+        for one in codec.values()
     }
-    return Form(form), texts
+    return ReleaseCodec(codec), texts
 
 
 @pytest.mark.spread(12)
 @pytest.mark.parametrize("encoding", WRITTEN)
 @pytest.mark.parametrize(("case", "change"), PLACES)
 def test_every_record_of_every_mechanism_is_read(case: str, change: str, encoding: Any) -> None:
-    form, texts = written(case, change, encoding)
+    codec, texts = written(case, change, encoding)
     found = bodies(case, change)
     for header, body in found[:12] + found[-4:]:
-        assert json.loads(plain(form.encode(header, body), texts)) == body
+        assert json.loads(plain(codec.encode(header, body), texts)) == body
     assert change in CHANGES
 
 
 @pytest.mark.parametrize("encoding", WRITTEN)
 def test_what_is_not_of_its_schema_is_refused(encoding: Any) -> None:
-    form, texts = written("histogram-plain", "plain", encoding)
+    codec, texts = written("histogram-plain", "plain", encoding)
     header, body = bodies("histogram-plain")[0]
-    value = form.encode(header, body)
+    value = codec.encode(header, body)
     for wrong in (value + b"\x02", value[:-1], value[:5] + b"\x07" + value[6:]):
         with pytest.raises((ValueError, EOFError, KeyError)):
             plain(wrong, texts)

@@ -13,14 +13,14 @@ from google.protobuf import json_format
 from hushstream.formats.bytes_in import BrokenBytes, Bytes
 from hushstream.formats.schemas.proto_text import parse_protobuf
 from hushstream.formats.schemas.schema import Schema
-from hushstream.formats.values.proto_form import schema, writer
+from hushstream.formats.values.proto_codec import schema, writer
 from hushstream.formats.values.proto_read import reader
 from hushstream.formats.values.shape import SCALAR, WHOLE, ValueShape, listed, names_of, record
 from hushstream.topics.releases import MANIFEST, ROW
 
 from ...judge.proto_classes import message_class
 from .records import bodies, described
-from .test_avro_form import ODD, PLACES
+from .test_avro_codec import ODD, PLACES
 
 
 def message(shape: ValueShape, value: Any) -> Any:

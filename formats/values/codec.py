@@ -1,4 +1,4 @@
-"""The form of released records: JSON, or the wire format of a schema registry.
+"""The bytes of released records: JSON, or the wire format of a schema registry.
 
 A record in wire format has a zero byte and the number of its schema before the value, and in
 Protobuf the place of the message in its file. JSON never begins with a zero byte, so each record
@@ -19,7 +19,7 @@ import msgspec
 from ...errors import EngineError
 from ..bytes_in import HEAD, BrokenBytes, Bytes, schema_id
 from ..canonical import encode
-from . import avro_form, json_form, proto_form, proto_read
+from . import avro_codec, json_codec, proto_codec, proto_read
 from .shape import ValueShape
 
 Encoding = Literal["json", "avro", "protobuf", "json_schema"]
@@ -53,14 +53,14 @@ def _text(schema: dict[str, Any]) -> str:
 WRITTEN: Final[dict[str, Written]] = {
     "avro": Written(
         b"",
-        lambda shape, package: _text(avro_form.schema(shape, package)),
-        avro_form.writer,
-        _as_json(avro_form.reader),
+        lambda shape, package: _text(avro_codec.schema(shape, package)),
+        avro_codec.writer,
+        _as_json(avro_codec.reader),
     ),
-    "protobuf": Written(FIRST, proto_form.schema, proto_form.writer, _as_json(proto_read.reader)),
+    "protobuf": Written(FIRST, proto_codec.schema, proto_codec.writer, _as_json(proto_read.reader)),
     "json_schema": Written(
         b"",
-        lambda shape, package: _text(json_form.schema(shape, f"{package}.{shape.name}")),
+        lambda shape, package: _text(json_codec.schema(shape, f"{package}.{shape.name}")),
         lambda shape: lambda body, out: out.extend(encode(body)),
         lambda shape: lambda data: data.take(data.left),
     ),
@@ -91,14 +91,14 @@ class Described:
 
         Another shape is a `KeyError` or `ValueError`.
         """
-        out = bytearray(MAGIC + self.number.to_bytes(HEAD - 1, "big") + self._form.first)
+        out = bytearray(MAGIC + self.number.to_bytes(HEAD - 1, "big") + self._written.first)
         self._writer(body, out)
         return bytes(out)
 
     def to_json(self, value: bytes) -> bytes:
         """Read a record that has this schema's number, as JSON; raises `BrokenBytes`."""
-        begin = HEAD + len(self._form.first)
-        if value[HEAD:begin] != self._form.first:
+        begin = HEAD + len(self._written.first)
+        if value[HEAD:begin] != self._written.first:
             raise BrokenBytes
         data = Bytes(value, begin, len(value))
         body = self._reader(data)
@@ -107,20 +107,20 @@ class Described:
         return body
 
     @property
-    def _form(self) -> Written:
+    def _written(self) -> Written:
         return WRITTEN[self.encoding]
 
     @cached_property
     def _writer(self) -> Callable[[Any, bytearray], None]:
-        return self._form.writer(self.shape)
+        return self._written.writer(self.shape)
 
     @cached_property
     def _reader(self) -> Callable[[Bytes], bytes]:
-        return self._form.to_json(self.shape)
+        return self._written.to_json(self.shape)
 
 
 def to_json(value: bytes | None, known: Mapping[int, Described]) -> bytes:
-    """Read a record in whatever form as JSON; ``known`` has schemas by their numbers.
+    """Read a record of any encoding as JSON; ``known`` has schemas by their numbers.
 
     Raises:
         UnknownSchema: it has a schema that is not known.
@@ -135,8 +135,8 @@ def to_json(value: bytes | None, known: Mapping[int, Described]) -> bytes:
 
 
 @dataclass(frozen=True)
-class Form:
-    """The form in which a pipeline writes its records.
+class ReleaseCodec:
+    """Writes the records of a pipeline, and reads them back.
 
     Attributes:
         records: by the name of the header; empty: JSON.
@@ -157,7 +157,7 @@ class Form:
         return {one.number: one for one in self.records.values()}
 
 
-JSON: Final = Form()
+JSON: Final = ReleaseCodec()
 
 
 class Announced(msgspec.Struct, frozen=True):

@@ -33,8 +33,8 @@ def plain(value: bytes | None, texts: Texts) -> bytes:
     """
     if value is None or value[:1] != b"\0":
         return value or b""
-    form, text = texts[int.from_bytes(value[1:HEAD], "big")]
-    return json.dumps(_READERS[form](text)(value[HEAD:])).encode()
+    encoding, text = texts[int.from_bytes(value[1:HEAD], "big")]
+    return json.dumps(_READERS[encoding](text)(value[HEAD:])).encode()
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Every record of every mechanism is written in each form, and read back as it was."""
+"""Every record of every mechanism is written in each encoding, and read back as it was."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any, get_args
 
 import pytest
 from hushstream.formats.bytes_in import BrokenBytes, schema_id
-from hushstream.formats.values.form import (
+from hushstream.formats.values.codec import (
     JSON,
     WRITTEN,
     Announced,
     Described,
     Encoding,
-    Form,
+    ReleaseCodec,
     UnknownSchema,
     digest,
     to_json,
@@ -39,13 +39,15 @@ def test_every_record_of_every_mechanism_comes_back_as_it_was(
     case: str, change: str, encoding: Any
 ) -> None:
     known = described(case, change)
-    form = Form({h: Described(encoding, n, s) for n, (h, s) in enumerate(known.items(), 7)})
+    codec = ReleaseCodec(
+        {h: Described(encoding, n, s) for n, (h, s) in enumerate(known.items(), 7)}
+    )
     found = bodies(case, change)
     for header, body in found:
-        value = form.encode(header, body)
-        assert value == form.encode(header, dict(reversed(body.items())))  # order tells nothing
-        assert schema_id(value) == form.records[header].number
-        assert json.loads(form.to_json(value)) == body
+        value = codec.encode(header, body)
+        assert value == codec.encode(header, dict(reversed(body.items())))  # order tells nothing
+        assert schema_id(value) == codec.records[header].number
+        assert json.loads(codec.to_json(value)) == body
     assert {header for header, _ in found} == set(known)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 
 import pytest
-from hushstream.formats.values.json_form import schema
+from hushstream.formats.values.json_codec import schema
 from hushstream.topics.releases import MANIFEST, ROW
 from jsonschema import Draft7Validator
 
 from .records import bodies, described
-from .test_avro_form import PLACES
+from .test_avro_codec import PLACES
 
 
 @pytest.mark.parametrize("header", [ROW, MANIFEST])

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.errors import ConfigError
-from hushstream.reading.sinks.form import forms, undeclared
+from hushstream.reading.sinks.layout import layouts, undeclared
 from hushstream.reading.tables import table_of
 from hushstream.topics.assembly import Released
 from hushstream.topics.config.load import loads
 
-from .samples import batches, deployment, form, made, text
+from .samples import batches, deployment, layout, made, text
 
 VIEW = """
 [[view]]
@@ -25,7 +25,7 @@ limit = 3
 
 def _same(case: str) -> None:
     """The rows of a sink are those of the table that the client makes."""
-    found = form(case)
+    found = layout(case)
     releases = [one for batch in batches(case) for one in batch.releases]
     mine = found.rows(releases)
     theirs = table_of(releases)
@@ -47,16 +47,16 @@ def test_rows_are_those_of_the_client(case: str) -> None:
 
 
 def test_types_follow_from_the_configuration() -> None:
-    found = form("histogram")
+    found = layout("histogram")
     kinds = dict(found.columns)
     assert (kinds["release_id"], kinds["window_start"], kinds["final"]) == ("text", "time", "truth")
     assert kinds["zone"] == "text" and kinds["count"] == kinds["sum_fare_low"] == "real"
     assert undeclared(found, deployment("histogram")) == ["zone"]
-    assert form("histogram", integers=["zone"]).columns["zone"] == "whole"
-    assert form("histogram", table="t").table == "t"
-    assert form("pak").columns["slot"] == "whole"
+    assert layout("histogram", integers=["zone"]).columns["zone"] == "whole"
+    assert layout("histogram", table="t").table == "t"
+    assert layout("pak").columns["slot"] == "whole"
     with pytest.raises(ConfigError, match="no key column 'area'; there is zone"):
-        form("histogram", integers=["area"])
+        layout("histogram", integers=["area"])
 
 
 def _with_key(value: Any) -> list[Released]:
@@ -70,9 +70,9 @@ def _with_key(value: Any) -> list[Released]:
 
 def test_a_key_is_text_unless_declared_and_no_value_is_lost() -> None:
     for value in (5, True, 1 << 70, "x"):
-        (told,) = form("histogram").rows(_with_key(value))["zone"].to_pylist()
+        (told,) = layout("histogram").rows(_with_key(value))["zone"].to_pylist()
         assert told == (value if isinstance(value, str) else json.dumps(value))
-    whole = form("histogram", integers=["zone"])
+    whole = layout("histogram", integers=["zone"])
     assert whole.rows(_with_key(5))["zone"].to_pylist() == [5]
     for value in (True, "5", 1 << 70):
         with pytest.raises(ConfigError, match="leave out --integer zone"):
@@ -81,10 +81,10 @@ def test_a_key_is_text_unless_declared_and_no_value_is_lost() -> None:
 
 def test_pipelines_and_views_are_chosen_by_name() -> None:
     both = compile_config(loads(text(made("histogram"), "histogram") + VIEW, environ={}))
-    assert [one.table for one in forms(both, (), None, ())] == ["sinks-histogram", "cheap"]
-    (view,) = forms(both, ["cheap"], "t", ())
+    assert [one.table for one in layouts(both, (), None, ())] == ["sinks-histogram", "cheap"]
+    (view,) = layouts(both, ["cheap"], "t", ())
     assert view.replaces and (view.table, view.topic) == ("t", "hush.cheap.releases.v1")
     with pytest.raises(ConfigError, match="choose it by --pipeline"):
-        forms(both, (), "t", ())
+        layouts(both, (), "t", ())
     with pytest.raises(ConfigError, match="'other' is unknown; expected one of"):
-        forms(both, ["other"], None, ())
+        layouts(both, ["other"], None, ())

@@ -38,7 +38,7 @@ OF_RELEASES: Mapping[str, ColumnKind] = {
 
 
 @dataclass(frozen=True)
-class SinkForm:
+class SinkLayout:
     """Tables of one release topic.
 
     The first has a row for each released row, named by its ``release_id``; the second one for each
@@ -122,10 +122,10 @@ class SinkForm:
         )
 
 
-def forms(
+def layouts(
     deployment: Deployment, only: Collection[str], table: str | None, integers: Collection[str]
-) -> list[SinkForm]:
-    """Find the tables of pipelines and views, one form for each release topic.
+) -> list[SinkLayout]:
+    """Find the tables of pipelines and views, one layout for each release topic.
 
     Args:
         only: pipelines and views that are wanted; empty: all.
@@ -147,8 +147,9 @@ def forms(
     found = [_of_pipelines([p for p in every.values() if p.release_topic == topic], integers)
              for topic in wanted if topic in {p.release_topic for p in every.values()}]  # fmt: skip
     found += [
-        _form(v.name, v.release_topic, {n: _kinds(v.source, integers)[n] for n in v.key_names}, (),
-              [one.label for one in v.values], True)
+        _layout(v.name, v.release_topic,
+                {n: _kinds(v.source, integers)[n] for n in v.key_names}, (),
+                [one.label for one in v.values], True)
         for v in deployment.views if v.release_topic in wanted
     ]  # fmt: skip
     known = {name for one in found for name in one.keys}
@@ -157,8 +158,8 @@ def forms(
     return [one if table is None else replace(one, table=table) for one in found]
 
 
-def _of_pipelines(pipelines: Sequence[Pipeline], integers: Collection[str]) -> SinkForm:
-    """The form of a topic that one pipeline, and those that follow it, write."""
+def _of_pipelines(pipelines: Sequence[Pipeline], integers: Collection[str]) -> SinkLayout:
+    """The layout of a topic that one pipeline, and those that follow it, write."""
     keys: dict[str, str | None] = {}
     axes: dict[str, None] = {}
     values: dict[str, None] = {}
@@ -169,28 +170,30 @@ def _of_pipelines(pipelines: Sequence[Pipeline], integers: Collection[str]) -> S
         values |= dict.fromkeys(value_names(p))
     first = pipelines[0]
     replaces = any(p.traits.keys.replaces for p in pipelines)
-    return _form(first.name, first.release_topic, keys, tuple(axes), list(values), replaces)
+    return _layout(first.name, first.release_topic, keys, tuple(axes), list(values), replaces)
 
 
 def _kinds(p: Pipeline, integers: Collection[str]) -> dict[str, str | None]:
     return key_kinds(p) | {name: "int64" for name in key_names(p) if name in integers}
 
 
-def _form(
+def _layout(
     name: str, topic: str, keys: Mapping[str, str | None], axes: tuple[str, ...],
     values: Sequence[str], replaces: bool,
-) -> SinkForm:  # fmt: skip
+) -> SinkLayout:  # fmt: skip
     taken = {*FIRST, *(f"{axis}{end}" for axis in axes for end in ("_low", "_high"))}
     taken |= {f"{value}{part}" for value in values for part in PARTS}
     placed = {k: (f"key_{k}" if k in taken else k, KINDS[kind]) for k, kind in keys.items()}
-    return SinkForm(name, name, topic, placed, axes, tuple(values), replaces)
+    return SinkLayout(name, name, topic, placed, axes, tuple(values), replaces)
 
 
-def undeclared(form: SinkForm, deployment: Deployment) -> list[str]:
+def undeclared(layout: SinkLayout, deployment: Deployment) -> list[str]:
     """List key columns that are taken as text because nothing says what they hold."""
     found: list[str] = []
     for p in deployment.pipelines:
-        if p.release_topic == form.topic:
+        if p.release_topic == layout.topic:
             unsure = {name for name, kind in key_kinds(p).items() if kind is None}
-            found += [name for name in form.keys if name in unsure and form.keys[name][1] == "text"]
+            found += [
+                name for name in layout.keys if name in unsure and layout.keys[name][1] == "text"
+            ]
     return list(dict.fromkeys(found))

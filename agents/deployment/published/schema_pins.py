@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ....errors import EngineError
-from ....formats.values.form import MOST_ID, WRITTEN, Described, Form, digest
+from ....formats.values.codec import MOST_ID, WRITTEN, Described, ReleaseCodec, digest
 from ....formats.values.shape import namespace
 from ....topics.releases import ROW
 from ..model import Deployment, Pipeline
@@ -49,10 +49,10 @@ def subjects(p: Pipeline) -> list[Subject]:
     return found
 
 
-def form_of(p: Pipeline, numbers: Numbers) -> Form:
-    """Make the form of a pipeline whose schemas have these numbers."""
+def codec_of(p: Pipeline, numbers: Numbers) -> ReleaseCodec:
+    """Make the codec of a pipeline whose schemas have these numbers."""
     known = shapes(p) if p.encoding != "json" else {}
-    return Form({h: Described(p.encoding, numbers[h], shape) for h, shape in known.items()})
+    return ReleaseCodec({h: Described(p.encoding, numbers[h], shape) for h, shape in known.items()})
 
 
 def pins(p: Pipeline) -> dict[str, Any]:
@@ -62,17 +62,19 @@ def pins(p: Pipeline) -> dict[str, Any]:
         EngineError: the schemas have not been registered.
     """
     texts = {one.header: one.text for one in subjects(p)}
-    if texts.keys() != p.form.records.keys():
+    if texts.keys() != p.codec.records.keys():
         raise EngineError(f"pipeline {p.name!r} was compiled without the ids of its schemas")
     pinned = {
-        header: {"id": p.form.records[header].number, "sha256": digest(text)}
+        header: {"id": p.codec.records[header].number, "sha256": digest(text)}
         for header, text in texts.items()
     }
     return {"schemas": pinned} if pinned else {}
 
 
-def pinned_forms(deployment: Deployment, ledger: Mapping[str, Mapping[str, Any]]) -> Deployment:
-    """Give each pipeline the form that its declaration has pinned.
+def with_pinned_codecs(
+    deployment: Deployment, ledger: Mapping[str, Mapping[str, Any]]
+) -> Deployment:
+    """Give each pipeline the codec that its declaration has pinned.
 
     Raises:
         EngineError: what was pinned is missing, or is not what this version writes.
@@ -80,7 +82,7 @@ def pinned_forms(deployment: Deployment, ledger: Mapping[str, Mapping[str, Any]]
 
     def pinned(p: Pipeline) -> Pipeline:
         numbers = _numbers(p, ledger.get(p.name, {}).get("schemas"))
-        return replace(p, form=form_of(p, numbers)) if numbers else p
+        return replace(p, codec=codec_of(p, numbers)) if numbers else p
 
     return deployment.each(pinned)
 
@@ -89,14 +91,14 @@ def verify_pinned(asked: Deployment, pinned: Deployment) -> None:
     """Check that a registry has the numbers that the ledger pinned.
 
     Args:
-        asked: forms with the ids that the registry names now.
+        asked: codecs with the ids that the registry names now.
 
     Raises:
         EngineError: a number is another one.
     """
     for mine, theirs in zip(asked.pipelines, pinned.pipelines, strict=True):
-        for header, one in theirs.form.records.items():
-            found = mine.form.records[header].number
+        for header, one in theirs.codec.records.items():
+            found = mine.codec.records[header].number
             if found != one.number:
                 raise EngineError(
                     f"the schema registry knows a schema of pipeline {mine.name!r} as {found}, "

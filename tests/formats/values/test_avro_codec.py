@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from hushstream.formats.bytes_in import BrokenBytes, Bytes
-from hushstream.formats.values.avro_form import SCALARS, reader, schema, writer
+from hushstream.formats.values.avro_codec import SCALARS, reader, schema, writer
 from hushstream.formats.values.shape import (
     NUMBER,
     SCALAR,
