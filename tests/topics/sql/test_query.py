@@ -53,6 +53,12 @@ def test_a_query_becomes_what_a_person_would_write() -> None:
     }  # fmt: skip
 
 
+def test_a_backtick_in_a_text_does_not_turn_quoted_names_into_texts() -> None:
+    found = compiled(f"""SELECT "product" FROM orders WHERE "country" = '`' GROUP BY 1, {DAY}""")
+    assert found["key"] == ["product"]
+    assert found["where"] == [{"field": "country", "equals": "`"}]
+
+
 def test_an_input_is_found_by_its_topic_and_columns_by_number_or_alias() -> None:
     query = 'SELECT product, FLOOR(price / 10) * 10 AS tens FROM "shop-orders" GROUP BY 1, tens'
     assert compiled(query) == {
@@ -301,7 +307,7 @@ def pipelines(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
 
 @settings(max_examples=150, deadline=None)
 @given(pipelines())
-def test_both_forms_of_a_pipeline_are_charged_alike(pipeline: tuple[str, dict[str, Any]]) -> None:
+def test_both_ways_to_write_one_are_charged_alike(pipeline: tuple[str, dict[str, Any]]) -> None:
     query, written = pipeline
     budget = {"budget": {"epsilon": 1, "delta": Decimal("0.000001")}}
     ways = [{"name": "p", "query": query}, {"name": "p", **written}]

@@ -64,7 +64,7 @@ class _Reader:
         self._text, self._tokens = text, tokens
         self._words = [token.text.upper() for token in tokens]
         self._edits: list[tuple[int, int, str]] = []
-        self._backticks = "`" in text
+        self._backticks = any(text[token.start] == "`" for token in tokens)  # around a name
         self.said = Spoken(text)
 
     def read(self) -> Spoken:
