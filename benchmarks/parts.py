@@ -45,7 +45,7 @@ PARTS = {  # of threads that compute; functions by module
     "json": ["formats.events.columns:ColumnDecoder.decode"],
     "digests": [f"{STAGES}.ingest.unit_digests:UnitDigests.look"],
     "slices": [f"{STAGES}.ingest.stage:IngestStage.step"],
-    "rows_read": [f"{STATE}.units.changed:ChangedUnits.read"],
+    "rows_read": [f"{STAGES}.step:ChangedUnits.read"],
     "rows_coded": [f"{STAGES}.bound.codec:UnitCodec.{name}" for name in ("encode", "decode")]
     + [f"{STAGES}.bound.bounder:distinct"],
     "bound": ["mechanisms.histogram.mechanism:Histogram.absorb"],
