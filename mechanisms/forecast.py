@@ -58,7 +58,7 @@ def choose(
         question: question with a sample.
         work: records that may be run through the mechanism, all candidates together; windows and
             triggers of a run count besides, see `cost_of`.
-        tick: called after each run.
+        tick: called after each run, those of a part of the windows among them.
 
     Raises:
         ParameterError: the first candidate contradicts itself or the setting.
@@ -66,7 +66,7 @@ def choose(
     made, cost = planner.candidates(question), cost_of(planner, question)
     effort = planner.effort
     if work < 2 * cost * len(made):
-        made, work = _screened(planner, question, made, work)
+        made, work = _screened(planner, question, made, work, tick)
     keys = max(1, min(effort.first, _enough(planner, question), work // (2 * cost * len(made))))
     tried, most = [], _most(work, cost)
     for place, parameters in enumerate(made[:most]):
@@ -128,7 +128,11 @@ def _enough(planner: Planner, question: Question) -> int:
 
 
 def _screened(
-    planner: Planner, question: Question, made: Sequence[Any], work: int
+    planner: Planner,
+    question: Question,
+    made: Sequence[Any],
+    work: int,
+    tick: Callable[[], None],
 ) -> tuple[list[Any], int]:
     """Candidates by their errors in a part of the windows, and the work that is left.
 
@@ -146,6 +150,7 @@ def _screened(
             errors.append((planner.forecast(some, one, range(1)).score, place, one))
         except ParameterError:
             errors.append((inf, place, one))
+        tick()
     spent = cost * part * len(others) // len(sample.epochs)
     return [given, *(one for _, _, one in sorted(errors, key=lambda one: one[:2]))], work - spent
 
@@ -296,8 +301,10 @@ def prediction(known: Sequence[float]) -> tuple[float, float]:
 
 
 def runs(planner: Planner, question: Question, work: int) -> int:
-    """Most calls of ``tick`` by `choose`, whatever the candidates."""
-    return _most(work, cost_of(planner, question)) + sum(planner.effort.finalists)
+    """Most calls of ``tick`` by `choose`; raises `ParameterError` as that does."""
+    cost, made = cost_of(planner, question), len(planner.candidates(question))
+    screened = made if work < 2 * cost * made else 0
+    return _most(work, cost) + screened + sum(planner.effort.finalists)
 
 
 def cost_of(planner: Planner, question: Question) -> int:

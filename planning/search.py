@@ -30,13 +30,13 @@ from .sentences import assumed, no_way, other_kind, refused, untried_settings
 from .variants import Variant, cheaper, coarser, dearer, given, shorter
 
 MOST = 200_000  # records of the windows that are run; a single window is taken whole
-WORK = 5_000_000  # records that are run for one alternative, all candidates together
-ONE = WORK // 8  # likewise of one run: whole windows are left out beyond that
+WORK = 4_000_000  # records that are run for the pipeline as it is, all candidates together
+OTHER = WORK // 2  # likewise for a variant
 SPREAD = WORK // 5  # likewise for the range of the chosen settings' error
 GOOD = 0.2  # the error that a person wants, as a share of the exact figures
 FINE = 0.05  # an error that leaves room for more detail
 MOST_VARIANTS = 16
-MOST_WORKED = 8  # variants of one kind whose settings are searched in full, until one is of use
+MOST_WORKED = 2  # variants of one kind whose settings are searched in full, until one is of use
 KEYS = 4  # most noise keys with which a variant or another mechanism is compared
 BOTH = GROUPS[3]  # worth a try where neither part of it is enough
 AS_ASKED = "as it is asked for"
@@ -112,12 +112,12 @@ class Search:
         base = self._way(AS_ASKED, self._base, self._tick)
         if base.best is not base.as_given:
             base = base._replace(title=RETUNED)
-        tuned, ways = base.best, [base]
+        tuned, ways = base.best, [self._ranged(base)]
         missing: list[str] = []
         for title, variants, target in self._kinds(tuned.score):
             way, found = self._useful(title, variants, tuned, target)
             if way is not None:
-                ways.append(way)
+                ways.append(self._ranged(way))
             elif len(ways) + len(missing) < 3:  # the third kind is a spare one
                 missing.append(no_way(title, found, tuned.score, self._why(title)))
             if len(ways) == 3:
@@ -247,7 +247,8 @@ class Search:
 
     def _way(self, title: str, variant: Variant, tick: Callable[[], None]) -> Alternative:
         question = self._question(variant)
-        found, left_out = choose(self._planner, question, WORK, tick)
+        work = WORK if variant is self._base else OTHER
+        found, left_out = choose(self._planner, question, work, tick)
         kept = [one for one in found if one.parameters == question.parameters]
         shown = question.sample
         assert shown is not None  # a question of this search has one
@@ -260,11 +261,16 @@ class Search:
         }
         settings = self._settings(variant, question.parameters, found[0].parameters)
         more = untried_settings(left_out, shown.windows, question.setting.horizon)
-        spread = likely(self._planner, question, found[0].parameters, SPREAD)
+        score = found[0].score
         return Alternative(
-            title, variant, found[0], spread, kept[0] if kept else None, settings,
+            title, variant, found[0], (score, score), kept[0] if kept else None, settings,
             self._cost(variant), facts, (*shown.notes, *more),
         )  # fmt: skip
+
+    def _ranged(self, way: Alternative) -> Alternative:
+        """A way that is told, with the range of its error: most that are searched never are."""
+        question = self._question(way.variant)
+        return way._replace(likely=likely(self._planner, question, way.best.parameters, SPREAD))
 
     def _question(self, variant: Variant) -> Question:
         settings, p = variant.settings, self._p
@@ -277,7 +283,9 @@ class Search:
         asked = Question(
             p.name, parameters, setting, mechanism, None, "the sample", "last", None, None
         )
-        room = SampleRoom(MOST, ONE, window_cost(self._planner, asked))
+        # Whole windows are left out of a run beyond an eighth of the work.
+        one = (WORK if variant is self._base else OTHER) // 8
+        room = SampleRoom(MOST, one, window_cost(self._planner, asked))
         found = cut(self._records, schedule)
         taken = sample(self._records, schedule, found, room, *variant.numbering)
         return asked._replace(sample=taken if mechanism.survey is None else reported(taken))

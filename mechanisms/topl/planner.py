@@ -46,7 +46,7 @@ class ToPLPlanner:
 
     options: frozenset[Option] = frozenset({"records", "tail-scale"})
     score = "root mean squared error of a window's mean, as a share of it"
-    effort = USUAL._replace(run=30_000, step=0, squared=True)
+    effort = USUAL._replace(run=60_000, step=0, squared=True)
 
     def ticks(self, question: Question) -> int:
         """One for each choice that is tried."""

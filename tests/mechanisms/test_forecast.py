@@ -190,8 +190,11 @@ def test_where_work_is_short_a_part_of_the_windows_tells_which_candidates_are_ru
     guesses, asked = Guesses(50, luck=0), question(Shape(50, 1000, 5), HistogramParameters())
     assert asked.sample is not None
     often = asked._replace(sample=asked.sample._replace(epochs=asked.sample.epochs * 8))
-    found, left_out = choose(guesses, often, 40 * cost_of(guesses, often))
+    work = 40 * cost_of(guesses, often)
+    ticks: list[int] = []
+    found, left_out = choose(guesses, often, work, lambda: ticks.append(1))
     assert {one.parameters for one in found} >= {0, 49} and left_out > 20
+    assert 49 + len(found) <= len(ticks) <= runs(guesses, often, work)  # each is screened but one
     assert found[0].parameters == 49
 
 
