@@ -53,12 +53,12 @@ class SlotPlanner:
         ]
         made: list[Any] = [given]
         for one in warmed:  # where work is short, all kinds of settings with the first warm-ups
-            for rate in self.rates:
+            for place, rate in enumerate(self.rates):
                 some = replace(one, expected=max(1, round(records * rate)))
                 made += [some, replace(some, excess=0.0)]
+                if not place and one.warmup in (1, given.warmup):  # a few candidates may be all
+                    made += [replace(one, **more) for more in self.further]
             made += self._aimed(question, one)
-            if one.warmup in (1, given.warmup):
-                made += [replace(one, **more) for more in self.further]
             made += [replace(one, excess=round(float(excess * t), 3)) for t in self.excesses]
         return distinct(made)
 
