@@ -58,7 +58,13 @@ class ClockOwner:
         trim: called after each snapshot with places below which nothing is needed, and with the
             first window of each pipeline that a shard may still need; None: nothing is trimmed.
         settling: holds back triggers after an outage; this process's.
+
+    Attributes:
+        leaving: set it to end `run` with the first failure, such as another owner, instead of
+            opening again.
     """
+
+    leaving = False
 
     def __init__(
         self,
@@ -146,6 +152,8 @@ class ClockOwner:
             except OUTAGES as error:
                 if asked_to_end():
                     raise
+                if self.leaving:
+                    return
                 await self._again(error)
 
     async def _rest(self) -> None:

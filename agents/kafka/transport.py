@@ -231,6 +231,12 @@ class Consumer(of_faust.HookedConsumer):
         thread = cast(ConsumerThread, self.thread)
         await thread.call_thread(_seek, thread.ready_client, TopicPartition(*tp), position)
 
+    async def leave(self) -> None:
+        """Leave the group, and go on with what is assigned until others have opened it."""
+        thread = cast(ConsumerThread, self.thread)
+        self.applied = dict  # their positions count from here on
+        await thread.call_thread(of_aiokafka.leave_group, thread.ready_client)
+
     @property
     def member_id(self) -> str:
         """The id that the group gave this worker."""

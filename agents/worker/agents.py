@@ -21,6 +21,7 @@ from ..stages.topology import AGGREGATE, BOUND, INGEST, VIEW, StageSpec, Topolog
 from .setup import WorkerSetup
 
 Deliver = Callable[[Interval], None]
+HEARTBEAT_SECONDS = 0.5  # at most: the answer tells a member of a rebalance, and all wait for it
 
 
 def instance_of(member: str, specs: Iterable[StageSpec], clock: str) -> str | None:
@@ -71,7 +72,7 @@ def make_app(
         stream_buffer_maxsize=16,
         stream_wait_empty=False,
         broker_session_timeout=session,
-        broker_heartbeat_interval=max(session / 5, 0.3),
+        broker_heartbeat_interval=max(min(session / 5, HEARTBEAT_SECONDS), 0.3),
         broker_request_timeout=max(60.0, session + 1),
         broker_rebalance_timeout=60.0,
         # A long restore must not look like a dead worker: the heartbeat says that it lives.

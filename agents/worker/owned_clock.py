@@ -99,6 +99,18 @@ class OwnedClock:
             await asyncio.sleep(LOOK_SECONDS)
         await owner.run()
 
+    def leave(self) -> None:
+        """Beat on until another worker has opened the clock, or until it is closed."""
+        if self._owner is not None:
+            self._owner.leaving = True
+        if self._beating is not None:
+            self._tasks.release(self._beating)
+
+    @property
+    def left(self) -> bool:
+        """Whether it beats no more."""
+        return self._beating is None or self._beating.done()
+
     async def close(self) -> None:
         """Let go of the clock."""
         if self._beating is not None:

@@ -80,7 +80,7 @@ class Shard:
         self._state = state or spec.state(shared, self.progress.moved)
         self._state.moved = self.progress.moved  # and no longer a standby's
         self._guard = threading.Lock()
-        self._closing = False
+        self._closing = self._leaving = False
         self._reached = self._last = 0
         self._end: int | None = None  # of the changelog as it was read, until a step tells
         self.moved = False
@@ -353,6 +353,9 @@ class Shard:
 
     async def _reopen(self, error: BaseException) -> None:
         """Open again after a failed transaction: a new producer, and the state as committed."""
+        if self._leaving:
+            self._closing = True  # the new owner has fenced it
+            return
         if isinstance(error, AWAY):
             OUTAGE.sign(type(error).__name__)
         else:
@@ -370,12 +373,26 @@ class Shard:
         await self._open_again()
 
     async def _open_again(self) -> None:
+        if self._leaving:  # it would fence the new owner, which has fenced this one
+            self._closing = True
+            return
         await self._let_go()
         await self._reacquire()
         await self._host.seek(self.tp, self.wanted)
         self.wake()
 
     # -- closing ------------------------------------------------------------------------------
+
+    def leave(self) -> None:
+        """Step on until another worker has opened the shard, or until it is closed."""
+        self._leaving = True
+        if self._task is not None:
+            self._tasks.release(self._task)
+
+    @property
+    def left(self) -> bool:
+        """Whether it steps no more."""
+        return self._closing or self._task is None or self._task.done()
 
     async def close(self, patience: float = 3.0) -> None:
         """Let the step in flight end; after ``patience`` seconds, cancel it, and it aborts."""

@@ -31,6 +31,7 @@ from .attribute_reader import AttributeReader
 from .health.joining import Joining
 from .health.namesake import Identity, Namesake
 from .health.state import Health
+from .leaving import Leaver, hand_over
 from .lines.redaction import told, traced, where
 from .log_follower import Hearers, LogFollower
 from .metrics import OperatorMetrics, PublicMetrics
@@ -131,8 +132,8 @@ class Worker:
         identity = Identity.own()
         self.app = make_app(setup, self._topology, self.fail, identity.client_id)
         instance = self.app.conf.consumer_group_instance_id
-        cluster = Cluster(kafka)
-        self._namesake = Namesake(cluster, names.group, setup.member, instance, identity)
+        self._cluster = Cluster(kafka)
+        self._namesake = Namesake(self._cluster, names.group, setup.member, instance, identity)
         declare_agents(self.app, self._topology, names.clock, self._deliver)
         self.app.on_rebalance_complete.connect(self._on_assigned)
         self.app.on_partitions_revoked.connect(self._on_revoked)
@@ -339,12 +340,21 @@ class Worker:
         await self._tasks.stop(upkeep)
         if self._uploading is not None:
             await self._tasks.stop(self._uploading)
+        if self._standbys is not None and self.error is None and self.health.serving:
+            self.health.serving = False
+            await hand_over(self._consumer, self._others, self._served)
         await self._stop_app()
         if self._uploads is not None and self.error is None:
             await self._uploads.last()
         starting.cancel()
         if self.error is not None:
             raise self.error
+
+    def _others(self) -> bool:
+        return len(self._cluster.groups.members(self.setup.names.group)) > 1
+
+    def _served(self) -> dict[TP, Leaver]:
+        return {**self.shards, self._clock.tp: self._clock}
 
     async def _stop_app(self) -> None:
         """Stop Faust, and with it shards and clock; what it raises would hide why we stop."""
