@@ -21,7 +21,6 @@ from ..stages.topology import AGGREGATE, BOUND, INGEST, VIEW, StageSpec, Topolog
 from .setup import WorkerSetup
 
 Deliver = Callable[[Interval], None]
-HEARTBEAT_SECONDS = 0.5  # at most: the answer tells a member of a rebalance, and all wait for it
 
 
 def instance_of(member: str, specs: Iterable[StageSpec], clock: str) -> str | None:
@@ -39,6 +38,14 @@ def instance_of(member: str, specs: Iterable[StageSpec], clock: str) -> str | No
 def _read(spec: StageSpec) -> str:
     seat = f" from {spec.first}" if spec.first else ""
     return f"{spec.topic}/{spec.partitions}{seat}"
+
+
+def heartbeat_seconds(session: float) -> float:
+    """Choose the time between two heartbeats of a member, seconds.
+
+    The answer to one tells it of a rebalance, which waits until all members know.
+    """
+    return max(min(session / 5, 0.5), 0.3)
 
 
 def make_app(
@@ -72,7 +79,7 @@ def make_app(
         stream_buffer_maxsize=16,
         stream_wait_empty=False,
         broker_session_timeout=session,
-        broker_heartbeat_interval=max(min(session / 5, HEARTBEAT_SECONDS), 0.3),
+        broker_heartbeat_interval=heartbeat_seconds(session),
         broker_request_timeout=max(60.0, session + 1),
         broker_rebalance_timeout=60.0,
         # A long restore must not look like a dead worker: the heartbeat says that it lives.

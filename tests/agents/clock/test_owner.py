@@ -261,6 +261,24 @@ def test_a_lost_transaction_is_counted_unless_the_clock_has_only_moved(monkeypat
     assert len(counted) == lost
 
 
+def test_a_clock_that_leaves_ends_with_its_first_failure(monkeypatch):
+    """To open again would fence the new owner, and then both would take turns."""
+
+    async def fenced() -> None:
+        raise ProducerFenced
+
+    async def again(_: object) -> None:
+        raise AssertionError("it was opened again")
+
+    one = owner(*begun(), Recorder())
+    monkeypatch.setattr(one, "_beat", fenced)
+    monkeypatch.setattr(one, "_again", again)
+    with pytest.raises(AssertionError):
+        asyncio.run(one.run())
+    one.leaving = True
+    asyncio.run(one.run())
+
+
 def test_a_raw_topic_can_never_end_below_what_was_covered():
     clock, ledger = begun()
     made = owner(clock, ledger, Recorder())

@@ -6,12 +6,16 @@ Covers: agents/kafka/private/of_aiokafka.py
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import re
 from importlib.metadata import version
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.protocol.group import LeaveGroupRequest
 from hushstream.agents.kafka.private import (
     check,
     of_aiokafka,
@@ -116,3 +120,31 @@ def test_a_fetcher_asks_less_often_while_nothing_comes_and_at_once_when_somethin
     of_aiokafka.wait_patiently(SimpleNamespace(_fetcher=steady), of_aiokafka.FIXED_MS)
     now[0] += of_aiokafka.QUIET_SECONDS + 1
     assert steady._fetch_max_wait_ms == of_aiokafka.FIXED_MS
+
+
+def test_a_named_member_leaves_its_group_by_its_own_id() -> None:
+    """The library would let it stay; whoever has taken its name meanwhile has another id."""
+    sent: list[object] = []
+
+    async def run() -> None:
+        coordinator: Any = GroupCoordinator.__new__(GroupCoordinator)
+        vars(coordinator).update(
+            _closing=asyncio.get_running_loop().create_future(),
+            _coordination_task=asyncio.ensure_future(asyncio.sleep(0)),
+            _heartbeat_task=None, _commit_refresh_task=None, _group_instance_id="one-abc",
+            _rejoin_needed_fut=asyncio.get_running_loop().create_future(),
+            generation=3, member_id="one-abc-123", group_id="g",
+        )  # fmt: skip
+
+        async def send(request: object) -> None:
+            sent.append(request)
+
+        coordinator._send_req = send
+        client = SimpleNamespace(_coordinator=coordinator)
+        await of_aiokafka.leave_group(client)
+        await coordinator.close()  # as its client does when it stops
+
+    asyncio.run(run())
+    (request,) = sent
+    assert isinstance(request, LeaveGroupRequest)
+    assert (request._group, request._member_id) == ("g", "one-abc-123")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hushstream.agents.stages.topology import Topology
-from hushstream.agents.worker.agents import instance_of
+from hushstream.agents.worker.agents import heartbeat_seconds, instance_of
 
 from ...support import NAMES, deployment
 
@@ -25,3 +25,10 @@ def test_a_worker_that_reads_other_topics_is_another_member() -> None:
         named("two", "p"),
     }
     assert len(others) == 4 and name not in others
+
+
+def test_a_member_learns_of_a_rebalance_soon_however_patient_its_group_is() -> None:
+    """All members wait for the last one to learn of it."""
+    assert [heartbeat_seconds(session) for session in (1.0, 2.0, 10.0, 1800.0)] == [
+        0.3, 0.4, 0.5, 0.5,
+    ]  # fmt: skip

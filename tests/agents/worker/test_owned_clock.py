@@ -107,6 +107,34 @@ def test_the_clock_is_fenced_at_once_and_beats_when_the_shards_here_have_read(mo
     asyncio.run(run())
 
 
+def test_a_clock_that_leaves_beats_until_it_is_fenced_and_stops_no_worker(monkeypatch):
+    async def run() -> None:
+        failures, fenced = list[BaseException](), asyncio.Event()
+        clock = owned(Tasks(failures.append))
+        assert clock.left  # where it is not owned
+        clock.leave()
+
+        class Leaving(Beating):
+            leaving = False
+
+            async def run(self) -> None:
+                await fenced.wait()
+
+        made = Leaving([])
+        made.of = clock
+        monkeypatch.setattr(clock, "_make", lambda: made)
+        await clock.open()
+        clock.leave()
+        await asyncio.sleep(0.01)
+        assert made.leaving and not clock.left
+        fenced.set()
+        await asyncio.sleep(0.01)
+        assert clock.left and failures == []
+        await clock.close()
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize(
     ("record", "told"),
     [

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,9 +16,11 @@ import hushstream.agents.kafka.backlog as backlog
 import hushstream.agents.worker.shard as shard_module
 import hushstream.agents.worker.tables.local_state as local_state
 import pytest
+from aiokafka.errors import ProducerFenced
 from aiokafka.structs import TopicPartition
 from faust.types import TP
 from hushstream.agents.kafka.intervals import Interval
+from hushstream.agents.worker.shard import Shard
 from hushstream.errors import DamagedError, EngineError
 from hushstream.topics.records import Marker
 
@@ -301,6 +304,53 @@ def test_a_shard_that_is_closed_while_it_reopens_leaves_its_folder_and_its_new_o
 
     asyncio.run(run())
     assert bench.failures == [] and bench.rows("two")[b"n"] == b"5"
+
+
+def test_a_shard_that_leaves_ends_when_it_is_fenced_and_leaves_its_new_owner_alone(bench):
+    async def run() -> None:
+        first, second = bench.shard(), bench.shard("two")
+        await first.open()
+        first.leave()
+        first.deliver(interval(0, 3))
+        await applied(first, 3)
+        assert not first.left
+        await second.open()
+        assert (second.applied, first.left) == (3, False)  # it learns of it with its next step
+        first.deliver(interval(3, 5))
+        await until(lambda: first.left)
+        first.doubt()  # the new owner has trimmed what was wanted here
+        await first.close()
+        second.deliver(interval(3, 6))  # still the owner
+        await applied(second, 6)
+        await second.close()
+
+    asyncio.run(run())
+    assert bench.failures == [] and bench.rows("two")[b"n"] == b"6"
+    assert bench.published() == [b"%d" % n for n in range(6)]
+
+
+def test_a_shard_that_leaves_opens_never_again(tmp_path, monkeypatch):
+    """Whatever happens to it: its table is damaged, or its next record is gone."""
+
+    async def run(happens: Callable[[Shard], Awaitable[object] | None]) -> bool:
+        shard = unopened(tmp_path).shard()
+        opened: list[int] = []
+
+        async def noted() -> None:
+            opened.append(1)
+
+        monkeypatch.setattr(shard, "_reacquire", noted)
+        monkeypatch.setattr(shard._state, "set_aside", lambda error: None)
+        shard._task = asyncio.ensure_future(shard._run())
+        shard.leave()
+        if (waiting := happens(shard)) is not None:
+            await waiting
+        await until(lambda: shard.left)
+        return not opened
+
+    assert asyncio.run(run(lambda shard: shard.doubt()))
+    assert asyncio.run(run(lambda shard: shard._restore(DamagedError("a block"))))
+    assert asyncio.run(run(lambda shard: shard._reopen(ProducerFenced())))
 
 
 def test_a_shard_that_is_cancelled_while_it_restores_lets_go_of_its_folder(bench, monkeypatch):
