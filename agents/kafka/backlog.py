@@ -140,7 +140,7 @@ class Backlog:
             self._number += len(fresh)
             self.end = interval.end
             self.size += interval.size
-        if self.full and not self.paused:
+        if self.full:  # also where it was paused: a rebalance resumes everything
             self.paused = True
             self._flow(False)
         return True

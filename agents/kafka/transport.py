@@ -9,9 +9,9 @@ fetched, where ``position`` is exactly what was handed over.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, cast
 
 import aiokafka
@@ -57,7 +57,7 @@ class ConsumerThread(of_faust.HookedThread):
 
     async def on_thread_stop(self) -> None:
         """Stop the consumer; errors of a broken one must not keep the thread from ending."""
-        with contextlib.suppress(asyncio.CancelledError):
+        with suppress(asyncio.CancelledError):
             await super().on_thread_stop()
 
     async def _let_go(self) -> None:
@@ -163,6 +163,16 @@ class Consumer(of_faust.HookedConsumer):
         self._resumed = True
         super().resume_flow()
 
+    def serve(self, partitions: set[TP]) -> None:
+        """Let intervals of some partitions flow at once, before a rebalance has ended.
+
+        Shards that stay need not wait until others are open. What is delivered too early or twice
+        does no harm: a shard refuses what does not follow, and the next fetch begins with a seek.
+        """
+        self.resume_partitions(partitions & self.assignment())
+        self.app.flow_control.resume()
+        self.resume_flow()
+
     async def _deliver_once(self) -> None:
         if self._resumed:
             self._resumed = False
@@ -191,7 +201,7 @@ class Consumer(of_faust.HookedConsumer):
         """Have what was fetched and not delivered fetched again."""
         for tp, position in self.positions().items():
             if tp in dropped:
-                with contextlib.suppress(IllegalStateError):  # revoked: another worker's by now
+                with suppress(IllegalStateError):  # revoked: another worker's by now
                     await self.seek_to(tp, position)
 
     def _patience(self) -> float:
@@ -222,7 +232,7 @@ class Consumer(of_faust.HookedConsumer):
         """Seek to the shards' own positions; the group's offsets are for monitoring only."""
         for tp, position in self.positions().items():
             if tp in self.assignment():
-                with contextlib.suppress(IllegalStateError):  # the next rebalance has begun
+                with suppress(IllegalStateError):  # the next rebalance has begun
                     await self.seek_to(tp, position)
 
     async def seek_to(self, tp: TP, position: int) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,7 @@ class Shard:
         self._state.moved = self.progress.moved  # and no longer a standby's
         self._guard = threading.Lock()
         self._closing = self._leaving = False
+        self._ended = asyncio.Event()  # it is being closed
         self._reached = self._last = 0
         self._end: int | None = None  # of the changelog as it was read, until a step tells
         self.moved = False
@@ -363,11 +365,12 @@ class Shard:
             log.warning(said, self._name, type(error).__name__)
         if isinstance(error, TimeoutError):  # nobody has answered for long
             self.progress.outage(True)
-        if isinstance(error, NotLeaderForPartitionError):  # who answers readers leads no more
-            await asyncio.sleep(FENCED_SECONDS)
-        if isinstance(error, ProducerFenced | IllegalOperation):  # the latter where it knew already
-            # Another worker owns this shard now; a rebalance will tell, and close this one.
-            await asyncio.sleep(FENCED_SECONDS)
+        # Who answers readers leads no more; or another worker owns this shard now, which one knows
+        # already where the operation is illegal. A rebalance will tell, and close this one.
+        if isinstance(error, NotLeaderForPartitionError | ProducerFenced | IllegalOperation):
+            with suppress(TimeoutError):  # that close waits for this, and all others for it
+                async with asyncio.timeout(FENCED_SECONDS):
+                    await self._ended.wait()
         if self._closing:
             return  # a new producer here would fence the new owner
         await self._open_again()
@@ -397,6 +400,7 @@ class Shard:
     async def close(self, patience: float = 3.0) -> None:
         """Let the step in flight end; after ``patience`` seconds, cancel it, and it aborts."""
         self._closing = True
+        self._ended.set()
         if self._task is not None:
             self._tasks.release(self._task)
             self.wake()

@@ -182,7 +182,9 @@ class Worker:
         away = self._was_away()
         if away:
             await asyncio.to_thread(self._namesake.changed)
-        await self._close_all_but(set() if away else assigned)
+        kept = set() if away else assigned
+        self._consumer.serve(kept & self.shards.keys())  # none waits until others are open
+        await self._close_all_but(kept)
         strange = {tp for tp in assigned - {self._clock.tp} if not self._topology.find(*tp)}
         if strange:
             log.warning("%d partitions of shared topics are of pipelines that are not in this "
@@ -193,6 +195,7 @@ class Worker:
             await self._follower.recall()
         await asyncio.gather(*(self._open_shard(tp) for tp in fresh))
         self._rests.among = len(self.shards)
+        self._consumer.serve(set(self.shards))  # nor for the clock
         if self._clock.tp in assigned:
             await self._clock.open()
         if self._standbys is not None:
@@ -231,8 +234,8 @@ class Worker:
         return [*found, *self._clock.progress]
 
     async def _close_all_but(self, assigned: set[TP]) -> None:
-        for tp in [tp for tp in self.shards if tp not in assigned]:
-            await self.shards.pop(tp).close()
+        closing = [self.shards.pop(tp) for tp in [*self.shards] if tp not in assigned]
+        await asyncio.gather(*(shard.close() for shard in closing))
         for shard in self.shards.values():
             shard.forget_pause()
         if self._clock.tp not in assigned:

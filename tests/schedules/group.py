@@ -210,6 +210,14 @@ class SimApp:
         self._paused -= partitions
         self._more.set()
 
+    def serve(self, partitions: set[TP]) -> None:
+        """Let these flow before the rebalance has ended."""
+        positions = self.positions()
+        self._at |= {tp: positions[tp] for tp in partitions & self._assigned}
+        self._paused -= partitions
+        self._flowing = True
+        self._more.set()
+
     async def seek_to(self, tp: TP, position: int) -> None:
         """Move one partition's position."""
         await asyncio.sleep(self._broker.random.random() * 0.002)
