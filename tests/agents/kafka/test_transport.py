@@ -217,6 +217,27 @@ def test_a_flow_that_is_resumed_begins_with_a_seek_to_where_the_shards_stand():
     asyncio.run(run())
 
 
+def test_shards_that_stay_are_served_before_a_rebalance_has_ended():
+    """What Faust has paused goes on, and the next fetch begins with a seek."""
+    stays, comes, gone = TP("t", 0), TP("t", 1), TP("u", 0)
+    flows: list[str] = []
+
+    class Paused(Fetching):
+        @property
+        def app(self) -> Any:
+            flow = SimpleNamespace(resume=lambda: flows.append("resume"))
+            return SimpleNamespace(consumer_generation_id=self.generation, flow_control=flow)
+
+    made = Paused([], TP("t", 2))
+    made._active_partitions, made._paused_partitions = set(), {stays, comes}
+    made.flow_active = False
+    made.serve({stays, gone})
+    assert made._active_partitions == {stays} and made._paused_partitions == {comes}
+    assert made.flow_active and flows == ["resume"]
+    asyncio.run(made._deliver_once())
+    assert made.before == [(TP("t", 0), 5), (TP("t", 1), 6)]
+
+
 def test_a_group_that_refuses_a_worker_is_heard():
     async def ended(error: BaseException | None) -> asyncio.Task[None]:
         async def work() -> None:

@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiokafka.structs import TopicPartition
 from faust.types import TP
+from hushstream.agents.snapshots.objects import Objects
 from hushstream.agents.state.layout import MARKER
 from hushstream.agents.worker.metrics import OperatorMetrics
 from hushstream.agents.worker.shared import Shared
@@ -18,13 +20,14 @@ from hushstream.agents.worker.tables import local_state, standbys
 from hushstream.agents.worker.tables.evidence import known_in
 from hushstream.agents.worker.tables.local_state import LocalState
 from hushstream.agents.worker.tables.standbys import Standbys
+from hushstream.agents.worker.tables.uploads import Uploads
 from hushstream.errors import ConfigError, DamagedError, RewoundError
 from hushstream.formats.events.decode import RawRecord
 from hushstream.topics.config.load import load
 from hushstream.topics.records import Marker, encode
 from prometheus_client import generate_latest
 
-from ..bench import UNIT, until
+from ..bench import UNIT, Bench, applied, interval, until
 
 ONE, TWO = TP("in", 0), TP("in", 1)
 
@@ -226,6 +229,54 @@ def test_a_copy_without_new_rows_tells_now_and_then_that_it_is_up_to_date(shared
             assert state.did == ["open", "renew"]
 
     asyncio.run(body())
+
+
+@pytest.mark.parametrize("spoilt", [False, True])
+def test_a_copy_on_an_empty_disk_begins_with_a_snapshot(
+    bench: Bench, tmp_path: Path, caplog: pytest.LogCaptureFixture, spoilt: bool
+) -> None:
+    """Unless that may not be used; either way it then follows its changelog like any other."""
+    caplog.set_level("INFO")
+    bench.store = Objects(f"file://{tmp_path / 'store'}")
+
+    async def body() -> None:
+        shard = bench.shard()
+        await shard.open()
+        here = bench.copies()
+        assert here is not None
+        uploads = Uploads(here, 0.0, {shard.tp: shard}, OperatorMetrics())
+        for end in (5, 6, 7):  # the second step tells the seal, the third what the snapshot has
+            shard.deliver(interval(shard.wanted, end))
+            await applied(shard, end)
+            await uploads.round()
+        if spoilt:
+            for part in (tmp_path / "store").rglob("000000"):
+                part.write_bytes(part.read_bytes()[:-1])
+        behind = bench.shard("two")  # which is not opened: its table alone
+        state = behind.table
+
+        def make(tp: TP, moved: Callable[[], None]) -> LocalState:
+            state.moved = moved
+            return state
+
+        copies = Standbys(behind._shared, make)
+        await copies.match({shard.tp})
+        task = asyncio.ensure_future(copies.run())
+        await until(lambda: state.ready)
+        shard.deliver(interval(shard.wanted, 9))
+        await applied(shard, 9)
+        await until(lambda: state.table.get_many([b"n"]) == [b"9"])
+        assert await copies.take(shard.tp) is state
+        assert state.table.get_many([UNIT]) == [b"9"]
+        task.cancel()
+        await asyncio.wait([task])
+        state.close()
+        await copies.close()
+        await shard.close()
+
+    asyncio.run(body())
+    assert bench.failures == []
+    assert ("goes on from its snapshot" in caplog.text) is not spoilt
 
 
 def test_an_outage_is_waited_for(shared, logs, monkeypatch):
