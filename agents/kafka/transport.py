@@ -29,7 +29,7 @@ from .batches import tolerant
 from .clients import stop_quietly
 from .intervals import Gone, Interval, Most, Positions
 from .patience import ROLE, aio_refusal, asked_to_end, through_outages
-from .private import of_aiokafka, of_faust
+from .private import of_aiokafka, of_faust, of_faust_assignor
 from .progress import Progress
 
 ALIAS = "hush"
@@ -289,6 +289,7 @@ class Transport(driver.Transport):
 def register() -> None:
     """Make ``hush://host:port`` a broker address that Faust understands."""
     tolerant.install()
+    of_faust_assignor.install()
     drivers.TRANSPORTS.aliases[ALIAS] = f"{__name__}:Transport"
 
 

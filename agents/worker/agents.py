@@ -16,8 +16,10 @@ import faust
 from ...topics.private_files import private_folder
 from ..kafka import transport
 from ..kafka.intervals import Interval
+from ..kafka.private import of_faust_assignor
 from ..kafka.private.of_faust import FailingApp, PromptTables
 from ..stages.topology import AGGREGATE, BOUND, INGEST, VIEW, StageSpec, Topology
+from .claims import tables_on_disk
 from .setup import WorkerSetup
 
 Deliver = Callable[[Interval], None]
@@ -91,6 +93,9 @@ def make_app(
         loghandlers=[],
     )
     app.conf.web_tables_enabled = False
+    if engine.standbys:
+        folder = setup.data_dir / setup.names.genesis
+        of_faust_assignor.claim(app.assignor, tables_on_disk(topology, folder))
     app.on_agent_failure = fail
     app.outage_timeout = kafka.outage_timeout
     return app

@@ -1,7 +1,7 @@
 """Private names: all that are used are looked for, and a missing one is named.
 
 Covers: agents/kafka/private/__init__.py, agents/kafka/private/of_faust.py
-Covers: agents/kafka/private/of_aiokafka.py
+Covers: agents/kafka/private/of_aiokafka.py, agents/kafka/private/of_faust_assignor.py
 """
 
 from __future__ import annotations
@@ -16,12 +16,16 @@ from typing import Any
 import pytest
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.protocol.group import LeaveGroupRequest
+from faust.assignor import partition_assignor
+from faust.assignor.client_assignment import ClientMetadata, CopartitionedAssignment
 from hushstream.agents.kafka.private import (
     check,
     of_aiokafka,
     of_aiokafka_producer,
     of_faust,
+    of_faust_assignor,
 )
+from hushstream.agents.kafka.transport import register
 from hushstream.errors import EngineError
 
 from ...tree import ROOT, sources
@@ -34,6 +38,7 @@ MODULES = (
     ("aiokafka", of_aiokafka),
     ("aiokafka", of_aiokafka_producer),
     ("faust-streaming", of_faust),
+    ("faust-streaming", of_faust_assignor),
 )
 
 
@@ -148,3 +153,43 @@ def test_a_named_member_leaves_its_group_by_its_own_id() -> None:
     (request,) = sent
     assert isinstance(request, LeaveGroupRequest)
     assert (request._group, request._member_id) == ("g", "one-abc-123")
+
+
+def assigned(**members: tuple[set[int], set[int]]) -> dict[str, tuple[set[int], set[int]]]:
+    """What members get who have partitions, and stand by for some; three partitions, one copy."""
+    given = {
+        name: CopartitionedAssignment(set(has), set(stands), {"t"})
+        for name, (has, stands) in members.items()
+    }
+    made = of_faust_assignor.WarmAssignor({"t"}, given, 3, 1).get_assignment()
+    return {name: (one.actives, one.standbys) for name, one in made.items()}
+
+
+@pytest.mark.parametrize("mine", [0, 1, 2])
+def test_a_member_that_comes_back_gets_what_it_stands_by_for(mine: int) -> None:
+    """Whichever partition of the member with two it is; nothing else moves."""
+    other, last = sorted({0, 1, 2} - {mine})
+    found = assigned(back=(set(), {mine}), full=({mine, other}, {last}), rest=({last}, set()))
+    assert {name: has for name, (has, _) in found.items()} == {
+        "back": {mine}, "full": {other}, "rest": {last},
+    }  # fmt: skip
+    assert sorted(n for _, stands in found.values() for n in stands) == [0, 1, 2]
+
+
+def test_without_a_claim_faust_decides() -> None:
+    found = assigned(new=(set(), set()), full=({0, 1}, {2}), rest=({2}, {0, 1}))
+    assert [len(has) for has, _ in found.values()] == [1, 1, 1] and found["rest"][0] == {2}
+    alone = assigned(one=({0, 1, 2}, set()))
+    assert alone == {"one": ({0, 1, 2}, set())}
+
+
+def test_a_claim_is_what_a_member_tells_its_group() -> None:
+    async def run() -> bytes:
+        app = of_faust.FailingApp("t", broker="kafka://127.0.0.1:1", web_enabled=False)
+        of_faust_assignor.claim(app.assignor, {"t": [2]})
+        assert partition_assignor.CopartitionedAssignor is of_faust_assignor.WarmAssignor
+        return bytes(app.assignor.metadata({"t"}).user_data)
+
+    register()
+    told = ClientMetadata.loads(asyncio.run(run()))
+    assert told.assignment.standbys == {"t": [2]} and not told.assignment.actives
