@@ -41,6 +41,13 @@ AWAY = (
 """Those of them that say that no broker answers, and nothing else."""
 
 
+ELSEWHERE = (aio.NotLeaderForPartitionError, aio.ProducerFenced, IllegalOperation)
+"""Those that say that another broker leads than answers readers, or that another owner writes.
+
+The last is that of a producer which knows already that it was fenced.
+"""
+
+
 def asked_to_end() -> bool:
     """Whether the running task was cancelled.
 

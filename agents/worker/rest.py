@@ -11,6 +11,7 @@ clock has written a trigger that a shard has not handed on.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection
 
 from ...topics.records import Marker
@@ -76,6 +77,7 @@ class Rest:
         self._rests = rests
         self._pressing = pressing
         self._ended: float | None = None
+        self._timer: asyncio.TimerHandle | None = None  # which ends a rest
 
     def stepped(self, now: float, more: bool) -> None:
         """Note the end of a step.
@@ -95,3 +97,15 @@ class Rest:
             return 0.0
         left = self._ended + seconds - now
         return left if left > 0 and not self._pressing(marker) else 0.0
+
+    def waits(self, marker: Marker, size: int, wake: Callable[[], None]) -> bool:
+        """Whether the next step is not due yet; ``wake`` is called when it is."""
+        loop = asyncio.get_running_loop()
+        left = self.left(loop.time(), marker, size)
+        if left and self._timer is None:
+            self._timer = loop.call_later(left, self._over, wake)
+        return left > 0
+
+    def _over(self, wake: Callable[[], None]) -> None:
+        self._timer = None
+        wake()

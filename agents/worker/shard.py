@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from aiokafka.errors import IllegalOperation, NotLeaderForPartitionError, ProducerFenced
 from aiokafka.structs import TopicPartition
 from msgspec.structs import replace
 
@@ -25,7 +24,7 @@ from ..kafka.backlog import Backlog
 from ..kafka.clients import heard, start_producer, stop_quietly, transactional_producer, within
 from ..kafka.intervals import Interval, joined
 from ..kafka.outage import OUTAGE
-from ..kafka.patience import AWAY, asked_to_end, through_outages
+from ..kafka.patience import AWAY, ELSEWHERE, asked_to_end, through_outages
 from ..kafka.progress import Progress
 from ..stages.step import Stage, Step
 from ..state.layout import MARKER
@@ -89,7 +88,6 @@ class Shard:
         self.seals: list[TableSeal] = []
         self._name_next = names()
         self._aborted = ""  # the transaction before the next one, if brokers had forgotten it
-        self._timer: asyncio.TimerHandle | None = None  # which ends a rest
         self._report = ShardReport(shared, self.tp.partition, self._name)
         self._begin = Marker(shared.genesis, spec.begin)
         self.marker = self._begin
@@ -208,17 +206,9 @@ class Shard:
 
     def _rests(self) -> bool:
         """Whether the next step is not due yet; then the shard is woken when it is."""
-        rest, loop = self._spec.rest, asyncio.get_running_loop()
-        if rest is None or self._backlog.full:
-            return False
-        left = rest.left(loop.time(), self.marker, self._backlog.size)
-        if left and self._timer is None:
-            self._timer = loop.call_later(left, self._rested)
-        return left > 0
-
-    def _rested(self) -> None:
-        self._timer = None
-        self.wake()
+        rest, backlog = self._spec.rest, self._backlog
+        due = rest is None or backlog.full or not rest.waits(self.marker, backlog.size, self.wake)
+        return not due
 
     def _weight(self) -> int:
         """Bytes of the next step, about: of its input, or what the last one was."""
@@ -355,22 +345,17 @@ class Shard:
 
     async def _reopen(self, error: BaseException) -> None:
         """Open again after a failed transaction: a new producer, and the state as committed."""
-        if self._leaving:
-            self._closing = True  # the new owner has fenced it
-            return
         if isinstance(error, AWAY):
             OUTAGE.sign(type(error).__name__)
-        else:
+        elif not self._leaving:
             said = "%s: a transaction failed (%s); reopening"
             log.warning(said, self._name, type(error).__name__)
         if isinstance(error, TimeoutError):  # nobody has answered for long
             self.progress.outage(True)
-        # Who answers readers leads no more; or another worker owns this shard now, which one knows
-        # already where the operation is illegal. A rebalance will tell, and close this one.
-        if isinstance(error, NotLeaderForPartitionError | ProducerFenced | IllegalOperation):
-            with suppress(TimeoutError):  # that close waits for this, and all others for it
-                async with asyncio.timeout(FENCED_SECONDS):
-                    await self._ended.wait()
+        if isinstance(error, ELSEWHERE) and not self._leaving:
+            # Where another worker owns this shard, a rebalance will tell, and close this one.
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), FENCED_SECONDS)
         if self._closing:
             return  # a new producer here would fence the new owner
         await self._open_again()

@@ -1,4 +1,7 @@
-"""Standbys: the shards of a killed worker go on from copies, and release what a replay says."""
+"""Standbys: the shards of a killed worker go on from copies, and release what a replay says.
+
+So do those of a worker that is stopped, which hands them over first.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +92,17 @@ def test_shards_of_a_killed_worker_go_on_from_copies(
         run.start("a")
         until(lambda: shards(run, "b") == SHARDS // 2, run.errors("b"))
         hour(run, name, 3)
+        begun = time.monotonic()
+        assert run.stop("a") == 0, run.errors("a")
+        # The session lasts three seconds, and a worker that stays in its group waits for its end.
+        until(lambda: shards(run, "b") == SHARDS, run.errors("b"))
+        handed = time.monotonic() - begun
+        assert ("others take over" in run.log("a").read_text()) is (standbys > 0)
+        taken = run.log("b").read_text().count(TAKEN) - taken
+        assert taken == (SHARDS // 2 if standbys else 0), run.errors("b")
+        print(f"{handed:.1f} s from the signal until all shards are open elsewhere")
+        hour(run, name, 4)
         outcome = replay(run.config())
         assert outcome.agrees and outcome.compared, outcome.problems
-        for member in ("a", "b"):
-            assert run.stop(member) == 0, run.errors(member)
+        assert run.stop("b") == 0, run.errors("b")
+        assert "others take over" not in run.log("b").read_text()  # there are none

@@ -110,7 +110,7 @@ def worker() -> Any:
     made._clock = OwnedClock(setup, unused, made._tasks, unused, unused, Settling(0), lambda: True)
     made._joining, made._opening = Joining(60_000_000), asyncio.Lock()
     made.app = SimpleNamespace(
-        consumer=SimpleNamespace(group_error=lambda: None, member_id="a"),
+        consumer=SimpleNamespace(group_error=lambda: None, member_id="a", serve=lambda _: None),
         crash_reason=None, should_stop=False, start=nothing, stop=nothing,
     )  # fmt: skip
     made._shared, made._rests = SimpleNamespace(room=SimpleNamespace(among=0)), SimpleNamespace()
@@ -271,3 +271,55 @@ def test_a_worker_that_the_group_took_for_dead_opens_what_it_kept_again():
         assert len(opened) == 2
 
     asyncio.run(run())
+
+
+def test_shards_that_stay_are_served_before_others_are_open():
+    async def run() -> None:
+        made, seen = worker(), list[object]()
+        kept, new, gone = TP("in", 0), TP("in", 1), TP("in", 2)
+
+        def shard(tp: TP) -> Any:
+            async def close() -> None:
+                seen.append(("closed", tp.partition))
+
+            return SimpleNamespace(close=close, forget_pause=lambda: None, wake=lambda: None)
+
+        async def open_shard(tp: TP) -> None:
+            seen.append(("opened", tp.partition))
+            made.shards[tp] = shard(tp)
+
+        def serve(partitions: set[TP]) -> None:
+            seen.append(("served", *sorted(tp.partition for tp in partitions)))
+
+        made.shards = {kept: shard(kept), gone: shard(gone)}
+        made.app.consumer.serve, made._open_shard = serve, open_shard
+        made._follower = SimpleNamespace(recall=nothing)
+        made._topology = SimpleNamespace(find=lambda topic, partition: topic)
+        await made._match({kept, new})
+        assert seen == [("served", 0), ("closed", 2), ("opened", 1), ("served", 0, 1)]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("copies", [True, False])
+def test_a_worker_beside_standbys_leaves_its_group_before_it_stops(copies: bool):
+    """Else a named one stays in it, and its shards wait for its return."""
+
+    async def run() -> list[str]:
+        made, seen = worker(), list[str]()
+
+        async def leave() -> None:
+            seen.append("leaves")
+
+        async def stop() -> None:
+            seen.append("stops")
+
+        made.app.stop, made.app.consumer.leave = stop, leave
+        made._others = lambda: True
+        made._standbys = SimpleNamespace() if copies else None
+        made.health.serving = True
+        asyncio.get_running_loop().call_later(0.01, made.stopped.set)
+        await asyncio.wait_for(made.run(), 60)
+        return seen
+
+    assert asyncio.run(run()) == ["leaves", "stops"][not copies :]
