@@ -18,8 +18,7 @@ from ..kafka import transport
 from ..kafka.intervals import Interval
 from ..kafka.private import of_faust_assignor
 from ..kafka.private.of_faust import FailingApp, PromptTables
-from ..stages.topology import AGGREGATE, BOUND, INGEST, VIEW, StageSpec, Topology
-from .claims import tables_on_disk
+from ..stages.topology import AGGREGATE, BOUND, INGEST, VIEW, Place, StageSpec, Topology
 from .setup import WorkerSetup
 
 Deliver = Callable[[Interval], None]
@@ -55,11 +54,13 @@ def make_app(
     topology: Topology,
     fail: Callable[[BaseException], None],
     client_id: str = "hush",
+    claimed: Iterable[Place] = (),
 ) -> faust.App:
     """Make the application of one worker, without its agents.
 
     Args:
         fail: called with what an agent raised; Faust would acknowledge the event and lose it.
+        claimed: partitions for which it has tables.
     """
     transport.register()
     engine, kafka = setup.config.engine, setup.config.kafka
@@ -93,9 +94,7 @@ def make_app(
         loghandlers=[],
     )
     app.conf.web_tables_enabled = False
-    if engine.standbys:
-        folder = setup.data_dir / setup.names.genesis
-        of_faust_assignor.claim(app.assignor, tables_on_disk(topology, folder))
+    of_faust_assignor.claim(app.assignor, claimed)
     app.on_agent_failure = fail
     app.outage_timeout = kafka.outage_timeout
     return app

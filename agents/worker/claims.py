@@ -5,27 +5,24 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from ..stages.topology import Topology
+from ..stages.topology import Place, Topology
 
 TOGETHER_SECONDS = 60.0  # between the first and the last table that a worker closes when it ends
 
 
-def tables_on_disk(topology: Topology, folder: Path) -> dict[str, list[int]]:
-    """List the partitions whose tables were in use when a worker ended, by input topic.
+def tables_on_disk(topology: Topology, folder: Path) -> list[Place]:
+    """List the partitions whose tables were in use when a worker ended.
 
     A table that is closed has noted last how far it came.
 
     Args:
         folder: of the tables of this genesis; it need not exist.
     """
-    used: dict[tuple[str, int], float] = {}
+    used: dict[Place, float] = {}
     for spec in topology.specs:
         for topic, number in spec.places:
             with suppress(OSError):  # another worker's
                 files = (folder / spec.changelog / str(number)).iterdir()
                 used[topic, number] = max((one.stat().st_mtime for one in files), default=0.0)
-    newest, found = max(used.values(), default=0.0), dict[str, list[int]]()
-    for (topic, number), at in used.items():
-        if newest - at <= TOGETHER_SECONDS:
-            found.setdefault(topic, []).append(number)
-    return found
+    newest = max(used.values(), default=0.0)
+    return sorted(place for place, at in used.items() if newest - at <= TOGETHER_SECONDS)

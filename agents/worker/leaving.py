@@ -1,27 +1,33 @@
-"""An orderly stop beside standbys: leave the group first, and serve until others have taken over.
+"""A restart beside standbys: others take over before a worker stops, and it comes back warm.
 
 A named worker stays in its group when it stops, since it usually comes back to the same tables. Its
 shards would wait for it, and the clock for the end of its session, while open copies stand by. So
 such a worker leaves the group at once, and goes on meanwhile as every owner does in a rebalance:
-whoever opens a shard or the clock fences it, which ends it here.
+whoever opens a shard or the clock fences it, which ends it here. Before it joins again, it brings
+the tables on its disk up to date, so that its shards are open at once there too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from typing import Any, Protocol
 
 from aiokafka.errors import KafkaError
 from confluent_kafka import KafkaException
+from faust.types import TP
 
 from ...errors import HushError
 from ..kafka.transport import Consumer
+from ..stages.topology import Place
+from .tables.standbys import Standbys
 
 log = logging.getLogger("hushstream.worker")
 
 GROUP_SECONDS = 3.0  # for the group to answer
+WARM_SECONDS = 30.0  # for tables on the disk to come near the ends of their changelogs
 TAKEN_SECONDS = 6.0  # for others to take over; what is idle meanwhile does not learn of it
 LOOK_SECONDS = 0.05
 
@@ -60,6 +66,22 @@ async def hand_over(
         if _leave(served()):
             return
         await asyncio.sleep(LOOK_SECONDS)
+
+
+async def come_back(
+    standbys: Standbys, claimed: Collection[Place], others: Callable[[], bool]
+) -> None:
+    """Bring tables up to date while others serve, at most for `WARM_SECONDS`.
+
+    Args:
+        claimed: partitions whose tables are on the disk.
+        others: as for `hand_over`.
+    """
+    there = False
+    with suppress(HushError, KafkaException):  # then it is not known, and nobody may serve
+        there = await asyncio.to_thread(others)
+    if there and claimed:
+        await standbys.warm({TP(*place) for place in claimed}, WARM_SECONDS)
 
 
 def _leave(served: Mapping[Any, Leaver]) -> bool:

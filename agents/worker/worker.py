@@ -28,10 +28,11 @@ from ..stages.aggregate.nonces import drawn
 from ..stages.topology import Secrets, StageFactory, Topology
 from .agents import declare_agents, make_app
 from .attribute_reader import AttributeReader
+from .claims import tables_on_disk
 from .health.joining import Joining
 from .health.namesake import Identity, Namesake
 from .health.state import Health
-from .leaving import Leaver, hand_over
+from .leaving import Leaver, come_back, hand_over
 from .lines.redaction import told, traced, where
 from .log_follower import Hearers, LogFollower
 from .metrics import OperatorMetrics, PublicMetrics
@@ -74,7 +75,7 @@ class Worker:
         self._restoring: set[Shard] = set()
         self._tasks = Tasks(self.fail)
         self._opening = asyncio.Lock()
-        self._followed = False
+        self._followed = self._joined = False
         self._joining = Joining(setup.config.kafka.outage_timeout)
         self._shared = share(setup, self.operator, self.public.published)
         self._wire()
@@ -130,10 +131,12 @@ class Worker:
         )  # fmt: skip
         self.health = Health(self._watched, engine.stall_timeout / 1e6, self._upkeep.answers)
         identity = Identity.own()
-        self.app = make_app(setup, self._topology, self.fail, identity.client_id)
+        folder = setup.data_dir / names.genesis
+        self._claimed = tables_on_disk(self._topology, folder) if engine.standbys else []
+        self.app = make_app(setup, self._topology, self.fail, identity.client_id, self._claimed)
         instance = self.app.conf.consumer_group_instance_id
-        self._cluster = Cluster(kafka)
-        self._namesake = Namesake(self._cluster, names.group, setup.member, instance, identity)
+        cluster = Cluster(kafka)
+        self._namesake = Namesake(cluster, names.group, setup.member, instance, identity)
         declare_agents(self.app, self._topology, names.clock, self._deliver)
         self.app.on_rebalance_complete.connect(self._on_assigned)
         self.app.on_partitions_revoked.connect(self._on_revoked)
@@ -171,14 +174,8 @@ class Worker:
         self._consumer.applied = self._applied
         self._consumer.doubt = self._doubt
         self._loop = asyncio.get_running_loop()
-        if not self._followed:
-            await self._follower.open()
-            for beside in (self._asking, self._stated, self._standbys):
-                if beside is not None:
-                    self._tasks.start(beside.progress.what, beside.run())
-            if (uploads := self._uploads) is not None:
-                self._uploading = self._tasks.start(uploads.progress.what, uploads.run())
-            self._followed = True
+        self._joined = True
+        await self._follow()
         away = self._was_away()
         if away:
             await asyncio.to_thread(self._namesake.changed)
@@ -205,6 +202,17 @@ class Worker:
         self.health.serving = True
         clock = ", and the clock" if self._clock.owned else ""
         log.info("ready: %d shards%s", len(self.shards), clock)
+
+    async def _follow(self) -> None:
+        if self._followed:
+            return
+        await self._follower.open()
+        for beside in (self._asking, self._stated, self._standbys):
+            if beside is not None:
+                self._tasks.start(beside.progress.what, beside.run())
+        if (uploads := self._uploads) is not None:
+            self._uploading = self._tasks.start(uploads.progress.what, uploads.run())
+        self._followed = True
 
     def _was_away(self) -> bool:
         """Whether the group took this worker for dead and let others own its partitions meanwhile.
@@ -329,7 +337,7 @@ class Worker:
         ended = asyncio.ensure_future(self.stopped.wait())
         # At once: where a topic is deleted while the group assigns partitions, no start ends.
         watching = self._tasks.start("watching topics", self._upkeep.watch_topics(self.fail))
-        starting = asyncio.ensure_future(self.app.start())
+        starting = asyncio.ensure_future(self._start())
         # Whichever comes first: a start that waits for a broker must not hold up a signal to stop.
         await asyncio.wait([ended, starting], return_when=asyncio.FIRST_COMPLETED)
         if starting.done() and (error := starting.exception()) is not None:
@@ -345,7 +353,7 @@ class Worker:
             await self._tasks.stop(self._uploading)
         if self._standbys is not None and self.error is None and self.health.serving:
             self.health.serving = False
-            await hand_over(self._consumer, self._others, self._served)
+            await hand_over(self._consumer, self._namesake.others, self._served)
         await self._stop_app()
         if self._uploads is not None and self.error is None:
             await self._uploads.last()
@@ -353,8 +361,12 @@ class Worker:
         if self.error is not None:
             raise self.error
 
-    def _others(self) -> bool:
-        return len(self._cluster.groups.members(self.setup.names.group)) > 1
+    async def _start(self) -> None:
+        if self._standbys is not None:
+            await self._follow()
+            await come_back(self._standbys, self._claimed, self._namesake.others)
+        if not self.stopped.is_set():
+            await self.app.start()
 
     def _served(self) -> dict[TP, Leaver]:
         return {**self.shards, self._clock.tp: self._clock}
@@ -372,7 +384,7 @@ class Worker:
             self.app.progress.moved()  # nothing is fetched meanwhile, and others are watched
         stopped = EngineError("the consumer stopped") if self.app.should_stop else None
         crash: BaseException | None = self.app.crash_reason or self._consumer.group_error()
-        busy = self._followed or self._opening.locked() or self.app.progress.away
+        busy = self._joined or self._opening.locked() or self.app.progress.away
         left_out = self._joining.look(busy)
         return crash or stopped or left_out
 

@@ -88,7 +88,7 @@ def _replace(module: Any, **names: Any) -> None:
         setattr(module, name, made)
 
 
-def _app(setup: Any, topology: Topology, fail: Any, client_id: str) -> SimApp:
+def _app(setup: Any, topology: Topology, fail: Any, client_id: str, claimed: Any) -> SimApp:
     return SimApp(setup, fail)
 
 

@@ -6,7 +6,7 @@ member that stands by for one of them. A worker that comes back gets nothing of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, MutableMapping
 
 from faust.assignor import partition_assignor
 from faust.assignor.client_assignment import ClientAssignment, CopartitionedAssignment
@@ -45,7 +45,9 @@ def install() -> None:
     partition_assignor.CopartitionedAssignor = WarmAssignor
 
 
-def claim(assignor: PartitionAssignor, found: Mapping[str, Sequence[int]]) -> None:
-    """Let a member that has not joined yet stand by for partitions by topic."""
-    standbys = {topic: list(numbers) for topic, numbers in found.items()}
+def claim(assignor: PartitionAssignor, found: Iterable[tuple[str, int]]) -> None:
+    """Let a member that has not joined yet stand by for partitions of topics."""
+    standbys: dict[str, list[int]] = {}
+    for topic, number in found:
+        standbys.setdefault(topic, []).append(number)
     assignor._assignment = ClientAssignment(actives={}, standbys=standbys)

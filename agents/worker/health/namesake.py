@@ -86,6 +86,19 @@ class Namesake:
         self._identity = identity
         self._changes: deque[float] = deque(maxlen=ALIKE)
 
+    def others(self) -> bool:
+        """Whether the group has members of other names; blocks.
+
+        Raises:
+            RightError: this user may not describe it.
+            KafkaException: the cluster does not answer.
+        """
+        mine = self._identity.client_id
+        for one in self._cluster.groups.members(self._group):
+            if one.client_id != mine and (one.instance is None or one.instance != self._instance):
+                return True
+        return False
+
     def changed(self) -> None:
         """Note that the group has given this worker another member id.
 

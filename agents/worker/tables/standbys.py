@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -30,6 +32,7 @@ log = logging.getLogger("hushstream.state")
 
 Ends = Mapping[TopicPartition, int]
 ROUND_SECONDS = 0.5  # between two looks at the ends of all changelogs
+SHORT_SECONDS = 1.0  # of a look, after which all copies are near their ends
 
 
 class _LeftError(Exception):
@@ -64,6 +67,7 @@ class Standbys:
         self._make = make
         self._copies: dict[TP, _Copy] = {}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="standby")
+        self._near = asyncio.Event()  # all copies have come near the ends of their changelogs
         self.progress = Progress("the standbys")
 
     async def match(self, wanted: set[TP]) -> None:
@@ -73,6 +77,17 @@ class Standbys:
         for tp in wanted - self._copies.keys():
             moved = partial(self._moved, tp)
             self._copies[tp] = _Copy(self._make(tp, moved))
+
+    async def warm(self, wanted: set[TP], patience: float) -> None:
+        """Stand by for shards, and wait for `run` to bring the copies near their ends.
+
+        Args:
+            patience: seconds to wait at most.
+        """
+        await self.match(wanted)
+        self._near.clear()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._near.wait(), patience)
 
     def _moved(self, tp: TP) -> None:
         self.progress.moved()
@@ -119,7 +134,7 @@ class Standbys:
             try:
                 async with reader(self._shared.kafka) as client:
                     while True:
-                        await self._round(client)
+                        await self._whole(client)
                         self.progress.outage(False)
                         self.progress.rest()
                         await asyncio.sleep(ROUND_SECONDS)
@@ -130,6 +145,12 @@ class Standbys:
                 log.debug("standbys wait for a broker (%s)", type(error).__name__)
                 self.progress.outage(True)
                 await asyncio.sleep(1)
+
+    async def _whole(self, client: Any) -> None:
+        began, ready = time.monotonic(), all(one.state.ready for one in self._copies.values())
+        await self._round(client)
+        if ready and time.monotonic() - began < SHORT_SECONDS:
+            self._near.set()
 
     async def _round(self, client: Any) -> None:
         for copy in [one for one in self._copies.values() if not one.state.ready]:

@@ -186,7 +186,7 @@ def test_without_a_claim_faust_decides() -> None:
 def test_a_claim_is_what_a_member_tells_its_group() -> None:
     async def run() -> bytes:
         app = of_faust.FailingApp("t", broker="kafka://127.0.0.1:1", web_enabled=False)
-        of_faust_assignor.claim(app.assignor, {"t": [2]})
+        of_faust_assignor.claim(app.assignor, [("t", 2)])
         assert partition_assignor.CopartitionedAssignor is of_faust_assignor.WarmAssignor
         return bytes(app.assignor.metadata({"t"}).user_data)
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from aiokafka.errors import KafkaConnectionError
+from faust.types import TP
 from hushstream.agents.worker import leaving
-from hushstream.agents.worker.leaving import Leaver, hand_over
+from hushstream.agents.worker.leaving import WARM_SECONDS, Leaver, come_back, hand_over
 from hushstream.errors import OutageError
 
 
@@ -101,3 +102,31 @@ def test_a_group_that_does_not_answer_holds_nothing_up(monkeypatch: pytest.Monke
     monkeypatch.setattr(leaving, "GROUP_SECONDS", 0.05)
     run(Silent(seen), {"one": endless})
     assert endless.looks >= 999_998
+
+
+@pytest.mark.parametrize(
+    ("claimed", "others", "warmed"),
+    [
+        ([("in", 1)], True, [({TP("in", 1)}, WARM_SECONDS)]),
+        ([("in", 1)], False, []),  # nobody serves meanwhile
+        ([("in", 1)], OutageError("no broker answers"), []),
+        ([], True, []),
+    ],
+)
+def test_a_worker_brings_its_tables_up_to_date_while_others_serve(
+    claimed: list[tuple[str, int]], others: bool | Exception, warmed: list[Any]
+) -> None:
+    seen: list[Any] = []
+
+    class Copies:
+        async def warm(self, wanted: set[TP], patience: float) -> None:
+            seen.append((wanted, patience))
+
+    def asked() -> bool:
+        if isinstance(others, Exception):
+            raise others
+        return others
+
+    copies: Any = Copies()
+    asyncio.run(come_back(copies, claimed, asked))
+    assert seen == warmed

@@ -103,7 +103,7 @@ def worker() -> Any:
     made = Worker.__new__(Worker)
     made.error, made.stopped, made.shards = None, asyncio.Event(), {}
     made.health, made._loop, made._member = SimpleNamespace(serving=False), None, ""
-    made._tasks, made._followed, made._standbys = Tasks(made.fail), True, None
+    made._tasks, made._standbys, made._followed, made._joined = Tasks(made.fail), None, True, True
     made._uploads = made._uploading = None
     setup: Any = SimpleNamespace(names=NAMES)
     unused: Any = None
@@ -315,7 +315,7 @@ def test_a_worker_beside_standbys_leaves_its_group_before_it_stops(copies: bool)
             seen.append("stops")
 
         made.app.stop, made.app.consumer.leave = stop, leave
-        made._others = lambda: True
+        made._namesake, made._claimed = SimpleNamespace(others=lambda: True), []
         made._standbys = SimpleNamespace() if copies else None
         made.health.serving = True
         asyncio.get_running_loop().call_later(0.01, made.stopped.set)

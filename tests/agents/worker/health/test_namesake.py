@@ -140,6 +140,16 @@ def test_what_passes_is_no_namesake(now) -> None:
     times(namesake(Away(""), SECOND), 20)
 
 
+def test_others_of_a_group_are_those_with_another_name_and_another_process(monkeypatch) -> None:
+    group = Group(FIRST.client_id)
+    assert namesake(group, SECOND).others()  # "another"
+    mine = Member(SECOND.client_id, None, "10.0.0.7", 1)
+    before = Member(FIRST.client_id, "w-1234", "10.0.0.7", 1)  # this worker, before its restart
+    monkeypatch.setattr(group, "members", lambda name: [mine, before])
+    assert not namesake(group, SECOND).others()
+    assert namesake(group, SECOND, None).others()
+
+
 @pytest.mark.broker
 def test_of_two_workers_with_one_name_the_second_ends_and_the_first_releases(
     empty_broker, tmp_path

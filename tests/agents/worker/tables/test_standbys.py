@@ -149,6 +149,21 @@ def test_a_copy_follows_its_changelog_until_its_shard_opens(shared, logs):
     asyncio.run(body())
 
 
+def test_a_worker_that_comes_back_waits_until_its_copies_are_near_their_ends(
+    shared, logs, monkeypatch
+):
+    async def body() -> None:
+        async with Running(shared) as running:
+            logs.end = 50
+            await running.standbys.warm({ONE}, 60.0)
+            assert running.states[ONE].position == 50 and TWO not in running.standbys._copies
+            monkeypatch.setattr(standbys, "SHORT_SECONDS", 0.0)  # each look takes longer
+            await running.standbys.warm({TWO}, 0.2)  # however long that would be
+            assert running.states[TWO].ready
+
+    asyncio.run(body())
+
+
 def test_a_list_that_is_being_written_is_written_before_a_copy_is_given_up(shared, logs):
     async def body() -> None:
         async with Running(shared) as running:
