@@ -30,6 +30,7 @@ GROUP_SECONDS = 3.0  # for the group to answer
 WARM_SECONDS = 30.0  # for tables on the disk to come near the ends of their changelogs
 TAKEN_SECONDS = 6.0  # for others to take over; what is idle meanwhile does not learn of it
 LOOK_SECONDS = 0.05
+ASK = 20  # looks until the group is asked again
 
 
 class Leaver(Protocol):
@@ -54,17 +55,19 @@ async def hand_over(
     """
     try:
         async with asyncio.timeout(GROUP_SECONDS):
-            if not await asyncio.to_thread(others):
+            if not await _asked(others):
                 return
             _leave(served())  # before they can be fenced
             await consumer.leave()
-    except (TimeoutError, HushError, KafkaError, KafkaException) as error:
+    except (TimeoutError, KafkaError) as error:
         log.debug("the group was not left (%s)", type(error).__name__)
         return
     log.info("left the group: others take over")
-    for _ in range(int(TAKEN_SECONDS / LOOK_SECONDS)):
+    for look in range(int(TAKEN_SECONDS / LOOK_SECONDS)):
         if _leave(served()):
             return
+        if look % ASK == ASK - 1 and not await _asked(others):
+            return  # all of them have left, as where a whole machine stops
         await asyncio.sleep(LOOK_SECONDS)
 
 
@@ -77,11 +80,16 @@ async def come_back(
         claimed: partitions whose tables are on the disk.
         others: as for `hand_over`.
     """
-    there = False
-    with suppress(HushError, KafkaException):  # then it is not known, and nobody may serve
-        there = await asyncio.to_thread(others)
-    if there and claimed:
+    if claimed and await _asked(others):
         await standbys.warm({TP(*place) for place in claimed}, WARM_SECONDS)
+
+
+async def _asked(others: Callable[[], bool]) -> bool:
+    """Whether there are others; where that is not known, nobody may be there."""
+    found = False
+    with suppress(HushError, KafkaException):
+        found = await asyncio.to_thread(others)
+    return found
 
 
 def _leave(served: Mapping[Any, Leaver]) -> bool:

@@ -82,6 +82,16 @@ def test_what_nobody_takes_over_is_stopped_all_the_same(monkeypatch: pytest.Monk
     assert seen == ["leave", "group"]
 
 
+def test_nobody_is_waited_for_where_all_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a machine stops: its workers get their signals at once."""
+    monkeypatch.setattr(leaving, "LOOK_SECONDS", 0.0001)
+    seen: list[str] = []
+    answers = [True, True, False]
+    endless = Served(seen, 1_000_000)
+    asyncio.run(hand_over(Group(seen), lambda: answers.pop(0), lambda: {"one": endless}))  # type: ignore[arg-type]
+    assert answers == [] and endless.looks > 900_000
+
+
 @pytest.mark.parametrize("others", [False, OutageError("no broker answers")])
 def test_a_worker_stays_in_a_group_without_others(others: bool | Exception) -> None:
     """Alone it comes back to its own tables, as it always did."""
