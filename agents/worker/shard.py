@@ -356,14 +356,12 @@ class Shard:
             # Where another worker owns this shard, a rebalance will tell, and close this one.
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._ended.wait(), FENCED_SECONDS)
-        if self._closing:
-            return  # a new producer here would fence the new owner
         await self._open_again()
 
     async def _open_again(self) -> None:
-        if self._leaving:  # it would fence the new owner, which has fenced this one
-            self._closing = True
-            return
+        self._closing |= self._leaving
+        if self._closing:
+            return  # a new producer here would fence the new owner
         await self._let_go()
         await self._reacquire()
         await self._host.seek(self.tp, self.wanted)
