@@ -80,11 +80,10 @@ class Shard:
         self._state = state or spec.state(shared, self.progress.moved)
         self._state.moved = self.progress.moved  # and no longer a standby's
         self._guard = threading.Lock()
-        self._closing = self._leaving = False
+        self.moved = self._closing = self._leaving = False
         self._ended = asyncio.Event()  # it is being closed
         self._reached = self._last = 0
         self._end: int | None = None  # of the changelog as it was read, until a step tells
-        self.moved = False
         self.seals: list[TableSeal] = []
         self._name_next = names()
         self._aborted = ""  # the transaction before the next one, if brokers had forgotten it
