@@ -241,15 +241,15 @@ FOUND_WITHIN = {
 }
 FOUND_AT = {  # a seed that objects; a change of the product may move it
     "cancelled clock": 138,
-    "stale idle shard": 876,
+    "stale idle shard": 1370,
     "frozen sleep": 180,
     "forgotten floor": 2,
     "stale genesis": 10,
-    "believed table": 1630,
+    "believed table": 2633,
     "committed refusal": 4,
     "same epoch": 25,
     "lost end": 16,
-    "counted before": 13,
+    "counted before": 28,
     "denied schema": 549,
     "view anew": 19,
     "early forgetting": 206,
