@@ -216,7 +216,8 @@ def changed_number() -> None:
 OF_RECIPES: dict[str, Callable[[], None]] = {"unread end": unread_end}
 """Mistakes that need faults of guided schedules; `RECIPES` has one that objects to each."""
 RECIPES = {
-    "unread end": """{"seed": 5000038, "faults": [["forget", 1, 8.0, 0.0], ["behind", 2, 5.0, 1.0]]}""",
+    "unread end": """{"seed": 5000038,
+        "faults": [["forget", 1, 8.0, 0.0], ["behind", 2, 5.0, 1.0]]}""",
 }
 
 OF_RELEASES: dict[str, Callable[[], None]] = {"changed number": changed_number}
