@@ -34,7 +34,7 @@ ASK = 20  # looks until the group is asked again
 
 
 class Leaver(Protocol):
-    """What another worker takes over: a shard, or the clock."""
+    """A shard, or the clock, which another worker takes over."""
 
     def leave(self) -> None:
         """Go on until another worker has fenced it, and do not open again."""
