@@ -10,18 +10,18 @@ from numpy.typing import NDArray
 
 from ...errors import EngineError
 from ...formats.events.raw import RawBatch
-from ...mechanisms.keys import Keys
 from .layout import DIGEST, HEAD, ROW, UNIT, UNIT_WIDTH, index_entries
 from .rows.columns import NO_ROWS, RowColumns, gathered
 from .rows.table import HeldTable
 from .store import Changes
 
 
-def restored(records: Sequence[Any]) -> tuple[Changes, RowColumns]:
+def restored(records: Sequence[Any], once: bool = True) -> tuple[Changes, RowColumns]:
     """List the newest row of each key, units of a batch as columns; local rows are made again.
 
     Args:
         records: records of a changelog, in order; a `RawBatch` takes no object for each unit's row.
+        once: False lists all rows of a unit of a batch, in order, for whoever takes the last.
 
     Raises:
         EngineError: a record has no key, or a unit's row is empty: no shard wrote it.
@@ -38,7 +38,7 @@ def restored(records: Sequence[Any]) -> tuple[Changes, RowColumns]:
         raise EngineError("a record of a changelog has no key: no worker wrote it")
     wide = records.key_end - records.key == UNIT_WIDTH
     units = wide & (records.data[records.key] == UNIT[0])
-    return _others(records, np.flatnonzero(~units)), _units(records, np.flatnonzero(units))
+    return _others(records, np.flatnonzero(~units)), _units(records, np.flatnonzero(units), once)
 
 
 def _others(batch: RawBatch, rows: NDArray[np.intp]) -> Changes:
@@ -59,21 +59,23 @@ def _others(batch: RawBatch, rows: NDArray[np.intp]) -> Changes:
     return changes
 
 
-def _units(batch: RawBatch, rows: NDArray[np.intp]) -> RowColumns:
+def _units(batch: RawBatch, rows: NDArray[np.intp], once: bool) -> RowColumns:
     if len(rows) == 0:
         return NO_ROWS
-    matrix = batch.data[batch.key[rows][:, None] + np.arange(UNIT_WIDTH)]
+    places = UNIT_WIDTH * np.arange(len(rows) + 1, dtype=np.int64)
+    keys = gathered(batch.data, batch.key[rows], places)
     widths = (batch.value_end - batch.value)[rows]
     if bool(((widths == 0) & (batch.value[rows] >= 0)).any()):
         raise EngineError("a unit's row in a changelog is damaged: it is empty")
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(widths)])
     begins = np.where(widths > 0, batch.value[rows], 0)
-    found = RowColumns(Keys.fixed(matrix), gathered(batch.data, begins, ends))
-    return _newest(found, matrix)
+    found = RowColumns(keys, gathered(batch.data, begins, ends))
+    return _newest(found) if once else found
 
 
-def _newest(rows: RowColumns, matrix: NDArray[np.uint8]) -> RowColumns:
+def _newest(rows: RowColumns) -> RowColumns:
     """The last row of each key; most lists have each key once, which parts of the keys show."""
+    matrix = rows.keys.packed().reshape(-1, UNIT_WIDTH)
     heads = np.sort(np.ascontiguousarray(matrix[:, -DIGEST : 8 - DIGEST]).view("<u8").reshape(-1))
     if bool((heads[1:] != heads[:-1]).all()):
         return rows

@@ -198,6 +198,11 @@ class RocksStore:
         self._put({key: row})
 
     @property
+    def gathers(self) -> bool:
+        """Whether it is being filled, and a row of a unit may come more than once in a batch."""
+        return self._intake is not None
+
+    @property
     def empty(self) -> bool:
         """Whether there is no row on disk."""
         with explained(self.path, "read"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +16,15 @@ _OVERHEAD = 26  # bytes of a record beside key and value, at most
 
 Bytes = NDArray[np.uint8]
 I64 = NDArray[np.int64]
+Place = int | np.signedinteger[Any]
+
+
+@compiled
+def _copy(data: Bytes, begin: Place, out: Bytes, to: Place, size: Place) -> None:
+    """Copy bytes. Places have no sign: else each would be looked at for a negative one."""
+    at, place = np.uint64(begin), np.uint64(to)
+    for b in range(np.uint64(size)):
+        out[place + b] = data[at + b]
 
 
 @compiled
@@ -65,17 +76,15 @@ def _pack(
         out[at + 1] = 0
         at = _varint(out, at + 2, n - begun)
         at = _varint(out, at, key)
-        for b in range(key_ends[n], key_ends[n + 1]):
-            out[at] = keys[b]
-            at += 1
+        _copy(keys, key_ends[n], out, at, key)
+        at += key
         if gone[n]:
             out[at] = 1
             at += 1
         else:
             at = _varint(out, at, value)
-            for b in range(value_ends[n], value_ends[n + 1]):
-                out[at] = values[b]
-                at += 1
+            _copy(values, value_ends[n], out, at, value)
+            at += value
         out[at] = 0
         at += 1
     return len(gone), at

@@ -8,6 +8,8 @@ of the hash, and the loops that look for keys first only fetch slots, without a 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,12 +17,21 @@ from ....compiled import compiled
 
 Bytes = NDArray[np.uint8]
 I64 = NDArray[np.int64]
+Place = int | np.signedinteger[Any]
 Words = NDArray[np.uint64]
 
 SPARE = 16  # bytes behind a value, so that it can grow where it stands
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _DEAD = np.uint64(0xFFFFFFFF)  # in place of a size: a newer row of this key stands elsewhere
+
+
+@compiled
+def _copy(data: Bytes, begin: Place, out: Bytes, to: Place, size: Place) -> None:
+    """Copy bytes. Places have no sign: else each would be looked at for a negative one."""
+    at, place = np.uint64(begin), np.uint64(to)
+    for b in range(np.uint64(size)):
+        out[place + b] = data[at + b]
 
 
 @compiled
@@ -98,9 +109,7 @@ def put(
                 arena[at + word] = keys[n, word]
             slots[slot] = ((hashed[n] >> _HALF) << _HALF) | np.uint64(at + 1)
         arena[at + wide] = (np.uint64(room) << _HALF) | np.uint64(size)
-        begin = 8 * (at + wide + 1)
-        for b in range(size):
-            space[begin + b] = values[ends[n] + b]
+        _copy(values, ends[n], space, 8 * (at + wide + 1), size)
     return count, used
 
 
@@ -131,8 +140,7 @@ def look(
 def gather(space: Bytes, begins: I64, ends: I64, out: Bytes) -> None:
     """Copy the values that `look` or `listed` has found."""
     for n in range(len(begins)):
-        for b in range(ends[n + 1] - ends[n]):
-            out[ends[n] + b] = space[begins[n] + b]
+        _copy(space, begins[n], out, ends[n], ends[n + 1] - ends[n])
 
 
 @compiled
@@ -176,12 +184,11 @@ def merge(
     out_ends[0] = 0
     for n in range(len(ends) - 1):
         if m < len(rows) and rows[m] == n:
-            for b in range(others[m], others[m + 1]):
-                out[at] = other[b]
-                at += 1
+            size = others[m + 1] - others[m]
+            _copy(other, others[m], out, at, size)
             m += 1
         else:
-            for b in range(ends[n], ends[n + 1]):
-                out[at] = data[b]
-                at += 1
+            size = ends[n + 1] - ends[n]
+            _copy(data, ends[n], out, at, size)
+        at += size
         out_ends[n + 1] = at

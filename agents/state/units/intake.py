@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ....errors import DamagedError
 from ....mechanisms.keys import Keys, concat
-from ..layout import DIGEST
+from ..layout import DIGEST, UNIT_WIDTH
 from ..rocks_errors import explained
 from ..rows.columns import RowColumns, by_epoch, taken
 from .packed import Digests, NewRows
@@ -78,14 +78,16 @@ class UnitIntake:
         self.epochs: dict[bytes, Gathered] = {}
 
     def add(self, rows: RowColumns) -> None:
-        """Take rows, each key once; an empty one deletes.
+        """Take rows in their order; of two of one key the last one counts. An empty one deletes.
 
         Raises:
             EngineError: the disk is full.
         """
         for prefix, places in by_epoch(rows.keys):
-            matrix = rows.keys.packed().reshape(len(rows.keys), -1)[places, -DIGEST:]
-            values = taken(rows.values, places) if len(places) < len(rows.keys) else rows.values
+            matrix, values = rows.keys.packed().reshape(len(rows.keys), UNIT_WIDTH), rows.values
+            matrix = matrix[:, -DIGEST:]
+            if len(places) < len(rows.keys):
+                matrix, values = matrix[places], taken(values, places)
             one = self.epochs.setdefault(prefix, Gathered())
             size = matrix.size + int(values.offsets[-1] - values.offsets[0])
             one.waiting.append(RowColumns(Keys.fixed(matrix), values))
@@ -102,7 +104,7 @@ class UnitIntake:
         values = taken(rows.values, order)
         firsts = np.zeros(PARTS + 1, np.int64)
         np.cumsum(np.bincount(matrix[:, 0], minlength=PARTS), out=firsts[1:])
-        written = (matrix[order].tobytes(), values.offsets.tobytes(), values.packed().tobytes())
+        written = (matrix[order].data, values.offsets.data, values.packed().data)
         one.segments.append(_Segment(self._end, firsts))
         with explained(self._folder, "written"):
             if self._file is None:
@@ -111,7 +113,7 @@ class UnitIntake:
             for part in written:
                 self._file.write(part)
             self._file.flush()
-        self._end += sum(map(len, written))
+        self._end += sum(part.nbytes for part in written)
         self._kept, one.kept = self._kept - one.kept, 0
         one.waiting.clear()
 
@@ -161,7 +163,7 @@ def _joined(rows: list[RowColumns]) -> RowColumns:
 def _newest(rows: RowColumns) -> NewRows:
     """The last row of each unit."""
     digests = Digests.of(rows.keys.packed().reshape(-1, DIGEST))
-    order = np.argsort(digests.heads, kind="stable")
+    order = np.argsort(digests.heads)
     heads, tails = digests.heads[order], digests.tails[order]
     if bool((heads[1:] == heads[:-1]).any()):
         order = np.lexsort((digests.tails, digests.heads))

@@ -7,6 +7,8 @@ Rows are columns in the order of their digests, each of which is two words: ``he
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,11 +16,20 @@ from ....compiled import compiled
 
 Bytes = NDArray[np.uint8]
 I64 = NDArray[np.int64]
+Place = int | np.signedinteger[Any]
 U32 = NDArray[np.uint32]
 Words = NDArray[np.uint64]
 
 _WORD = np.uint64(64)
 _BYTE = np.uint64(8)
+
+
+@compiled
+def _copy(data: Bytes, begin: Place, out: Bytes, to: Place, size: Place) -> None:
+    """Copy bytes. Places have no sign: else each would be looked at for a negative one."""
+    at, place = np.uint64(begin), np.uint64(to)
+    for b in range(np.uint64(size)):
+        out[place + b] = data[at + b]
 
 
 @compiled
@@ -79,9 +90,8 @@ def gather(starts: U32, data: Bytes, rows: I64, place: I64, ends: I64, out: Byte
     for n in range(len(rows)):
         at = place[rows[n]]
         if at >= 0:
-            begin, to = np.int64(starts[at]), ends[rows[n]]
-            for b in range(np.int64(starts[at + 1]) - begin):
-                out[to + b] = data[begin + b]
+            begin = np.int64(starts[at])
+            _copy(data, begin, out, ends[rows[n]], np.int64(starts[at + 1]) - begin)
 
 
 @compiled
@@ -104,8 +114,7 @@ def replace(
             continue
         to = np.int64(starts[at])
         if np.int64(starts[at + 1]) - to == size:
-            for b in range(size):
-                data[to + b] = values[begin + b]
+            _copy(values, begin, data, to, size)
             done[row] = True
             count += 1
     return count
@@ -165,8 +174,7 @@ def merge(
         size = ends[n + 1] - ends[n]
         if size > 0:
             out[row], out_tails[row], out_starts[row] = new[n], new_tails[n], np.uint32(byte)
-            for b in range(size):
-                out_data[byte + b] = values[ends[n] + b]
+            _copy(values, ends[n], out_data, byte, size)
             row += 1
             byte += size
     out_starts[row] = np.uint32(byte)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
@@ -16,44 +17,24 @@ from aiokafka.structs import TopicPartition
 from prometheus_client import Gauge
 
 from ....errors import DamagedError, EngineError, SnapshotError
+from ....formats.events.raw import RawBatch
 from ....topics.records import Marker, decode_marker
-from ...kafka.clients import check_reached, read_span, read_to_end
+from ...kafka.clients import check_reached, heard, read_span, read_to_end
 from ...kafka.markers import Sought, hanging_marker, seek_marker
 from ...snapshots.copies import Copies, forget
 from ...state.layout import MARKER, POSITION, SEEN
-from ...state.restored import restored
 from ...state.rocks import RocksStore, discard, read_rows, set_aside
 from ...state.rows.columns import NO_ROWS, RowColumns
 from ...state.store import Changes
 from ..shared import Shared
 from .evidence import TOLD, Known, check_forward, check_same, known_in, known_of, seen_row
+from .restoring import Restoring, apply, position_row
 from .snapshot import fetched
 
 log = logging.getLogger("hushstream.state")
 
-SAID_SECONDS = 5.0  # between two lines about a restore
-PART = 60_000  # records of a changelog that are written at once
 DAMAGES = 3  # damages of one table in one process
 FRESH_SECONDS = 3600.0  # after which a copy without new rows tells again that it is up to date
-
-
-class Restoring:
-    """Says in the log how far a restore has come, in percent: exact numbers are raw data."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._began = self._told = time.monotonic()
-        self._first: int | None = None
-
-    def reached(self, position: int, end: int) -> None:
-        """Take a position of the changelog and its end; say so every `SAID_SECONDS`."""
-        first = self._first = position if self._first is None else self._first
-        now = time.monotonic()
-        if now - self._told < SAID_SECONDS and (position < end or self._told == self._began):
-            return  # a short restore says nothing
-        self._told = now
-        share = 100 * (position - first) // max(end - first, 1) if position < end else 100
-        log.info("%s: restored %d %%, after %.0f s", self._name, share, now - self._began)
 
 
 class LocalState:
@@ -77,6 +58,7 @@ class LocalState:
         self.moved = moved
         self._path = shared.data_dir / shared.genesis / changelog / str(partition)
         self._store: RocksStore | None = None
+        self._guard = threading.Lock()  # a table that a thread fills is never closed under it
         self.ready = False
         self._damages = 0
         self.end = 0  # of the changelog when it was read
@@ -184,9 +166,9 @@ class LocalState:
         self._take((), self.position)
 
     def _take(self, records: Sequence[Any], position: int) -> None:
-        _apply(self.table, records, position)
+        apply(self.table, records, position)
         if len(records) == 0:  # ends of transactions alone, or nothing
-            self.table.write({POSITION: _position(position)})
+            self.table.write({POSITION: position_row(position)})
         self._unseen += len(records)
         if self._unseen > self._hold:  # a copy is evidence too, also after a kill
             self._see()
@@ -287,7 +269,7 @@ class LocalState:
 
     def write(self, changes: Changes, reached: int, units: RowColumns = NO_ROWS) -> None:
         """Write the rows of a committed step, up to ``reached`` in the changelog, in one batch."""
-        self.table.write({**changes, POSITION: _position(reached)}, units)
+        self.table.write({**changes, POSITION: position_row(reached)}, units)
         self._unseen += len(changes) + len(units.keys)
         if self._unseen > self._hold:
             self._see()
@@ -314,15 +296,16 @@ class LocalState:
         Args:
             soon: leave a large table on disk as it is, which the next start brings up to date.
         """
-        if self._store is not None:
-            try:
-                if self.ready:
-                    self._see()
-            except BaseException:
-                self._store.abandon()
-                raise
-            self._store.close(soon)
-        self._store, self.ready = None, False
+        with self._guard:
+            if self._store is not None:
+                try:
+                    if self.ready:
+                        self._see()
+                except BaseException:
+                    self._store.abandon()
+                    raise
+                self._store.close(soon)
+            self._store, self.ready = None, False
 
     def set_aside(self, error: DamagedError) -> None:
         """Put a damaged table out of the way; the next `open` restores it from its changelog.
@@ -345,9 +328,10 @@ class LocalState:
         return self._store
 
     def _dropped(self) -> None:
-        if self._store is not None:
-            self._store.abandon()
-        self._store, self.ready = None, False
+        with self._guard:
+            if self._store is not None:
+                self._store.abandon()
+            self._store, self.ready = None, False
 
     def _anew(self) -> RocksStore:
         self.close()
@@ -361,34 +345,43 @@ class LocalState:
         told = Restoring(self.name)
         if start is None:
             store.gather()
+        writing: asyncio.Future[None] | None = None  # while more is fetched
         async for records, position, end in lists:
-            _apply(store, records, position)
+            if writing is not None:
+                await writing
+            writing = self._put(store, records, position)
             self.end = end
             remaining.set(max(end - position, 0))
             told.reached(position, end)
             self.moved()
+        if writing is not None:
+            await writing
         if start is None:
             for _ in store.gathered():
                 self.moved()
                 await asyncio.sleep(0)
 
+    def _put(
+        self, store: RocksStore, records: Sequence[Any], position: int
+    ) -> asyncio.Future[None] | None:
+        """Write what was read: many rows in a thread, which has done so when the result is there.
+
+        Until then nothing else may be done with the table but to close it.
+        """
+        if not isinstance(records, RawBatch):
+            apply(store, records, position)
+            return None
+        pool, put = self._shared.executor, self._put_guarded
+        writing = asyncio.get_running_loop().run_in_executor(pool, put, store, records, position)
+        writing.add_done_callback(heard)  # nobody may wait for it any more
+        return writing
+
+    def _put_guarded(self, store: RocksStore, records: RawBatch, position: int) -> None:
+        with self._guard:
+            if self._store is store:  # else it was closed meanwhile
+                apply(store, records, position)
+
     def _known(self, store: RocksStore) -> Known | None:
         """The progress of the table; None if it is empty or belongs to another genesis."""
         known = known_of(*store.get_many(TOLD))
         return known if known is not None and known.marker.genesis == self._shared.genesis else None
-
-
-def _apply(store: RocksStore, records: Sequence[Any], position: int) -> None:
-    # By parts, so that a table holds no more in memory than it does after a step.
-    for begun in range(0, len(records), PART):
-        part = records[begun : begun + PART]
-        changes, units = restored(part)
-        # In one batch with the rows: a table whose rows and position came from different moments
-        # would skip some of the changelog after a crash.
-        ends = begun + PART >= len(records)
-        changes[POSITION] = _position(position if ends else int(part[-1].offset) + 1)
-        store.write(changes, units)
-
-
-def _position(offset: int) -> bytes:
-    return json.dumps({"offset": offset, "time": time.time()}).encode()

@@ -98,3 +98,11 @@ def test_nothing_gives_nothing():
 def test_what_no_worker_wrote_is_refused(row, said):
     with pytest.raises(EngineError, match=said):
         restored(batch([(unit(5), b"fine"), row]))
+
+
+def test_all_rows_of_a_unit_are_listed_for_whoever_takes_the_last():
+    rows = [(unit(5), b"old"), (unit(6), b"other"), (unit(5), None), (unit(5), b"new")]
+    _, units = restored(batch(rows), once=False)
+    assert list(units.pairs()) == rows
+    _, newest = restored(batch(rows))
+    assert newest.changes() == dict(rows)

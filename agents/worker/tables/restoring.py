@@ -1,0 +1,55 @@
+"""A changelog on its way into a table: how it is written, and what is said of it meanwhile."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from ...state.layout import POSITION
+from ...state.restored import restored
+from ...state.rocks import RocksStore
+
+log = logging.getLogger("hushstream.state")
+
+SAID_SECONDS = 5.0  # between two lines about a restore
+PART = 60_000  # records of a changelog that are written at once
+
+
+class Restoring:
+    """Says in the log how far a restore has come, in percent: exact numbers are raw data."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._began = self._told = time.monotonic()
+        self._first: int | None = None
+
+    def reached(self, position: int, end: int) -> None:
+        """Take a position of the changelog and its end; say so every `SAID_SECONDS`."""
+        first = self._first = position if self._first is None else self._first
+        now = time.monotonic()
+        if now - self._told < SAID_SECONDS and (position < end or self._told == self._began):
+            return  # a short restore says nothing
+        self._told = now
+        share = 100 * (position - first) // max(end - first, 1) if position < end else 100
+        log.info("%s: restored %d %%, after %.0f s", self._name, share, now - self._began)
+
+
+def apply(store: RocksStore, records: Sequence[Any], position: int) -> None:
+    """Write records of a changelog, and the place that was reached with them."""
+    # By parts, so that a table holds no more in memory than it does after a step.
+    for begun in range(0, len(records), PART):
+        part = records[begun : begun + PART]
+        changes, units = restored(part, once=not store.gathers)
+        # In one batch with the rows: a table whose rows and position came from different moments
+        # would skip some of the changelog after a crash.
+        ends = begun + PART >= len(records)
+        changes[POSITION] = position_row(position if ends else int(part[-1].offset) + 1)
+        store.write(changes, units)
+
+
+def position_row(offset: int) -> bytes:
+    """Tell how far a table has come, and when."""
+    return json.dumps({"offset": offset, "time": time.time()}).encode()
