@@ -23,6 +23,8 @@ from .setup import WorkerSetup
 
 Deliver = Callable[[Interval], None]
 
+FETCH_BYTES = 2 << 20  # of one partition, in one answer of a broker; a larger batch comes whole
+
 
 def instance_of(member: str, specs: Iterable[StageSpec], clock: str) -> str | None:
     """Name a worker to its group, by its own name and what it reads; None if it has no name.
@@ -89,7 +91,8 @@ def make_app(
         broker_max_poll_interval=3600.0,
         broker_commit_interval=5.0,
         consumer_auto_offset_reset="none",  # a lost position is an error, never a fresh start
-        consumer_max_fetch_size=engine.step_bytes,
+        # Clients keep what was fetched, and each answer twice while they read it.
+        consumer_max_fetch_size=min(engine.step_bytes, FETCH_BYTES),
         consumer_group_instance_id=instance_of(setup.member, topology.specs, setup.names.clock),
         loghandlers=[],
     )

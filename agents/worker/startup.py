@@ -47,6 +47,7 @@ from .admission import owing, prepare
 from .health.http import Page, health_page, metrics_page, serve_local, serve_operator, serve_public
 from .health.systemd import Notifier
 from .lines.redaction import on_loop_error
+from .resident import drop_code, watch
 from .setup import WorkerSetup
 from .worker import Worker
 
@@ -75,12 +76,14 @@ def run_worker(
         BaseException: the error that made the worker stop.
     """
     _collect_rarely()
+    ended = watch()
     stopping = threading.Timer(LEAVE_SECONDS, _leave)
     stopping.daemon = True
     before = signal.signal(signal.SIGTERM, _stopped)  # until the worker can stop by itself
     try:
         asyncio.run(_run(config, member, stopping, pages, whole))
     finally:
+        ended.set()
         stopping.cancel()
         signal.signal(signal.SIGTERM, before)
 
@@ -284,6 +287,7 @@ def warm(deployment: Deployment, data_dir: Path) -> None:
     begun = time.monotonic()
     with marked(*cache_folders(data_dir)):
         _load(deployment)
+    drop_code()
     if (took := time.monotonic() - begun) > SLOW_SECONDS:
         log.info("compiled the loops of this version in %.0f s; the next start finds them", took)
 
