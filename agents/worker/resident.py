@@ -15,7 +15,7 @@ from mmap import PAGESIZE
 from pathlib import Path
 from typing import Any
 
-SECONDS = 2.0  # between two looks
+SECONDS = 10.0  # between two looks: pages that are used again cost more than they are worth
 GROWN = 48 << 20  # bytes of growth after which it is worth a look at all free blocks
 _DONT_NEED = 4  # of `madvise`, in Linux's mman-common.h
 _STATM, _MAPS = Path("/proc/self/statm"), Path("/proc/self/smaps")
