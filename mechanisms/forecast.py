@@ -304,7 +304,7 @@ def runs(planner: Planner, question: Question, work: int) -> int:
     """Most calls of ``tick`` by `choose`; raises `ParameterError` as that does."""
     cost, made = cost_of(planner, question), len(planner.candidates(question))
     screened = made if work < 2 * cost * made else 0
-    return _most(work, cost) + screened + sum(planner.effort.finalists)
+    return min(_most(work, cost), made) + screened + sum(planner.effort.finalists)
 
 
 def cost_of(planner: Planner, question: Question) -> int:

@@ -220,8 +220,10 @@ class Search:
             return None
 
     def _least(self, question: Question, tuned: Forecast) -> float | None:
-        scores, keys = [], max(1, min(KEYS, WORK // (32 * cost_of(self._planner, question))))
-        for parameters in self._planner.near(question, tuned.parameters):
+        scores, cost = [], cost_of(self._planner, question)
+        keys, near = max(1, min(KEYS, WORK // (32 * cost))), self._planner.near
+        some = near(question, tuned.parameters)
+        for parameters in some[:1] if 8 * cost > WORK else some:  # one window is that long
             try:
                 found = self._planner.forecast(question, parameters, range(0))
                 if found.by == "simulation":  # one noise key decides nothing

@@ -14,6 +14,9 @@ from ..planner import LIGHT, Forecast, Option, Question
 from . import forecast
 from .settings import slots_of
 
+_LONG = 256  # triggers from which on a counter takes a second to make, and a run longer
+_AIMED = 2  # warm-ups of so long a window for which thresholds are aimed at the sample's
+
 
 @dataclass(frozen=True)
 class SlotPlanner:
@@ -52,13 +55,15 @@ class SlotPlanner:
             for warmup in forecast.warmups(given.warmup, question.setting.horizon)
         ]
         made: list[Any] = [given]
-        for one in warmed:  # where work is short, all kinds of settings with the first warm-ups
+        few = question.setting.horizon > _LONG
+        for turn, one in enumerate(warmed):  # where work is short, all kinds with the first ones
             for place, rate in enumerate(self.rates):
                 some = replace(one, expected=max(1, round(records * rate)))
                 made += [some, replace(some, excess=0.0)]
                 if not place and one.warmup in (1, given.warmup):  # a few candidates may be all
                     made += [replace(one, **more) for more in self.further]
-            made += self._aimed(question, one)
+            if turn < _AIMED or not few:
+                made += self._aimed(question, one)
             made += [replace(one, excess=round(float(excess * t), 3)) for t in self.excesses]
         return distinct(made)
 
@@ -73,7 +78,7 @@ class SlotPlanner:
         given, horizon = question.parameters, question.setting.horizon
         records, _ = forecast.rates(question, slots_of(given, question.setting))
         same = replace(tuned, expected=records, slot=given.slot, origin=given.origin)
-        return [replace(same, warmup=one) for one in dict.fromkeys((1, max(1, horizon // 8)))]
+        return [replace(same, warmup=one) for one in dict.fromkeys((max(1, horizon // 8), 1))]
 
     def forecast(self, question: Question, parameters: Any, plays: range) -> Forecast:
         made: Any = self.build(parameters, question.setting)
