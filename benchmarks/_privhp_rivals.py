@@ -209,7 +209,7 @@ def summaries(source: Input, shape: SumLayout) -> dict[int, dict[int, int]]:
     """Per sketched level a summary of as many words as its sketch; a counter takes two."""
     codes = source.domain.place(source.points)
     below = range(shape.exact + 1, shape.levels)
-    size = shape.sketch.cells // 2
+    size = shape.sketch.sums // 2
     return {
         level: misra_gries((codes >> np.uint64(shape.depth - level)).tolist(), size)
         for level in below

@@ -27,7 +27,7 @@ class Fixed(Quantiles):
 def released(made: Quantiles, counts: np.ndarray) -> Rows:
     """Rows of released keys with (keys, bands) records."""
     rows = made.traits.rows(Keys.of_codes(np.arange(len(counts), dtype=np.uint64)))
-    rows.cell["bands"], rows.cell["first"], rows.due[:] = counts, 1, -1
+    rows.state["bands"], rows.state["first"], rows.due[:] = counts, 1, -1
     return rows
 
 
@@ -58,6 +58,6 @@ def _once(made: Any, rows: Rows) -> float:
     again = time.process_time()
     found = table.load(store, 0, rows.key)
     spent = time.process_time() - again + between - begun
-    if found.cell.tobytes() != rows.cell.tobytes():
+    if found.state.tobytes() != rows.state.tobytes():
         raise SystemExit("rows do not come back as they were written")
     return spent

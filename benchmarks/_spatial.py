@@ -118,5 +118,5 @@ class Store(RowTable):
 
     @property
     def bytes_per_row(self) -> float:
-        """Key, cell and due trigger."""
-        return float(self.cell.dtype.itemsize + 8 + 4)
+        """Key, state and due trigger."""
+        return float(self.state.dtype.itemsize + 8 + 4)

@@ -159,7 +159,7 @@ def same(one: tuple[Rows, Releases], other: tuple[Rows, Releases]) -> bool:
     """Whether rows to write back and releases are equal."""
     a, b = one[1], other[1]
     pairs = [
-        (one[0].cell, other[0].cell), (one[0].due, other[0].due), (a.value, b.value),
+        (one[0].state, other[0].state), (one[0].due, other[0].due), (a.value, b.value),
         (a.status, b.status), (a.key.codes(), b.key.codes()),
     ]  # fmt: skip
     return all(np.array_equal(x, y) for x, y in pairs)

@@ -55,7 +55,7 @@ from hushstream.mechanisms.phdstream.node_counters import (
     TreeCounter,
     laplace_variance,
 )
-from hushstream.mechanisms.phdstream.tree import NODE, Cells, picked, put
+from hushstream.mechanisms.phdstream.tree import NODE, States, picked, put
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
@@ -171,7 +171,7 @@ def counted(
         active = chosen(weight, cell["out"], steps, most) if sets is None else sets[t - 1]
         change = weight[active] @ records
         exact[active] += change
-        now: Cells = counter.step(picked(cell, active), label[active], change, Now(t), noise)
+        now: States = counter.step(picked(cell, active), label[active], change, Now(t), noise)
         put(cell, active, now)
         variance = counter.variance(now["steps"])
         found.append(Step(active, change, exact[active], now["out"].copy(), variance))

@@ -84,7 +84,7 @@ def compare(source: Input, seeds: int) -> Row:
         "input": source.name, "w1": ours, "full": full, "ratio": ours / full,
         "single": single / full, "full, pooled": pooled / full, "one level": flat / full,
         "uniform": measure(NOTHING) / full,
-        "skewed": float(source.skewed), "memory": mechanism.shape.cells / FULL,
+        "skewed": float(source.skewed), "memory": mechanism.shape.sums / FULL,
     }  # fmt: skip
 
 
@@ -113,7 +113,7 @@ def by_memory(source: Input, seeds: int, quick: bool) -> Iterator[Row]:
         given = {"k": k, "exact": exact, "width": 3 * k // 2}
         joint, mechanism = error(source, seeds, **given)
         single, _ = error(source, seeds, decode="single", **given)
-        yield {"input": source.name, "memory": mechanism.shape.cells, "joint": joint,
+        yield {"input": source.name, "memory": mechanism.shape.sums, "joint": joint,
                "single": single}  # fmt: skip
 
 
@@ -147,7 +147,7 @@ def speed(source: Input, repeats: int) -> Row:
         part = absorbed(mechanism, source.columns, units)
         absorb = min(absorb, time.thread_time() - start)
         rows, _ = mechanism.release(Closed(mechanism.traits.rows(part.key), part, 1), keyed("tick"))
-        stored = rows._replace(key=rows.key[:-1], cell=rows.cell[:-1], due=rows.due[:-1])
+        stored = rows._replace(key=rows.key[:-1], state=rows.state[:-1], due=rows.due[:-1])
         start = time.thread_time()
         part = merge([absorbed(mechanism, source.columns, units)])
         mechanism.release(Closed(stored, part, 63), keyed("tick"))  # 6 draws a sum, the most
@@ -182,9 +182,9 @@ def beside(source: Input, seeds: int, quick: bool, epsilon: float = 1.0) -> Iter
         return
     found = summaries(source, mechanism.shape)
     read = mean(lambda seed: summarised(source, mechanism, found, epsilon, seed))
-    yield row("Misra-Gries", read, mechanism.shape.cells, DELTA)
+    yield row("Misra-Gries", read, mechanism.shape.sums, DELTA)
     single, _ = error(source, seeds, epsilon, decode="single", **USUAL)
-    yield row("our sketch, read singly", single, mechanism.shape.cells)
+    yield row("our sketch, read singly", single, mechanism.shape.sums)
 
 
 def rivals(sources: list[Input], quick: bool) -> Iterator[Callable[[], list[Row]]]:

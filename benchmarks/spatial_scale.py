@@ -123,7 +123,7 @@ def sketched(k: int, depth: int, n: int, quantity: str, size: float) -> Point:
         rows, release = made.release(store.closed(absorbed(made, new), t), noise)
         store.store(rows)
         best, leaves = min(best, time.thread_time() - start), len(release.key)
-    return Point(quantity, size, best, leaves, made.shape.cells)
+    return Point(quantity, size, best, leaves, made.shape.sums)
 
 
 def by_points_sketched(quick: bool) -> Iterator[Point]:

@@ -63,7 +63,7 @@ def store(mechanism: Histogram, load: Load, t: int) -> RowTable:
     for begin in range(0, load.seen, PORTION):  # a portion at a time: keys take more than rows
         codes = np.arange(begin, min(begin + PORTION, load.seen))
         keys = Keys.of_codes(codes.astype(np.uint64))
-        cell = mechanism.traits.rows(keys).cell
+        cell = mechanism.traits.rows(keys).state
         cell["sums"][:, 0, 0] = rng.integers(1, 20, len(codes))
         mine = public[(public >= begin) & (public < begin + PORTION)] - begin
         cell["sums"][mine, :, 0] += rng.integers(50, 500, (len(mine), mechanism.traits.lanes))

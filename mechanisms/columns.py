@@ -60,7 +60,7 @@ class Rows(NamedTuple):
     """State PER KEY; one stored row per (pipeline, window, key)."""
 
     key: Keys  # (r,) distinct, canonical order
-    cell: NDArray[Any]  # (r,) structured, `Traits.row_dtype`
+    state: NDArray[Any]  # (r,) structured, `Traits.row_dtype`
     due: NDArray[np.int32]  # (r,) next trigger to load it without data; 0 none, -1 every trigger
 
 
@@ -68,7 +68,7 @@ def joined(first: Rows, second: Rows) -> Rows:
     """Rows of both, the first ones before the others."""
     return Rows(
         concat([first.key, second.key]),
-        np.concatenate([first.cell, second.cell]),
+        np.concatenate([first.state, second.state]),
         np.concatenate([first.due, second.due]),
     )
 

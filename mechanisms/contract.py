@@ -293,7 +293,7 @@ class Mechanism(Statement):
 
     @abstractmethod
     def release(self, closed: Closed, noise: Noise) -> tuple[Rows, Releases]:
-        """Return every row that is new or changed (cell or due), and what becomes public."""
+        """Return every row that is new or changed (state or due), and what becomes public."""
 
     @abstractmethod
     def cost(self) -> Cost:

@@ -135,14 +135,14 @@ class RowTable:
     """Rows of the keys of one aggregate shard; the empty key's row, if any, is kept apart.
 
     Attributes:
-        cell, due: (k,) of all other keys, in canonical order.
+        state, due: (k,) of all other keys, in canonical order.
         empty: row of the empty key.
     """
 
     def __init__(self, traits: Traits) -> None:
         self._traits = traits
         self._order = _Order()
-        self.cell = traits.rows(Keys.of([])).cell
+        self.state = traits.rows(Keys.of([])).state
         self.due = np.empty(0, np.int32)
         self.empty: Rows | None = None
 
@@ -158,7 +158,7 @@ class RowTable:
         order = np.argsort(key, kind="stable")
         rows = self._traits.rows(self._order.keys(key[order]))
         stored = order < len(touched)
-        rows.cell[stored] = self.cell[touched[order[stored]]]
+        rows.state[stored] = self.state[touched[order[stored]]]
         rows.due[stored] = self.due[touched[order[stored]]]
         if self.empty is not None and (none or every or self.empty.due[0] in (t, -1)):
             return joined(self.empty, rows)
@@ -168,22 +168,22 @@ class RowTable:
         """Write back the rows that a release returned."""
         none, rest = _parted(rows.key)
         if none:
-            self.empty = Rows(rows.key[:1], rows.cell[:1].copy(), rows.due[:1].copy())
+            self.empty = Rows(rows.key[:1], rows.state[:1].copy(), rows.due[:1].copy())
         key = self._order.of(rest)
         order = np.argsort(key, kind="stable")
-        key, cell, due = key[order], rows.cell[none:][order], rows.due[none:][order]
+        key, state, due = key[order], rows.state[none:][order], rows.due[none:][order]
         place, known = _find(self._order.key, key)
-        self.cell[place[known]], self.due[place[known]] = cell[known], due[known]
+        self.state[place[known]], self.due[place[known]] = state[known], due[known]
         if not known.all():
             at = place[~known]
             self._order.key = np.insert(self._order.key, at, key[~known])
-            self.cell = np.insert(self.cell, at, cell[~known])
+            self.state = np.insert(self.state, at, state[~known])
             self.due = np.insert(self.due, at, due[~known])
 
     @property
     def rows(self) -> Rows:
         """All stored rows, in canonical order."""
-        rows = Rows(self._order.keys(self._order.key), self.cell, self.due)
+        rows = Rows(self._order.keys(self._order.key), self.state, self.due)
         return rows if self.empty is None else joined(self.empty, rows)
 
 

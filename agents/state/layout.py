@@ -11,7 +11,7 @@ UNIT       bound      pipeline number, epoch, digest of the unit   what the unit
 TOTAL      bound      pipeline number, window, micro-batch         shard-wide totals, int64
 TOTAL      aggregate  ordinal of the trigger                       sum of all barriers' totals
 RUN        aggregate  window, micro-batch, run, chunk              a frame of partial sums
-ROW        aggregate  window, key                                  due trigger, cell
+ROW        aggregate  window, key                                  due trigger, state
 DUE        aggregate  window, due trigger, key                     empty: a local index
 STATUS     aggregate  window, key                                  public status, int32
 OPEN       aggregate  (none)                                       the release in progress
@@ -223,9 +223,9 @@ def due_at(window: int, due: int) -> bytes:
 # -- values ---------------------------------------------------------------------------------------
 
 
-def key_row(cell: DTypeLike) -> np.dtype[Any]:
-    """Lay out a key row: its due trigger, then the mechanism's cell."""
-    return np.dtype([("due", "<i4"), ("cell", cell)])
+def key_row(state: DTypeLike) -> np.dtype[Any]:
+    """Lay out a key row: its due trigger, then the state of its key."""
+    return np.dtype([("due", "<i4"), ("state", state)])
 
 
 def index_entries(key: bytes, value: bytes | None) -> dict[bytes, bytes | None]:

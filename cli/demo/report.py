@@ -75,8 +75,8 @@ class Show:
             table.add_column(name, justify="right", overflow="fold")
             table.add_column("±", justify="right", style="dim", overflow="fold")
         for key, row in list(rows.items())[:TOP]:
-            cells = [cell for name in names for cell in _pair(row["values"][name])]
-            table.add_row(key, *cells)
+            columns = [one for name in names for one in _pair(row["values"][name])]
+            table.add_row(key, *columns)
         head = f"{p.name}: window from {day}, trigger {result.place[1]} of {p.traits.horizon}"
         self._title(f"{head}; {budget}")
         self._console.print(table)

@@ -33,7 +33,7 @@ from ..ranges import Draws
 from ..truth import Truth, WindowRecords
 
 _GRID = "activity 1"
-_CELL = np.dtype([("units", np.int64), ("released", np.int32)])
+_STATE = np.dtype([("units", np.int64), ("released", np.int32)])
 
 
 class BucketKeys(OwnKeys):
@@ -68,14 +68,14 @@ class Activity(Mechanism):
     @cached_property
     def traits(self) -> Traits:
         return Traits(
-            horizon=1, outputs=(Output("units", Fraction(1, STEPS), ALWAYS),), row_dtype=_CELL,
+            horizon=1, outputs=(Output("units", Fraction(1, STEPS), ALWAYS),), row_dtype=_STATE,
             bound=self.profile.most, keys=BucketKeys(), routing="single", load="all",
             counting=False,  # a unit that moves leaves a bucket
         )  # fmt: skip
 
     @property
     def _names(self) -> Keys:
-        return Keys.of_codes(np.arange(self.profile.cells, dtype=np.uint64))
+        return Keys.of_codes(np.arange(self.profile.buckets, dtype=np.uint64))
 
     def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
         """Look at the slice's insertions; send by how much each bucket has changed."""
@@ -91,21 +91,21 @@ class Activity(Mechanism):
             ContractError: the window was released before, it is not its only trigger, or the sums
                 are no numbers of units.
         """
-        if bool(closed.rows.cell["released"].any()):
+        if bool(closed.rows.state["released"].any()):
             raise ContractError("the activity of this window was released before")
-        totals = np.zeros(self.profile.cells, np.int64)
+        totals = np.zeros(self.profile.buckets, np.int64)
         for key, units in (
-            (closed.rows.key, closed.rows.cell["units"]),
+            (closed.rows.key, closed.rows.state["units"]),
             (closed.part.key, closed.part.sums[:, 0]),
         ):
             if len(key):
                 np.add.at(totals, key.codes().astype(np.intp), units)
         shown = self.profile.release(totals, closed.t, 1, self.variance, noise)
-        cell = np.zeros(len(totals), _CELL)
-        cell["units"], cell["released"] = totals, closed.t
+        state = np.zeros(len(totals), _STATE)
+        state["units"], state["released"] = totals, closed.t
         names, status = self._names, np.ones(len(totals), np.int32)
         variance = np.full((len(totals), 1), float(self.variance))
-        rows = Rows(names, cell, np.zeros(len(totals), np.int32))
+        rows = Rows(names, state, np.zeros(len(totals), np.int32))
         return rows, Releases(names, shown[:, None], variance, status, {})
 
     def cost(self) -> Cost:

@@ -153,8 +153,8 @@ def split_shared(closed: Closed, init: Callable[[Keys], Rows]) -> tuple[Closed, 
     rows = closed.rows
     if not (len(rows.key) and rows.key[0] == b""):
         return closed, init(SHARED)._replace(due=np.full(1, -1, np.int32))
-    rest = Rows(rows.key[1:], rows.cell[1:], rows.due[1:])
-    return closed._replace(rows=rest), Rows(SHARED, rows.cell[:1].copy(), rows.due[:1])
+    rest = Rows(rows.key[1:], rows.state[1:], rows.due[1:])
+    return closed._replace(rows=rest), Rows(SHARED, rows.state[:1].copy(), rows.due[:1])
 
 
 def in_steps(exact: I64, noise: I64) -> I64 | F64:

@@ -126,73 +126,73 @@ class Histogram(FoundKeys):
         if self.debias is None:
             return self._release(closed, noise, None)
         closed, shared = split_shared(closed, self.traits.rows)
-        shared.cell["mark"][0] += closed.part.totals
-        rates = self.debias.noisy(shared.cell["mark"][0], closed.t, noise)
+        shared.state["mark"][0] += closed.part.totals
+        rates = self.debias.noisy(shared.state["mark"][0], closed.t, noise)
         rows, out = self._release(closed, noise, rates)
         return joined(shared, rows), out
 
     def _release(self, closed: Closed, noise: Noise, rates: I64 | None) -> tuple[Rows, Releases]:
         """``rates`` (4,) are the released debiasing counters, if there are any."""
-        cell, due, touched = self._advance(closed)
+        state, due, touched = self._advance(closed)
         self._select(
-            closed, cell, due, lambda rows: cell["sums"][rows, S, 0], self.selector, noise,
+            closed, state, due, lambda rows: state["sums"][rows, S, 0], self.selector, noise,
             self.min_units,  # the count is one of distinct units where that is asked for
         )  # fmt: skip
-        shown = np.flatnonzero(cell["first"] > 0)
-        scale = self._scale(rates, cell, shown, closed.t)
+        shown = np.flatnonzero(state["first"] > 0)
+        scale = self._scale(rates, state, shown, closed.t)
         # Compared as bytes, all fields at once: an unchanged row costs no record of the changelog.
-        before = np.ascontiguousarray(closed.rows.cell)
-        moved = cell.view((np.uint8, cell.itemsize)) != before.view((np.uint8, cell.itemsize))
+        before = np.ascontiguousarray(closed.rows.state)
+        moved = state.view((np.uint8, state.itemsize)) != before.view((np.uint8, state.itemsize))
         back = np.flatnonzero(touched | (due != closed.rows.due) | moved.any(axis=1))
-        rows = Rows(closed.rows.key.take(back), cell[back], due[back])
-        keys, status = closed.rows.key.take(shown), cell["first"][shown]
-        value, variance = self._values(cell[shown], keys, closed.t, noise, scale)
+        rows = Rows(closed.rows.key.take(back), state[back], due[back])
+        keys, status = closed.rows.key.take(shown), state["first"][shown]
+        value, variance = self._values(state[shown], keys, closed.t, noise, scale)
         told = self.debias.told(rates, closed.t) if self.debias and rates is not None else None
         return rows, Releases(keys, value, variance, status, self._bar(closed.t - 1), told)
 
     def _scale(
-        self, rates: I64 | None, cell: NDArray[Any], shown: NDArray[np.intp], t: int
+        self, rates: I64 | None, state: NDArray[Any], shown: NDArray[np.intp], t: int
     ) -> F64 | None:
         """(m, 2) factors of the lanes of public keys; marks the end of their S intervals."""
         if self.debias is None or rates is None:
             return None
         # Without a lane V the S interval never ends.
-        first = shown[(cell["first"][shown] + self.delay >= t) | (self.traits.lanes == 1)]
-        cell["mark"][first] = rates
-        return self.debias.factors(cell["mark"][shown], rates, t)
+        first = shown[(state["first"][shown] + self.delay >= t) | (self.traits.lanes == 1)]
+        state["mark"][first] = rates
+        return self.debias.factors(state["mark"][shown], rates, t)
 
     def _advance(self, closed: Closed) -> tuple[NDArray[Any], NDArray[np.int32], Any]:
-        cell, due = closed.rows.cell.copy(), closed.rows.due.copy()
+        state, due = closed.rows.state.copy(), closed.rows.due.copy()
         row = rows_of(closed.rows.key, closed.part.key)
-        np.add.at(cell["sums"], (row, closed.part.lane), closed.part.sums)
-        touched = np.zeros(len(cell), np.bool_)
+        np.add.at(state["sums"], (row, closed.part.lane), closed.part.sums)
+        touched = np.zeros(len(state), np.bool_)
         touched[row] = True
-        return cell, due, touched
+        return state, due, touched
 
     def _values(
-        self, cell: NDArray[Any], keys: Keys, t: int, noise: Noise, scale: F64 | None
+        self, state: NDArray[Any], keys: Keys, t: int, noise: Noise, scale: F64 | None
     ) -> tuple[I64, F64]:
         """Values and noise variances of public keys, in the order of outputs."""
         if self.show == "keys":
             return np.empty((len(keys), 0), np.int64), np.empty((len(keys), 0))
-        noisy = [self._noisy(one, cell, keys, t, noise, scale) for one in self.quantities]
+        noisy = [self._noisy(one, state, keys, t, noise, scale) for one in self.quantities]
         return self._finished(noisy)
 
     def _noisy(
         self,
         quantity: Quantity,
-        cell: NDArray[Any],
+        state: NDArray[Any],
         keys: Keys,
         t: int,
         noise: Noise,
         scale: F64 | None,
     ) -> tuple[I64, F64]:
         """(r,) noisy totals on the integers and (r,) the variance of their noise."""
-        exact = np.ascontiguousarray(cell["sums"][:, :, quantity.column].T)
+        exact = np.ascontiguousarray(state["sums"][:, :, quantity.column].T)
         steps, variance = np.zeros_like(exact), np.zeros(exact.shape)
         for lane, process in enumerate(quantity.lanes):
             # Before a lane can have data its process is pure noise, known to all: leave it out.
-            since = np.zeros(len(keys), np.int64) if lane == S else cell["first"] + self.delay
+            since = np.zeros(len(keys), np.int64) if lane == S else state["first"] + self.delay
             live = np.flatnonzero(since < t)
             steps[lane, live] += process.at(noise, keys.take(live), t, since[live])
             variance[lane, live] = process.variance_at(t, since[live])
@@ -215,10 +215,10 @@ class Histogram(FoundKeys):
         """
         if t > self.selector.foremost:
             return self.error(self.selector.foremost) * self.selector.growth
-        cell = np.zeros(1, self.traits.row_dtype)
-        cell["first"] = 1
+        state = np.zeros(1, self.traits.row_dtype)
+        state["first"] = 1
         scale = None if self.debias is None else np.ones((1, 2))
-        _, variance = self._values(cell, Keys.of([b""]), t, zero, scale)
+        _, variance = self._values(state, Keys.of([b""]), t, zero, scale)
         deviation: F64 = np.sqrt(variance[0])
         return deviation
 

@@ -77,7 +77,7 @@ class ByKey(Mechanism):
     def _select(
         self,
         closed: Closed,
-        cell: NDArray[Any],
+        state: NDArray[Any],
         due: NDArray[np.int32],
         count: Callable[[NDArray[np.intp]], I64],
         process: Process,
@@ -86,7 +86,7 @@ class ByKey(Mechanism):
     ) -> None:
         """Test hidden keys now and at every later trigger, with the noise that will be used.
 
-        Writes the trigger of keys that become public into ``cell["first"]``, and into ``due`` when
+        Writes the trigger of keys that become public into ``state["first"]``, and into ``due`` when
         a row is needed again; a listed key is public from the first trigger on.
 
         Args:
@@ -95,9 +95,9 @@ class ByKey(Mechanism):
             least: gate below which no noise makes a key public.
         """
         if self.public is not None:
-            cell["first"], due[:] = 1, -1
+            state["first"], due[:] = 1, -1
             return
-        hidden = np.flatnonzero(cell["first"] == 0)
+        hidden = np.flatnonzero(state["first"] == 0)
         end = process.foreseen(closed.t)
         bar = np.asarray(self.threshold[closed.t - 1 : end], np.int64)
         for rows in process.chunks(hidden):
@@ -106,7 +106,7 @@ class ByKey(Mechanism):
             hit = first_crossing(exact * STEPS, ahead, bar)
             hit[hit < 0] = end + 1 - closed.t if end < self.horizon else -1  # looked at again then
             hit[exact < least] = -1
-            cell["first"][rows[hit == 0]] = closed.t
+            state["first"][rows[hit == 0]] = closed.t
             due[rows] = np.where(hit < 0, 0, np.where(hit == 0, -1, closed.t + hit))
 
     def _bar(self, place: int) -> dict[str, I64]:

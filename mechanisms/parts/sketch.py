@@ -61,7 +61,7 @@ class Sketch:
             raise ParameterError("seed", self.seed, "must be below 2^64")
 
     @property
-    def cells(self) -> int:
+    def sums(self) -> int:
         """Number of sums, j·w."""
         return self.rows * self.width
 
@@ -76,7 +76,7 @@ class Sketch:
 
     def add(self, codes: U64, counts: I64) -> I64:
         """(j·w,) exact sums of a stream in which each code occurs ``counts`` times."""
-        sums = np.zeros(self.cells, np.int64)
+        sums = np.zeros(self.sums, np.int64)
         for row in range(self.rows):
             place, sign = self.hash(codes, row)
             np.add.at(sums, place, sign * counts)

@@ -1,23 +1,23 @@
 """The profile of an epoch's units: how many send how many records, and to how few keys.
 
-Each unit lies in one cell of a fixed public grid. Its row is the number n of its records, at most
+Each unit lies in one bucket of a fixed public grid. Its row is the number n of its records, at most
 ``most``, in buckets 1, 2, 3–4, 5–8, …; its column is s/n for s = Σ m², the sum over (window, key)
 pairs of squared numbers of records, in buckets 1, (1, 2], (2, 4], …: how far they fall upon one
 another. Of all n records no more is needed to see what a contribution bound would cut.
 
-A slice sends the signed change of the grid: a unit leaves one cell and enters another. The changes
-of all slices and shards add up to the number of units in each cell at the end of the epoch, and
-that alone is ever released, once.
+A slice sends the signed change of the grid: a unit leaves one bucket and enters another. The
+changes of all slices and shards add up to the number of units in each bucket at the end of the
+epoch, and that alone is ever released, once.
 
 Guarantee, for neighbours that differ by all records of one unit in one epoch: the released profile
-is a discrete Gaussian release of squared sensitivity 1. *Proof.* The cell of a unit is a function
+is a discrete Gaussian release of squared sensitivity 1. *Proof.* The bucket of a unit is a function
 of its own records and of public constants: which records are taken depends on what the unit has
 left, and pairs are told apart within the unit. So with and without the unit all others lie in the
-same cells, and the final counts differ by 1 in one cell, the one in which the unit ends; the cells
+same buckets, and the final counts differ by 1 in one bucket, the one in which the unit ends; those
 that it passed through received +1 and -1. `UnitProfile.release` reads the final counts alone and
 refuses every trigger but the last, so no draw covers two contents. ∎ A profile of intermediate
 triggers would move by a change at every bucket that the unit passes, and a count of records by up
-to ``most``. Under replacement of a unit by another, two cells differ: squared sensitivity 2.
+to ``most``. Under replacement of a unit by another, two buckets differ: squared sensitivity 2.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _LARGEST = 1 << 12
 
 
 class Patterns(NamedTuple):
-    """A typical unit of each cell: ``own`` of its records go to one key, the others one each."""
+    """A typical unit of each bucket: ``own`` of its records go to one key, the others one each."""
 
     records: F64  # (c,)
     own: F64  # (c,) at least 1
@@ -67,7 +67,7 @@ class UnitProfile:
         ParameterError: ``most`` is no power of two between 2 and 4,096.
 
     >>> profile = UnitProfile(4)
-    >>> profile.cells, profile.place(np.array([0, 1, 3, 3]), np.array([0, 1, 3, 9])).tolist()
+    >>> profile.buckets, profile.place(np.array([0, 1, 3, 3]), np.array([0, 1, 3, 9])).tolist()
     (6, [-1, 0, 3, 5])
     """
 
@@ -84,7 +84,7 @@ class UnitProfile:
         return self.most.bit_length()
 
     @property
-    def cells(self) -> int:
+    def buckets(self) -> int:
         """Cells of the grid: row r has columns 0…r, since s ≤ n²."""
         return self.rows * (self.rows + 1) // 2
 
@@ -94,14 +94,14 @@ class UnitProfile:
         return Bound("records", self.most)
 
     def place(self, records: I64, squares: I64) -> I64:
-        """(u,) the cell of units with so many records and Σ m²; -1 without records."""
+        """(u,) the bucket of units with so many records and Σ m²; -1 without records."""
         row = np.searchsorted(1 << np.arange(self.rows), records)
         reach = records[:, None] << np.arange(self.rows)
         column = (reach < squares[:, None]).sum(axis=1)
         return np.where(records > 0, row * (row + 1) // 2 + column, -1).astype(np.int64)
 
     def of(self, units: Units) -> I64:
-        """(u,) the cell of each unit; -1 if it has sent nothing."""
+        """(u,) the bucket of each unit; -1 if it has sent nothing."""
         used = units.used[:, 0].astype(np.int64)
         owner = np.repeat(np.arange(len(units.left)), np.diff(units.start))
         squares = np.zeros(len(units.left), np.int64)
@@ -112,7 +112,7 @@ class UnitProfile:
         """Look at a slice's records, in order; deletions do not count. Any cut agrees.
 
         Returns:
-            New units, and the (cells,) signed change of the grid.
+            New units, and the (buckets,) signed change of the grid.
         """
         inserted = batch.sign > 0
         some = batch._replace(key=batch.key[inserted], unit=batch.unit[inserted])
@@ -120,8 +120,8 @@ class UnitProfile:
         after = self.bound.apply(units, some, lane).units
         return after, self._counts(self.of(after)) - self._counts(self.of(units))
 
-    def _counts(self, cell: I64) -> I64:
-        return np.bincount(cell[cell >= 0], minlength=self.cells).astype(np.int64)
+    def _counts(self, bucket: I64) -> I64:
+        return np.bincount(bucket[bucket >= 0], minlength=self.buckets).astype(np.int64)
 
     # The release
 
@@ -138,10 +138,10 @@ class UnitProfile:
     def release(
         self, totals: I64, t: int, last: int, variance: Fraction, noise: Noise
     ) -> I64:  # fmt: skip
-        """(cells,) noisy numbers of units, in 1/`STEPS`.
+        """(buckets,) noisy numbers of units, in 1/`STEPS`.
 
         Args:
-            totals: (cells,) all changes of the epoch added up.
+            totals: (buckets,) all changes of the epoch added up.
             t: trigger of the epoch's last window at which this is asked for.
             last: its last trigger.
             variance: of the noise, in squared steps.
@@ -152,15 +152,15 @@ class UnitProfile:
         """
         if t != last:
             raise ContractError(f"a profile is released at trigger {last} alone, not at {t}")
-        if totals.shape != (self.cells,) or totals.min() < 0:
+        if totals.shape != (self.buckets,) or totals.min() < 0:
             raise ContractError("the profile's totals are no numbers of units")
-        index = np.arange(self.cells, dtype=np.int64)
-        drawn = noise.gauss("profile", NAME, index, variance, np.full(self.cells, t, np.int64))
+        index = np.arange(self.buckets, dtype=np.int64)
+        drawn = noise.gauss("profile", NAME, index, variance, np.full(self.buckets, t, np.int64))
         released: I64 = totals * STEPS + drawn[0]
         return released
 
     def patterns(self) -> Patterns:
-        """A unit in the middle of each cell."""
+        """A unit in the middle of each bucket."""
         row = np.repeat(np.arange(self.rows), np.arange(1, self.rows + 1))
         column = np.concatenate([np.arange(r + 1) for r in range(self.rows)])
         low, high = np.where(row > 0, (1 << np.maximum(row - 1, 0)) + 1, 1), 1 << row
@@ -171,23 +171,23 @@ class UnitProfile:
         return Patterns(records, np.minimum(own, records))
 
 
-def ends_of(cell: int) -> tuple[int, int]:
-    """The upper ends of a cell's row and column.
+def ends_of(bucket: int) -> tuple[int, int]:
+    """The upper ends of a bucket's row and column.
 
-    >>> [ends_of(cell) for cell in range(4)]
+    >>> [ends_of(bucket) for bucket in range(4)]
     [(1, 1), (2, 1), (2, 2), (4, 1)]
     """
-    row = (math.isqrt(8 * cell + 1) - 1) // 2
-    return 1 << row, 1 << (cell - row * (row + 1) // 2)
+    row = (math.isqrt(8 * bucket + 1) - 1) // 2
+    return 1 << row, 1 << (bucket - row * (row + 1) // 2)
 
 
 def profile_of(units: Mapping[tuple[int, int], float], most: int) -> I64:
-    """(cells,) released numbers of units in 1/`STEPS`, by the upper ends of their cells.
+    """(buckets,) released numbers of units in 1/`STEPS`, by the upper ends of their buckets.
 
     Raises:
-        ContractError: they are not the cells of a grid with ``most``.
+        ContractError: they are not the buckets of a grid with ``most``.
     """
-    wanted = [ends_of(cell) for cell in range(UnitProfile(most).cells)]
+    wanted = [ends_of(bucket) for bucket in range(UnitProfile(most).buckets)]
     if set(units) != set(wanted):
-        raise ContractError(f"a profile up to {most} records has one number for each cell")
+        raise ContractError(f"a profile up to {most} records has one number for each bucket")
     return np.array([round(units[ends] * STEPS) for ends in wanted], np.int64)

@@ -86,7 +86,7 @@ def split_rows(closed: Closed) -> tuple[Nodes, NDArray[np.intp]]:
     codes = data.view(">u8").astype(np.uint64)
     stored = (rows.due[:nodes] == -1) & (codes > _RECORDS)
     codes = codes[stored]
-    return Nodes(codes, picked(rows.cell[:nodes], stored)), np.flatnonzero(
+    return Nodes(codes, picked(rows.state[:nodes], stored)), np.flatnonzero(
         wide & (rows.due == closed.t)
     )
 
@@ -96,10 +96,10 @@ def record_row(closed: Closed) -> Rows:
 
     Its ``out`` is the number that was released last, ``first`` what has come since, exactly.
     """
-    key, cell = Keys.of_codes(_RECORDS), np.zeros(1, NODE)
+    key, state = Keys.of_codes(_RECORDS), np.zeros(1, NODE)
     if len(closed.rows.key) and closed.rows.key.take(np.zeros(1, np.intp)).tolist() == key.tolist():
-        cell = picked(closed.rows.cell, np.zeros(1, np.intp))
-    return Rows(key, cell, np.full(1, -1, np.int32))
+        state = picked(closed.rows.state, np.zeros(1, np.intp))
+    return Rows(key, state, np.full(1, -1, np.int32))
 
 
 def beside(records: Rows | None, rows: Rows) -> Rows:
@@ -107,7 +107,7 @@ def beside(records: Rows | None, rows: Rows) -> Rows:
     if records is None:
         return rows
     due = np.concatenate([records.due, rows.due])
-    return Rows(concat([records.key, rows.key]), joined([records.cell, rows.cell]), due)
+    return Rows(concat([records.key, rows.key]), joined([records.state, rows.state]), due)
 
 
 def waited(closed: Closed, rows: NDArray[np.intp]) -> Waiting:
@@ -115,7 +115,7 @@ def waited(closed: Closed, rows: NDArray[np.intp]) -> Waiting:
     matrix = closed.rows.key.take(rows).packed().reshape(len(rows), _WIDTH)
     origin = np.ascontiguousarray(matrix[:, 1:5]).view(">u4").reshape(-1).astype(np.int64)
     cell = np.ascontiguousarray(matrix[:, 5:]).view(">u8").reshape(-1).astype(np.uint64)
-    held = closed.rows.cell[rows]
+    held = closed.rows.state[rows]
     return Waiting(origin, cell, np.stack([held["first"], held["second"]]))
 
 
@@ -127,9 +127,9 @@ def both(first: Waiting, second: Waiting) -> Waiting:
 
 def wait(waiting: Waiting, due: I64) -> Rows:
     """Rows of events that wait for ``due`` (0 = served), in canonical order."""
-    cell = np.zeros(len(waiting.cell), NODE)
-    cell["first"], cell["second"] = waiting.counts * (due > 0)
-    return Rows(waiting_keys(waiting.origin, waiting.cell), cell, due.astype(np.int32))
+    state = np.zeros(len(waiting.cell), NODE)
+    state["first"], state["second"] = waiting.counts * (due > 0)
+    return Rows(waiting_keys(waiting.origin, waiting.cell), state, due.astype(np.int32))
 
 
 class Plan(NamedTuple):

@@ -26,7 +26,7 @@ from ..keys import Keys
 from ..ranges import GAUSS_TAIL, Draws
 from ..spatial.domain import U64
 from .node_counters import NODES, NodeCounter, Now, chained
-from .tree import LARGEST_COUNT, Cells
+from .tree import LARGEST_COUNT, States
 
 
 @dataclass(frozen=True)
@@ -73,19 +73,19 @@ class MatrixCounter(NodeCounter):
         loss = accounting.gaussian_cost(_shift(factor, events), self.process.variance, touched)
         return loss._replace(delta=loss.delta + inexact_draws(self.epsilon, touched))
 
-    def step(self, cell: Cells, nodes: U64, change: I64, now: Now, noise: Noise) -> Cells:
-        cell = chained(cell, now, self.variance(cell["steps"]))
-        cell["steps"] += 1
-        cell["first"] += change
-        drawn, start = np.empty(len(nodes), np.int64), cell["start"].astype(np.int64)
+    def step(self, state: States, nodes: U64, change: I64, now: Now, noise: Noise) -> States:
+        state = chained(state, now, self.variance(state["steps"]))
+        state["steps"] += 1
+        state["first"] += change
+        drawn, start = np.empty(len(nodes), np.int64), state["start"].astype(np.int64)
         labels = np.stack([nodes, start.astype(np.uint64)], axis=1).astype(">u8")
         keys = Keys.fixed(labels.view(np.uint8).reshape(len(nodes), 16))
-        for steps in np.unique(cell["steps"]).tolist():
-            rows = np.flatnonzero(cell["steps"] == steps)
+        for steps in np.unique(state["steps"]).tolist():
+            rows = np.flatnonzero(state["steps"] == steps)
             since, first = np.zeros(len(rows), np.int64), start[rows, None]
             drawn[rows] = self.process.at(noise, keys.take(rows), steps, since, first)
-        cell["out"] = cell["second"] + cell["first"] + (drawn + STEPS // 2) // STEPS
-        return cell
+        state["out"] = state["second"] + state["first"] + (drawn + STEPS // 2) // STEPS
+        return state
 
     def variance(self, steps: NDArray[np.int32]) -> F64:
         """σ²‖B_n‖² after n activations of a chain, 0 after none."""

@@ -209,7 +209,7 @@ class PHDStream(SpatialStream):
         records = self._records(closed, noise)
         if closed.t < self.first:
             return beside(records, waits), no_releases(2, _public(0))
-        carried = float(nodes.cell["carried"].max(initial=0.0))
+        carried = float(nodes.state["carried"].max(initial=0.0))
         tree = self.descend(nodes, self._walk(events, closed.t, noise, carried))
         variance = self._counted(tree, events, Now(closed.t, closed.renewed), noise)
         gone = np.setdiff1d(nodes.code, tree.code, assume_unique=True) if self.forget else _NONE
@@ -221,10 +221,10 @@ class PHDStream(SpatialStream):
         if self.total is None:
             return None
         row = record_row(closed)
-        row.cell["first"] += closed.part.totals[0]
+        row.state["first"] += closed.part.totals[0]
         if closed.t >= self.first:  # what was held back is covered by this draw as well
-            row.cell["out"] += row.cell["first"] + self.total.noise(row.key, closed.t, noise)
-            row.cell["first"] = 0
+            row.state["out"] += row.state["first"] + self.total.noise(row.key, closed.t, noise)
+            row.state["first"] = 0
         return row
 
     def _opens(self, t: int) -> WindowStart | None:
@@ -247,19 +247,19 @@ class PHDStream(SpatialStream):
         return splits
 
     def descend(self, nodes: Nodes, walk: _Walk) -> LiveTree:
-        """The live tree with the stored cells of its nodes."""
-        code, cell = root_level(), nodes.take(root_level())
-        above, estimate = root_estimate(cell)
+        """The live tree with the stored states of its nodes."""
+        code, state = root_level(), nodes.take(root_level())
+        above, estimate = root_estimate(state)
         levels = []
         for depth in range(self.domain.depth + 1):
             split = walk(estimate, depth, code)
             children, child = offspring(self.shape, code[split])
-            levels.append(Level(code, cell, split, child))
+            levels.append(Level(code, state, split, child))
             if not split.any():
                 break
-            inherited = (above + cell["out"] * GRID)[split]
-            code, cell = children, nodes.take(children)
-            own = cell["out"] + cell["below"]
+            inherited = (above + state["out"] * GRID)[split]
+            code, state = children, nodes.take(children)
+            own = state["out"] + state["below"]
             above, estimate = estimates(self.shape, inherited, estimate[split], own, child)
         return LiveTree.of(levels)
 
@@ -268,12 +268,12 @@ class PHDStream(SpatialStream):
         leaf = ~tree.split
         code = tree.code[leaf]
         inserts, deletes = events.within(self.domain, code)
-        cell = picked(tree.cell, leaf)
+        state = picked(tree.state, leaf)
         counter = self._opens(now.t) or self.counter
-        put(tree.cell, leaf, counter.step(cell, code, inserts - deletes, now, noise))
+        put(tree.state, leaf, counter.step(state, code, inserts - deletes, now, noise))
         if self.forget:
             tree.fold(leaf)
-        variance: F64 = self.counter.variance(tree.cell["steps"]) + tree.cell["carried"]
+        variance: F64 = self.counter.variance(tree.state["steps"]) + tree.state["carried"]
         tree.sum_below(variance)
         return variance
 
@@ -283,7 +283,7 @@ class PHDStream(SpatialStream):
         spread = np.repeat(leaves.spread[:, None], 2, axis=1)
         public = _public(len(value))
         if self.total is not None and records is not None:
-            number, triggers = int(records.cell["out"][0]), t - self.first + 1
+            number, triggers = int(records.state["out"][0]), t - self.first + 1
             shown = self.total.corrected(value, spread, GRID, number, triggers)
             value, spread, public = shown.value, shown.variance, public | shown.public
         status = np.ones(len(value), np.int32)
@@ -322,14 +322,14 @@ def _public(leaves: int) -> dict[str, I64]:
 
 def _stored(tree: LiveTree, gone: U64, waits: Rows) -> Rows:
     """Rows of all live nodes, due at every trigger, of forgotten ones, and of waiting events."""
-    code, cell = tree.code, tree.cell
+    code, state = tree.code, tree.state
     due = np.full(len(code), -1, np.int32)
     if len(gone):
         place = np.searchsorted(code, gone)
         code, due = np.insert(code, place, gone), np.insert(due, place, 0)
-        cell = inserted(cell, place)
+        state = inserted(state, place)
     keys = Keys.of_codes(code)
     if not len(waits.key):
-        return Rows(keys, cell, due)
+        return Rows(keys, state, due)
     together = concat([keys, waits.key])
-    return Rows(together, joined([cell, waits.cell]), np.concatenate([due, waits.due]))
+    return Rows(together, joined([state, waits.state]), np.concatenate([due, waits.due]))

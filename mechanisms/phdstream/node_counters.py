@@ -34,7 +34,7 @@ from ..keys import Keys
 from ..ranges import LAPLACE_TAIL, Draws
 from ..spatial.domain import U64
 from ..validate import at_least, positive
-from .tree import LARGEST_COUNT, Cells, copied
+from .tree import LARGEST_COUNT, States, copied
 
 NODES = 1 << 8  # for the sum of 2^26 nodes, whose noise grows with the root of their number
 
@@ -69,7 +69,7 @@ class NodeCounter(ABC):
         """Loss of a unit with at most this number of changes, at any nodes and triggers."""
 
     @abstractmethod
-    def step(self, cell: Cells, nodes: U64, change: I64, now: Now, noise: Noise) -> Cells:
+    def step(self, state: States, nodes: U64, change: I64, now: Now, noise: Noise) -> States:
         """New rows of the nodes after one activation; inputs stay as they are."""
 
     @abstractmethod
@@ -112,14 +112,14 @@ def _draw(noise: Noise, purpose: str, nodes: U64, t: int, scale: Fraction) -> I6
     return noise.laplace(purpose, Keys.of_codes(nodes), index, scale, index)[:, 0]
 
 
-def chained(cell: Cells, now: Now, variance: F64) -> Cells:
+def chained(state: States, now: Now, variance: F64) -> States:
     """A copy ready for one activation more, in a new chain where the nonce has changed."""
-    cell = copied(cell)
-    new = (cell["steps"] == 0) | (cell["start"] < now.renewed)
-    cell["carried"][new] += variance[new].astype(np.float32)
-    cell["second"][new] = cell["out"][new]
-    cell["first"][new], cell["steps"][new], cell["start"][new] = 0, 0, now.t
-    return cell
+    state = copied(state)
+    new = (state["steps"] == 0) | (state["start"] < now.renewed)
+    state["carried"][new] += variance[new].astype(np.float32)
+    state["second"][new] = state["out"][new]
+    state["first"][new], state["steps"][new], state["start"][new] = 0, 0, now.t
+    return state
 
 
 @dataclass(frozen=True)
@@ -137,11 +137,11 @@ class SimpleCounter(_Pure):
         """1/ε."""
         return 1 / self.epsilon
 
-    def step(self, cell: Cells, nodes: U64, change: I64, now: Now, noise: Noise) -> Cells:
-        cell = copied(cell)
-        cell["steps"] += 1
-        cell["out"] += change + _draw(noise, "simple", nodes, now.t, self.scale)
-        return cell
+    def step(self, state: States, nodes: U64, change: I64, now: Now, noise: Noise) -> States:
+        state = copied(state)
+        state["steps"] += 1
+        state["out"] += change + _draw(noise, "simple", nodes, now.t, self.scale)
+        return state
 
     def variance(self, steps: NDArray[np.int32]) -> F64:
         """n·v(1/ε)."""
@@ -169,18 +169,18 @@ class BlockCounter(_Pure):
         """2/ε."""
         return 2 / self.epsilon
 
-    def step(self, cell: Cells, nodes: U64, change: I64, now: Now, noise: Noise) -> Cells:
-        cell = copied(cell)
-        cell["steps"] += 1
-        ends = cell["steps"] % self.size == 0
+    def step(self, state: States, nodes: U64, change: I64, now: Now, noise: Noise) -> States:
+        state = copied(state)
+        state["steps"] += 1
+        ends = state["steps"] % self.size == 0
         drawn = _draw(noise, "block", nodes, now.t, self.scale)
-        base = cell["out"] - cell["second"]
-        exact = cell["first"] + change
-        inside = cell["second"] + change + drawn
-        cell["out"] = base + np.where(ends, exact + drawn, inside)
-        cell["first"] = np.where(ends, 0, exact)
-        cell["second"] = np.where(ends, 0, inside)
-        return cell
+        base = state["out"] - state["second"]
+        exact = state["first"] + change
+        inside = state["second"] + change + drawn
+        state["out"] = base + np.where(ends, exact + drawn, inside)
+        state["first"] = np.where(ends, 0, exact)
+        state["second"] = np.where(ends, 0, inside)
+        return state
 
     def variance(self, steps: NDArray[np.int32]) -> F64:
         """(q+r)·v(2/ε) after q whole blocks and r steps."""
@@ -217,17 +217,17 @@ class TreeCounter(_Pure):
         """H/ε."""
         return self.levels / self.epsilon
 
-    def step(self, cell: Cells, nodes: U64, change: I64, now: Now, noise: Noise) -> Cells:
-        cell = chained(cell, now, self.variance(cell["steps"]))
-        tree, done = np.divmod(cell["steps"].astype(np.int64), self.horizon)
-        cell["steps"] += 1
-        cell["first"] += change
-        drawn = self._noise(nodes, cell["start"].astype(np.int64), tree, done + 1, noise)
-        cell["out"] = cell["second"] + cell["first"] + drawn
+    def step(self, state: States, nodes: U64, change: I64, now: Now, noise: Noise) -> States:
+        state = chained(state, now, self.variance(state["steps"]))
+        tree, done = np.divmod(state["steps"].astype(np.int64), self.horizon)
+        state["steps"] += 1
+        state["first"] += change
+        drawn = self._noise(nodes, state["start"].astype(np.int64), tree, done + 1, noise)
+        state["out"] = state["second"] + state["first"] + drawn
         full = done + 1 == self.horizon
-        cell["second"] = np.where(full, cell["out"], cell["second"])
-        cell["first"] = np.where(full, 0, cell["first"])
-        return cell
+        state["second"] = np.where(full, state["out"], state["second"])
+        state["first"] = np.where(full, 0, state["first"])
+        return state
 
     def _noise(self, nodes: U64, start: I64, tree: I64, step: I64, noise: Noise) -> I64:
         """(m,) summed noise of the dyadic sums that end at ``step`` 1..horizon of each tree."""

@@ -18,7 +18,7 @@ from ..contract import Noise
 from ..spatial.domain import U64, Domain
 from ..spatial.privtree import Selection, largest_epsilon
 from .node_counters import Now, SimpleCounter
-from .tree import Cells
+from .tree import States
 
 ENOUGH = 40
 """Standard deviations' worth of records, n·ε, that a cell of the public floor should hold."""
@@ -55,12 +55,12 @@ class WindowStart:
         """Variance of a leaf's count, records squared."""
         return float(self.counter.variance(np.ones(1, np.int32))[0])
 
-    def step(self, cell: Cells, nodes: U64, change: I64, now: Now, noise: Noise) -> Cells:
+    def step(self, state: States, nodes: U64, change: I64, now: Now, noise: Noise) -> States:
         """Rows of the leaves after this trigger; the window's own counter goes on from there."""
-        cell = self.counter.step(cell, nodes, change, now, noise)
-        cell["steps"] = 0
-        cell["carried"] += np.float32(self.variance)
-        return cell
+        state = self.counter.step(state, nodes, change, now, noise)
+        state["steps"] = 0
+        state["carried"] += np.float32(self.variance)
+        return state
 
 
 def floor_for(domain: Domain, epsilon: Fraction, expected: int) -> int:
@@ -69,7 +69,7 @@ def floor_for(domain: Domain, epsilon: Fraction, expected: int) -> int:
     >>> floor_for(Domain.unit(2, 8, "all"), Fraction(1, 2), 50_000)
     4
     """
-    cells, floor = expected * epsilon / ENOUGH, 0
-    while floor < domain.depth and domain.fanout ** (floor + 1) <= cells:
+    most, floor = expected * epsilon / ENOUGH, 0
+    while floor < domain.depth and domain.fanout ** (floor + 1) <= most:
         floor += 1
     return floor

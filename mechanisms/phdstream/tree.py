@@ -47,36 +47,36 @@ Child = Bool | None
 
 _RAW = np.dtype((np.void, NODE.itemsize))  # NumPy moves plain bytes ten times as fast as fields
 
-Cells = NDArray[np.void]
-"""Cells of nodes, `NODE`."""
+States = NDArray[np.void]
+"""States of nodes, `NODE`."""
 
 
-def copied(cell: Cells) -> Cells:
+def copied(state: States) -> States:
     """A copy."""
-    same: Cells = cell.view(_RAW).copy().view(NODE)
+    same: States = state.view(_RAW).copy().view(NODE)
     return same
 
 
-def picked(cell: Cells, rows: NDArray[Any]) -> Cells:
+def picked(state: States, rows: NDArray[Any]) -> States:
     """A copy of some rows."""
-    some: Cells = cell.view(_RAW)[rows].view(NODE)
+    some: States = state.view(_RAW)[rows].view(NODE)
     return some
 
 
-def put(cell: Cells, rows: NDArray[Any], new: Cells) -> None:
+def put(state: States, rows: NDArray[Any], new: States) -> None:
     """Write some rows in place."""
-    cell.view(_RAW)[rows] = new.view(_RAW)
+    state.view(_RAW)[rows] = new.view(_RAW)
 
 
-def joined(cells: list[Cells]) -> Cells:
+def joined(states: list[States]) -> States:
     """One after the other."""
-    together: Cells = np.concatenate([cell.view(_RAW) for cell in cells]).view(NODE)
+    together: States = np.concatenate([state.view(_RAW) for state in states]).view(NODE)
     return together
 
 
-def inserted(cell: Cells, place: NDArray[np.intp]) -> Cells:
-    """With fresh cells before the given rows."""
-    more: Cells = np.insert(cell.view(_RAW), place, np.zeros(1, NODE).view(_RAW)).view(NODE)
+def inserted(state: States, place: NDArray[np.intp]) -> States:
+    """With fresh states before the given rows."""
+    more: States = np.insert(state.view(_RAW), place, np.zeros(1, NODE).view(_RAW)).view(NODE)
     return more
 
 
@@ -84,7 +84,7 @@ class Nodes(NamedTuple):
     """Stored nodes in code order, closed under parents."""
 
     code: U64  # (r,)
-    cell: Cells  # (r,) NODE
+    state: States  # (r,) NODE
 
     def find(self, codes: U64) -> tuple[NDArray[np.intp], Bool]:
         """Rows of ``codes`` (any row where absent) and which are present."""
@@ -92,12 +92,12 @@ class Nodes(NamedTuple):
         row = np.minimum(row, max(len(self.code) - 1, 0))
         return row, self.code[row] == codes if len(self.code) else np.zeros(len(codes), bool)
 
-    def take(self, codes: U64) -> Cells:
-        """(m,) a copy of the nodes' cells, zeros where absent."""
+    def take(self, codes: U64) -> States:
+        """(m,) a copy of the nodes' states, zeros where absent."""
         row, present = self.find(codes)
-        cell = np.zeros(len(codes), NODE)
-        put(cell, present, picked(self.cell, row[present]))
-        return cell
+        state = np.zeros(len(codes), NODE)
+        put(state, present, picked(self.state, row[present]))
+        return state
 
 
 class ExtensionRules(NamedTuple):
@@ -113,7 +113,7 @@ class Level(NamedTuple):
     """The live nodes at one depth, in code order."""
 
     code: U64  # (m,)
-    cell: Cells  # (m,) NODE
+    state: States  # (m,) NODE
     split: Bool  # (m,)
     child: Child  # which children of the split nodes exist
 
@@ -122,7 +122,7 @@ class LiveTree(NamedTuple):
     """All live nodes in code order, that is level after level."""
 
     code: U64  # (m,)
-    cell: Cells  # (m,) NODE
+    state: States  # (m,) NODE
     split: Bool  # (m,)
     child: tuple[Child, ...]  # per level
     start: tuple[int, ...]  # first row of every level, and the number of nodes
@@ -131,9 +131,9 @@ class LiveTree(NamedTuple):
     def of(cls, levels: list[Level]) -> LiveTree:
         """The tree of its levels."""
         code, split = (np.concatenate([v[i] for v in levels]) for i in (0, 2))
-        cell = joined([level.cell for level in levels])
+        state = joined([level.state for level in levels])
         start = np.cumsum([0, *(len(level.code) for level in levels)])
-        return cls(code, cell, split, tuple(v.child for v in levels), tuple(start.tolist()))
+        return cls(code, state, split, tuple(v.child for v in levels), tuple(start.tolist()))
 
     def rows(self, depth: int) -> slice:
         """Rows of one level."""
@@ -141,26 +141,26 @@ class LiveTree(NamedTuple):
 
     def fold(self, leaf: Bool) -> None:
         """Let leaves take over the counts below them, in place; G does not change."""
-        cell = self.cell
-        cell["out"][leaf] += cell["below"][leaf]
-        cell["carried"][leaf] += cell["spread"][leaf].astype(np.float32)
+        state = self.state
+        state["out"][leaf] += state["below"][leaf]
+        state["carried"][leaf] += state["spread"][leaf].astype(np.float32)
         for name in ("below", "spread"):
-            cell[name][leaf] = 0
+            state[name][leaf] = 0
 
     def sum_below(self, variance: F64) -> None:
         """Update ``below`` and ``spread`` of split nodes in place, bottom up, by (m,) variances."""
-        total, spread = self.cell["out"] + self.cell["below"], variance + self.cell["spread"]
+        total, spread = self.state["out"] + self.state["below"], variance + self.state["spread"]
         for depth in range(len(self.child) - 2, -1, -1):
             rows, below = self.rows(depth), self.rows(depth + 1)
             parent = rows.start + np.flatnonzero(self.split[rows])
             first = first_children(self.child[depth], len(parent), below.stop - below.start)
             for name, amount, own in (
-                ("below", total, self.cell["out"]),
+                ("below", total, self.state["out"]),
                 ("spread", spread, variance),
             ):
                 # `offspring` leaves no split node childless: an empty range would yield garbage.
                 sums = np.add.reduceat(amount[below], first)
-                self.cell[name][parent] = sums
+                self.state[name][parent] = sums
                 amount[parent] = sums + own[parent]
 
 
@@ -178,9 +178,9 @@ def root_level() -> U64:
     return np.ones(1, np.uint64)
 
 
-def root_estimate(cell: Cells) -> tuple[I64, I64]:
+def root_estimate(state: States) -> tuple[I64, I64]:
     """Ca and the non-negative estimate of the root, in grid steps."""
-    total = (cell["out"] + cell["below"]) * GRID
+    total = (state["out"] + state["below"]) * GRID
     return np.zeros(1, np.int64), np.maximum(total, 0)
 
 
@@ -262,8 +262,8 @@ class Leaves(NamedTuple):
 
 def describe(shape: ExtensionRules, tree: LiveTree, variance: F64) -> Leaves:
     """Estimates of all leaves in code order; ``variance`` (m,) of every node's own counter."""
-    above, estimate = root_estimate(tree.cell[:1])
-    own, out = tree.cell["out"] + tree.cell["below"], tree.cell["out"] * GRID
+    above, estimate = root_estimate(tree.state[:1])
+    own, out = tree.state["out"] + tree.state["below"], tree.state["out"] * GRID
     raw, total = own * GRID, np.empty(len(tree.code), np.int64)
     noise = np.zeros(len(tree.code))
     for depth, child in enumerate(tree.child):
@@ -278,7 +278,7 @@ def describe(shape: ExtensionRules, tree: LiveTree, variance: F64) -> Leaves:
         above, estimate = estimates(shape, inherited, estimate[split], own[below], child)
         noise[below] = share_error(inherited, spread, above, child)
     leaf = ~tree.split
-    spread = (noise + variance + tree.cell["spread"]) * GRID**2
+    spread = (noise + variance + tree.state["spread"]) * GRID**2
     return Leaves(tree.code[leaf], total[leaf], raw[leaf], spread[leaf])
 
 

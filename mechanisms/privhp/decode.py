@@ -45,18 +45,18 @@ class Parents(NamedTuple):
 
 @dataclass(frozen=True)
 class _System:
-    """The linear map from (p,) differences to (cells,) sums, and the weights of the fit."""
+    """The linear map from (p,) differences to (s,) sums, and the weights of the fit."""
 
     place: NDArray[np.intp]  # (2j, p)
     sign: F64  # (2j, p): of the left child, then minus that of the right one, per row
-    cells: int
+    size: int
     variance: float
     prior: F64  # (p,)
 
     def sums(self, differences: F64) -> F64:
-        """(cells,) effect of the differences on the sums."""
+        """(s,) effect of the differences on the sums."""
         flat = (self.sign * differences).reshape(-1)
-        added: F64 = np.bincount(self.place.reshape(-1), flat, self.cells).astype(np.float64)
+        added: F64 = np.bincount(self.place.reshape(-1), flat, self.size).astype(np.float64)
         return added
 
     def gather(self, sums: F64) -> F64:
@@ -94,13 +94,13 @@ def decode(sketch: Sketch, sums: I64, parents: Parents, variance: float) -> I64:
     """
     hashed = [sketch.hash(parents.children(), row) for row in range(sketch.rows)]
     half = parents.records / 2.0
-    known = np.zeros(sketch.cells)
+    known = np.zeros(sketch.sums)
     for place, sign in hashed:
-        known += np.bincount(place, sign * np.repeat(half, 2), sketch.cells)
+        known += np.bincount(place, sign * np.repeat(half, 2), sketch.sums)
     system = _System(
         np.concatenate([[place[0::2], place[1::2]] for place, _ in hashed]),
         np.concatenate([[sign[0::2], -sign[1::2]] for _, sign in hashed]).astype(np.float64),
-        sketch.cells,
+        sketch.sums,
         variance,
         half**2 / 3,  # P²/12 with P = 2·half
     )

@@ -24,7 +24,7 @@ from ..validate import at_least, positive
 _LEVEL_SHIFT = 56
 _FINE = 128  # bits of a square root
 _GRID = 20  # bits of a share of the budget
-MOST_CELLS = 1 << 26
+MOST_SUMS = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class SumLayout:
         at_least("keep", self.keep, 1)
         if at_least("exact", self.exact, 0) > self.depth:
             raise ParameterError("exact", self.exact, f"must not exceed the depth {self.depth}")
-        if self.cells > MOST_CELLS:
-            raise ParameterError("width", self.sketch.width, f"makes over {MOST_CELLS} sums")
+        if self.sums > MOST_SUMS:
+            raise ParameterError("width", self.sketch.width, f"makes over {MOST_SUMS} sums")
 
     @property
     def levels(self) -> int:
@@ -61,7 +61,7 @@ class SumLayout:
 
     def size(self, level: int) -> int:
         """Number of sums of ``level``."""
-        return 1 << level if level <= self.exact else self.sketch.cells
+        return 1 << level if level <= self.exact else self.sketch.sums
 
     @cached_property
     def offsets(self) -> I64:
@@ -70,21 +70,21 @@ class SumLayout:
         return np.cumsum(np.array(sizes, np.int64))
 
     @property
-    def cells(self) -> int:
+    def sums(self) -> int:
         """Number of sums of all levels."""
-        below = (self.depth - self.exact) * self.sketch.cells
-        return (2 << self.exact) - 1 + below if self.exact < 40 else MOST_CELLS + 1
+        below = (self.depth - self.exact) * self.sketch.sums
+        return (2 << self.exact) - 1 + below if self.exact < 40 else MOST_SUMS + 1
 
     def part(self, table: I64, level: int) -> I64:
-        """The sums of one level of a (cells,) table."""
+        """The sums of one level of a (sums,) table."""
         return table[self.offsets[level] : self.offsets[level + 1]]
 
     def sum_leaves(self, codes: U64, counts: I64) -> I64:
-        """(cells,) exact sums of records that lie ``counts`` times in the finest nodes ``codes``.
+        """(sums,) exact sums of records that lie ``counts`` times in the finest nodes ``codes``.
 
         ``codes`` are distinct and ascending, each a leading one followed by r bits.
         """
-        table = np.zeros(self.cells, np.int64)
+        table = np.zeros(self.sums, np.int64)
         for level in range(self.depth, -1, -1):
             mine = self.part(table, level)
             if level <= self.exact:
@@ -94,10 +94,10 @@ class SumLayout:
             codes, counts = _halve(codes, counts)
         return table
 
-    def names(self, cells: NDArray[np.intp]) -> Keys:
-        """Keys of the sums at ``cells`` of the table: eight bytes, in the order of the table."""
-        level = np.searchsorted(self.offsets, cells, side="right") - 1
-        slot = cells - self.offsets[level]
+    def names(self, places: NDArray[np.intp]) -> Keys:
+        """Keys of the sums at ``places`` of the table: eight bytes, in the order of the table."""
+        level = np.searchsorted(self.offsets, places, side="right") - 1
+        slot = places - self.offsets[level]
         code = (level.astype(np.uint64) << np.uint64(_LEVEL_SHIFT)) | slot.astype(np.uint64)
         return Keys.of_codes(code)
 

@@ -42,7 +42,7 @@ from .tree import GrownTree, Live, Pruning, Reading, grow
 
 _MARK = Keys.of_codes(np.array([2**64 - 1], np.uint64))  # after every name of a sum
 _RECORDS = Keys.of_codes(np.array([2**64 - 2], np.uint64))  # likewise
-_CELL = np.dtype([("sum", np.int64), ("grown", np.int32)])
+_STATE = np.dtype([("sum", np.int64), ("grown", np.int32)])
 _ROWS = "privhp rows 2"
 """Which rows a grown tree becomes. It is pinned: versions of it must not share an epoch."""
 
@@ -90,7 +90,7 @@ class PrivHP(SpatialStream):
     def traits(self) -> Traits:
         # A record is in one sum of every level: sums of a part do not add up to records.
         outputs = (Output("count", least=ALWAYS),)
-        return self._traits(self.horizon, outputs, _CELL, load="all", counting=False)
+        return self._traits(self.horizon, outputs, _STATE, load="all", counting=False)
 
     def cost(self) -> Cost:
         beside = () if self.total is None else (Cost(epsilon=self.total.epsilon),)
@@ -119,9 +119,9 @@ class PrivHP(SpatialStream):
         codes = batch.keys.take(used).codes()
         order = np.argsort(codes, kind="stable")
         table = self.shape.sum_leaves(codes[order], counts[used[order]])
-        cells = np.flatnonzero(table)
-        lane = np.zeros(len(cells), np.uint8)
-        return units, Part(self.shape.names(cells), lane, table[cells, None], records)
+        places = np.flatnonzero(table)
+        lane = np.zeros(len(places), np.uint8)
+        return units, Part(self.shape.names(places), lane, table[places, None], records)
 
     # Aggregate shard
 
@@ -135,7 +135,7 @@ class PrivHP(SpatialStream):
         """
         if not 1 <= closed.t <= self.horizon:
             raise ContractError(f"trigger {closed.t} is beyond the horizon")
-        if bool((closed.rows.cell["grown"] >= closed.t).any()):
+        if bool((closed.rows.state["grown"] >= closed.t).any()):
             raise ContractError(f"the sums were grown at trigger {closed.t} before")
         rows, table = self._fold(closed)
         tree = self.grow(table + self.counter.draw(noise, closed.t), closed.t)
@@ -143,16 +143,16 @@ class PrivHP(SpatialStream):
             return rows, self._publish(tree, closed.t)
         number = self._records(closed, noise)
         last = len(rows.key) - 1  # the marker
-        cell = np.insert(rows.cell, last, np.array([(number, closed.t)], _CELL))
+        state = np.insert(rows.state, last, np.array([(number, closed.t)], _STATE))
         keys = concat([rows.key.take(np.arange(last)), _RECORDS, _MARK])
-        rows = Rows(keys, cell, np.zeros(len(cell), np.int32))
+        rows = Rows(keys, state, np.zeros(len(state), np.int32))
         return rows, self._corrected(self._publish(tree, closed.t), number, closed.t)
 
     def _records(self, closed: Closed, noise: Noise) -> int:
         """The released number of all records up to this trigger."""
         assert self.total is not None
         known = closed.rows.key.codes() == _RECORDS.codes()[0] if len(closed.rows.key) else []
-        before = int(closed.rows.cell["sum"][known].sum()) if len(known) else 0
+        before = int(closed.rows.state["sum"][known].sum()) if len(known) else 0
         drawn = self.total.noise(_RECORDS, closed.t, noise)
         return before + int(closed.part.totals[0]) + drawn
 
@@ -166,18 +166,18 @@ class PrivHP(SpatialStream):
         """Changed rows with the marker last, and the table of exact sums."""
         key = closed.rows.key
         stored = np.flatnonzero(key.codes() < _RECORDS.codes()[0]) if len(key) else np.arange(0)
-        table = np.zeros(self.shape.cells, np.int64)
-        table[self.shape.places(key.take(stored))] = closed.rows.cell["sum"][stored]
+        table = np.zeros(self.shape.sums, np.int64)
+        table[self.shape.places(key.take(stored))] = closed.rows.state["sum"][stored]
         changed = self.shape.places(closed.part.key)
         np.add.at(table, changed, closed.part.sums[:, 0])
         changed = np.unique(changed)
-        cell = np.zeros(len(changed) + 1, _CELL)
-        cell["sum"][:-1], cell["grown"] = table[changed], closed.t
+        state = np.zeros(len(changed) + 1, _STATE)
+        state["sum"][:-1], state["grown"] = table[changed], closed.t
         names = concat([self.shape.names(changed), _MARK])
-        return Rows(names, cell, np.zeros(len(cell), np.int32)), table
+        return Rows(names, state, np.zeros(len(state), np.int32)), table
 
     def grow(self, table: I64, t: int) -> GrownTree:
-        """The tree of a (cells,) table of noisy sums, pruned for the noise of trigger t."""
+        """The tree of a (sums,) table of noisy sums, pruned for the noise of trigger t."""
         bars = self._bars(t) if self.prune == "threshold" else ()
         pruning = Pruning(self.prune, self.shape.keep, bars)
         reading = Reading(self.decode, self.counter.variance(t))

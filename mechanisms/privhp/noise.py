@@ -58,7 +58,7 @@ class SumNoise(ABC):
 
     @abstractmethod
     def draw(self, noise: Noise, t: int) -> I64:
-        """(cells,) noise of all sums after trigger t (1 ≤ t ≤ T), in whole records."""
+        """(sums,) noise of all sums after trigger t (1 ≤ t ≤ T), in whole records."""
 
     @abstractmethod
     def variance(self, t: int) -> F64:
@@ -186,7 +186,7 @@ class MatrixNoise(SumNoise):
         return self.shape.touched(level) * self.bound * factor.noises
 
     def draw(self, noise: Noise, t: int) -> I64:
-        names = self.shape.names(np.arange(self.shape.cells))
+        names = self.shape.names(np.arange(self.shape.sums))
         steps = []
         for level, process in enumerate(self.processes):
             rows = np.arange(self.shape.offsets[level], self.shape.offsets[level + 1])

@@ -115,7 +115,7 @@ def consistent(parent: I64, left: I64, right: I64) -> tuple[I64, I64]:
 def grow(
     shape: SumLayout, table: I64, pruning: Pruning, reading: Reading, live: Live | None = None
 ) -> GrownTree:
-    """The tree of a (cells,) table of noisy sums.
+    """The tree of a (sums,) table of noisy sums.
 
     The root is clamped at 0. Levels up to L are complete; from L on, only the nodes that
     ``pruning`` selects are refined, their children being estimated from the level's sketch.

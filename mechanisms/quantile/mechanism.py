@@ -114,11 +114,11 @@ class Quantiles(ByKey):
         rows = np.flatnonzero(done.accepted)
         band = self.bands.place(batch.value[rows, 0])
         # A key without accepted records was never paid for, so it must not leave a trace.
-        cell, place = np.unique(batch.key[rows] * self.bands.number + band, return_inverse=True)
-        sums = np.zeros((len(cell), 2), np.int64)
+        pair, place = np.unique(batch.key[rows] * self.bands.number + band, return_inverse=True)
+        sums = np.zeros((len(pair), 2), np.int64)
         np.add.at(sums[:, 0], place, batch.sign[rows].astype(np.int64))
-        lane = (cell % self.bands.number).astype(np.uint8)
-        keys = batch.keys.take(cell // self.bands.number)
+        lane = (pair % self.bands.number).astype(np.uint8)
+        keys = batch.keys.take(pair // self.bands.number)
         return done.units, Part(keys, lane, sums, np.zeros(0, np.int64))
 
     # Aggregate shard
@@ -126,20 +126,20 @@ class Quantiles(ByKey):
     def release(self, closed: Closed, noise: Noise) -> tuple[Rows, Releases]:
         """Add the micro-batch, select, predict, and release every public key of ``closed``."""
         self._within(closed.t)
-        cell, due = closed.rows.cell.copy(), closed.rows.due.copy()
+        state, due = closed.rows.state.copy(), closed.rows.due.copy()
         row = rows_of(closed.rows.key, closed.part.key)
-        np.add.at(cell["bands"], (row, closed.part.lane), closed.part.sums[:, 0])
-        changed = np.zeros(len(cell), np.bool_)
+        np.add.at(state["bands"], (row, closed.part.lane), closed.part.sums[:, 0])
+        changed = np.zeros(len(state), np.bool_)
         changed[row] = True
         self._select(
-            closed, cell, due, lambda rows: cell["bands"][rows].sum(axis=1), self.counter, noise
+            closed, state, due, lambda rows: state["bands"][rows].sum(axis=1), self.counter, noise
         )
-        changed |= (due != closed.rows.due) | (cell["first"] != closed.rows.cell["first"])
-        back, shown = np.flatnonzero(changed), np.flatnonzero(cell["first"] > 0)
-        rows = Rows(closed.rows.key.take(back), cell[back], due[back])
+        changed |= (due != closed.rows.due) | (state["first"] != closed.rows.state["first"])
+        back, shown = np.flatnonzero(changed), np.flatnonzero(state["first"] > 0)
+        rows = Rows(closed.rows.key.take(back), state[back], due[back])
         keys = closed.rows.key.take(shown)
-        value, variance = self._values(cell["bands"][shown], keys, closed.t, noise)
-        return rows, Releases(keys, value, variance, cell["first"][shown], self._bar(closed.t - 1))
+        value, variance = self._values(state["bands"][shown], keys, closed.t, noise)
+        return rows, Releases(keys, value, variance, state["first"][shown], self._bar(closed.t - 1))
 
     def _values(self, counts: I64, keys: Keys, t: int, noise: Noise) -> tuple[I64, F64]:
         """Released columns of public keys, and after them the ends of the quantiles' intervals."""

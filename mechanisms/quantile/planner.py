@@ -70,7 +70,7 @@ class QuantilePlanner:
         """The configured settings, then all others that were tried."""
         rows = [("configured", body["configured"]), ("proposed", body["proposed"])]
         rows += [("", one) for one in body["candidates"][:8]]
-        cells = tuple(
+        lines = tuple(
             (
                 mark, counted(one["budget"]), f"{one['count_share']:g}", counted(one["rank"]),
                 f"{one['shown']:,.0f}", percent(one["score"]),
@@ -82,7 +82,7 @@ class QuantilePlanner:
             f"{name}, by formulas, after {body['source']}. This must be a guess, or public or "
             "synthetic data: settings that are tuned on the protected stream leak it."
         )
-        return PlanTable(intro, f"{name}: error of ranks at a window's last trigger", heads, cells)
+        return PlanTable(intro, f"{name}: error of ranks at a window's last trigger", heads, lines)
 
     def candidates(self, question: Question) -> Sequence[Any]:
         """The given settings, then the best bounds by the formulas with every number of bands."""

@@ -179,7 +179,7 @@ class Slots:
             raise ContractError("a key is not a slot and bucket of this stream")
 
     def close(self, closed: Closed) -> tuple[Rows, Entries, I64]:
-        """The cells that trigger t closes, those that stay open, and the mechanism's state.
+        """The pairs that trigger t closes, those that stay open, and the mechanism's state.
 
         Returns:
             rows of all slots that were loaded, closed ones emptied; the closed entries; and the
@@ -187,24 +187,24 @@ class Slots:
         """
         rows, t = closed.rows, closed.t
         codes = rows.key.codes()
-        cell = rows.cell.copy()
+        stored = rows.state.copy()
         at = np.searchsorted(codes, closed.part.key.codes())
         for place, name in enumerate(("count", "sum")):
-            cell[name][at] = plus(cell[name][at], closed.part.sums[:, place])
+            stored[name][at] = plus(stored[name][at], closed.part.sums[:, place])
         mine = int(np.searchsorted(codes, np.uint64(_STATE)))
-        state = cell[mine:].copy().view(np.int64)
-        key, cell = rows.key[:mine], cell[:mine]
+        state = stored[mine:].copy().view(np.int64)
+        key, stored = rows.key[:mine], stored[:mine]
         slot, bucket = split(key)
         ends = self.closing(slot)
-        full = cell["count"] > 0
+        full = stored["count"] > 0
         now = np.flatnonzero(full & (ends <= t))
         first = self.range_of(t)[0]
         entries = Entries(
-            np.maximum(slot[now], first), bucket[now], cell["count"][now], cell["sum"][now]
+            np.maximum(slot[now], first), bucket[now], stored["count"][now], stored["sum"][now]
         )
-        cell[now] = 0
+        stored[now] = 0
         due = np.where(full & (ends > t), ends, 0).astype(np.int32)
-        return Rows(key, cell, due), entries, state
+        return Rows(key, stored, due), entries, state
 
     def clipped(self, entries: Entries, theta: int) -> I64:
         """(e,) sums of min(value, θ), exactly; θ must be one of the thresholds."""
@@ -244,12 +244,12 @@ def with_state(rows: Rows, state: I64) -> Rows:
     """``rows`` and, after them, rows that hold ``state`` and are loaded at every trigger."""
     padded = np.zeros(len(state) + len(state) % 2, np.int64)
     padded[: len(state)] = state
-    cell = padded.view(ROW)
-    codes = np.arange(len(cell), dtype=np.uint64) + np.uint64(_STATE)
-    due = np.full(len(cell), -1, np.int32)
+    stored = padded.view(ROW)
+    codes = np.arange(len(stored), dtype=np.uint64) + np.uint64(_STATE)
+    due = np.full(len(stored), -1, np.int32)
     return Rows(
         concat([rows.key, Keys.of_codes(codes)]),
-        np.concatenate([rows.cell, cell]),
+        np.concatenate([rows.state, stored]),
         np.concatenate([rows.due, due]),
     )
 

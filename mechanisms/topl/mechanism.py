@@ -201,7 +201,7 @@ class ToPL(Mechanism):
         """Mean so far and sum of this micro-batch; theta from the warm-up on."""
         rows = _added(closed)
         told = self._told(closed)
-        seen = counted(unpack(rows.key, rows.cell["count"]), told)
+        seen = counted(unpack(rows.key, rows.state["count"]), told)
         public = {"survey": np.array([self.survey.number], np.int64)}
         exact, theta, within = np.zeros(0), told.theta, told.within
         stated = closed.t in (self.chosen_at, self.horizon)
@@ -243,7 +243,7 @@ class ToPL(Mechanism):
             ContractError: it was published and is missing: later reports are in the counts by now.
         """
         codes = integers(closed.rows.key)
-        stored = dict(zip(codes.tolist(), closed.rows.cell["count"].tolist(), strict=True))
+        stored = dict(zip(codes.tolist(), closed.rows.state["count"].tolist(), strict=True))
         theta, within = stored.get(CHOSEN, 0), stored.get(FOUND, 0)
         if closed.t > self.chosen_at and not theta:
             raise ContractError("the threshold of the warm-up is missing from the state")
@@ -254,11 +254,11 @@ class ToPL(Mechanism):
     def _with(self, rows: Rows, name: int, step: int) -> Rows:
         """The rows with a step among them, to be remembered for the window."""
         added = self.traits.rows(Keys.of_codes(np.array([name], np.uint64)))
-        added.cell["count"] = step
+        added.state["count"] = step
         keys = concat([rows.key, added.key])
         order = np.argsort(integers(keys), kind="stable")
-        cell, due = np.append(rows.cell, added.cell), np.append(rows.due, added.due)
-        return Rows(keys.take(order), cell[order], due[order])
+        state, due = np.append(rows.state, added.state), np.append(rows.due, added.due)
+        return Rows(keys.take(order), state[order], due[order])
 
     def _estimates(self, seen: Buckets, batch: Buckets, public: dict[str, I64]) -> Releases:
         so_far, variance = mean(self.survey, seen)
@@ -333,10 +333,10 @@ def _fitting(steps: int) -> np.int64:
 
 def _added(closed: Closed) -> Rows:
     """The stored rows with this micro-batch's reports in them."""
-    cell = closed.rows.cell.copy()
+    state = closed.rows.state.copy()
     place = np.searchsorted(integers(closed.rows.key), integers(closed.part.key))
-    np.add.at(cell["count"], place, closed.part.sums[:, 0])
-    return closed.rows._replace(cell=cell)
+    np.add.at(state["count"], place, closed.part.sums[:, 0])
+    return closed.rows._replace(state=state)
 
 
 def _changed(rows: Rows, closed: Closed, batch: Buckets) -> Rows:
@@ -348,7 +348,7 @@ def _changed(rows: Rows, closed: Closed, batch: Buckets) -> Rows:
     changed = np.isin(codes, pack(batch.group, batch.theta, batch.code))
     changed |= np.isin(codes, [CHOSEN, FOUND]) & ~np.isin(codes, integers(closed.rows.key))
     where = np.flatnonzero(changed)
-    return Rows(rows.key.take(where), rows.cell[where], rows.due[where])
+    return Rows(rows.key.take(where), rows.state[where], rows.due[where])
 
 
 def bins(public: Mapping[str, Any], reach: tuple[float, float]) -> list[list[float]]:

@@ -92,7 +92,7 @@ TRIALS = 500
 
 def steps(shape: SumLayout, horizon: int, events: list[tuple[int, int, int]]) -> np.ndarray:
     """(T, cells) prefix sums of (trigger, finest code, sign)."""
-    out = np.zeros((horizon, shape.cells), np.int64)
+    out = np.zeros((horizon, shape.sums), np.int64)
     for t, code, sign in events:
         out[t - 1 :] += shape.sum_leaves(np.array([code], np.uint64), np.array([sign]))
     return out

@@ -205,5 +205,5 @@ def test_error_is_finite_and_positive(case: Case) -> None:
 @each
 def test_rows_have_fixed_width(case: Case) -> None:
     rows = case.mechanism.traits.rows(Keys.of([b"a" * 8, b"b" * 8]))
-    assert rows.cell.dtype == case.mechanism.traits.row_dtype
+    assert rows.state.dtype == case.mechanism.traits.row_dtype
     assert not case.mechanism.traits.row_dtype.hasobject

@@ -147,7 +147,7 @@ def test_a_released_sum_is_a_function_of_sum_and_noise_together(
         arrived = Part(Keys.of([b"k"] * len(lanes)), np.array(lanes, np.uint8), sums,
                        np.zeros(mechanism.traits.totals, np.int64))  # fmt: skip
         rows = mechanism.traits.rows(key)
-        held = rows.cell["total" if selection == "rounds" else "sums"]
+        held = rows.state["total" if selection == "rounds" else "sums"]
         held[..., 1] = exact
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Process, "at", at)

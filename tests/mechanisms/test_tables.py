@@ -90,13 +90,15 @@ def test_rows_come_back_with_their_keys_and_when_they_are_due(keys: list[bytes])
         assert rows.key.tolist() == sorted(due | set(some))
         fresh = mechanism.traits.rows(rows.key)
         for i, one in enumerate(rows.key):
-            cell, when = plain.get(one, (fresh.cell[i], fresh.due[i]))
-            assert rows.cell[i] == cell and rows.due[i] == when
-        rows.cell["sums"][:] += t
-        rows = Rows(rows.key, rows.cell, rng.choice([0, -1, t + 1], len(rows.key)).astype(np.int32))
+            state, when = plain.get(one, (fresh.state[i], fresh.due[i]))
+            assert rows.state[i] == state and rows.due[i] == when
+        rows.state["sums"][:] += t
+        rows = Rows(
+            rows.key, rows.state, rng.choice([0, -1, t + 1], len(rows.key)).astype(np.int32)
+        )
         table.store(rows)
-        cells = zip(rows.cell.copy(), rows.due.tolist(), strict=True)
-        plain |= dict(zip(rows.key.tolist(), cells, strict=True))
+        states = zip(rows.state.copy(), rows.due.tolist(), strict=True)
+        plain |= dict(zip(rows.key.tolist(), states, strict=True))
     assert table.rows.key.tolist() == sorted(plain) == sorted(keys)
 
 

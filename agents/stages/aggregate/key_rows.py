@@ -1,4 +1,4 @@
-"""Key rows of the aggregate stage: cells, the local index of what is due, and what a release reads.
+"""Key rows of the aggregate stage: states, the index of what is due, and what a release reads.
 
 A row has the fixed layout of its mechanism. Where most numbers are 0 (`Traits.sparse`) it is
 packed instead, if that is shorter: so the length of a row tells its layout, and its layout follows
@@ -28,7 +28,7 @@ from ..step import Step, route
 
 
 class KeyRows:
-    """Rows of one mechanism as bytes: due trigger, then the cell."""
+    """Rows of one mechanism as bytes: due trigger, then the state."""
 
     def __init__(self, traits: Traits) -> None:
         self._fresh, self._sparse = traits.rows, traits.sparse
@@ -49,9 +49,9 @@ class KeyRows:
         known = np.flatnonzero(np.fromiter((v is not None for v in stored), bool, len(stored)))
         if not len(known):
             return rows
-        cell, due = rows.cell.copy(), rows.due.copy()
-        self._read([v for v in stored if v is not None], known, cell, due)
-        return Rows(rows.key, cell, due)
+        state, due = rows.state.copy(), rows.due.copy()
+        self._read([v for v in stored if v is not None], known, state, due)
+        return Rows(rows.key, state, due)
 
     def store(self, window: int, rows: Rows, step: Step) -> None:
         """Put rows and their index entries into a step.
@@ -80,52 +80,52 @@ class KeyRows:
 
     def _packed(self, rows: Rows) -> list[bytes | None]:
         fresh = self._fresh(rows.key[:1])
-        (none,) = pack(fresh.due, _numbers(fresh.cell)).tolist()
-        column = pack(rows.due, _numbers(rows.cell))
+        (none,) = pack(fresh.due, _numbers(fresh.state)).tolist()
+        column = pack(rows.due, _numbers(rows.state))
         values = [None if value == none else value for value in column.tolist()]
         for place in np.flatnonzero(np.diff(column.offsets) >= self._layout.itemsize).tolist():
             one = slice(place, place + 1)
-            alone = Rows(rows.key[one], rows.cell[one], rows.due[one])
+            alone = Rows(rows.key[one], rows.state[one], rows.due[one])
             values[place] = self._laid(alone).tobytes()
         return values
 
     def _laid(self, rows: Rows) -> NDArray[np.uint8]:
         """(r, bytes) rows in the fixed layout."""
         laid = np.zeros(len(rows.key), self._layout)
-        laid["due"], laid["cell"] = rows.due, rows.cell
+        laid["due"], laid["state"] = rows.due, rows.state
         return laid.view(np.uint8).reshape(len(laid), self._layout.itemsize)
 
     def _read(
         self,
         values: Sequence[bytes],
         known: NDArray[np.intp],
-        cell: NDArray[Any],
+        state: NDArray[Any],
         due: NDArray[np.int32],
     ) -> None:
-        """Put stored rows into the places ``known`` of cells and due triggers."""
+        """Put stored rows into the places ``known`` of states and due triggers."""
         if self._sparse:
             fixed = np.array([len(value) == self._layout.itemsize for value in values])
-            packed, width = known[~fixed], _numbers(cell[:1]).shape[1]
+            packed, width = known[~fixed], _numbers(state[:1]).shape[1]
             due[packed], numbers = unpack(Keys.of(compress(values, ~fixed)), width)
-            _put_numbers(cell, packed, numbers)
+            _put_numbers(state, packed, numbers)
             values, known = list(compress(values, fixed)), known[fixed]
         laid = np.frombuffer(b"".join(values), self._layout)
-        cell[known], due[known] = laid["cell"], laid["due"]
+        state[known], due[known] = laid["state"], laid["due"]
 
 
-def _numbers(cell: NDArray[Any]) -> I64:
-    """(r, w) all numbers of r cells, field by field."""
-    fields = [cell[name].reshape(len(cell), -1) for name in cell.dtype.names or ()]
+def _numbers(state: NDArray[Any]) -> I64:
+    """(r, w) all numbers of r states, field by field."""
+    fields = [state[name].reshape(len(state), -1) for name in state.dtype.names or ()]
     return np.concatenate(fields, axis=1, dtype=np.int64)
 
 
-def _put_numbers(cell: NDArray[Any], rows: NDArray[np.intp], numbers: I64) -> None:
-    """Write numbers, as `_numbers` lists them, into some of the cells."""
+def _put_numbers(state: NDArray[Any], rows: NDArray[np.intp], numbers: I64) -> None:
+    """Write numbers, as `_numbers` lists them, into some of the states."""
     begin = 0
-    for name in cell.dtype.names or ():
-        shape = cell[name].shape[1:]
+    for name in state.dtype.names or ():
+        shape = state[name].shape[1:]
         end = begin + math.prod(shape)
-        cell[name][rows] = numbers[:, begin:end].reshape(len(rows), *shape)
+        state[name][rows] = numbers[:, begin:end].reshape(len(rows), *shape)
         begin = end
 
 
@@ -250,18 +250,18 @@ class DueKeys:
         stale = [key not in touched for key in rows.key.take(unsure).tolist()]
         keep = np.ones(len(rows.due), np.bool_)
         keep[unsure[stale]] = False
-        return Rows(rows.key[keep], rows.cell[keep], rows.due[keep])
+        return Rows(rows.key[keep], rows.state[keep], rows.due[keep])
 
     def seeded(self, trigger: Trigger, rows: Rows) -> tuple[Rows, Rows]:
         """Make public keys due at every trigger; return all rows, and those of public keys."""
         seeds = set(() if self._carries else self.seeds(trigger, None))
         if not seeds:
             none = np.zeros(0, np.intp)
-            return rows, Rows(rows.key.take(none), rows.cell[none], rows.due[none])
+            return rows, Rows(rows.key.take(none), rows.state[none], rows.due[none])
         public = np.fromiter((k in seeds for k in rows.key), bool, len(rows.key))
         rows = rows._replace(due=np.where(public, -1, rows.due).astype(np.int32))
         mine = np.flatnonzero(public)
-        return rows, Rows(rows.key.take(mine), rows.cell[mine], rows.due[mine])
+        return rows, Rows(rows.key.take(mine), rows.state[mine], rows.due[mine])
 
 
 def united(part: Part, further: Collection[bytes]) -> Keys:

@@ -136,7 +136,7 @@ def _read(reader: StateReader, chunk: Chunk) -> Part:
 def _part(frame: bytes) -> Part:
     decoded = decode(frame)
     if not isinstance(decoded, CellsFrame):
-        raise EngineError("a stored run is not a frame of cells")
+        raise EngineError("a stored run is not a frame of partial sums")
     return decoded.part
 
 

@@ -76,7 +76,7 @@ class Arithmetic:
         view = self._view
         rows = sorted(release.rows, key=lambda row: in_order(row, view.key_names))
         if view.where is not None:
-            rows = [rows[place] for place in fulfilling(view.where, _cells(rows), len(rows))]
+            rows = [rows[place] for place in fulfilling(view.where, _columns(rows), len(rows))]
         parts: dict[bytes, list[Row]] = {}
         for row in rows:
             key = encode_key([row.key[name] for name in view.key_names])
@@ -133,21 +133,21 @@ class Arithmetic:
         self, made: Sequence[Made], groups: Mapping[bytes, _Group], quantile: float
     ) -> dict[str, list[Any]]:
         """Columns that conditions and orders may name: the view's win over the source's."""
-        cells: dict[str, list[Any]] = {}
+        columns: dict[str, list[Any]] = {}
         names = dict.fromkeys(n for one in groups.values() for n in one.numbers)
         for name in names:
             each = (groups[one.encoded].numbers.get(name) for one in made)
-            _put(cells, name, [told(one, quantile, False) for one in each])
+            _put(columns, name, [told(one, quantile, False) for one in each])
         for one in self._view.values:
-            _put(cells, one.label, [row.values[one.label] for row in made])
+            _put(columns, one.label, [row.values[one.label] for row in made])
         for name in self._view.key_names:
-            cells[name] = [row.key[name] for row in made]
-        return cells
+            columns[name] = [row.key[name] for row in made]
+        return columns
 
-    def _sorted(self, places: list[int], cells: Mapping[str, Sequence[Any]]) -> list[int]:
+    def _sorted(self, places: list[int], columns: Mapping[str, Sequence[Any]]) -> list[int]:
         """Places in the view's order; they come in the order of keys, which ties keep."""
         for order in reversed(self._view.order):
-            column = cells.get(order.by, ())
+            column = columns.get(order.by, ())
             there = [place for place in places if column[place] is not None]
             there.sort(key=_of(column), reverse=order.descending)
             places = there + [place for place in places if column[place] is None]
@@ -164,20 +164,20 @@ def _of(column: Sequence[Any]) -> Callable[[int], tuple[bool, bool, Any]]:
     return of
 
 
-def _put(cells: dict[str, list[Any]], name: str, each: Sequence[dict[str, Any] | None]) -> None:
+def _put(columns: dict[str, list[Any]], name: str, each: Sequence[dict[str, Any] | None]) -> None:
     for part in ("value", "stddev", "low", "high"):
         column = name if part == "value" else f"{name}_{part}"
-        cells[column] = [None if one is None else one[part] for one in each]
+        columns[column] = [None if one is None else one[part] for one in each]
 
 
-def _cells(rows: Sequence[Row]) -> dict[str, list[Any]]:
+def _columns(rows: Sequence[Row]) -> dict[str, list[Any]]:
     """Columns of the source's rows."""
-    cells: dict[str, list[Any]] = {}
+    columns: dict[str, list[Any]] = {}
     for name in rows[0].values if rows else ():
         each = [row.values.get(name) for row in rows]
         for part in ("value", "stddev", "low", "high"):
             column = name if part == "value" else f"{name}_{part}"
-            cells[column] = [None if one is None else getattr(one, part) for one in each]
+            columns[column] = [None if one is None else getattr(one, part) for one in each]
     for name in rows[0].key if rows else ():
-        cells[name] = [row.key[name] for row in rows]
-    return cells
+        columns[name] = [row.key[name] for row in rows]
+    return columns

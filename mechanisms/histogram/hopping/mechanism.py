@@ -105,35 +105,35 @@ class Hopping(KeyedSums):
         hop = closed.hop
         if closed.t != 1 or not 1 <= hop.ordinal <= self.per_epoch:
             raise ContractError(f"trigger {closed.t} of hop {hop.ordinal} is beyond the epoch")
-        cell = self._moved(closed)
+        state = self._moved(closed)
         keys = closed.rows.key
-        kept = np.flatnonzero(self._draw(cell, keys, hop, noise))
-        cell, keys = cell[kept], keys.take(kept)
-        seen = self._window(cell, hop)
+        kept = np.flatnonzero(self._draw(state, keys, hop, noise))
+        state, keys = state[kept], keys.take(kept)
+        seen = self._window(state, hop)
         shown = self._shown(seen, hop)
         value, variance = self._values(seen[shown])
         out = Releases(
             keys.take(shown), value, variance, np.ones(len(shown), np.int32), self._told(hop)
         )
-        return Rows(keys, cell, np.zeros(len(kept), np.int32)), out
+        return Rows(keys, state, np.zeros(len(kept), np.int32)), out
 
     def _moved(self, closed: Closed) -> NDArray[Any]:
         """Rows one hop later, with the sums of this hop."""
-        cell = closed.rows.cell.copy()
+        state = closed.rows.state.copy()
         if closed.hop.ordinal == 1:
-            self._aged(cell)
-        cell["sums"][:, 1:] = cell["sums"][:, :-1].copy()
-        cell["sums"][:, 0] = 0
+            self._aged(state)
+        state["sums"][:, 1:] = state["sums"][:, :-1].copy()
+        state["sums"][:, 0] = 0
         row = rows_of(closed.rows.key, closed.part.key)
-        np.add.at(cell["sums"][:, 0], row, closed.part.sums)
-        cell["quiet"][row] = 0
+        np.add.at(state["sums"][:, 0], row, closed.part.sums)
+        state["quiet"][row] = 0
         # What is not live yet becomes so with its first record, or as a public key.
-        cell["live"][row] = np.maximum(cell["live"][row], 1)
+        state["live"][row] = np.maximum(state["live"][row], 1)
         if self.public is not None:
-            cell["live"] = np.maximum(cell["live"], 1)
-        return cell
+            state["live"] = np.maximum(state["live"], 1)
+        return state
 
-    def _aged(self, cell: NDArray[Any]) -> None:
+    def _aged(self, state: NDArray[Any]) -> None:
         """Begin an epoch: move noise one epoch back, and drop rows that are done.
 
         A key's last record, in epoch e, opens gates up to epoch e + K. A row that is dropped as
@@ -142,25 +142,25 @@ class Hopping(KeyedSums):
         then new in one world and old in the other, and nothing was released of either. A public
         key is always released, and its row kept.
         """
-        cell["noise"][:, 1:] = cell["noise"][:, :-1].copy()
-        cell["noise"][:, 0] = 0
-        cell["quiet"] += 1
+        state["noise"][:, 1:] = state["noise"][:, :-1].copy()
+        state["noise"][:, 0] = 0
+        state["quiet"] += 1
         if self.public is None:
-            cell[cell["quiet"] > 2 * (self.epochs - 1)] = np.zeros(1, cell.dtype)[0]
+            state[state["quiet"] > 2 * (self.epochs - 1)] = np.zeros(1, state.dtype)[0]
 
-    def _draw(self, cell: NDArray[Any], keys: Keys, hop: Hop, noise: Noise) -> NDArray[np.bool_]:
+    def _draw(self, state: NDArray[Any], keys: Keys, hop: Hop, noise: Noise) -> NDArray[np.bool_]:
         """(r,) live rows, which get the noise of this hop; new ones also that of all before it."""
-        fresh, known = np.flatnonzero(cell["live"] == 1), np.flatnonzero(cell["live"] == 2)
-        self._put(cell, keys, known, 0, range(hop.ordinal - 1, hop.ordinal), noise)
-        self._put(cell, keys, fresh, 0, range(hop.ordinal), noise)
+        fresh, known = np.flatnonzero(state["live"] == 1), np.flatnonzero(state["live"] == 2)
+        self._put(state, keys, known, 0, range(hop.ordinal - 1, hop.ordinal), noise)
+        self._put(state, keys, fresh, 0, range(hop.ordinal), noise)
         for back in range(1, self.epochs):
             if hop.chain > hop.ordinal + (back - 1) * self.per_epoch:
-                self._put(cell, keys, fresh, back, range(self.per_epoch), noise)
-        cell["live"][fresh] = 2
-        return np.asarray(cell["live"] == 2)
+                self._put(state, keys, fresh, back, range(self.per_epoch), noise)
+        state["live"][fresh] = 2
+        return np.asarray(state["live"] == 2)
 
     def _put(
-        self, cell: NDArray[Any], keys: Keys, rows: NDArray[np.intp], back: int,
+        self, state: NDArray[Any], keys: Keys, rows: NDArray[np.intp], back: int,
         places: range, noise: Noise,
     ) -> None:  # fmt: skip
         if not len(rows):
@@ -168,14 +168,14 @@ class Hopping(KeyedSums):
         mine = keys.take(rows)
         for place, one in enumerate(self.noises):
             drawn = one.drawn(noise, mine, back, places)
-            cell["noise"][rows, back, places.start : places.stop, place] = drawn
+            state["noise"][rows, back, places.start : places.stop, place] = drawn
 
-    def _window(self, cell: NDArray[Any], hop: Hop) -> NDArray[Any]:
+    def _window(self, state: NDArray[Any], hop: Hop) -> NDArray[Any]:
         """Sums of each row's window, and the noise of every quantity in 1/STEPS."""
-        seen = np.zeros(len(cell), self._seen_dtype)
-        seen["sums"] = cell["sums"].sum(axis=1)
+        seen = np.zeros(len(state), self._seen_dtype)
+        seen["sums"] = state["sums"].sum(axis=1)
         for place, one in enumerate(self.noises):
-            z = cell["noise"][:, :, :, place]
+            z = state["noise"][:, :, :, place]
             seen["steps"][:, place] = one.steps(z, hop.ordinal, hop.chain)
             seen["variance"][:, place] = one.variance_at(hop.ordinal, hop.chain)
         return seen
@@ -219,11 +219,11 @@ class Hopping(KeyedSums):
 
     def deviations(self) -> F64:
         """(H, c') standard deviation of the noise of each output, by the window's ordinal."""
-        cell = np.zeros(self.per_epoch, self._seen_dtype)
+        state = np.zeros(self.per_epoch, self._seen_dtype)
         for place, one in enumerate(self.noises):
             every = range(1, self.per_epoch + 1)
-            cell["variance"][:, place] = [one.variance_at(ordinal) for ordinal in every]
-        found: F64 = np.sqrt(self._values(cell)[1])
+            state["variance"][:, place] = [one.variance_at(ordinal) for ordinal in every]
+        found: F64 = np.sqrt(self._values(state)[1])
         return found
 
     def draws(self) -> tuple[Draws, ...]:

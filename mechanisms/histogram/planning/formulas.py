@@ -259,10 +259,10 @@ def accepted_by(
     """
     lanes = len(bound.weights)
     key = lanes * pair + (public if lanes > 1 and public is not None else 0)
-    cells = np.arange(int(key.max(initial=-1)) + 1)
+    hashes = np.arange(int(key.max(initial=-1)) + 1)
     units = empty_units(len(left), lanes, 0)._replace(left=left)
-    unit, hashed = work.unit.astype(np.intp), cells.astype(np.uint64)
-    return decided(bound, units, unit, key, hashed // lanes, cells % lanes).accepted
+    unit, hashed = work.unit.astype(np.intp), hashes.astype(np.uint64)
+    return decided(bound, units, unit, key, hashed // lanes, hashes % lanes).accepted
 
 
 def _appears(

@@ -34,7 +34,7 @@ from .tune import resolved
 LADDER = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0, 128.0)
 """Budgets to choose from; a bound of records takes those that are whole, which are all."""
 
-_CLEAR = 2.0  # standard deviations: a cell below is taken for empty
+_CLEAR = 2.0  # standard deviations: a bucket below is taken for empty
 _BLOCKS = 200  # of the keys that were not released
 _STEEPEST = 8.0
 
@@ -42,7 +42,7 @@ _STEEPEST = 8.0
 class EpochReleases(NamedTuple):
     """The releases of an epoch by which the next ones are configured."""
 
-    profile: I64  # (cells,) noisy numbers of units, in 1/`unit_profile.STEPS`
+    profile: I64  # (buckets,) noisy numbers of units, in 1/`unit_profile.STEPS`
     variance: Fraction  # of their noise, in squared steps
     counts: I64  # (m,) released counts of keys at the last trigger of a window, in records
 
@@ -54,7 +54,7 @@ def told(shown: ActivityTold, counts: Sequence[float]) -> EpochReleases:
         counts: of the keys at the last trigger of the window.
 
     Raises:
-        ContractError: the activity does not have one number for each cell.
+        ContractError: the activity does not have one number for each bucket.
     """
     profile = profile_of(shown.units, max(records for records, _ in shown.units))
     variance = (Fraction(shown.stddev) * STEPS) ** 2
@@ -125,7 +125,7 @@ def refuse(parameters: HistogramParameters) -> None:
 
 
 def law_of(profile: UnitProfile, seen: EpochReleases) -> Law:
-    """The units that a noisy profile shows; cells within the noise count as empty."""
+    """The units that a noisy profile shows; buckets within the noise count as empty."""
     clear = seen.profile >= _CLEAR * math.sqrt(seen.variance)
     units = np.where(clear, seen.profile, 0) / STEPS
     patterns = profile.patterns()

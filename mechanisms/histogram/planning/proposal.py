@@ -47,8 +47,8 @@ def table(name: str, body: dict[str, Any]) -> PlanTable:
         *(Head(f"l1 {one}", wraps=True) for one in _errors(body["proposed"], goal)),
         Head("of all"),
     )  # fmt: skip
-    cells = tuple((mark, *_cells(candidate, goal, varied)) for mark, candidate in rows)
-    return PlanTable(_intro(name, body), f"{name}: expected error {_AT[goal]}", heads, cells)
+    lines = tuple((mark, *_line(candidate, goal, varied)) for mark, candidate in rows)
+    return PlanTable(_intro(name, body), f"{name}: expected error {_AT[goal]}", heads, lines)
 
 
 def sample_of(question: Question) -> Sample:
@@ -160,7 +160,7 @@ def _rows(body: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         shown.append(figures)
 
 
-def _cells(candidate: dict[str, Any], goal: str, names: list[str]) -> list[str]:
+def _line(candidate: dict[str, Any], goal: str, names: list[str]) -> list[str]:
     settings = [candidate["settings"][name] for name in names]
     errors = _errors(candidate, goal).values()
     numbers = [f"{candidate['released']:,.0f}", *(f"{x:,.0f}" for x in errors)]

@@ -120,71 +120,71 @@ class Rounds(FoundKeys):
     def release(self, closed: Closed, noise: Noise) -> tuple[Rows, Releases]:
         """Add the micro-batch, test every loaded key, release those above the threshold."""
         self._within(closed.t)
-        cell, due, touched = self._advance(closed)
-        hit = self._next(cell, closed.rows.key, closed.t, noise)
+        state, due, touched = self._advance(closed)
+        hit = self._next(state, closed.rows.key, closed.t, noise)
         due[:] = np.where(hit > 0, closed.t + hit, 0)
         now = np.flatnonzero(hit == 0)
-        cell[now] = self._continued(cell[now], closed.rows.key.take(now), closed, noise)
-        cell["total"][now] += cell["buffer"][now]
-        cell["buffer"][now], cell["units"][now] = 0, 0
-        cell["round"][now] += 1
-        cell["start"][now] = closed.t
+        state[now] = self._continued(state[now], closed.rows.key.take(now), closed, noise)
+        state["total"][now] += state["buffer"][now]
+        state["buffer"][now], state["units"][now] = 0, 0
+        state["round"][now] += 1
+        state["start"][now] = closed.t
         back = np.flatnonzero(touched | (due != closed.rows.due) | (hit == 0))
-        rows = Rows(closed.rows.key.take(back), cell[back], due[back])
-        return rows, self._releases(cell[now], closed.rows.key.take(now), noise)
+        rows = Rows(closed.rows.key.take(back), state[back], due[back])
+        return rows, self._releases(state[now], closed.rows.key.take(now), noise)
 
     def _advance(self, closed: Closed) -> tuple[NDArray[Any], NDArray[np.int32], Any]:
-        cell, due = closed.rows.cell.copy(), closed.rows.due.copy()
+        state, due = closed.rows.state.copy(), closed.rows.due.copy()
         part, row = closed.part, rows_of(closed.rows.key, closed.part.key)
-        summed, units = part.lane == 0, part.lane == _tag(cell["round"][row])
-        np.add.at(cell["buffer"], row[summed], part.sums[summed])
-        np.add.at(cell["units"], row[units], part.sums[units, 0])
-        touched = np.zeros(len(cell), np.bool_)
+        summed, units = part.lane == 0, part.lane == _tag(state["round"][row])
+        np.add.at(state["buffer"], row[summed], part.sums[summed])
+        np.add.at(state["units"], row[units], part.sums[units, 0])
+        touched = np.zeros(len(state), np.bool_)
         touched[row] = True
-        return cell, due, touched
+        return state, due, touched
 
-    def _next(self, cell: NDArray[Any], keys: Keys, t: int, noise: Noise) -> I64:
+    def _next(self, state: NDArray[Any], keys: Keys, t: int, noise: Noise) -> I64:
         """(r,) triggers until N crosses with what is there now: 0 at once, -1 never."""
-        hit = np.full(len(cell), -1, np.int64)
+        hit = np.full(len(state), -1, np.int64)
         bar = np.asarray(self.threshold, np.int64)
-        for rows in self._groups(cell):
-            start = int(cell["start"][rows[0]])
+        for rows in self._groups(state):
+            start = int(state["start"][rows[0]])
             age = t - start  # the round's own trigger
-            labels = _with_number(keys.take(rows), cell["round"][rows])
+            labels = _with_number(keys.take(rows), state["round"][rows])
             first = start + self.selector.first
             ahead = self.selector.ahead(noise, labels, age, first=first)
             ahead = ahead[:, : self.horizon - t + 1]
-            count = np.minimum(cell["units"][rows], MOST) * STEPS
+            count = np.minimum(state["units"][rows], MOST) * STEPS
             hit[rows] = first_crossing(count, ahead, bar[age - 1 : age - 1 + ahead.shape[1]])
-        hit[cell["units"] < self.min_units] = -1
+        hit[state["units"] < self.min_units] = -1
         return hit
 
-    def _groups(self, cell: NDArray[Any]) -> Iterator[NDArray[np.intp]]:
+    def _groups(self, state: NDArray[Any]) -> Iterator[NDArray[np.intp]]:
         """Rows whose rounds began at one trigger, in pieces that fit into memory."""
-        able = np.flatnonzero(cell["units"] >= self.min_units)
-        for start in np.unique(cell["start"][able]):
-            yield from self.selector.chunks(able[cell["start"][able] == start])
+        able = np.flatnonzero(state["units"] >= self.min_units)
+        for start in np.unique(state["start"][able]):
+            yield from self.selector.chunks(able[state["start"][able] == start])
 
     def _continued(
-        self, cell: NDArray[Any], keys: Keys, closed: Closed, noise: Noise
+        self, state: NDArray[Any], keys: Keys, closed: Closed, noise: Noise
     ) -> NDArray[Any]:
         """Rows of keys with one leaf more; in a new chain where an older nonce covers the last."""
-        cell = cell.copy()
-        old = np.flatnonzero((cell["leaf"] > 0) & (cell["chain"] < closed.renewed))
+        state = state.copy()
+        old = np.flatnonzero((state["leaf"] > 0) & (state["chain"] < closed.renewed))
         if len(old):
-            value, variance = self._chained(cell[old], keys.take(old), noise)
-            cell["base"][old], cell["spread"][old] = value, variance
-            cell["total"][old], cell["leaf"][old] = 0, 0
-        cell["chain"][cell["leaf"] == 0] = closed.t
-        cell["leaf"] += 1
-        return cell
+            value, variance = self._chained(state[old], keys.take(old), noise)
+            state["base"][old], state["spread"][old] = value, variance
+            state["total"][old], state["leaf"][old] = 0, 0
+        state["chain"][state["leaf"] == 0] = closed.t
+        state["leaf"] += 1
+        return state
 
-    def _chained(self, cell: NDArray[Any], keys: Keys, noise: Noise) -> tuple[I64, F64]:
+    def _chained(self, state: NDArray[Any], keys: Keys, noise: Noise) -> tuple[I64, F64]:
         """(r, 1+c) noisy totals of centred columns at each key's last leaf, and variances."""
-        value, variance = cell["base"] + cell["total"], cell["spread"].copy()
-        first, labels = cell["chain"].astype(np.int64)[:, None], _with_number(keys, cell["chain"])
-        for leaf in np.unique(cell["leaf"]).tolist():
-            rows = np.flatnonzero(cell["leaf"] == leaf)
+        value, variance = state["base"] + state["total"], state["spread"].copy()
+        first, labels = state["chain"].astype(np.int64)[:, None], _with_number(keys, state["chain"])
+        for leaf in np.unique(state["leaf"]).tolist():
+            rows = np.flatnonzero(state["leaf"] == leaf)
             since, some = np.zeros(len(rows), np.int64), labels.take(rows)
             for place, quantity in enumerate(self.quantities):
                 process = quantity.lanes[0]
@@ -193,10 +193,10 @@ class Rounds(FoundKeys):
                 variance[rows, place] += process.variance_at(leaf, since)
         return value, variance
 
-    def _releases(self, cell: NDArray[Any], keys: Keys, noise: Noise) -> Releases:
-        found = self._chained(cell, keys, noise)
+    def _releases(self, state: NDArray[Any], keys: Keys, noise: Noise) -> Releases:
+        found = self._chained(state, keys, noise)
         value, variance = self._finished(list(zip(*(one.T for one in found), strict=True)))
-        return Releases(keys, value, variance, cell["round"].copy(), self._bar(-1))
+        return Releases(keys, value, variance, state["round"].copy(), self._bar(-1))
 
     def error(self, t: int) -> F64:
         """(c',) noise standard deviation of a key's t-th release in one chain, in grid units."""

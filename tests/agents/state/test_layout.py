@@ -48,7 +48,7 @@ def test_no_byte_of_a_layout_moves():
         b"\1" + b"\0" * 7 + b"\0" * 6 + b"\xe0\x3f"
     ]
     row = np.zeros(1, layout.key_row("<i8"))
-    row["due"], row["cell"] = -1, 2
+    row["due"], row["state"] = -1, 2
     assert row.tobytes() == b"\xff" * 4 + b"\2" + b"\0" * 7
     entry = layout.index_entries(layout.rows_of(0) + b"k", row.tobytes())
     assert entry == {layout.due_at(0, -1) + b"k": b""}

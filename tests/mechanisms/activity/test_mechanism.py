@@ -25,7 +25,7 @@ NOISELESS = ZeroNoise()
 
 
 def test_a_row_names_the_upper_ends_of_its_bucket() -> None:
-    keys = Keys.of_codes(np.arange(MADE.profile.cells, dtype=np.uint64))
+    keys = Keys.of_codes(np.arange(MADE.profile.buckets, dtype=np.uint64))
     places = [one.key for one in MADE.traits.keys.places(keys, ())]
     steps = [1 << n for n in range(MOST.bit_length())]
     assert places == [
@@ -75,8 +75,8 @@ def test_the_truth_is_what_would_be_released_without_noise() -> None:
 
 
 def test_released_rows_are_read_back() -> None:
-    keys = Keys.of_codes(np.arange(MADE.profile.cells, dtype=np.uint64))
-    steps = np.arange(MADE.profile.cells) * 37 - 100
+    keys = Keys.of_codes(np.arange(MADE.profile.buckets, dtype=np.uint64))
+    steps = np.arange(MADE.profile.buckets) * 37 - 100
     ends = [(one.key["records"], one.key["repeats"]) for one in MADE.traits.keys.places(keys, ())]
     shown = dict(zip(ends, (steps / STEPS).tolist(), strict=True))
     assert profile_of(shown, MOST).tolist() == steps.tolist()

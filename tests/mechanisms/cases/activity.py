@@ -51,7 +51,7 @@ def by_hand(events: Trace) -> Counter[tuple[int, int]]:
 def exact(events: Trace, releases: Sequence[Releases]) -> None:
     (release,) = releases
     places = [tuple(one.key.values()) for one in MADE.traits.keys.places(release.key, ())]
-    assert len(set(places)) == len(places) == MADE.profile.cells
+    assert len(set(places)) == len(places) == MADE.profile.buckets
     shown = dict(zip(places, release.value[:, 0].tolist(), strict=True))
     assert {at: n for at, n in shown.items() if n} == {
         at: n * STEPS for at, n in by_hand(events).items()

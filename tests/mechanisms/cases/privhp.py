@@ -99,9 +99,9 @@ def case(name: str, mechanism: PrivHP, exact_leaves: bool = False) -> Case:
 
     def distance(first: Sequence[Part], second: Sequence[Part]) -> float:
         """Loss of Laplace noise in the changed sums; squared L2 for Gaussian noise."""
-        moved = np.zeros(mechanism.shape.cells)
+        moved = np.zeros(mechanism.shape.sums)
         for one, other in zip(first, second, strict=True):
-            change = np.zeros(mechanism.shape.cells)
+            change = np.zeros(mechanism.shape.sums)
             change[mechanism.shape.places(one.key)] += one.sums[:, 0]
             change[mechanism.shape.places(other.key)] -= other.sums[:, 0]
             moved += np.abs(change)

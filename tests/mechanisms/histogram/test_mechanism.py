@@ -32,7 +32,7 @@ def test_lanes_follow_what_was_released_d_triggers_ago(delay: int) -> None:
         90 * t for t in range(first, 9)
     ]
     kept = memory.row_tables[0].rows
-    cell = kept.cell[kept.key.tolist().index(CODES[0])]
+    cell = kept.state[kept.key.tolist().index(CODES[0])]
     assert cell["sums"][:, 0].tolist() == [90 * (first + delay), 90 * (8 - first - delay)]
     assert cell["first"] == first and released[-1].status.tolist() == [first]
 

@@ -58,7 +58,7 @@ def test_the_minimum_of_noisy_rows_is_biased_downwards() -> None:
 
     places = np.stack([sketch.hash(codes, row)[0] for row in range(2)])
     used, where = np.unique(places, return_inverse=True)
-    sums = np.zeros(sketch.cells, np.int64)
+    sums = np.zeros(sketch.sums, np.int64)
     index, first = used.astype(np.int64), np.ones(len(used), np.int64)
     sums[used] = keyed().laplace("t", Keys.of([b"a"]), index, scale, first)[0]
     assert where.size

@@ -92,7 +92,7 @@ def test_every_unit_lies_where_the_definition_says(stream: list[Event]) -> None:
     assert {(r, c): table[r * (r + 1) // 2 + c] for r in range(4) for c in range(r + 1)} == {
         (r, c): by_hand(stream)[r, c] for r in range(4) for c in range(r + 1)
     }
-    assert len(table) == PROFILE.cells == 10
+    assert len(table) == PROFILE.buckets == 10
 
 
 @given(streams, st.lists(st.integers(0, 60), max_size=5))
@@ -106,7 +106,7 @@ def test_any_cut_gives_the_same_units_and_totals(stream: list[Event], cuts: list
         assert np.array_equal(one, other)
 
 
-# Guarantee: neighbours differ by all records of one unit; one cell moves, by one.
+# Guarantee: neighbours differ by all records of one unit; one bucket moves, by one.
 
 
 def loss(profile: UnitProfile, stream: Sequence[Event], unit: int) -> Fraction:
@@ -121,7 +121,7 @@ def loss(profile: UnitProfile, stream: Sequence[Event], unit: int) -> Fraction:
 
 
 @given(streams, st.integers(0, USERS - 1))
-def test_one_unit_moves_one_cell_by_one(stream: list[Event], unit: int) -> None:
+def test_one_unit_moves_one_bucket_by_one(stream: list[Event], unit: int) -> None:
     without = [one for one in stream if one.unit != unit]
     moved = totals(stream) - totals(without)
     sent = any(one.unit == unit and one.sign > 0 for one in stream)
@@ -135,13 +135,13 @@ BUSY = [Event(0, 0)] * 3 + [Event(0, 1)] * 2 + [Event(1, 2)]
 class OfRecords(UnitProfile):
     """A profile that counts records in place of units."""
 
-    def _counts(self, cell: I64) -> I64:
+    def _counts(self, bucket: I64) -> I64:
         many = 1 << np.repeat(np.arange(self.rows), np.arange(1, self.rows + 1))
-        return super()._counts(cell) * many
+        return super()._counts(bucket) * many
 
 
 class Staying(UnitProfile):
-    """A profile whose units stay in the cells that they pass through."""
+    """A profile whose units stay in the buckets that they pass through."""
 
     def absorb(self, units: Units, batch: Batch) -> tuple[Units, I64]:
         after, _ = super().absorb(units, batch)
@@ -158,7 +158,7 @@ def test_the_audit_finds_a_wrong_sensitivity(wrong: UnitProfile) -> None:
 
 
 def test_two_releases_would_cost_more_than_one() -> None:
-    """After each of two slices the unit lies in a cell: two looks have twice the loss."""
+    """After each of two slices the unit lies in a bucket: two looks have twice the loss."""
     first, both = totals(BUSY[:2]), totals(BUSY)
     without = totals([one for one in BUSY if one.unit])
     gaps = [(first - 0) * STEPS, (both - without) * STEPS]
@@ -186,7 +186,7 @@ def test_every_cell_has_one_draw_of_the_last_trigger() -> None:
     recorder = Recorder()
     PROFILE.release(totals(BUSY), LAST, LAST, VARIANCE, recorder)
     asked = list(recorder.asked)
-    assert len(asked) == len(set(asked)) == PROFILE.cells
+    assert len(asked) == len(set(asked)) == PROFILE.buckets
     assert {one.purpose for one in asked} == {"profile"}
 
 
@@ -210,7 +210,7 @@ def test_a_repeated_release_is_the_same_and_another_content_has_another_noise() 
 
 def test_the_noise_has_the_variance_that_is_paid_for() -> None:
     begin = ((1, bytes(16)),)
-    nothing = np.zeros(PROFILE.cells, np.int64)
+    nothing = np.zeros(PROFILE.buckets, np.int64)
     drawn = np.concatenate([
         PROFILE.release(nothing, LAST, LAST, VARIANCE, keyed(charge, begin))
         for charge in range(300)
@@ -234,7 +234,7 @@ def test_a_pattern_lies_in_its_cell() -> None:
     rows = profile.place(whole, np.clip(scaled, whole, whole**2))
     row = np.repeat(np.arange(profile.rows), np.arange(1, profile.rows + 1))
     assert np.array_equal(np.searchsorted(1 << np.arange(profile.rows), whole), row)
-    assert (np.abs(rows - np.arange(profile.cells)) <= 1).all()
+    assert (np.abs(rows - np.arange(profile.buckets)) <= 1).all()
 
 
 @pytest.mark.parametrize("most", [0, 1, 3, 100, 1 << 13])

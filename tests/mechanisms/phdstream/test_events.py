@@ -58,7 +58,7 @@ def test_held_back_events_come_at_the_first_trigger() -> None:
     assert early.rows.due.tolist() == [5, 5] and is_canonical(early.rows.key)
     due = planned(early.rows, part((40, 0, 1)), 5, first=5)
     assert totals(due.events) == [4, 1]
-    assert due.rows.due.tolist() == [0, 0] and due.rows.cell.tolist() == [(0,) * 8] * 2
+    assert due.rows.due.tolist() == [0, 0] and due.rows.state.tolist() == [(0,) * 8] * 2
 
 
 def test_waiting_rows_count_at_their_own_trigger_only() -> None:

@@ -199,7 +199,7 @@ def test_state_is_the_live_tree(counter: str, selection: str) -> None:
         stored = memory.row_tables[0].rows
         kept = set(stored.key[stored.due == -1].tolist())
         assert kept == set(Keys.of_codes(np.array(sorted(live), np.uint64)))
-        assert (stored.cell[stored.due != -1] == np.zeros((), NODE)).all()
+        assert (stored.state[stored.due != -1] == np.zeros((), NODE)).all()
         ever |= kept
     assert len(ever) > len(kept)
 
@@ -211,7 +211,7 @@ def test_served_events_leave_nothing_behind() -> None:
     stored = memory.row_tables[0].rows
     waiting = np.diff(stored.key.offsets) != 8
     assert waiting.any()
-    assert (stored.cell[waiting] == np.zeros((), NODE)).all()
+    assert (stored.state[waiting] == np.zeros((), NODE)).all()
     assert (stored.due[waiting] == 0).all()
 
 
@@ -313,9 +313,9 @@ def test_a_record_enters_one_counter() -> None:
     mechanism = made(LINE, Fraction(1), 1, smoothing=0)
     with_record, without = (Memory(mechanism, ZeroNoise()) for _ in range(2))
     list(run(with_record, trace((1, 0, 70, 1)))), list(run(without, trace()))
-    outputs = with_record.row_tables[0].rows.cell["out"].tolist()
+    outputs = with_record.row_tables[0].rows.state["out"].tolist()
     assert len(outputs) > 1 and sorted(outputs)[-2:] == [0, 1]
-    assert without.row_tables[0].rows.cell["out"].tolist() == [0]
+    assert without.row_tables[0].rows.state["out"].tolist() == [0]
 
 
 class Strict(ZeroNoise):

@@ -119,7 +119,7 @@ def test_leaves_sum_to_the_root(seed: int, every: bool, smoothing: int, region: 
     domain = Domain(plain.axes, 4, plain.split, cells=(4, 5)) if region else plain
     tree = random_tree(np.random.default_rng(seed), domain)
     leaves = describe(ExtensionRules(domain, smoothing), tree, np.ones(len(tree.code)))
-    root = int(tree.cell["out"][0] + tree.cell["below"][0]) * GRID
+    root = int(tree.state["out"][0] + tree.state["below"][0]) * GRID
     assert leaves.unbiased.sum() == root
     assert leaves.total.sum() == max(0, root)
     assert (leaves.total >= 0).all() and (leaves.spread > 0).all()
@@ -127,7 +127,7 @@ def test_leaves_sum_to_the_root(seed: int, every: bool, smoothing: int, region: 
 
 def test_below_is_the_sum_of_all_counters_below() -> None:
     tree = random_tree(np.random.default_rng(1), Domain.unit(2, 5))
-    code, cell = tree.code.tolist(), tree.cell
+    code, cell = tree.code.tolist(), tree.state
     for row in np.flatnonzero(tree.split):
         below = [i for i, c in enumerate(code) if c != code[row] and in_node(c, code[row])]
         deeper = sum(int(cell["below"][i]) for i in below if not tree.split[i])
@@ -137,13 +137,13 @@ def test_below_is_the_sum_of_all_counters_below() -> None:
 
 def test_folding_moves_counts_without_changing_them() -> None:
     tree = random_tree(np.random.default_rng(2), Domain.unit(2, 5))
-    tree.cell["spread"][~tree.split] = 3
-    before, cell = tree.cell["out"] + tree.cell["below"], tree.cell.copy()
+    tree.state["spread"][~tree.split] = 3
+    before, cell = tree.state["out"] + tree.state["below"], tree.state.copy()
     tree.fold(~tree.split)
-    np.testing.assert_array_equal(tree.cell["out"] + tree.cell["below"], before)
-    assert (tree.cell["below"][~tree.split] == 0).all()
-    assert (tree.cell["carried"][~tree.split] == 3).all()
-    assert (tree.cell[tree.split] == cell[tree.split]).all()
+    np.testing.assert_array_equal(tree.state["out"] + tree.state["below"], before)
+    assert (tree.state["below"][~tree.split] == 0).all()
+    assert (tree.state["carried"][~tree.split] == 3).all()
+    assert (tree.state[tree.split] == cell[tree.split]).all()
 
 
 def in_node(code: int, node: int) -> bool:

@@ -33,7 +33,7 @@ def test_equals_the_normal_equations(
     sketch = Sketch(kind, 40, rows, seed)  # type: ignore[arg-type]
     given_, _, sums = level(seed, parents, sketch)
     noisy = sums + np.random.default_rng(seed).integers(-50, 50, len(sums))
-    matrix, known = np.zeros((sketch.cells, parents)), np.zeros(sketch.cells)
+    matrix, known = np.zeros((sketch.sums, parents)), np.zeros(sketch.sums)
     for row in range(rows):
         place, sign = sketch.hash(given_.children(), row)
         for i in range(parents):

@@ -64,7 +64,7 @@ def test_sums_of_leaves_are_sums_of_their_ancestors(shape: SumLayout, seed: int)
     low, high = 1 << shape.depth, 2 << shape.depth
     codes = np.unique(rng.integers(low, high, 30)).astype(np.uint64)
     counts = rng.integers(-3, 9, len(codes))
-    expected = np.zeros(shape.cells, np.int64)
+    expected = np.zeros(shape.sums, np.int64)
     for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
         for level in range(shape.levels):
             node = code >> (shape.depth - level)
@@ -81,11 +81,11 @@ def test_sums_of_leaves_are_sums_of_their_ancestors(shape: SumLayout, seed: int)
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(shape=SHAPES)
 def test_names_and_places_are_inverse_and_ordered(shape: SumLayout) -> None:
-    every = np.arange(shape.cells)
+    every = np.arange(shape.sums)
     names = shape.names(every)
     np.testing.assert_array_equal(shape.places(names), every)
     assert is_canonical(names)
-    assert shape.offsets[-1] == shape.cells == sum(map(shape.size, range(shape.levels)))
+    assert shape.offsets[-1] == shape.sums == sum(map(shape.size, range(shape.levels)))
 
 
 def test_one_record_moves_one_sum_per_counter_and_one_per_row() -> None:

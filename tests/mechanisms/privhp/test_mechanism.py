@@ -40,7 +40,7 @@ def rows_for(mechanism: PrivHP, stored: Rows, part: Part) -> Rows:
     rows = mechanism.traits.rows(keys)
     for place, key in enumerate(keys):
         if key in known:
-            rows.cell[place] = stored.cell[known[key]]
+            rows.state[place] = stored.state[known[key]]
     return rows
 
 
@@ -91,12 +91,12 @@ def test_memory_follows_the_sketch_and_not_the_stream_or_the_domain() -> None:
     rng = np.random.default_rng(1)
     for depth in (16, 40):
         mechanism = made(Domain.unit(1, depth=depth), 1, k=16, width=20)
-        cells = mechanism.shape.cells
+        cells = mechanism.shape.sums
         assert cells == 31 + (depth - 4) * 20
         part = part_of(mechanism, rng.random(50_000))
         stored, released = first_release(mechanism, part)
         assert len(part.key) <= cells and len(stored.key) <= cells + 1
-        assert stored.cell.dtype.itemsize == 12
+        assert stored.state.dtype.itemsize == 12
         assert len(released.key) <= 16 + (depth - 4) * 16
 
 
@@ -160,7 +160,7 @@ def test_replacing_a_record_costs_twice_what_adding_does_but_for_the_root() -> N
     scales = [float(scale) for scale in mechanism.counter.scales]  # type: ignore[attr-defined]
 
     def loss(*parts: Part) -> float:
-        change = np.zeros(mechanism.shape.cells)
+        change = np.zeros(mechanism.shape.sums)
         for sign, part in zip((1, -1), parts, strict=False):
             change[mechanism.shape.places(part.key)] += sign * part.sums[:, 0]
         levels = [np.abs(mechanism.shape.part(change, i)).sum() for i in range(9)]

@@ -89,7 +89,7 @@ def test_audit_catches_log2_levels(horizon: int, monkeypatch: pytest.MonkeyPatch
 
 def test_triggers_share_the_draws_of_the_dyadic_tree() -> None:
     counter = TreeNoise.calibrated(SMALL, 8, 1, Fraction(1))
-    sums = counter.shape.cells
+    sums = counter.shape.sums
     for t in range(1, 9):
         assert len(labels(counter, t)) == t.bit_count() * sums, "every sum, touched or not"
     for first, second, shared in ((3, 2, 1), (6, 4, 1), (7, 4, 1), (8, 7, 0), (7, 6, 2)):

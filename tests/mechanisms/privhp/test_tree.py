@@ -66,7 +66,7 @@ def noisy(given: tuple[int, int, int, int, int]) -> tuple[SumLayout, np.ndarray]
     n = rng.integers(0, 60)
     codes, counts = np.unique(rng.integers(1 << depth, 2 << depth, n), return_counts=True)
     table = shape.sum_leaves(codes.astype(np.uint64), counts)
-    return shape, table + np.rint(rng.laplace(0, 5, shape.cells)).astype(np.int64)
+    return shape, table + np.rint(rng.laplace(0, 5, shape.sums)).astype(np.int64)
 
 
 def check(tree: GrownTree, shape: SumLayout, table: np.ndarray) -> None:
@@ -131,14 +131,14 @@ def test_top_k_is_taken_at_the_level_itself_with_ties_by_code() -> None:
 
 def test_a_root_below_zero_gives_an_empty_tree() -> None:
     shape = shape_of(3, 1, 2)
-    table = np.full(shape.cells, -5)
+    table = np.full(shape.sums, -5)
     tree = grow(shape, table, Pruning("top", 2), SINGLE)
     assert tree.records.tolist() == [0, 0, 0] and tree.leaf.tolist() == [False, True, True]
 
 
 def test_dead_nodes_stay_empty() -> None:
     shape = shape_of(4, 2, 16)
-    table = np.full(shape.cells, 40)
+    table = np.full(shape.sums, 40)
     tree = grow(shape, table, Pruning("top", 16), SINGLE, lambda codes: codes % 2 == 1)
     assert tree.records[tree.code > 1][0::2].tolist() == [0] * 2 + [0] * (len(tree.code) // 2 - 2)
     check(tree, shape, table)
@@ -165,7 +165,7 @@ def test_pooling_keeps_what_is_exact_and_halves_the_variance() -> None:
     exact = shape.sum_leaves(np.arange(512, 1024, dtype=np.uint64), rng.integers(0, 99, 512))
     one = np.ones(shape.levels)
     np.testing.assert_array_equal(pooled(shape, exact, one), exact)
-    noise = [np.rint(rng.normal(0, 50, shape.cells)).astype(np.int64) for _ in range(400)]
+    noise = [np.rint(rng.normal(0, 50, shape.sums)).astype(np.int64) for _ in range(400)]
     left = np.stack([shape.part(pooled(shape, exact + z, one) - exact, 3) for z in noise])
     assert abs(left.mean()) < 4 * 36 / np.sqrt(left.size)
     # 1/v = 1 + 1/(2v') from level 9 upwards tends to v = 1/2.
@@ -214,6 +214,6 @@ def test_merging_changes_no_range_count() -> None:
 
 def test_a_tree_of_nothing_is_one_row() -> None:
     shape = shape_of(4, 3, 2)
-    tree = grow(shape, np.zeros(shape.cells, np.int64), Pruning("top", 2), SINGLE)
+    tree = grow(shape, np.zeros(shape.sums, np.int64), Pruning("top", 2), SINGLE)
     assert len(tree.leaves()[0]) == 8
     assert [x.tolist() for x in tree.merged().leaves()] == [[1], [0]]

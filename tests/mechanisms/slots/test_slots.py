@@ -108,8 +108,8 @@ def test_late_records_count_in_the_open_slot_and_early_ones_wait() -> None:
     assert SLOTS.per_slot(entries, 16, 4).tolist() == [1 + 4, 7, 0]
     assert SLOTS.per_slot(entries, 2, 4).tolist() == [1 + 4, 2, 0]
     assert after.due.tolist() == [0, 0, 0, 6]
-    assert after.cell["count"].tolist() == [0, 0, 0, 1]
-    assert rows.cell["count"].sum() == 0  # the argument is as it was
+    assert after.state["count"].tolist() == [0, 0, 0, 1]
+    assert rows.state["count"].sum() == 0  # the argument is as it was
     with pytest.raises(ContractError, match="public grid"):
         SLOTS.per_slot(entries, 3, 4)
 

@@ -55,7 +55,7 @@ def closed(made: Plain, rows: Rows, arrived: Part, t: int) -> Closed:
     fresh = made.traits.rows(keys)
     for place, key in enumerate(keys.tolist()):
         if key in kept:
-            fresh.cell[place] = rows.cell[kept.index(key)]
+            fresh.state[place] = rows.state[kept.index(key)]
     return Closed(fresh, arrived, t)
 
 

@@ -108,7 +108,7 @@ def survey_run(
         out.append(memory.trigger())
         if told and t == warmup:  # as if the range group had said so
             kept = memory.row_tables[0].rows
-            kept.cell["count"][kept.key.tolist().index(TOLD)] = told
+            kept.state["count"][kept.key.tolist().index(TOLD)] = told
             memory.row_tables[0].store(kept)
         theta = int(out[-1].public.get("theta", [theta])[0]) if t != warmup or not told else told
     return mechanism, out

@@ -179,4 +179,4 @@ def test_reports_of_real_clients_are_understood() -> None:
 
 def test_rows_are_a_few_bytes() -> None:
     mechanism = ToPL(SURVEY)
-    assert mechanism.traits.rows(Keys.of_codes(np.arange(3, dtype=np.uint64))).cell.itemsize == 8
+    assert mechanism.traits.rows(Keys.of_codes(np.arange(3, dtype=np.uint64))).state.itemsize == 8

@@ -224,7 +224,7 @@ def test_a_lost_step_stops_the_release(after: int, what: str) -> None:
     kept = memory.row_tables[0].rows
     left = np.arange(len(kept.key)) != (len(kept.key) - 1 if what == "range" else 0)
     memory.row_tables[0] = RowTable(memory.mechanism.traits)
-    memory.row_tables[0].store(Rows(kept.key[left], kept.cell[left], kept.due[left]))
+    memory.row_tables[0].store(Rows(kept.key[left], kept.state[left], kept.due[left]))
     with pytest.raises(ContractError, match=what):
         memory.trigger()
 

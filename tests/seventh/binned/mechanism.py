@@ -94,21 +94,23 @@ class Binned(Mechanism):
     def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
         units, accepted = insertions(units, batch)
         both = batch.key[accepted] * self.bins + batch.value[accepted, 0]
-        cell, count = np.unique(both, return_counts=True)
+        state, count = np.unique(both, return_counts=True)
         sums = np.stack([count, np.zeros_like(count)], axis=1)
-        lane = (cell % self.bins).astype(np.uint8)
-        return units, Part(batch.keys.take(cell // self.bins), lane, sums, np.zeros(0, np.int64))
+        lane = (state % self.bins).astype(np.uint8)
+        return units, Part(batch.keys.take(state // self.bins), lane, sums, np.zeros(0, np.int64))
 
     def release(self, closed: Closed, noise: Noise) -> tuple[Rows, Releases]:
         key, t = closed.rows.key, closed.t
-        cell, place = closed.rows.cell.copy(), {one: row for row, one in enumerate(key)}
+        state, place = closed.rows.state.copy(), {one: row for row, one in enumerate(key)}
         row = np.array([place[one] for one in closed.part.key], np.intp)
-        np.add.at(cell["count"], (row, closed.part.lane), closed.part.sums[:, 0])
+        np.add.at(state["count"], (row, closed.part.lane), closed.part.sums[:, 0])
         index, first = (t - 1) * self.bins + np.arange(self.bins), np.full(self.bins, t)
-        value = cell["count"] + noise.gauss("binned", key, index, self.variance, first)
+        value = state["count"] + noise.gauss("binned", key, index, self.variance, first)
         due = np.full(len(key), -1, np.int32)
         variance = np.full(value.shape, float(self.variance))
-        return Rows(key, cell, due), Releases(key, value, variance, np.ones(len(key), np.int32), {})
+        return Rows(key, state, due), Releases(
+            key, value, variance, np.ones(len(key), np.int32), {}
+        )
 
     def cost(self) -> Cost:
         return self.loss

@@ -110,7 +110,7 @@ def test_a_stale_entry_of_the_index_is_skipped():
     (p,) = deployment().pipelines
     keys = Keys.of([b"a", b"b", b"c"])
     fresh = p.traits.rows(keys)
-    rows = Rows(keys, fresh.cell, np.array([3, 2, -1], np.int32))
+    rows = Rows(keys, fresh.state, np.array([3, 2, -1], np.int32))
 
     def live(*touched: tuple[bytes, int]) -> list[bytes]:
         return chooser().live(trigger(p, 2, [0]), rows, sums(*touched)).key.tolist()

@@ -59,11 +59,11 @@ def test_stored_rows_come_back_and_others_are_fresh(stored, asked, window, seed)
     for row, key in enumerate(wanted.tolist()):
         at = place.get(key)
         expected = (
-            (fresh.cell[row], fresh.due[row]) if at is None else (rows.cell[at], rows.due[at])
+            (fresh.state[row], fresh.due[row]) if at is None else (rows.state[at], rows.due[at])
         )
-        assert (found.cell[row], found.due[row]) == expected
+        assert (found.state[row], found.due[row]) == expected
     first = TABLE.load(store, window, wanted, first=True)
-    assert first.cell.tobytes() == found.cell.tobytes() and (first.due == found.due).all()
+    assert first.state.tobytes() == found.state.tobytes() and (first.due == found.due).all()
     # Another window is another row.
     assert (TABLE.load(store, window + 1, wanted, first=True).due == fresh.due).all()
     assert (TABLE.load(store, window + 1, wanted).due == fresh.due).all()
@@ -129,7 +129,7 @@ def test_rows_of_this_step_are_seen_before_they_are_committed():
     done = step()
     TABLE.store(0, rows, done)
     found = TABLE.load(Overlay(MemoryStore(), done.rows), 0, rows.key)
-    assert found.cell == rows.cell
+    assert found.state == rows.state
 
 
 class Fixed(Quantiles):
@@ -148,9 +148,9 @@ COUNT = st.one_of(st.just(0), st.integers(-3, 300), st.sampled_from([-(1 << 63),
 def counted(counts: list[list[int]], due: list[int]) -> Rows:
     """Rows of quantiles whose bands have these counts in turn."""
     rows = SPARSE.traits.rows(Keys.of([b"%d" % n for n in range(len(counts))]))
-    for cell, some in zip(rows.cell, counts, strict=True):
+    for cell, some in zip(rows.state, counts, strict=True):
         cell["bands"] = np.resize(some, 256)
-    rows.cell["first"], rows.due[:] = due, due
+    rows.state["first"], rows.due[:] = due, due
     return rows
 
 
@@ -171,7 +171,7 @@ def test_packed_rows_say_what_rows_in_the_fixed_layout_say(counts, due):
         store = MemoryStore()
         store.write(changes)
         found = KeyRows(SPARSE.traits).load(store, 0, rows.key)
-        assert found.cell.tobytes() == rows.cell.tobytes()
+        assert found.state.tobytes() == rows.state.tobytes()
         assert found.due.tolist() == rows.due.tolist()
         assert written(SPARSE, found).rows == packed.rows
     for key, row in packed.rows.items():
@@ -200,11 +200,11 @@ def test_a_row_from_before_rows_were_packed_is_read_and_packed_when_it_changes()
     store = MemoryStore()
     store.write({key: zlib.decompress(LAID)})
     found = KeyRows(SPARSE.traits).load(store, 0, Keys.of([b"0"]))
-    bands = found.cell["bands"][0]
+    bands = found.state["bands"][0]
     assert {place: int(bands[place]) for place in np.flatnonzero(bands).tolist()} == {
         0: 3, 7: -1, 8: 70_000, 255: 1
     }  # fmt: skip
-    assert (int(found.cell["first"][0]), int(found.due[0])) == (5, -1)
+    assert (int(found.state["first"][0]), int(found.due[0])) == (5, -1)
     assert len(written(SPARSE, found).rows[key] or b"") == 16
 
 

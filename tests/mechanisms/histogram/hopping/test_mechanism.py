@@ -173,11 +173,11 @@ def test_the_bound_holds_over_all_hops_of_an_epoch() -> None:
     for hop in range(4):
         run.window(hop, [b"a"] * 3, [7] * 3)
         assert run.before is not None
-        exact = int(run.before.row_tables[0].rows.cell["sums"][0, :, 0].sum())
+        exact = int(run.before.row_tables[0].rows.state["sums"][0, :, 0].sum())
     assert exact == 3  # 1 + 3 + 5 ≤ 12 < 16: hops of an epoch are one key
     run.window(4, [b"a"] * 3, [7] * 3)
     assert run.before is not None
-    assert int(run.before.row_tables[0].rows.cell["sums"][0, :, 0].sum()) == 3  # a new epoch
+    assert int(run.before.row_tables[0].rows.state["sums"][0, :, 0].sum()) == 3  # a new epoch
 
 
 def test_sums_means_and_deletions_are_windows_too() -> None:
