@@ -63,15 +63,15 @@ def following(pipeline: Pipeline, ledger: Ledger, now: int) -> dict[str, Any]:
     if end is None or end != begin:
         held = "does not end" if end is None else f"ends at {format_instant(end)}"
         raise LedgerError(
-            f"pipeline {name!r}: it would follow {other!r} from {format_instant(begin)} on, and by "
-            f"the ledger that one {held}"
+            f"pipeline {name!r}: it would follow {other!r} from {format_instant(begin)} on, but by "
+            f"the ledger {other!r} {held}"
         )
     if end <= now:
         raise LedgerError(
-            f"pipeline {name!r}: {other!r} has ended at {format_instant(end)}, and records since "
-            "then are lost to whoever would follow it: declare a pipeline without follows, with a "
+            f"pipeline {name!r}: {other!r} ended at {format_instant(end)}, so a follower would "
+            "miss the records since then: declare a pipeline without follows, with a "
             "release.topic of its own"
         )
     if (second := ledger.follower(other)) is not None:
-        raise LedgerError(f"pipeline {name!r}: {second!r} follows {other!r} already")
+        raise LedgerError(f"pipeline {name!r}: {second!r} already follows {other!r}")
     return {"follows": {"pipeline": other, "from": end}}

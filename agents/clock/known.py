@@ -49,8 +49,8 @@ def check_grown(deployment: Deployment, ledger: Ledger) -> None:
         for body in ledger.grown:
             if body["topic"] == source.topic and int(body["to"]) > source.partitions:
                 raise EngineError(
-                    f"{body['to']} partitions of topic {source.topic} count by now, and this "
-                    f"worker was started with {source.partitions}: start it again"
+                    f"{body['to']} partitions of topic {source.topic} count by now, but this "
+                    f"worker was started with {source.partitions}: restart it"
                 )
 
 

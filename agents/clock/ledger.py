@@ -172,8 +172,8 @@ class Ledger:
         else:
             raise LedgerError(
                 f"ledger record {record.seq} is of a kind that this version does not know "
-                f"({record.kind!r}): a later one wrote it, perhaps to say what may not be charged; "
-                "go on with that one"
+                f"({record.kind!r}): a later version wrote it, perhaps to forbid charges; use that "
+                "version"
             )
 
     def _reach(self, record: Record) -> None:
@@ -185,11 +185,11 @@ class Ledger:
         if "public_key" in record.body and not (
             number >= SIGNED and is_public_key(record.body["public_key"])
         ):
-            raise LedgerError(f"ledger record {record.seq} names a public key that is none")
+            raise LedgerError(f"ledger record {record.seq} names an invalid public key")
         if number > (known := max(FORMAT, GROWN, LOST, SIGNED, SHARED)):
             raise EngineError(
-                f"this deployment has reached format {number}, and this version of Hushstream "
-                f"knows formats up to {known}: go on with the one that raised it, or a later one"
+                f"this deployment has reached format {number}, but this version of Hushstream "
+                f"knows formats up to {known}: use the version that raised it, or a later one"
             )
         self.format = number
 
@@ -202,8 +202,8 @@ class Ledger:
             )
         if any(owner == name and epoch >= first for owner, epoch in self.charges):
             raise LedgerError(
-                f"ledger record {record.seq} retires pipeline {name!r} before epoch {first}, and "
-                "that one or a later one was charged before"
+                f"ledger record {record.seq} retires pipeline {name!r} before epoch {first}, but "
+                "that epoch or a later one is charged already"
             )
         self.retired[name] = record.body
 
@@ -211,8 +211,8 @@ class Ledger:
         topic, number = record.body["topic"], record.seq
         if self.format < GROWN:
             raise LedgerError(
-                f"ledger record {number} lets {topic} grow in format {self.format}: versions that "
-                f"know no growth would go on; format {GROWN} must stand before it"
+                f"ledger record {number} lets {topic} grow in format {self.format}, which older "
+                f"versions would not notice: a record of format {GROWN} must come before it"
             )
         layouts = {name: self.layout(name) for name in self.readers(topic)}
         fixed = [name for name in layouts if keyed(self.pipelines[name])]

@@ -285,11 +285,11 @@ def _verify_topics(
 ) -> None:
     pinned = {topic: number for topic, number in pinned.items() if topic not in seats}
     existing = cluster.topics([*pinned, *(seat.topic for seat in seats.values())])
-    for seat in seats.values():  # partitions beside a seat are others', or nobody's
+    for seat in seats.values():  # partitions beside a seat are others', or free
         if existing.get(seat.topic, seat.first + seat.partitions) < seat.first + seat.partitions:
             raise EngineError(
                 f"pipeline {pipeline!r}: topic {seat.topic} has {existing[seat.topic]} partitions, "
-                "and the ledger gave it later ones: the topic was made anew; restore it, or begin "
+                "fewer than the ledger names: the topic was created anew; restore it, or begin "
                 "a new deployment (another deployment.name)"
             )
     # Kafka lets anybody with the right add partitions at any time, and hashes of keys go by their

@@ -73,8 +73,8 @@ class WallClock:
             self._wall += ahead * 0.1  # a part at each look, so that no beat sees a jump
         if (back := ahead < -JUMP_SECONDS) and not self._warned:
             log.warning(
-                "the clock of this machine is %.0f s behind the time that has passed, or behind "
-                "the clock log; that time is followed, and nothing waits for the clock",
+                "the clock of this machine was set back by %.0f s, or is that far behind the clock "
+                "log: triggers follow elapsed time instead",
                 -ahead,
             )
         self._warned = back
@@ -112,9 +112,9 @@ class ClockLead:
         ahead = made - metadata.timestamp * 1000
         if ahead > self._most:
             raise EngineError(
-                f"the clock of this machine is {ahead / 1e6:.1f} s ahead of the broker's, or the "
-                "clock log is: no trigger is fired before its time; synchronise the clocks (NTP) "
-                "of workers and brokers, then restart. engine.max_clock_lead is what is tolerated"
+                f"the clock of this machine, or the clock log, is {ahead / 1e6:.1f} s ahead of the "
+                "broker's clock: triggers would fire too early; synchronise the clocks (NTP) of "
+                "workers and brokers, then restart (tolerated: engine.max_clock_lead)"
             )
 
     def check_behind(self, now: int, metadata: Any, first: bool) -> None:
@@ -135,9 +135,9 @@ class ClockLead:
         elif first:
             raise EngineError(
                 f"the clock of this machine is {behind / 1e6:.1f} s behind the broker's: a "
-                "pipeline would begin with a window that is over, and pay for those since; "
-                "synchronise the clocks (NTP) of workers and brokers, then restart. "
-                "engine.max_clock_lead is what is tolerated"
+                "pipeline would begin with a past window, and pay for all windows since; "
+                "synchronise the clocks (NTP) of workers and brokers, then restart (tolerated: "
+                "engine.max_clock_lead)"
             )
         elif not self._warned:
             self._warned = True
@@ -238,8 +238,8 @@ class Settling:
         self._began = min(began, self._began) if waiting else began
         self._returned = now
         log.warning(
-            "the brokers, or whoever kept the clock, were away for %.0f s: triggers wait %g s, or "
-            "for `lateness`, so that producers can send what they hold (engine.settle)",
+            "the brokers, or the clock's owner, were away for %.0f s: triggers wait %g s, or for "
+            "`lateness`, so that producers can send what they hold (engine.settle)",
             (now - self._began) / 1e6, self._settle / 1e6,
         )  # fmt: skip
 

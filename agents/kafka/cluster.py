@@ -352,7 +352,7 @@ class Cluster:
                 on_delivery=lambda error, _: failed.append(error) if error else None,
             )  # fmt: skip
         if producer.flush(30):
-            raise EngineError(f"{topic} could not be written: no answer; nothing may be written")
+            raise EngineError(f"{topic} could not be written: no answer within 30 s")
         if failed:
             self.rights.refuse(KafkaException(failed[0]), "WRITE", topic)
             raise EngineError(f"{topic} could not be written: {failed[0].str()}")

@@ -80,9 +80,9 @@ async def end_forgotten(
         )
     commit = await answered()
     log.warning(
-        "the brokers have forgotten to end a transaction, in %s: it is %s",
+        "the brokers never ended a transaction in %s: it is now %s",
         _named(hanging),
-        "committed now, as they had said" if commit else "aborted now, and done again",
+        "committed, as they had confirmed" if commit else "aborted, and repeated",
     )
     await end_in(producer, [*hanging, *unread], commit)  # returns before the markers are there
     until = time.monotonic() + MARKER_SECONDS

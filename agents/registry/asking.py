@@ -234,7 +234,9 @@ class Asking:
                     await asyncio.sleep(RETRY_SECONDS)
                     alone += time.monotonic() - begun
                     if alone > min(ALONE_SECONDS, self._patience):
-                        log.warning("no answer for one schema alone (%s): set aside", _why(error))
+                        log.warning(
+                            "no answer for one schema (%s): its records are set aside", _why(error)
+                        )
                         return Verdict.PENDING
                     continue
             else:

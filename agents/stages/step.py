@@ -164,8 +164,8 @@ def missing_barrier(pipeline: str, due: int, came: int) -> RewoundError:
         came: ordinal of the one that came.
     """
     return RewoundError(
-        f"a barrier is missing in pipeline {pipeline!r}: that of trigger {due} was to come, that "
-        f"of trigger {came} came"
+        f"a barrier is missing in pipeline {pipeline!r}: that of trigger {due} was expected, "
+        f"that of trigger {came} came"
     )
 
 

@@ -54,7 +54,7 @@ def _reason(name: str, error: BaseException | None, cancelled: bool) -> HushErro
     if isinstance(error, HushError):
         log.error("%s stopped", name)
         return error
-    how = "was cancelled by nobody here" if cancelled else "returned"
+    how = "was cancelled from outside" if cancelled else "returned"
     if error is not None:
         how = told(error)
         log.error("%s failed", name, exc_info=error if quoting() else None)

@@ -322,7 +322,7 @@ class Worker:
         if self.error is not None or self.stopped.is_set():
             return  # errors while the worker stops follow from the stop
         if isinstance(error, asyncio.CancelledError):  # it has no text that could be logged
-            error = EngineError(f"cancelled by nobody here ({where(error)}); restart the worker")
+            error = EngineError(f"cancelled from outside ({where(error)}); restart the worker")
         self.error = error
         log.error("%s", told(error), exc_info=traced(error))
         self.health.serving = False

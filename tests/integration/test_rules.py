@@ -195,7 +195,9 @@ def test_a_repartitioned_stage_passes_a_barrier_on_once_all_upstreams_have_sent_
 
 def test_a_missing_barrier_stops_the_stage():
     p = PUBLIC.pipelines[0]
-    with pytest.raises(RewoundError, match="that of trigger 1 was to come, that of trigger 2 came"):
+    with pytest.raises(
+        RewoundError, match="that of trigger 1 was expected, that of trigger 2 came"
+    ):
         aggregate(PUBLIC, [barrier(p, 2, 0)])
     stage = BoundStage(p, 0, NAMES, 2, CLOCK, {})
     with pytest.raises(RewoundError, match="barrier is missing"):

@@ -52,7 +52,7 @@ budget = { epsilon = 8.0, delta = 1e-4 }
 mechanism = { kind = "histogram" }
 """
 REFUSED = 4
-LATER = f"this deployment has reached format {SHARED + 1}, and this version of Hushstream knows"
+LATER = f"this deployment has reached format {SHARED + 1}, but this version of Hushstream knows"
 
 pytestmark = pytest.mark.broker
 

@@ -78,7 +78,7 @@ def merge(
     for flag, value in flags.items():
         if value is not None:
             loose = Loose(value) if isinstance(value, str) else value
-            problems += _put(data, flag.split("."), loose, f"flag {flag}", origins)
+            problems += _put(data, flag.split("."), loose, "command line", origins)
     return problems
 
 

@@ -100,7 +100,7 @@ def test_what_the_ledger_would_refuse_is_refused_before_a_topic_is_made(made):
     made.toml.write_text(plain + follower)
     made.begin()
     made.toml.write_text(plain + follower.replace(f"{made.name}-q", f"{made.name}-r"))
-    with pytest.raises(LedgerError, match=f"{made.name}-q' follows '{made.name}-p' already"):
+    with pytest.raises(LedgerError, match=f"{made.name}-q' already follows '{made.name}-p'"):
         made.begin()
     topics = " ".join(made.cluster.topics())
     assert f"{made.name}-q." in topics and f"{made.name}-r." not in topics

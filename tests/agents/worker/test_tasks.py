@@ -41,7 +41,7 @@ async def cancels(*_: Any) -> None:
 
 ENDS = pytest.mark.parametrize(
     ("body", "why"),
-    [(returns, "returned"), (raises, "RuntimeError"), (cancels, "cancelled by nobody here")],
+    [(returns, "returned"), (raises, "RuntimeError"), (cancels, "cancelled from outside")],
 )
 
 
@@ -235,7 +235,7 @@ def test_errors_of_our_own_keep_their_text_and_exit_code():
 def test_a_cancellation_that_reaches_the_worker_is_told():
     made = worker()
     made.fail(asyncio.CancelledError())
-    assert isinstance(made.error, EngineError) and "cancelled by nobody" in str(made.error)
+    assert isinstance(made.error, EngineError) and "cancelled from outside" in str(made.error)
 
 
 # -- membership -----------------------------------------------------------------------------------

@@ -124,7 +124,7 @@ def test_the_ledger_takes_a_growth_in_its_format_alone_and_never_of_a_keyed_inpu
     assert whole.joined("p") == (0, 1) and whole.layout("p") == {"events": 2, "log": 2}
     assert whole.readers("events") == ["p"] and whole.readers("other") == []
     for made, said in (
-        (ledger(reached=GROWN - 1), f"format {GROWN} must stand before it"),
+        (ledger(reached=GROWN - 1), f"format {GROWN} must come before it"),
         (ledger("murmur2"), "keeps its units"),
         (whole, "it had 2"),
     ):
