@@ -47,7 +47,7 @@ from .admission import owing, prepare
 from .health.http import Page, health_page, metrics_page, serve_local, serve_operator, serve_public
 from .health.systemd import Notifier
 from .lines.redaction import on_loop_error
-from .resident import drop_code, watch
+from .resident import watch
 from .setup import WorkerSetup
 from .worker import Worker
 
@@ -287,7 +287,6 @@ def warm(deployment: Deployment, data_dir: Path) -> None:
     begun = time.monotonic()
     with marked(*cache_folders(data_dir)):
         _load(deployment)
-    drop_code()
     if (took := time.monotonic() - begun) > SLOW_SECONDS:
         log.info("compiled the loops of this version in %.0f s; the next start finds them", took)
 

@@ -6,9 +6,8 @@ import subprocess
 import sys
 import threading
 
-import numpy as np
 from hushstream.agents.worker import resident as module
-from hushstream.agents.worker.resident import Resident, _code, drop_code, resident, watch
+from hushstream.agents.worker.resident import Resident, watch
 
 HOLES = """
 import ctypes
@@ -25,29 +24,6 @@ before = resident()
 looked = watching.look()
 print(int(looked), most - before < 16 << 20, before - resident() > 96 << 20)
 print(int(watching.look()), all(bool((one == 1).all()) for one in kept))
-"""
-
-MAPS = """\
-1000-3000 r-xp 00000000 fe:00 7  /lib/clean.so
-Size:   8 kB
-Rss:    8 kB
-Anonymous:  0 kB
-3000-5000 r-xp 00000000 fe:00 7  /lib/patched.so
-Rss:    8 kB
-Anonymous:  4 kB
-5000-6000 r--p 00000000 fe:00 7  /lib/clean.so
-Rss:    4 kB
-Anonymous:  0 kB
-7000-8000 r-xp 00000000 00:00 0
-Rss:    4 kB
-Anonymous:  0 kB
-9000-a000 r-xp 00000000 00:00 0  [vdso]
-Rss:    4 kB
-Anonymous:  0 kB
-b000-c000 r-xp 00000000 fe:00 8  /lib/a name.so
-Rss:    4 kB
-Anonymous:  0 kB
-VmFlags: rd ex
 """
 
 
@@ -80,10 +56,3 @@ def test_a_watch_ends_when_it_is_told_to():
     ended = threading.Event()
     ended.set()
     Resident(Library()).run(ended)
-
-
-def test_code_that_is_as_in_its_file_is_forgotten_and_runs_again():
-    assert list(_code(MAPS)) == [(0x1000, 0x3000, 8192)]
-    before = resident()
-    assert drop_code() >= 0 and resident() <= before + (1 << 24)
-    assert float(np.linalg.norm(np.ones(4))) == 2.0
