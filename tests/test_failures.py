@@ -129,7 +129,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
         "integration/test_bombs.py::test_a_worker_lives_through_bombs_and_replay_agrees",
     ),
     "records arrive faster than they are used": (
-        "agents/worker/test_shard.py::test_a_full_shard_pauses_its_partition",
+        "agents/worker/test_shard_input.py::test_a_full_shard_pauses_its_partition",
         "agents/kafka/test_backlog.py::"
         "test_bytes_and_records_fill_it_and_what_is_released_makes_room",
     ),

@@ -11,89 +11,15 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import hushstream.agents.clock.wall_time as wall_time
-import hushstream.agents.kafka.backlog as backlog
 import hushstream.agents.worker.shard as shard_module
 import hushstream.agents.worker.tables.local_state as local_state
 import pytest
 from aiokafka.errors import ProducerFenced
-from aiokafka.structs import TopicPartition
-from faust.types import TP
-from hushstream.agents.kafka.intervals import Interval
 from hushstream.agents.worker.shard import Shard
 from hushstream.errors import DamagedError, EngineError
 from hushstream.topics.records import Marker
 
-from .bench import UNIT, Tally, applied, held, interval, unopened, until
-
-# -- input, without a broker ----------------------------------------------------------------------
-
-
-def test_it_has_the_partitions_that_it_writes_looked_at_before_it_restores(tmp_path, monkeypatch):
-    asked = []
-
-    async def started(producer: object, *places: object) -> None:
-        asked.extend(places)
-        raise EngineError("enough")
-
-    monkeypatch.setattr(shard_module, "start_producer", started)
-    monkeypatch.setattr(shard_module, "transactional_producer", lambda *_: None)
-    bench = unopened(tmp_path)
-    shard = bench.shard()
-    with pytest.raises(EngineError, match="enough"):
-        asyncio.run(shard._acquire())
-    assert asked == [[TopicPartition(f"{bench.name}-log", 0)], [], shard._answered]
-
-
-def test_a_gap_in_the_input_is_never_taken_but_fetched_again(tmp_path):
-    async def run() -> None:
-        bench = unopened(tmp_path)
-        shard = bench.shard()
-        shard.deliver(interval(0, 3))
-        shard.deliver(interval(5, 9))  # 3 and 4 were filtered away, or are still to come
-        await asyncio.sleep(0)
-        assert (held(shard), shard.wanted, bench.seeks) == ([0, 1, 2], 3, [3])
-
-    asyncio.run(run())
-
-
-def test_what_was_delivered_before_is_not_taken_twice(tmp_path):
-    async def run() -> None:
-        shard = unopened(tmp_path).shard()
-        shard.deliver(interval(0, 5))
-        shard.deliver(interval(0, 5))  # fetched under another generation
-        shard.deliver(interval(3, 8))  # overlaps
-        assert (held(shard), shard.wanted) == (list(range(8)), 8)
-
-    asyncio.run(run())
-
-
-def test_an_empty_interval_moves_the_position(tmp_path):
-    async def run() -> None:
-        shard = unopened(tmp_path).shard()
-        shard.deliver(Interval(TP("in", 0), 0, 7, []))
-        assert (held(shard), shard.wanted) == ([], 7)
-
-    asyncio.run(run())
-
-
-def test_a_full_shard_pauses_its_partition(tmp_path, monkeypatch):
-    monkeypatch.setattr(backlog, "MOST", 10)
-
-    async def run() -> None:
-        bench = unopened(tmp_path)
-        shard = bench.shard()
-        shard.deliver(interval(0, 8))
-        assert bench.flows == []
-        shard.deliver(interval(8, 20))
-        shard.deliver(interval(20, 22))
-        assert bench.flows == [False, False]  # again, since something came all the same
-        shard._backlog.release(18)  # the stage has taken them
-        assert bench.flows[2:] == [True] and held(shard) == [18, 19, 20, 21]
-
-    asyncio.run(run())
-
-
-# -- on a broker ----------------------------------------------------------------------------------
+from .bench import UNIT, Tally, applied, interval, unopened, until
 
 
 def test_steps_are_published_stored_and_taken_up_by_the_next_owner(bench):
