@@ -186,7 +186,7 @@ def groups(gaps: Mapping[str, float]) -> list[RuleGroup]:
     """All rules; ``gaps``: most seconds between two triggers of each pipeline with a schedule."""
     overdue = (_overdue(gaps),) if gaps else ()
     return [
-        RuleGroup("hush-public", "from the public registry alone", (*WORKERS, *overdue, *BUDGET)),
+        RuleGroup("hush-public", "from the public metrics alone", (*WORKERS, *overdue, *BUDGET)),
         RuleGroup(
             "hush-operator", "functions of raw data: never route these to the public", OPERATOR
         ),

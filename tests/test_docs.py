@@ -150,7 +150,7 @@ def _metrics(registry: CollectorRegistry) -> set[str]:
 
 
 def test_metrics_exist_and_public_ones_are_documented() -> None:
-    public, operator = _metrics(PublicMetrics().registry), _metrics(OperatorMetrics().registry)
+    public, operator = _metrics(PublicMetrics().series), _metrics(OperatorMetrics().series)
     page = _text(ROOT / "docs" / "operations.md")
     named = set(re.findall(r"`(hush_[a-z_]+)`", page))
     assert named <= public | operator

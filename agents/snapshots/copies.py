@@ -42,9 +42,9 @@ class Copies:
     def table(self, changelog: str, partition: int) -> TableCopies:
         """Choose the table of a changelog's partition."""
         place = f"{self._genesis}/{changelog}/{partition}"
-        return TableCopies(self._objects, TableKeys(self._secret, place), place, self.room)
+        return TableCopies(self._objects, TableKeys(self._secret, place), place, self.fresh)
 
-    def room(self) -> Path:
+    def fresh(self) -> Path:
         """Name a new folder on the disk of the tables; it does not exist yet."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return Path(tempfile.mkdtemp(dir=self._folder)) / "table"
@@ -66,10 +66,10 @@ class TableCopies:
     """Snapshots of one table, of which the newest counts."""
 
     def __init__(
-        self, objects: Objects, keys: TableKeys, place: str, room: Callable[[], Path]
+        self, objects: Objects, keys: TableKeys, place: str, fresh: Callable[[], Path]
     ) -> None:
         self._objects, self._keys, self._place = objects, keys, place
-        self.room = room
+        self.fresh = fresh
 
     async def head(self) -> CopyHead | None:
         """Read the head of the newest snapshot; None: there is none.
@@ -89,7 +89,7 @@ class TableCopies:
         Raises:
             SnapshotError: a part is missing or changed, or there is no room.
         """
-        folder = self.room()
+        folder = self.fresh()
         try:
             folder.mkdir(mode=0o700)
             if shutil.disk_usage(folder).free < head.size + SPARE:
@@ -232,6 +232,6 @@ class _Files:
 
 
 def forget(folder: Path) -> None:
-    """Delete a folder that `TableCopies.room` named."""
+    """Delete a folder that `TableCopies.fresh` named."""
     with contextlib.suppress(OSError):
         shutil.rmtree(folder.parent)

@@ -1,7 +1,7 @@
-"""Two registries: one that anyone may scrape, and one with functions of raw data.
+"""Two sets of metrics: one that anyone may scrape, and one with functions of raw data.
 
 The public one is an allowlist of configuration, schedule, budget and releases made. Every
-operational figure (throughput, lag, drops, sizes, delays) belongs to the operator's registry,
+operational figure (throughput, lag, drops, sizes, delays) belongs to the operator's metrics,
 which is served on another port, on the loopback unless configured otherwise.
 """
 
@@ -52,9 +52,9 @@ class PublicMetrics:
     """Functions of the configuration, the clock's schedule, the ledger and releases alone."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
+        self.series = CollectorRegistry()
         self._pipelines: dict[str, Pipeline] = {}
-        given: Any = {"registry": self.registry}
+        given: Any = {"registry": self.series}
         build = Gauge("hush_build_info", "What runs here.", ["version", "python"], **given)
         build.labels(version=code_version(), python=platform.python_version()).set(1)
         self.ready = Gauge("hush_ready", "Whether this worker serves.", **given)
@@ -158,8 +158,8 @@ class OperatorMetrics:
     """Exact figures of raw data: they stay inside the trust boundary."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        given: Any = {"registry": self.registry}
+        self.series = CollectorRegistry()
+        given: Any = {"registry": self.series}
         self._events = Counter(
             "hush_events", "Events by outcome.", ["pipeline", "outcome"], **given
         )

@@ -150,16 +150,16 @@ class Probes:
         return {"/live": health_page(self.live), "/ready": health_page(self.ready)}
 
     def metrics(self) -> dict[str, Page]:
-        """Both registries by path; empty while there is no worker."""
+        """Both pages of metrics by path; empty while there is no worker."""
         return {
             "/metrics": lambda: self._all("public"),
             "/internal/metrics": lambda: self._all("operator"),
         }
 
-    def _all(self, registry: str) -> tuple[int, bytes]:
+    def _all(self, whose: str) -> tuple[int, bytes]:
         if self.worker is None:
             return 200, b""
-        return metrics_page(getattr(self.worker, registry).registry)()
+        return metrics_page(getattr(self.worker, whose).series)()
 
 
 def admitted(
@@ -231,10 +231,10 @@ async def _serve(plan: WorkerSetup, stopping: threading.Timer, probes: Probes) -
     # Pages before anything runs: a probe must get an answer while tables are restored.
     servers = []
     if engine.public_port:
-        pages = {"/metrics": metrics_page(worker.public.registry), **probes.pages()}
+        pages = {"/metrics": metrics_page(worker.public.series), **probes.pages()}
         servers.append(serve_public(engine, pages))
     if engine.operator_port:
-        page = {"/internal/metrics": metrics_page(worker.operator.registry)}
+        page = {"/internal/metrics": metrics_page(worker.operator.series)}
         servers.append(serve_operator(engine, page))
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(on_loop_error)
@@ -307,8 +307,8 @@ def cache_folders(data_dir: Path) -> tuple[Path, list[Path]]:
     package = Path(compiled.__file__).parent
     given = os.environ.get("NUMBA_CACHE_DIR")
     if given is None and os.access(package, os.W_OK):
-        rooms = [package / room for room in ("agents", "formats", "mechanisms")]
-        return package / "__pycache__", rooms
+        folders = [package / name for name in ("agents", "formats", "mechanisms")]
+        return package / "__pycache__", folders
     folder = Path(given) if given else data_dir / COMPILED
     if not given:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -45,8 +45,8 @@ def _names(registry: CollectorRegistry) -> set[str]:
     return found
 
 
-PUBLIC = _names(PublicMetrics().registry)
-OPERATOR = _names(OperatorMetrics().registry)
+PUBLIC = _names(PublicMetrics().series)
+OPERATOR = _names(OperatorMetrics().series)
 
 
 def _asked(expressions: list[str]) -> set[str]:
@@ -65,13 +65,13 @@ def _expressions(panels: tuple[dashboards.Panel, ...]) -> list[str]:
     return [query for panel in panels for query in panel.queries.values()]
 
 
-def test_the_two_registries_share_no_series() -> None:
+def test_the_two_sets_share_no_series() -> None:
     assert len(PUBLIC) > 8
     assert len(OPERATOR) > 8
     assert not PUBLIC & OPERATOR
 
 
-def test_public_dashboards_and_alerts_need_the_public_registry_alone() -> None:
+def test_public_dashboards_and_alerts_need_the_public_metrics_alone() -> None:
     public = _expressions(dashboards.RELEASES) + [r["expr"] for r in _rules("hush-public")]
     assert _asked(public)
     assert _asked(public) <= PUBLIC
@@ -236,7 +236,7 @@ def test_the_sample_deployment_is_valid_with_the_environment_of_compose() -> Non
     assert config.input[0].topic == default[1]
 
 
-def test_prometheus_scrapes_both_registries_where_they_are_served() -> None:
+def test_prometheus_scrapes_both_sets_where_they_are_served() -> None:
     jobs = _yaml(DEPLOY / "prometheus" / "prometheus.yml")["scrape_configs"]
     engine = load(DEPLOY / "compose" / "hush.toml", environ={}).engine
     found = {job["metrics_path"]: job["dns_sd_configs"][0] for job in jobs}

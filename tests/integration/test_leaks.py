@@ -219,11 +219,11 @@ def test_public_metrics_are_an_allowlist_and_share_nothing_with_the_operators(fi
     capped = Lifetime(Fraction(9), Fraction(1, 1000), None, ("p",), Fraction(2), Cap(9))
     limited = replace(p, limit_epsilon=Fraction(80), limit_delta=Fraction(1, 1000), lifetime=capped)
     for pipeline in (p, limited):
-        page = generate_latest(public_metrics(pipeline).registry)
+        page = generate_latest(public_metrics(pipeline).series)
         assert metric_names(page) <= ALLOWED
         assert leaks(page.decode()) == []
     assert ALLOWED - metric_names(page) == set()  # the list holds nothing that is not used
-    operator = generate_latest(operator_metrics(found).registry)
+    operator = generate_latest(operator_metrics(found).series)
     assert not metric_names(operator) & ALLOWED
     # The operator's page does hold the exact figures: it is inside the trust boundary.
     assert leaks(operator.decode().replace(".0", "")) != []
@@ -244,7 +244,7 @@ def test_endpoints_say_no_more_than_they_must(finished, capfd):
     metrics = public_metrics(p)
     healthy: list[Callable[[], bool]] = [lambda: False]
     pages = {
-        "/metrics": metrics_page(metrics.registry),
+        "/metrics": metrics_page(metrics.series),
         "/ready": health_page(lambda: healthy[0]()),
         "/live": health_page(lambda: True),
     }

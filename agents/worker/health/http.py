@@ -24,9 +24,9 @@ log = logging.getLogger("hushstream")
 CONTENT = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def metrics_page(registry: CollectorRegistry) -> Page:
-    """Make a page with all metrics of one registry."""
-    return lambda: (200, generate_latest(registry))
+def metrics_page(series: CollectorRegistry) -> Page:
+    """Make a page with all metrics of one collector."""
+    return lambda: (200, generate_latest(series))
 
 
 def health_page(healthy: Callable[[], bool]) -> Page:

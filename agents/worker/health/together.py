@@ -74,7 +74,7 @@ def _not_ready() -> Metric:
 
 
 class _Scrape:
-    """A registry of one scrape."""
+    """The metrics of one scrape."""
 
     def __init__(self, found: dict[str, Metric]) -> None:
         self._found = found

@@ -183,7 +183,7 @@ class Uploads:
     async def _begin(self, one: _Table) -> None:
         """Copy the table; its files are links, so that it takes no room until they are replaced."""
         assert one.next is not None
-        one.folder, at, made = one.copies.room(), one.shard.marker.transaction, time.time()
+        one.folder, at, made = one.copies.fresh(), one.shard.marker.transaction, time.time()
         rows = await one.shard.copy(one.folder)
         known = _usable(rows)
         if known is None:  # nothing of it is on disk yet

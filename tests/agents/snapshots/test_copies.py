@@ -206,7 +206,7 @@ def test_files_that_change_meanwhile_end_an_upload(tmp_path, store: Store, table
 
 
 def test_what_a_kill_has_left_on_the_disk_is_dropped(tmp_path: Path, store: Store) -> None:
-    left = made(tmp_path, store).room()
+    left = made(tmp_path, store).fresh()
     left.mkdir()
     assert left.is_dir()
     made(tmp_path, store)

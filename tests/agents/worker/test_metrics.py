@@ -40,7 +40,7 @@ def test_what_was_spent_is_a_multiple_of_the_charge(epochs):
     metrics = PublicMetrics()
     metrics.declare(P)
     metrics.spent(P, charged(epochs))
-    read = metrics.registry.get_sample_value
+    read = metrics.series.get_sample_value
     together = Spent().plus(ONE, epochs).composed()
     assert read("hush_epsilon_spent", UNIT) == float(together)
     assert float(together) <= 8.0 * epochs * (1 if epochs < 2 else 0.8)
@@ -61,7 +61,7 @@ def test_triggers_and_refusals_are_counted_by_schedule():
     metrics.refused(P)
     metrics.declare(P)
     metrics.published("p")
-    read = metrics.registry.get_sample_value
+    read = metrics.series.get_sample_value
     labels = {"pipeline": "p", "mechanism": "histogram"}
     assert read("hush_releases_total", labels | {"outcome": "fired"}) == 2
     assert read("hush_releases_total", labels | {"outcome": "published"}) == 1
@@ -73,11 +73,9 @@ def test_a_worker_without_a_limit_shows_none():
     metrics = PublicMetrics()
     metrics.declare(replace(P, limit_epsilon=None, limit_delta=None))
     metrics.spent(replace(P, limit_epsilon=None, limit_delta=None), charged(3))
-    assert metrics.registry.get_sample_value("hush_epsilon_limit", UNIT) is None
-    assert not any("_cap" in m.name and m.samples for m in metrics.registry.collect())
-    assert (
-        metrics.registry.get_sample_value("hush_budget_remaining_ratio", {"pipeline": "p"}) is None
-    )
+    assert metrics.series.get_sample_value("hush_epsilon_limit", UNIT) is None
+    assert not any("_cap" in m.name and m.samples for m in metrics.series.collect())
+    assert metrics.series.get_sample_value("hush_budget_remaining_ratio", {"pipeline": "p"}) is None
 
 
 def test_the_cap_of_each_unit_is_shown():
@@ -87,7 +85,7 @@ def test_the_cap_of_each_unit_is_shown():
     for lifetime, period in ((cap, "for good"), (year, "365d")):
         metrics.declare(replace(P, lifetime=lifetime))
         told = UNIT | {"period": period, "members": "p + q"}
-        read = metrics.registry.get_sample_value
+        read = metrics.series.get_sample_value
         assert read("hush_epsilon_cap", told) == 8 and read("hush_delta_cap", told) == 1e-8
 
 
@@ -95,7 +93,7 @@ def test_the_limit_that_is_nearer_decides_what_remains():
     metrics = PublicMetrics()
     tight = replace(P, limit_epsilon=None, limit_delta=4 * P.delta)
     metrics.spent(tight, charged(3))
-    left = metrics.registry.get_sample_value
+    left = metrics.series.get_sample_value
     assert left("hush_budget_remaining_ratio", {"pipeline": "p"}) == 0.25
     metrics.spent(replace(tight, limit_epsilon=P.epsilon), charged(1))
     assert left("hush_budget_remaining_ratio", {"pipeline": "p"}) == 0
@@ -106,7 +104,7 @@ def test_every_outcome_is_there_before_it_first_happens():
     metrics.declare(P)
     for outcome in ("fired", "published", "refused"):
         labels = {"pipeline": "p", "mechanism": "histogram", "outcome": outcome}
-        assert metrics.registry.get_sample_value("hush_releases_total", labels) == 0
+        assert metrics.series.get_sample_value("hush_releases_total", labels) == 0
 
 
 COUNTS = st.fixed_dictionaries(
@@ -121,7 +119,7 @@ def test_operator_counters_add_up_over_steps(steps, bounded):
     for step in steps:
         accepted = max(step["seen"] - bounded, 0)
         metrics.count(Counter({("p", k): n for k, n in (step | {"accepted": accepted}).items()}))
-    read = metrics.registry.get_sample_value
+    read = metrics.series.get_sample_value
 
     def events(outcome: str) -> float:
         return read("hush_events_total", {"pipeline": "p", "outcome": outcome}) or 0
@@ -144,7 +142,7 @@ def test_series_of_a_shard_that_is_gone_end_and_those_of_others_stay():
         metrics.state.labels(store=f"log-{n}").set(2)
         metrics.watermark.labels(pipeline="p", partition=n).set(3)
     metrics.forget("raw-0", "log-0", "0", {"p", "q"})
-    series = [s for m in metrics.registry.collect() for s in m.samples if s.labels]
+    series = [s for m in metrics.series.collect() for s in m.samples if s.labels]
     left = {tuple(s.labels.values()) for s in series}
     assert left == {("raw-1",), ("log-1",), ("p", "1")}
 
@@ -157,7 +155,7 @@ def test_the_last_release_of_a_retired_pipeline_is_told():
     metrics = PublicMetrics()
     metrics.retired(P, 3)
     name = "hush_final_release_timestamp_seconds"
-    found = metrics.registry.get_sample_value(name, {"pipeline": "p"})
+    found = metrics.series.get_sample_value(name, {"pipeline": "p"})
     assert found == P.windows.times(2)[-1] / 1e6
 
 
@@ -168,5 +166,5 @@ def test_noise_is_told_of_windows_of_every_kind(windows: dict[str, Any]):
                       **windows)  # fmt: skip
     mechanism = catalogue.build("histogram", HistogramParameters(), setting)
     metrics.declare(replace(P, mechanism=mechanism))
-    read = metrics.registry.get_sample_value
+    read = metrics.series.get_sample_value
     assert read("hush_noise_stddev", {"pipeline": "p", "level": "count"}) > 0

@@ -132,7 +132,7 @@ def test_a_shard_that_was_closed_leaves_no_series(bench):
         await shard.measure()
 
         def series() -> set[str]:
-            found = shard._shared.metrics.registry.collect()
+            found = shard._shared.metrics.series.collect()
             return {s.labels["store"] for m in found for s in m.samples if "store" in s.labels}
 
         names = {f"{bench.name}-log-0", "in-0", f"{bench.name}-0"}

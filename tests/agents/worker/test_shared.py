@@ -36,5 +36,5 @@ def test_an_alarm_about_losses_is_a_metric_and_a_line_of_a_file(tmp_path):
     found = made(tmp_path, Engine(loss_share=Fraction(1, 10)), metrics)
     found.losses.count({("p", "records"): 10_000, ("p", "late"): 9_000})
     found.losses.look()
-    assert LOSS in generate_latest(metrics.registry).decode()
+    assert LOSS in generate_latest(metrics.series).decode()
     assert "late" in (tmp_path / ALARMS).read_text("utf-8")

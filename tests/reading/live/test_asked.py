@@ -28,7 +28,7 @@ def _page(late: Mapping[str, int], alarm: bool) -> bytes:
     for outcome, records in late.items():
         metrics.count({("fares", outcome): records})
     metrics.loss.labels(pipeline="fares", cause="late").set(alarm)
-    return bytes(generate_latest(metrics.registry))
+    return bytes(generate_latest(metrics.series))
 
 
 @contextmanager

@@ -22,7 +22,7 @@ def port() -> Iterator[int]:
     metrics.ready.set(1)
     server = serve(
         "127.0.0.1", 0,
-        {"/metrics": metrics_page(metrics.registry), "/live": health_page(lambda: True)},
+        {"/metrics": metrics_page(metrics.series), "/live": health_page(lambda: True)},
     )  # fmt: skip
     yield server.server_address[1]
     server.shutdown()

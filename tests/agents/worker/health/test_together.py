@@ -36,8 +36,8 @@ class Two:
         pages = {
             "/live": health_page(lambda: self.live[number]),
             "/ready": health_page(lambda: True),
-            "/metrics": metrics_page(public.registry),
-            "/internal/metrics": metrics_page(operator.registry),
+            "/metrics": metrics_page(public.series),
+            "/internal/metrics": metrics_page(operator.series),
         }
         return serve_local(self.sockets[number], pages)
 
@@ -101,7 +101,7 @@ def test_a_process_that_does_not_answer_is_not_ready_and_not_live(two: Two) -> N
 
 def test_types_and_texts_are_those_of_one_process(two: Two) -> None:
     body = Together(two.sockets[:2]).operator()["/internal/metrics"]()[1].decode()
-    alone = metrics_page(two.operator[0].registry)()[1].decode()
+    alone = metrics_page(two.operator[0].series)()[1].decode()
     # A sample more of each, and nothing else.
     kinds = re.findall(r"# TYPE (\S+) (\S+)", body)
     assert kinds == re.findall(r"# TYPE (\S+) (\S+)", alone)

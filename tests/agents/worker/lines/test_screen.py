@@ -121,8 +121,8 @@ def test_pictures_and_pages_show_keys_as_they_are_written_out(tmp_path, monkeypa
 
 def test_every_command_prints_through_one_of_the_two():
     found: Counter[str] = Counter()
-    rooms = ("agents", "cli", "offline", "planning", "reading")
-    for path in sorted(path for room in rooms for path in (ROOT / room).rglob("*.py")):
+    packages = ("agents", "cli", "offline", "planning", "reading")
+    for path in sorted(path for one in packages for path in (ROOT / one).rglob("*.py")):
         name = path.relative_to(ROOT).as_posix()
         if name in ("cli/group.py", "agents/worker/lines/screen.py"):
             continue  # one escapes by itself, and imports nothing; the other is what is meant

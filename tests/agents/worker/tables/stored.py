@@ -74,7 +74,7 @@ class Made:
         return known.start
 
     def number(self, name: str) -> float:
-        lines = generate_latest(self.metrics.registry).decode().splitlines()
+        lines = generate_latest(self.metrics.series).decode().splitlines()
         return float(next(line for line in lines if line.startswith(name)).split()[-1])
 
 

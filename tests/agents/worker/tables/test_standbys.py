@@ -310,7 +310,7 @@ def test_an_outage_is_waited_for(shared, logs, monkeypatch):
 
 def test_the_operator_sees_how_far_copies_are_behind(shared, logs):
     def series() -> str:
-        return generate_latest(shared.metrics.registry).decode()
+        return generate_latest(shared.metrics.series).decode()
 
     async def body() -> None:
         async with Running(shared) as running:
