@@ -149,8 +149,8 @@ MISTAKES = {
         "default", processes, "processes", "variance * first / weight", "variance"
     ),
     "V bare at one trigger": (
-        "default", Histogram, "_noisy", 'cell["first"] + self.delay',
-        'cell["first"] + self.delay + 1',
+        "default", Histogram, "_noisy", 'state["first"] + self.delay',
+        'state["first"] + self.delay + 1',
     ),
     "rounds select for one record": (
         "rounds", rounds_settings, "build", "Need(records * unit,", "Need(unit,"

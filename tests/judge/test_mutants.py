@@ -70,7 +70,7 @@ MUTANTS = [
     Mutant("the noise of V is not scaled by w", "processes",
            "variance * first / weight", "variance"),
     Mutant("V is released before it has noise", "_noisy",
-           'cell["first"] + self.delay', 'cell["first"] + self.delay + 1'),
+           'state["first"] + self.delay', 'cell["first"] + self.delay + 1'),
     Mutant("values are rounded down", "_noisy",
            "(steps.sum(axis=0) + (STEPS + len(steps)) // 2)", "steps.sum(axis=0)"),
     Mutant("keys are found by their exact counts", "_select",

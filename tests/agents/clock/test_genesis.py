@@ -257,7 +257,7 @@ def test_topics_raises_the_format_and_only_then_a_later_version_starts(made, mon
         kinds = [r.kind for r in prepare(made.config()).ledger.records]
         assert kinds == ["genesis", "pipeline", "format"]
     before = made.cluster.offsets.ends(ledger_topic(made.name), 1)
-    assert f"reached format {later}, and this version" in made.refused()
+    assert f"reached format {later}, but this version" in made.refused()
     with pytest.raises(EngineError, match=f"reached format {later}"):
         admin.Beginning(made.cluster, made.deployment, 1, 1, made.secret).begin()
     assert made.cluster.offsets.ends(ledger_topic(made.name), 1) == before

@@ -81,7 +81,7 @@ def test_released_rows_are_read_back() -> None:
     shown = dict(zip(ends, (steps / STEPS).tolist(), strict=True))
     assert profile_of(shown, MOST).tolist() == steps.tolist()
     for wrong in (dict(list(shown.items())[1:]), shown | {(2 * MOST, 1): 0.0}):
-        with pytest.raises(ContractError, match="one number for each cell"):
+        with pytest.raises(ContractError, match="one number for each bucket"):
             profile_of(wrong, MOST)
 
 

@@ -171,7 +171,7 @@ def test_gaussian_cost_fits_into_the_budget(horizon: int) -> None:
 
 def test_noise_of_untouched_sums_is_there() -> None:
     table = TreeNoise.calibrated(SHAPE, 1, 1, Fraction(1)).draw(keyed(), 1)
-    assert len(table) == SHAPE.cells
+    assert len(table) == SHAPE.sums
     assert (table != 0).mean() > 0.8
 
 

@@ -91,7 +91,7 @@ def test_a_public_list_needs_no_threshold() -> None:
 def test_a_profile_of_noise_alone_chooses_nothing(variance: Fraction) -> None:
     """Whatever is no clear sign of a unit leaves the bound as it is."""
     deviation = float(variance) ** 0.5
-    table = np.full(PROFILE.cells, int(1.9 * deviation), np.int64)
+    table = np.full(PROFILE.buckets, int(1.9 * deviation), np.int64)
     table[::2] *= -1
     assert (
         chosen(PROFILE, EpochReleases(table, variance, np.empty(0, np.int64)), START, SETTING)
@@ -104,7 +104,7 @@ def test_a_profile_of_noise_alone_chooses_nothing(variance: Fraction) -> None:
 
 @pytest.mark.parametrize("counts", [[], [5], [-3, 0, 2], [900, 30, 30, 30, 1]])
 def test_any_released_counts_will_do(counts: list[int]) -> None:
-    table = np.zeros(PROFILE.cells, np.int64)
+    table = np.zeros(PROFILE.buckets, np.int64)
     table[3] = 500 * STEPS
     found = chosen(PROFILE, EpochReleases(table, QUIET, np.array(counts, np.int64)), START, SETTING)
     assert found is not None
