@@ -37,6 +37,7 @@ GOOD = 0.2  # the error that a person wants, as a share of the exact figures
 FINE = 0.05  # an error that leaves room for more detail
 MOST_VARIANTS = 16
 MOST_WORKED = 4  # variants of one kind whose settings are searched in full, until one is of use
+HOPED = 1.25  # times the error to beat: what a variant may have before its settings are searched
 KEYS = 4  # most noise keys with which a variant or another mechanism is compared
 BOTH = GROUPS[3]  # worth a try where neither part of it is enough
 AS_ASKED = "as it is asked for"
@@ -204,7 +205,8 @@ class Search:
                 reached[group] = variant
                 if not tuned.hopeless:
                     break
-        better = sorted((one for one in found if one[1] < tuned.score), key=lambda one: one[1])
+        most = HOPED * tuned.score
+        better = sorted((one for one in found if one[1] < most), key=lambda one: one[1])
         order = list(reached.values())
         for variant, score in better:
             if variant not in order and (not order or score < HOPELESS):
