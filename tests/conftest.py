@@ -49,6 +49,7 @@ LONGEST = ("test_chaos", "test_generations", "test_outage", "test_schedules", "t
            "test_sample", "test_mechanisms", "test_surveys", "test_trigger", "test_integration",
            "test_grown", "test_lost", "test_gone", "test_page", "test_site", "test_reading",
            "test_package")  # fmt: skip
+FORKED = "tests/schedules/"
 MIXED = 0.75  # share of a run in which what waits for a broker begins
 BROKER_FIXTURES = {"broker", "empty_broker", "own_broker"}
 SHARED = {
@@ -126,6 +127,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Together(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             path = nodeid.partition("::")[0]
+            if path.startswith(FORKED):  # of one process, which takes seconds to import
+                return FORKED
             return path if shares(config.rootpath / path) else nodeid
 
     config.option.loadscopereorder = False

@@ -15,6 +15,8 @@ from typing import Any
 
 SECONDS = 10.0  # between two looks: pages that are used again cost more than they are worth
 GROWN = 48 << 20  # bytes of growth after which it is worth a look at all free blocks
+ARENAS = 2  # parts in which the C library keeps what is free; by default eight for each core
+_ARENA_MAX = -8  # of `mallopt`, in GNU's malloc.h
 _STATM = Path("/proc/self/statm")
 
 
@@ -52,12 +54,14 @@ def resident() -> int:
 
 
 def watch() -> threading.Event:
-    """Start a thread that gives memory back; set the event to end it.
+    """Let threads share what is free, and start a thread that gives it back.
 
-    Where the C library is not GNU's, or the system is not Linux, nothing is done.
+    Set the event to end that thread. Where the C library is not GNU's, or the system is not Linux,
+    nothing is done.
     """
     ended, library = threading.Event(), ctypes.CDLL(None)
     if hasattr(library, "malloc_trim") and _STATM.exists():
+        library.mallopt(_ARENA_MAX, ARENAS)
         watching = Resident(library).run
         threading.Thread(target=watching, args=(ended,), name="resident", daemon=True).start()
     return ended

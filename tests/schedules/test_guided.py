@@ -113,7 +113,7 @@ def test_a_search_goes_on_after_a_break_as_if_there_had_been_none(tmp_path: Path
     assert changed  # of a schedule before, or with a further fault
 
 
-@pytest.mark.spread(12)
+@pytest.mark.thorough
 def test_an_old_mistake_is_found_shrunk_and_replayed_by_the_command_that_is_said() -> None:
     made = search("--schedules", "100", "--bug", "forgotten floor", "--first")
     found = made["found"][0]
