@@ -3,8 +3,8 @@
 VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := agents cli client deploy formats mechanisms offline planning reading topics
-# On two cores: tests wait for brokers more than half of the time.
-WORKERS ?= 5
+# On two cores: tests wait for brokers half of the time.
+WORKERS ?= 4
 LOOPS := tests/agents/worker/test_warm.py tests/formats/events/binary/test_scanner.py tests/agents/stages/bound/test_open_sessions.py
 DEPTH := -m "not thorough"
 ifndef BEGAN
