@@ -1,4 +1,4 @@
-"""Released keys fed back to bound shards, for mechanisms that adapt to what is public."""
+"""Feeds released keys back to bound shards, for mechanisms that adapt to public releases."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .step import Out
 _PER_RECORD = KeyLimit(2_000, 400_000)  # keys of one record, which is half as long again
 
 Statuses = Callable[[str, int, Keys, int], NDArray[np.int32]]
-"""The public status of keys, given pipeline, window, keys and the trigger as of which to look."""
+"""Looks up public statuses: called with pipeline, window, keys and the last trigger that counts."""
 
 
 def changed_statuses(
@@ -32,7 +32,7 @@ def changed_statuses(
 
     Args:
         releases: releases with the status of each key.
-        rows: changes of the step; takes the new statuses.
+        rows: changes of the step, to which the new statuses are added.
     """
     prefix = statuses_of(trigger.window)
     keys = releases.key.tolist()
@@ -51,28 +51,28 @@ def changed_statuses(
 
 
 def finished(topic: str, trigger: Trigger, shard: int) -> Out:
-    """Make the last record of a trigger and shard: all statuses have been sent."""
+    """Make the last record of a trigger and shard, which marks its statuses as complete."""
     return Out(topic, 0, None, encode(Selected(trigger.window, trigger.index, shard, [], [], True)))
 
 
 class Feedback:
-    """Public statuses of released keys, as the selected topic of one pipeline gives them.
+    """Public statuses of released keys, read from the selected topic of one pipeline.
 
     Args:
-        shards: number of aggregate shards, each of which ends a trigger with a record.
+        shards: number of aggregate shards; each marks the end of a trigger with a record.
     """
 
     def __init__(self, shards: int) -> None:
         self._shards = shards
         self._status: dict[int, dict[bytes, list[tuple[int, int]]]] = defaultdict(dict)
         self._done: dict[tuple[int, int], set[int]] = defaultdict(set)
-        self._floor: int | None = None  # what came before it has been dropped
+        self._floor: int | None = None  # windows before it have been dropped
 
     def apply(self, value: bytes) -> int:
         """Take one record of the selected topic; return its window.
 
         Raises:
-            EngineError: ``value`` is not such a record.
+            EngineError: ``value`` is not a record of a selected topic.
         """
         record = decode_selected(value)
         if self._floor is not None and record.window < self._floor:
@@ -95,17 +95,17 @@ class Feedback:
         """Whether all shards have released a trigger.
 
         Args:
-            trigger: its index in the window, from 1; below 1 there is nothing to wait for.
+            trigger: index in the window, from 1; below 1 there is nothing to wait for.
         """
         return trigger < 1 or len(self._done.get((window, trigger), ())) == self._shards
 
     def statuses(self, window: int, keys: Keys, as_of: int) -> NDArray[np.int32]:
-        """Look up the (k,) public statuses of keys; 0 where a key has none.
+        """Look up the (k,) public statuses of keys; 0 if a key has none.
 
         Args:
-            keys: k of them.
-            as_of: index of the last trigger whose releases count; later ones are ignored, so that
-                the answer does not depend on how far this process has read.
+            keys: the k keys.
+            as_of: index of the last trigger whose releases count; ignoring later ones makes the
+                answer independent of how far this process has read.
         """
         known = self._status.get(window)
         out = np.zeros(len(keys), np.int32)
@@ -128,19 +128,19 @@ class Feedback:
             del self._done[place]
 
     def reopen(self) -> int | None:
-        """Take records of all windows again; return the window before which some are missing."""
+        """Accept records of all windows again; return the window before which some are missing."""
         floor, self._floor = self._floor, None
         return floor
 
     def recall(self, fresh: Feedback, below: int) -> None:
-        """Fill in forgotten windows from feedback that has read the topic again.
+        """Fill in dropped windows from feedback that has read the topic again.
 
-        Shards run meanwhile, so windows from ``below`` on, which they may need, are not touched.
+        Shards run meanwhile and may need windows from ``below`` on, so these are not touched.
         Records that came since `reopen` may be in both.
 
         Args:
             fresh: feedback of the same topic, read from its beginning.
-            below: the answer of `reopen`.
+            below: result of `reopen`.
         """
         for window in [w for w in fresh._status if w < below]:
             mine = self._status[window]
@@ -155,13 +155,13 @@ class Feedback:
 
 
 def feedback_of(deployment: Deployment) -> dict[str, Feedback]:
-    """Make empty feedback for every pipeline whose mechanism wants it, by name."""
+    """Make empty feedback, by name, for every pipeline whose mechanism needs it."""
     wanting = (p for p in deployment.pipelines if p.traits.feedback)
     return {p.name: Feedback(p.cells_partitions) for p in wanting}
 
 
 def lookup(feedback: Mapping[str, Feedback]) -> Statuses:
-    """Make the function with which the bound stage looks up statuses of any pipeline."""
+    """Make the function by which the bound stage looks up statuses of any pipeline."""
 
     def statuses(pipeline: str, window: int, keys: Keys, as_of: int) -> NDArray[np.int32]:
         return feedback[pipeline].statuses(window, keys, as_of)
@@ -172,15 +172,15 @@ def lookup(feedback: Mapping[str, Feedback]) -> Statuses:
 def needed_from(
     clock: ClockLog, pipeline: str, clocks: Sequence[int], closed: Sequence[int]
 ) -> int | None:
-    """The first window whose feedback shards may still need; None if that cannot be told.
+    """Find the first window whose feedback shards may still need; None if it is unknown.
 
     Args:
-        clocks: next clock entry of each ingest shard, as committed.
-        closed: last trigger that each bound shard has closed, as committed.
+        clocks: committed next clock entry of each ingest shard.
+        closed: committed last closed trigger of each bound shard.
     """
     over = clock.over(pipeline)
     if not clocks and not closed:
-        return over.floor(1 << 62)  # not asked for here; a new shard has it read again
+        return over.floor(1 << 62)  # no shard here needs it; a new shard has it read again
     floors = [over.floor(ordinal) for ordinal in closed]
     if clocks:
         timeline = clock.timelines(min(clocks))[pipeline]

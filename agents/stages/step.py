@@ -1,4 +1,4 @@
-"""A stage and its step: the input and output of a pure function, and the homes of what it sends.
+"""A stage and its steps: the input and output of a pure function, and the routing of its records.
 
 A shard turns a step into one Kafka transaction; a replay applies it in memory.
 """
@@ -22,11 +22,11 @@ from ..state.rows.columns import NO_ROWS, Found, RowColumns, pick, put_in
 from ..state.rows.table import HeldTable
 from ..state.store import Changes, StateReader
 
-UNIT_BYTES = 64  # of the row of a unit, about
+UNIT_BYTES = 64  # of a unit's row, about
 
 
 class LogFrame(NamedTuple):
-    """One record of an internal topic, or of a release topic: then with headers and time."""
+    """One record of an internal topic, or of a release topic, with its headers and timestamp."""
 
     offset: int
     value: bytes
@@ -46,10 +46,10 @@ class Out(NamedTuple):
 
 
 class ChangedUnits:
-    """Rows of units by key, over committed ones; of one key the newest counts."""
+    """Changed rows of units by key; the newest row of a key counts."""
 
     def __init__(self) -> None:
-        self._only: RowColumns | None = None  # most steps change units in one go
+        self._only: RowColumns | None = None  # most steps change units once
         self._table: HeldTable | None = None
 
     def __len__(self) -> int:
@@ -58,14 +58,14 @@ class ChangedUnits:
         return 0 if self._only is None else len(self._only.keys)
 
     def put(self, rows: RowColumns) -> None:
-        """Change rows, each key once."""
+        """Change rows of distinct keys."""
         if self._only is None and self._table is None:
             self._only = rows
         else:
             self._joined().put(rows)
 
     def read(self, reader: StateReader, keys: Keys) -> Keys:
-        """Read rows of distinct keys with the changes of this step; an empty one means none."""
+        """Read rows of distinct keys with this step's changes; an empty row means none."""
         if len(self) == 0:
             return reader.get_columns(keys)
         found: Found = self._joined().look(keys)
@@ -94,16 +94,16 @@ class Step:
     """The effect of one step.
 
     Attributes:
-        marker: what has been applied after this step.
+        marker: marker after this step.
         out: records of the transaction, in order.
         rows: changed rows, sent to the changelog and written to the store.
-        units: changed rows of units, likewise; before those of ``rows``.
+        units: changed rows of units, likewise; they precede ``rows``.
         local: changed rows that are derived and stay local.
         counts: operator-only figures, by (pipeline, outcome).
         more: whether the stage has more to do without new input.
         not_before: wall-clock microseconds before which this step must not be committed.
         watermark: per pipeline, time of the last clock entry that was used, microseconds.
-        tells: lines for the log once the step is committed, of what is public by then.
+        tells: lines about public events, for the log once the step is committed.
     """
 
     marker: Marker
@@ -119,21 +119,21 @@ class Step:
 
     @property
     def size(self) -> int:
-        """Bytes of its records and rows, about."""
+        """Approximate bytes of its records and rows."""
         rows = sum(len(key) + len(value or b"") for key, value in self.rows.items())
         return rows + sum(len(out.value or b"") for out in self.out) + UNIT_BYTES * len(self.units)
 
 
 class Stage(Protocol):
-    """A stage that a shard runs: ingest, bound, aggregate or view over one partition of its topic.
+    """The stage that a shard runs on one partition of its topic: ingest, bound, aggregate or view.
 
-    ``position`` is the input offset that the stage wants next; it may be ahead of the
-    committed marker where state is only held in memory.
+    ``position`` is the next input offset that the stage wants. It may be ahead of the committed
+    marker, while state is only in memory.
     """
 
     @property
     def position(self) -> int:
-        """The input offset that is wanted next."""
+        """The next input offset that the stage wants."""
 
     def open(self, reader: StateReader, marker: Marker) -> None:
         """Take up committed state."""
@@ -141,27 +141,28 @@ class Stage(Protocol):
     def step(
         self, reader: StateReader, marker: Marker, records: Sequence[Any], fetched: int
     ) -> Step | None:
-        """Use as many records as make one transaction; None if nothing is to be committed.
+        """Apply the records of one transaction; None if there is nothing to commit.
 
         Args:
             marker: the last committed one.
-            records: records at or above ``position``, in offset order.
+            records: records from ``position`` on, in offset order.
             fetched: offset before which ``records`` is complete.
 
         Raises:
-            EngineError: the logs contradict each other; going on would break the guarantee.
+            EngineError: the logs contradict each other, and continuing would break the guarantee.
         """
 
 
 def missing_barrier(pipeline: str, due: int, came: int) -> RewoundError:
-    """Say that a topic between the stages lacks the barrier of a trigger.
+    """Make the error for a topic between stages that lacks the barrier of a trigger.
 
-    A stage before it writes one for every trigger, in order, together with its own position. So the
-    topic and the tables of that stage are not of one history.
+    The stage that writes the topic sends a barrier for every trigger, in order, in one transaction
+    with its own position. So if one is missing, the topic and that stage's tables are not of one
+    history.
 
     Args:
-        due: ordinal of the trigger whose barrier was to come.
-        came: ordinal of the one that came.
+        due: ordinal of the trigger whose barrier was due.
+        came: ordinal of the trigger whose barrier came.
     """
     return RewoundError(
         f"a barrier is missing in pipeline {pipeline!r}: that of trigger {due} was expected, "
@@ -170,11 +171,11 @@ def missing_barrier(pipeline: str, due: int, came: int) -> RewoundError:
 
 
 def route(keys: Keys, partitions: int) -> NDArray[np.intp]:
-    """(k,) cells partitions of k keys: a stable public hash."""
+    """Compute the (k,) cells partitions of k keys by a stable public hash."""
     return (pair_hash(keys, 0) % np.uint32(partitions)).astype(np.intp)
 
 
 def route_units(digests: NDArray[np.uint8], partitions: int) -> NDArray[np.intp]:
-    """(n,) units partitions of (n, 16) uniform keyed digests, whose first four bytes decide."""
+    """Compute the (n,) units partitions of (n, 16) keyed digests, from their first four bytes."""
     head = np.ascontiguousarray(digests[:, :4]).view(">u4").reshape(-1)
     return (head % np.uint32(partitions)).astype(np.intp)

@@ -1,4 +1,4 @@
-"""The stages of a deployment, the topics that they read, and how a stage is made.
+"""The stages of a deployment, the topics that they read, and their construction.
 
 Worker, replay and simulation build their stages here and nowhere else.
 
@@ -6,8 +6,8 @@ Worker, replay and simulation build their stages here and nowhere else.
 
     raw ─▶ ingest ─▶ units ─▶ bound ─▶ cells ─▶ aggregate ─▶ releases
 
-A direct pipeline has no units topic: its ingest shards send to the cells topic themselves. Where
-there are views, a stage reads the release topic and writes theirs.
+A direct pipeline has no units topic: its ingest shards send to the cells topic themselves. If there
+are views, a further stage reads the release topic and writes theirs.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ INGEST, BOUND, AGGREGATE, VIEW = "ingest", "bound", "aggregate", "view"
 class StageSpec:
     """One stage of an input or of one of its pipelines; it has a shard for each partition.
 
-    Topics and partitions are those of the cluster. A shard is known to its stage by its number,
-    which counts from ``first``.
+    Topics and partitions are those of the cluster. Within its stage, a shard has a number, counted
+    from ``first``.
     """
 
     stage: str  # "ingest", "bound", "aggregate" or "view"
@@ -50,12 +50,12 @@ class StageSpec:
     partitions: int
     upstreams: int  # number of shards that send barriers to each of its shards; 0 for ingest
     changelog: str
-    views: tuple[ReleaseView, ...] = ()  # that a view stage computes
-    first: int = 0  # partition of ``topic``, and of the changelog; other ones are not its own
+    views: tuple[ReleaseView, ...] = ()  # views that a view stage computes
+    first: int = 0  # first partition of this stage in ``topic`` and in the changelog
 
     @property
     def places(self) -> list[Place]:
-        """The partitions that it reads."""
+        """The partitions that the stage reads."""
         return [(self.topic, self.first + number) for number in range(self.partitions)]
 
 
@@ -63,7 +63,7 @@ class Topology:
     """All stages of a deployment.
 
     Attributes:
-        specs: stage by stage, in the order in which an event meets them.
+        specs: stages in the order in which an event passes them.
     """
 
     def __init__(self, deployment: Deployment, names: Names) -> None:
@@ -72,7 +72,7 @@ class Topology:
         self._by_place = {place: spec for spec in self.specs for place in spec.places}
 
     def find(self, topic: str, partition: int) -> StageSpec | None:
-        """Look up the stage that reads a partition; None: no pipeline of this configuration has it.
+        """Look up the stage that reads a partition; None if no configured pipeline has one.
 
         A shared topic keeps the seats of pipelines that are no longer configured.
         """
@@ -83,7 +83,7 @@ class Topology:
         return self._by_place[topic, partition]
 
     def written(self, spec: StageSpec, partition: int) -> tuple[set[Place], set[Place]]:
-        """The partitions that a shard writes: internal ones, and those that all may read."""
+        """List the partitions that a shard writes: internal ones, and public ones."""
         own, public = dict[str, int](), dict[str, int]()
         if spec.stage == VIEW:
             return {(spec.changelog, partition)}, {(v.release_topic, 0) for v in spec.views}
@@ -104,14 +104,14 @@ class Topology:
         return places, {(topic, n) for topic, many in public.items() for n in range(many)}
 
     def topics(self, stage: str) -> list[str]:
-        """List the topics that stages of one kind read, and no kind before it."""
+        """List the topics that stages of one kind read and no earlier kind reads."""
         first: dict[str, str] = {}
         for spec in self.specs:
             first.setdefault(spec.topic, spec.stage)
         return [topic for topic, kind in first.items() if kind == stage]
 
     def transactional_id(self, spec: StageSpec, partition: int) -> str:
-        """Name the transactional id of a shard: its start fences every other owner."""
+        """Name the transactional id of a shard; a producer that takes it fences all others."""
         return self._names.transactional_id(spec.stage, spec.topic, partition)
 
 
@@ -135,12 +135,12 @@ def _specs(deployment: Deployment, names: Names) -> Iterator[StageSpec]:
 
 
 def _read(names: Names, topic: str, stage: str, p: Pipeline) -> tuple[Place, Place]:
-    """The first partition that a stage reads, and that of its changelog: of one number."""
+    """Find the first partition that a stage reads, and its changelog's, of the same number."""
     return names.place(topic), names.place(names.changelog(stage, p.name))
 
 
 def _first_views(deployment: Deployment, p: Pipeline) -> tuple[ReleaseView, ...]:
-    """The views of a release topic, at the first of the pipelines that write it."""
+    """List the views of a release topic for the first pipeline that writes it; none for others."""
     views = [v for v in deployment.views if v.source.release_topic == p.release_topic]
     writers = [one for one in deployment.pipelines if one.release_topic == p.release_topic]
     return tuple(views) if writers[0].name == p.name else ()
@@ -148,13 +148,13 @@ def _first_views(deployment: Deployment, p: Pipeline) -> tuple[ReleaseView, ...]
 
 @dataclass(frozen=True)
 class Secrets:
-    """Keys of noise and signatures, and what makes nonces, as one process holds them.
+    """The keys of noise and signatures, and the source of nonces, of one process.
 
     Attributes:
-        root: the noise key; it also makes the digests of units.
+        root: noise key, from which the digests of units are derived too.
         opening: source of nonces, asked at every opening of a shard.
-        own: noise keys of pipelines that have others.
-        sealing: signer of releases; None: they are not signed.
+        own: noise keys of pipelines that have their own.
+        sealing: signer of releases; None: releases are not signed.
     """
 
     root: bytes = field(repr=False)
@@ -172,11 +172,11 @@ class StageFactory:
 
     Args:
         step_records: raw records of one ingest step; None: the default.
-        schemas: answers what a schema's id stands for; None: no input needs that.
-        stated: reads topics that state attributes of units.
+        schemas: source of schemas by id; None: no input needs schemas.
+        stated: reader of attribute topics.
 
     Attributes:
-        feedback: by pipeline; the reader of the selected topics feeds it.
+        feedback: feedback by pipeline, fed by the reader of the selected topics.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ class StageFactory:
     def make(self, spec: StageSpec, partition: int, begin: int = 0) -> Stage:
         """Make the stage of one shard, given the partition that it reads.
 
-        ``begin`` is where the log that a view reads begins.
+        ``begin`` is the first offset of the log that a view reads.
         """
         partition -= spec.first
         if spec.pipeline is None:

@@ -52,10 +52,10 @@ from .setup import WorkerSetup
 from .tables.evidence import check_tables
 
 Told = Callable[[str], None]
-ATTEMPT_SECONDS = 30.0  # of one look at the cluster, for each thing that does not answer
-STRANGE_SECONDS = 60.0  # for errors that do not look as if they passed by themselves
+ATTEMPT_SECONDS = 30.0  # that one attempt waits for each part of the cluster that does not answer
+STRANGE_SECONDS = 60.0  # for errors that seem not to be transient
 SAID_SECONDS = 60.0
-CONFIRM_SECONDS = 5.0  # until a broker that was cut off has learnt that others lead, mostly
+CONFIRM_SECONDS = 5.0  # within which a broker that was cut off usually learns of the new leaders
 CUT_OFF = (
     "(looked at twice; a broker that is cut off from the others answers with what was before, and "
     "looks the same: then start again once they are together)"
@@ -65,7 +65,7 @@ COMPARED = ("cleanup.policy", "retention.ms", "retention.bytes", "message.timest
 
 
 class _Patience:
-    """The patience of a start with a cluster that does not answer, and its words meanwhile."""
+    """Limits how long a start waits for a cluster that does not answer, and logs the wait."""
 
     def __init__(self, where: str, seconds: float, waiting: Callable[[], None]) -> None:
         self._where, self._seconds, self._waiting = where, seconds, waiting
@@ -73,7 +73,7 @@ class _Patience:
         self._said = -SAID_SECONDS
 
     def tell(self, reason: str) -> None:
-        """Say what is waited for, once in `SAID_SECONDS`."""
+        """Log what the start waits for, at most once per `SAID_SECONDS`."""
         self._waiting()
         waited = time.monotonic() - self._began
         if waited - self._said >= SAID_SECONDS:
@@ -82,7 +82,7 @@ class _Patience:
                         self._seconds, reason)  # fmt: skip
 
     def check(self, error: OutageError | KafkaException) -> None:
-        """Say why an attempt failed; raise it where patience has ended."""
+        """Log why an attempt failed; raise its error once the patience is used up."""
         if isinstance(error, OutageError):
             reason, most = str(error), self._seconds
         else:
@@ -128,8 +128,8 @@ def prepare(
             config = config if whole is None else whole()
             return admit(config, cluster, member, found.append, role)
         except (OutageError, KafkaException) as error:
-            # The cluster answered and then went away. What was found before may be stale by the
-            # time it is back, so all of it is looked at again.
+            # The cluster answered and then went away. Earlier findings may be stale when it is
+            # back, so every check runs again.
             left.check(error)
             found.clear()
             time.sleep(1.0)
@@ -149,7 +149,7 @@ def prepare(
 
 
 def _divisible(cluster: Cluster) -> bool:
-    """Whether there are brokers from which the one that answered may be cut off."""
+    """Whether the broker that answered may be cut off from others."""
     try:
         return cluster.brokers() > 1
     except KafkaException:
@@ -159,7 +159,7 @@ def _divisible(cluster: Cluster) -> bool:
 def admit(
     config: Config, cluster: Cluster, member: str, told: Told, role: Role = "worker"
 ) -> WorkerSetup:
-    """Hold key, configuration, topics, ledger and clock log against each other; fail closed.
+    """Check key, configuration, topics, ledger and clock log against each other; fail closed.
 
     Raises:
         ConfigError, LedgerError, EngineError: something does not fit; the message says what to do.
@@ -168,7 +168,7 @@ def admit(
     # be read, and without a whole ledger nothing says which topics are the right ones.
     secret = noise_key(config)
     told(f"noise key, fingerprint {fingerprint(secret)}")
-    ratchet = _ratchet(config, role)  # before the ledger, of which it may have passed no more
+    ratchet = _ratchet(config, role)  # before the ledger, which must reach at least as far
     topics = cluster.topics()
     told(f"cluster at {config.kafka.bootstrap}: {len(topics)} topics")
     ledger = _ledger(cluster, config)
@@ -220,7 +220,7 @@ def admit(
     )  # fmt: skip
     if role == "worker":
         if url := config.engine.snapshots:
-            Objects(url)  # else a worker would find that it cannot
+            Objects(url)  # so that a bad address fails here and not in a worker
             told(f"snapshots of tables: {url}")
         check_format(ledger)
         told(f"format {ledger.format}, that of this version")
@@ -235,8 +235,8 @@ def owed(
 ) -> dict[str, int]:
     """Count the epochs that a start at ``now`` (microseconds) charges at once, by pipeline, if any.
 
-    Triggers that were due while nobody kept the clock are among them, also where no record came:
-    whether one did is raw data, and a charge is public.
+    This includes triggers that came due while no worker ran the clock, even for windows without
+    records: charges are public, and must not depend on whether records came.
     """
     found = {
         p.name: forecast(p, lines[p.name], ledger, now).charges
@@ -266,7 +266,8 @@ def lost(cluster: Cluster, setup: WorkerSetup) -> list[Loss]:
 
 
 def check_format(ledger: Ledger) -> None:
-    """Refuse to write a format that the ledger does not name: an older version would go on.
+    """Refuse to write under a format that the ledger does not name: an older version would not
+    stop.
 
     Raises:
         EngineError: the ledger names an earlier one.
@@ -286,14 +287,14 @@ def witness_of(config: Config, names: Names, secret: bytes) -> Witness | None:
 
 
 def _ratchet(config: Config, role: Role) -> RatchetFile | None:
-    """Read the ratchet, if there is to be one; workers alone must have it."""
+    """Read the ratchet, if one is configured; only a worker must have it."""
     if role != "worker" and not Path(config.secret.ratchet_file).exists():
         return None
     return ratchet_of(config)
 
 
 def _ledger(cluster: Cluster, config: Config) -> Ledger:
-    """Read the ledger; where it is missing, look for signs that there was one."""
+    """Read the ledger; if it is missing, look for signs that one existed."""
     try:
         return read_ledger(cluster, config.deployment.name)
     except NoLedgerError:
@@ -311,7 +312,7 @@ def _ledger(cluster: Cluster, config: Config) -> Ledger:
 def _check_rights(
     kafka: Kafka, cluster: Cluster, deployment: Deployment, ledger: Ledger, role: Role
 ) -> None:
-    """Ask the cluster for every right at once: one that is missing would stop a worker later."""
+    """Ask the cluster for every right now: a missing one would stop a worker later."""
     names = ledger.names(deployment.name)
     specs = [*public_topics(deployment), *internal_topics(deployment, names)]
     every = [*(source.topic for source in deployment.inputs), *(spec.name for spec in specs)]
@@ -336,10 +337,10 @@ def _check_inputs(cluster: Cluster, partitions: dict[str, int], stating: Contain
 
 
 def _check_settings(cluster: Cluster, deployment: Deployment, names: Names) -> None:
-    """Check settings on which the state, or the silence about load, depends; name all wrong ones.
+    """Check the topic settings that protect state, or hide load; name all wrong ones.
 
-    State would be lost with records that the broker deletes or compacts away. Times of records on
-    the release topic must be ours: the broker's would show how long a release took.
+    If the broker deletes or compacts records too early, state is lost. Records of the release topic
+    must carry our timestamps: the broker's would show how long a release took.
     """
     released = [
         t for p in deployment.pipelines for t in (p.release_topic, p.latest_topic) if t is not None
@@ -366,7 +367,7 @@ def _wanted(spec: TopicSpec) -> dict[str, str]:
 
 
 def warnings(cluster: Cluster, deployment: Deployment, names: Names) -> list[str]:
-    """List departures from what a production cluster should have; no worker insists on these."""
+    """List settings that a production cluster should have and this one lacks; not enforced."""
     found = []
     space = {spec.name: sized(spec) for spec in internal_topics(deployment, names)}
     for topic, settings in cluster.settings(space).items():

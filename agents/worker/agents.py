@@ -23,15 +23,15 @@ from .setup import WorkerSetup
 
 Deliver = Callable[[Interval], None]
 
-FETCH_BYTES = 2 << 20  # of one partition, in one answer of a broker; a larger batch comes whole
+FETCH_BYTES = 2 << 20  # of one partition in one answer of a broker; a larger batch comes whole
 
 
 def instance_of(member: str, specs: Iterable[StageSpec], clock: str) -> str | None:
-    """Name a worker to its group, by its own name and what it reads; None if it has no name.
+    """Derive a worker's group instance id from its name and what it reads; None if it has no name.
 
     A member that comes back under a name that the group knows gets its old partitions without a
-    rebalance. If its configuration had other topics by then, those would stay unread, without an
-    error, until the next rebalance. So the name changes with the topics.
+    rebalance. If its new configuration has other topics, those would stay unread, without an error,
+    until the next rebalance. So the id changes with the topics.
     """
     read = sorted({clock, *(_read(spec) for spec in specs)})
     mark = hashlib.sha256("\n".join(read).encode()).hexdigest()[:12]
@@ -46,7 +46,8 @@ def _read(spec: StageSpec) -> str:
 def heartbeat_seconds(session: float) -> float:
     """Choose the time between two heartbeats of a member, seconds.
 
-    The answer to one tells it of a rebalance, which waits until all members know.
+    A member learns of a rebalance from the answer to a heartbeat, and the rebalance waits for all
+    members.
     """
     return max(min(session / 5, 0.5), 0.3)
 
@@ -72,8 +73,7 @@ def make_app(
         setup.names.group,
         broker=[f"{transport.ALIAS}://{address}" for address in kafka.bootstrap.split(",")],
         broker_credentials=transport.credentials(kafka),
-        # Tables, web pages and a leader topic are Faust's own ways of keeping state. Ours is in the
-        # shards, so all of them are switched off.
+        # Faust's own tables, web pages and leader topic are switched off: state is in the shards.
         store="memory://",
         TableManager=PromptTables,
         broker_client_id=client_id,
@@ -87,11 +87,11 @@ def make_app(
         broker_heartbeat_interval=heartbeat_seconds(session),
         broker_request_timeout=max(60.0, session + 1),
         broker_rebalance_timeout=60.0,
-        # A long restore must not look like a dead worker: the heartbeat says that it lives.
+        # A long restore must not look like a dead worker: heartbeats show that it is alive.
         broker_max_poll_interval=3600.0,
         broker_commit_interval=5.0,
         consumer_auto_offset_reset="none",  # a lost position is an error, never a fresh start
-        # Clients keep what was fetched, and each answer twice while they read it.
+        # Clients hold what they fetched, and two copies of each answer while they parse it.
         consumer_max_fetch_size=min(engine.step_bytes, FETCH_BYTES),
         consumer_group_instance_id=instance_of(setup.member, topology.specs, setup.names.clock),
         loghandlers=[],
@@ -111,7 +111,7 @@ def declare_agents(app: faust.App, topology: Topology, clock: str, deliver: Deli
     """
 
     async def delivered(intervals: AsyncIterable[Interval]) -> None:
-        """What the shards of a stage read, to those shards."""
+        """Deliver intervals to the shards of a stage."""
         async for interval in intervals:
             deliver(interval)
 

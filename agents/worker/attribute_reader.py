@@ -1,4 +1,4 @@
-"""The reading of attributes beside the work: shards ask at any time; an answer wakes them."""
+"""Reads attributes in the background: shards ask at any time, and an answer wakes them."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class AttributeReader:
     """Reads the topics that state attributes, as far as shards need them.
 
     Args:
-        largest: bytes of a record, by topic, beyond which it is not read from a compressed batch.
+        largest: most bytes of a record, by topic; a larger one is not read from a compressed batch.
         wake: called when an answer has come.
 
     Attributes:
-        progress: of the reading.
+        progress: progress of the reading.
     """
 
     def __init__(self, kafka: Kafka, largest: dict[str, int], wake: Callable[[], None]) -> None:
@@ -60,9 +60,9 @@ class AttributeReader:
     def read(
         self, topic: str, partition: int, begin: int, end: int
     ) -> tuple[Sequence[RawRecord], int] | None:
-        """Read some records in [begin, end), and how far they are complete; None: still to come.
+        """Return some records of [begin, end), and the offset before which they are complete.
 
-        Any thread may ask; an answer is given once.
+        None: the records are still to come. Any thread may ask; each answer is given once.
         """
         place = TP(topic, partition)
         with self._lock:
@@ -70,16 +70,17 @@ class AttributeReader:
             if found is not None and found.begin == begin:
                 return found.records, found.reached
             self._asked[place] = begin, end
-        with contextlib.suppress(RuntimeError):  # the worker stops, and no longer waits
+        with contextlib.suppress(RuntimeError):  # the event loop is closed: the worker stops
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(self._stirred.set)
         return None
 
     async def run(self) -> None:
-        """Read what is wanted, for as long as the worker runs.
+        """Read what shards ask for, for as long as the worker runs.
 
         Raises:
-            EngineError: the broker was away for too long, or what is wanted was deleted.
+            EngineError: the broker was away for too long, or records that a shard needs were
+            deleted.
         """
         self._loop, self._stirred = asyncio.get_running_loop(), asyncio.Event()
         self._stirred.set()
@@ -102,7 +103,7 @@ class AttributeReader:
                 self._stirred.set()
 
     async def _serve(self, client: Any) -> None:
-        """Answer what has been asked for, once something has."""
+        """Wait for questions, and answer them."""
         if not self._asked:
             self.progress.rest()
         await self._stirred.wait()

@@ -1,10 +1,10 @@
-"""Forgetting: noise keys of epochs of which nothing more will be released are erased.
+"""Forgetting: noise keys are erased once their epochs have no releases left.
 
-Every worker does so for its own machine, whatever shards it has. The key of an epoch may go once
-each aggregate shard of its pipeline, on whatever worker, has *committed* the publication of the
-last trigger of each of its windows: markers in changelogs say it. A window that had its last
-trigger takes no records any more, so its lateness is over by then. Until that moment some shard may
-have to publish again after a crash, perhaps here.
+Every worker erases the keys on its own machine, whatever shards it has. The key of an epoch may go
+once each aggregate shard of its pipeline, on any worker, has *committed* the publication of the
+last trigger of each of its windows, which markers in changelogs show. After its last trigger a
+window takes no more records, so no late record can need the key. Before that, a shard may have to
+publish again after a crash, perhaps on this machine.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Body(msgspec.Struct, frozen=True):
 
 
 class _Line(msgspec.Struct, frozen=True):
-    """A record of the ledger, as far as it counts here."""
+    """The fields of a ledger record that forgetting needs."""
 
     seq: int
     kind: str
@@ -45,17 +45,17 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 class LedgerTail:
-    """The charges of a ratchet, read on from where reading ended.
+    """The charges of a ratchet; each read continues where the last one ended.
 
     Args:
-        ratchet: its name, which its charges bear.
-        since: number of the record from which on charges are wanted.
+        ratchet: name of the ratchet, as in its charges.
+        since: number of the first record whose charge is wanted.
     """
 
     def __init__(self, ratchet: str, since: int) -> None:
         self._ratchet = ratchet
         self._since = since
-        self.place = 0  # in the topic
+        self.place = 0  # next offset in the topic
         self.records = 0
         self.charges: list[Charge] = []
 
@@ -63,7 +63,7 @@ class LedgerTail:
         """Take the next record.
 
         Raises:
-            EngineError: one before it is missing.
+            EngineError: a record before it is missing.
         """
         line = msgspec.json.decode(value, type=_Line)
         if line.seq != self.records:
@@ -75,7 +75,7 @@ class LedgerTail:
             self.charges.append(Charge(line.seq, body.pipeline, body.epoch))
 
     def passed(self) -> None:
-        """Let go of the charges that were read: the ratchet has passed them."""
+        """Drop the charges that were read, because the ratchet has passed them."""
         self._since = self.records
         self.charges = []
 
@@ -83,10 +83,10 @@ class LedgerTail:
 def check_ratchet(
     ratchet: RatchetFile, ledger: Ledger, deployment: Deployment, lines: Mapping[str, Timeline]
 ) -> None:
-    """Check at a start that the cluster is not older than the ratchet of this machine.
+    """Check, at a start, that the cluster was not rewound behind this machine's ratchet.
 
     Args:
-        ratchet: read before the ledger.
+        ratchet: the ratchet, read before the ledger.
         lines: each pipeline's timeline.
 
     Raises:
@@ -110,7 +110,7 @@ class Forgetting:
     """Moves the ratchet of this machine on, as far as the deployment has published.
 
     Args:
-        pipelines: all of the deployment.
+        pipelines: all pipelines of the deployment.
     """
 
     def __init__(
@@ -127,10 +127,10 @@ class Forgetting:
         self._ratchet = ratchet
         self._clock = clock
         self._tail = LedgerTail(ratchet.name, ratchet.step)
-        self._seen: dict[str, int] = {}  # versions of what is over, once all of it was forgotten
+        self._seen: dict[str, int] = {}  # versions at which nothing was left to forget
 
     async def round(self) -> None:
-        """Forget what may be forgotten by now; where nothing has ended since, nothing is read.
+        """Forget the keys that may go; if nothing has ended since the last round, read nothing.
 
         Raises:
             EngineError: the file cannot be written, or the ledger has a gap.
@@ -138,8 +138,8 @@ class Forgetting:
         versions = {name: self._clock.over(name).version for name in self._pipelines}
         if versions == self._seen:
             return
-        # The order matters: what the markers say is over was charged before, so it is in a ledger
-        # that is read after them.
+        # Read the ledger after the markers: an epoch that the markers show as over was charged
+        # before, so the ledger holds its charge.
         changelogs = {
             self._names.changelog("aggregate", name): p.cells_partitions
             for name, p in self._pipelines.items()
@@ -150,7 +150,7 @@ class Forgetting:
             for record in records:
                 tail.take(record.value)
             tail.place = position
-        # A disk may be slow, and nothing else may wait for it.
+        # In a thread, because a slow disk must not block the event loop.
         await asyncio.to_thread(
             self._ratchet.forget, tail.records, tail.charges, lambda one: over(one, floors)
         )
@@ -162,7 +162,7 @@ class Forgetting:
         """Find each pipeline's first epoch that may still be released; None: it has not started.
 
         Args:
-            markers: last committed ones of all aggregate shards, by changelog.
+            markers: last committed markers of all aggregate shards, by changelog.
         """
         found: dict[str, int | None] = {}
         for name, p in self._pipelines.items():
@@ -181,6 +181,6 @@ def first_open(pipeline: Pipeline, clock: ClockLog, closed: int) -> int | None:
 
 
 def over(charge: Charge, floors: Mapping[str, int | None]) -> bool:
-    """Whether no floor needs a charge's key; that of a pipeline not configured here is kept."""
+    """Whether no floor needs a charge's key; that of a pipeline not configured here stays."""
     floor = floors.get(charge.pipeline)
     return floor is not None and charge.epoch < floor

@@ -1,10 +1,10 @@
-"""A restart beside standbys: others take over before a worker stops, and it comes back warm.
+"""Restarts with standbys: others take over before a worker stops, and it comes back warm.
 
 A named worker stays in its group when it stops, since it usually comes back to the same tables. Its
-shards would wait for it, and the clock for the end of its session, while open copies stand by. So
-such a worker leaves the group at once, and goes on meanwhile as every owner does in a rebalance:
-whoever opens a shard or the clock fences it, which ends it here. Before it joins again, it brings
-the tables on its disk up to date, so that its shards are open at once there too.
+shards and the clock would then wait until its session ends, although standbys hold open copies. So
+a worker with standbys leaves the group at once. It keeps working meanwhile, as every owner does in
+a rebalance: the next owner of a shard, or of the clock, fences it, which ends it here. Before the
+worker joins again, it brings the tables on its disk up to date, so that its shards open at once.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from .tables.standbys import Standbys
 log = logging.getLogger("hushstream.worker")
 
 GROUP_SECONDS = 3.0  # for the group to answer
-WARM_SECONDS = 30.0  # for tables on the disk to come near the ends of their changelogs
-TAKEN_SECONDS = 6.0  # for others to take over; what is idle meanwhile does not learn of it
+WARM_SECONDS = 30.0  # for tables on the disk to catch up with their changelogs, nearly
+TAKEN_SECONDS = 6.0  # for others to take over; an idle shard does not notice that it was fenced
 LOOK_SECONDS = 0.05
-ASK = 20  # looks until the group is asked again
+ASK = 20  # looks between two questions to the group
 
 
 class Leaver(Protocol):
-    """A shard, or the clock, which another worker takes over."""
+    """A shard, or the clock, that another worker takes over."""
 
     def leave(self) -> None:
         """Go on until another worker has fenced it, and do not open again."""
@@ -47,7 +47,7 @@ class Leaver(Protocol):
 async def hand_over(
     consumer: Consumer, others: Callable[[], bool], served: Callable[[], Mapping[Any, Leaver]]
 ) -> None:
-    """Leave the group, and serve until all was taken over, at most for `TAKEN_SECONDS`.
+    """Leave the group, and serve until others have taken over, at most for `TAKEN_SECONDS`.
 
     Args:
         others: asks the group whether it has other members; may block.
@@ -67,7 +67,7 @@ async def hand_over(
         if _leave(served()):
             return
         if look % ASK == ASK - 1 and not await _asked(others):
-            return  # all of them have left, as where a whole machine stops
+            return  # all others have left, as when a whole machine stops
         await asyncio.sleep(LOOK_SECONDS)
 
 
@@ -85,7 +85,7 @@ async def come_back(
 
 
 async def _asked(others: Callable[[], bool]) -> bool:
-    """Whether there are others; where that is not known, nobody may be there."""
+    """Whether there are others; False if the group does not say."""
     found = False
     with suppress(HushError, KafkaException):
         found = await asyncio.to_thread(others)
@@ -93,7 +93,7 @@ async def _asked(others: Callable[[], bool]) -> bool:
 
 
 def _leave(served: Mapping[Any, Leaver]) -> bool:
-    """Have everything leave, also what a rebalance has opened since; return whether it has."""
+    """Make everything leave, also what a rebalance has just opened; return whether all has left."""
     for one in served.values():
         one.leave()
     return all(one.left for one in served.values())

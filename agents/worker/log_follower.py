@@ -1,4 +1,4 @@
-"""The follower of logs that every worker reads whole: clock and selected topics."""
+"""Follows the logs that every worker reads in full: the clock log and the selected topics."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ LOOK_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Hearers:
-    """Parts of a worker that hear of what a follower of logs learns.
+    """Callbacks into the worker for what a `LogFollower` learns.
 
     Attributes:
-        wake: called after each list that was read.
+        wake: called after each list of records.
         fail: called with what made the follower stop, unless the broker was away.
-        answered: told when the broker has answered, microseconds since 1970.
-        others: lists further partitions whose ends are asked for.
+        answered: called with the time of each answer of the broker, microseconds since 1970.
+        others: returns further partitions whose end offsets are wanted.
     """
 
     wake: Callable[[], None]
@@ -52,16 +52,16 @@ class Hearers:
 
 
 class LogFollower:
-    """Follows the clock and the selected topics, which every worker reads whole.
+    """Follows the clock log and the selected topics, which every worker reads in full.
 
     Args:
         feedback: feedback by pipeline, fed with the selected topics.
         fingerprints: fingerprints of this worker's noise keys, by pipeline.
-        hearers: who is told of what it learns.
+        hearers: callbacks for what it learns.
         wall: learns the times of the clock log.
 
     Attributes:
-        ends: of the `Hearers.others`, as the broker said last; one dictionary for ever.
+        ends: latest end offsets of `Hearers.others`; always the same dictionary.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class LogFollower:
         self._task: asyncio.Task[None] | None = None
         self._reading = asyncio.Lock()
         self._further = asyncio.Event()  # a position has moved
-        self._heard = time.monotonic()  # when the broker last said where the logs end
+        self._heard = time.monotonic()  # when the broker last reported the ends of the logs
 
     def _place(self, pipeline: str) -> TopicPartition:
         return TopicPartition(*self._names.place(self._names.selected(pipeline)))
@@ -169,7 +169,7 @@ class LogFollower:
         records: Sequence[Any] = (),
         before: int | None = None,
     ) -> None:
-        """Stand at a position; all lists of one reading, after ``before`` others, are as one."""
+        """Advance to a position; the lists of one reading, begun after ``before``, count as one."""
         self._positions[tp] = position
         self._further.set()
         if records:
@@ -177,10 +177,10 @@ class LogFollower:
         self.progress.moved()
 
     def _check(self, record: ClockRecord) -> None:
-        """Every worker must hold the key of whoever started a pipeline that it serves.
+        """Check that this worker holds the noise key under which each of its pipelines was started.
 
-        Another key would give a unit a second digest, hence a second bound, and a release a
-        second noise. The clock log is read before any record is used, so nothing was done yet.
+        Under another key, a unit would have a second digest, hence a second bound, and a release a
+        second noise. The clock log is read before any record is used, so the check comes in time.
         """
         named = getattr(record, "key_fingerprint", "")
         name = getattr(record, "pipeline", "")
@@ -225,12 +225,12 @@ class LogFollower:
                     await self._pass_markers(client)
                     ends = await self._look(client, ends)
                     if self._read.unchecked:
-                        await self.check()  # the client may have lost its broker and said nothing
+                        await self.check()  # the client may have lost its broker without an error
 
     async def _pass_markers(self, client: AIOKafkaConsumer) -> None:
-        """Move positions past the ends of transactions, which take an offset and are not records.
+        """Move positions past transaction markers, which take up offsets but are not records.
 
-        Without this, `_look` would find the end of the log ahead of the last record for ever.
+        Without this, `_look` would always find the end of the log ahead of the last record.
         """
         for tp in self._positions:
             self._positions[tp] = max(self._positions[tp], await client.position(tp))
@@ -246,10 +246,10 @@ class LogFollower:
                     "the clock log was trimmed above what this worker has read of it, since the "
                     "worker was away for long: restart it"
                 )
-            self._positions[tp] = begin  # of windows that no shard needs any more
+            self._positions[tp] = begin  # no shard needs the trimmed windows any more
 
     async def _look(self, client: AIOKafkaConsumer, before: Ends) -> Ends:
-        """Ask where the logs end: a client that waits for records may be cut off unnoticed."""
+        """Ask for the ends of the logs: a client that waits may be cut off unnoticed."""
         others = {TopicPartition(*tp): 0 for tp in self._hearers.others()}
         found = await reached(client, {**others, **self._positions})
         ends = {tp: found[tp] for tp in self._positions}
@@ -267,8 +267,8 @@ class LogFollower:
     async def check(self, known: Mapping[TP, int] = MappingProxyType({})) -> None:
         """Check that logs hold what a shard has applied, and what this worker has read of its own.
 
-        A shard that opens must not meet logs which this worker has read in another history: their
-        records in memory would decide what it applies.
+        A shard that opens must not rely on logs that this worker has read from another history:
+        their records in memory decide what the shard applies.
 
         Args:
             known: positions in the marker of a shard.
@@ -289,12 +289,12 @@ class LogFollower:
     async def reach_back(
         self, place: int, pipelines: Sequence[str], raw: tuple[str, int] | None = None
     ) -> None:
-        """Have the log as a shard of an input needs it: up to its place, and from there on.
+        """Make the clock log available to a shard of an input: up to its place, and from there on.
 
-        It is read again where some of it was dropped.
+        Dropped parts of the log are read again.
 
         Args:
-            raw: topic and number of its partition.
+            raw: topic and partition number of the shard's input.
 
         Raises:
             EngineError: the log was trimmed above that place.
@@ -323,23 +323,23 @@ class LogFollower:
             self.clock.opening(place, pipelines, raw)
 
     async def _until(self, place: int) -> None:
-        """Wait until the log was read up to a place where a shard stands.
+        """Wait until the log is read up to a shard's place.
 
-        A worker that stood still for a while may be given a shard that has come further on another
-        one. To open it here would be to leave out what lies in between, a start or a trigger.
+        A worker that was suspended may be given a shard that has advanced on another worker.
+        Opening it too early would skip what lies in between, such as a start or a trigger.
         """
         try:
             async with asyncio.timeout(READ_SECONDS):
                 while self._positions[TopicPartition(self._names.clock, 0)] < place:
                     self._further.clear()
                     await self._further.wait()
-        except TimeoutError:  # the broker may have gone away meanwhile; the shard tries again
+        except TimeoutError:  # the broker may be away; the shard tries again
             raise TimeoutError("the clock log was not read up to a shard's place") from None
         if self.clock.end < place:
             raise RewoundError("the clock log ends before what a shard has applied")
 
     async def recall(self) -> None:
-        """Read forgotten feedback again, for shards that come from another worker."""
+        """Read dropped feedback again, for shards that come from another worker."""
         for tp, known in self._selected.items():
             below = known.reopen()
             if below is not None:

@@ -1,8 +1,8 @@
 """Two sets of metrics: one that anyone may scrape, and one with functions of raw data.
 
-The public one is an allowlist of configuration, schedule, budget and releases made. Every
-operational figure (throughput, lag, drops, sizes, delays) belongs to the operator's metrics,
-which is served on another port, on the loopback unless configured otherwise.
+The public set is an allowlist: configuration, schedule, budget and releases made. Every operational
+figure (throughput, lag, drops, sizes, delays) belongs to the operator's metrics, which are served
+on another port, by default on the loopback interface.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ EVENTS = (
 
 
 def share_left(standing: Spent, terms: Charging) -> float:
-    """Tell the share of the epochs within limits that are not charged yet."""
+    """Compute the share of the epochs within the limits that are not charged yet."""
     left = terms.room(standing, MANY)
     return left / (left + standing.epochs) if left else 0.0
 
@@ -77,7 +77,7 @@ class PublicMetrics:
         self._delta_limit = Gauge("hush_delta_limit", "Configured limit.", budget, **given)
         self._epoch = Gauge("hush_epsilon_epoch", "Per unit and epoch.", budget, **given)
         self._delta_epoch = Gauge("hush_delta_epoch", "Per unit and epoch.", budget, **given)
-        cap = [*budget, "period", "members"]  # the period is "for good" where there is no end
+        cap = [*budget, "period", "members"]  # the period of a limit without end is "for good"
         self._cap = Gauge("hush_epsilon_cap", "Of each unit over its period.", cap, **given)
         self._delta_cap = Gauge("hush_delta_cap", "Likewise.", cap, **given)
         self._end = Gauge(
@@ -92,7 +92,7 @@ class PublicMetrics:
         )
 
     def watch(self, ready: Callable[[], bool]) -> None:
-        """Let `hush_ready` be the answer of ``ready`` at the time of a scrape."""
+        """Make `hush_ready` call ``ready`` at each scrape."""
         self.ready.set_function(lambda: float(ready()))
 
     def declare(self, pipeline: Pipeline) -> None:
@@ -101,7 +101,7 @@ class PublicMetrics:
         unit = {"pipeline": pipeline.name, "unit": pipeline.unit_name}
         self._epoch.labels(**unit).set(float(pipeline.epsilon))
         self._delta_epoch.labels(**unit).set(float(pipeline.delta))
-        for outcome in OUTCOMES:  # a series that began with its first refusal would hide it
+        for outcome in OUTCOMES:  # begin at 0, else `rate` misses the first refusal
             self._outcome(pipeline, outcome, 0)
         terms = pipeline.terms
         if terms.limit_epsilon is not None:
@@ -122,7 +122,7 @@ class PublicMetrics:
         """Publish the spent budget: what the ledger has charged is public."""
         unit = {"pipeline": pipeline.name, "unit": pipeline.unit_name}
         spent = ledger.spent(pipeline.name)
-        # To compose takes longer than to count, and a backlog may charge thousands of epochs.
+        # At the scrape: composing is slow, and a backlog may charge thousands of epochs.
         self._epsilon.labels(**unit).set_function(lambda: float(spent.composed()))
         self._epsilon_sum.labels(**unit).set(float(spent.epsilon))
         self._delta.labels(**unit).set(float(spent.delta))
@@ -137,11 +137,11 @@ class PublicMetrics:
         self._last.labels(pipeline=pipeline.name).set(trigger.scheduled / 1e6)
 
     def published(self, pipeline: str) -> None:
-        """Count a release that anyone may read by now, of one shard."""
+        """Count a release of one shard that has become readable."""
         self._outcome(self._pipelines[pipeline], "published")
 
     def retired(self, pipeline: Pipeline, window: int) -> None:
-        """Publish when a pipeline's last trigger is scheduled, the one before ``window``."""
+        """Publish the time of a pipeline's last trigger, the one before ``window``."""
         last = pipeline.windows.times(window - 1)[-1]
         self._end.labels(pipeline=pipeline.name).set(last / 1e6)
 
@@ -210,10 +210,10 @@ class OperatorMetrics:
         )
         self.state = Gauge("hush_state_size_bytes", "On disk.", ["store"], **given)
         self.room = Gauge("hush_state_free_bytes", "Left on the disk of the state.", **given)
-        ProcessCollector(**given)  # memory, processor, open files: they follow the load
+        ProcessCollector(**given)  # memory, processor and open files: they follow the load
 
     def declare(self, pipeline: Pipeline) -> None:
-        """Begin every series at 0: one that began with its first event would hide it."""
+        """Begin every series at 0; otherwise `rate` would miss the first event."""
         name = pipeline.name
         for outcome in EVENTS:
             self._events.labels(pipeline=name, outcome=outcome).inc(0)
@@ -224,7 +224,8 @@ class OperatorMetrics:
         self.delay.labels(pipeline=name)
 
     def forget(self, shard: str, store: str, partition: str, pipelines: Iterable[str]) -> None:
-        """End the series of a shard that is gone from here: its last figures would stay for ever.
+        """End the series of a shard that has left this worker, or its last figures would stay for
+        ever.
 
         Args:
             shard: name of its input partition.

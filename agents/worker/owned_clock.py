@@ -25,7 +25,7 @@ from .upkeep import ClockTrim
 
 log = logging.getLogger("hushstream.worker")
 
-READ_SECONDS = 60.0  # that the clock waits at most for the shards beside it
+READ_SECONDS = 60.0  # that the clock waits at most for the shards of its worker
 LOOK_SECONDS = 0.1
 
 
@@ -34,8 +34,8 @@ class OwnedClock:
 
     Args:
         public: public metrics, updated with each committed record.
-        settling: holds back triggers after an outage; one for all of the process's life.
-        read: returns whether the shards here have used something of what is known to wait for them.
+        settling: holds back triggers after an outage; one object per process.
+        read: returns whether each shard here has applied some of its waiting records.
 
     Attributes:
         tp: the partition whose worker owns the clock.
@@ -64,22 +64,22 @@ class OwnedClock:
 
     @property
     def progress(self) -> list[Progress]:
-        """Progress of the clock; none where it is not owned. Other threads may ask."""
+        """Progress of the clock; empty if it is not owned. Any thread may ask."""
         owner = self._owner
         return [] if owner is None else [owner.progress]
 
     @property
     def owned(self) -> bool:
-        """Whether it is this worker that owns the clock, from the beginning of its opening on."""
+        """Whether this worker owns the clock; True as soon as it begins to open it."""
         return self._owner is not None
 
     @property
     def opening(self) -> bool:
-        """Whether the clock is owned, and does not beat yet."""
+        """Whether the clock is owned but does not beat yet."""
         return self.owned and self._beating is None
 
     async def open(self) -> None:
-        """Own the clock, unless it is owned already, and let it beat."""
+        """Open the clock and let it beat, unless it is open already."""
         if self._owner is not None:
             return
         self._owner = self._make()
@@ -87,11 +87,12 @@ class OwnedClock:
         self._beating = self._tasks.start("the clock", self._beat(self._owner))
 
     async def _beat(self, owner: ClockOwner) -> None:
-        """Beat, once the shards here have shown that they can use what waits for them.
+        """Beat, once the shards here have shown that they can apply their waiting records.
 
-        A worker that fails at it, and is started again and again, would charge for epochs at each
-        start of which it can release nothing. Others may hold the shards that fail, so there is a
-        limit: triggers must not wait for ever.
+        A worker that crashes on a record and is restarted again and again would otherwise charge,
+        at each start, for epochs of which it can release nothing. The wait is limited to
+        `READ_SECONDS`, because the crashing shards may be on other workers and triggers must not
+        wait for ever.
         """
         until = time.monotonic() + READ_SECONDS
         while not self._read() and time.monotonic() < until:
@@ -108,7 +109,7 @@ class OwnedClock:
 
     @property
     def left(self) -> bool:
-        """Whether it beats no more."""
+        """Whether it has stopped beating."""
         return self._beating is None or self._beating.done()
 
     async def close(self) -> None:

@@ -1,8 +1,8 @@
-"""Memory that a process keeps for nothing, given back to the system.
+"""Returns free memory that a process holds to the system.
 
-Rows of units grow and are replaced by the hundred megabytes, and steps take and free as much. The
-C library keeps what is freed for later, in a part of its own for each thread, and holes between
-blocks that stay: up to as much again as is in use.
+Tables of unit rows are replaced by larger ones, hundreds of megabytes at a time, and steps allocate
+and free as much. The C library keeps freed blocks in per-thread arenas, and gaps between live
+blocks: together up to as much again as is in use.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from mmap import PAGESIZE
 from pathlib import Path
 from typing import Any
 
-SECONDS = 10.0  # between two looks: pages that are used again cost more than they are worth
-GROWN = 48 << 20  # bytes of growth after which it is worth a look at all free blocks
-ARENAS = 2  # parts in which the C library keeps what is free; by default eight for each core
+SECONDS = 10.0  # between two looks; more often, pages would be returned that are soon needed again
+GROWN = 48 << 20  # bytes of growth that make a scan of all free blocks worthwhile
+ARENAS = 2  # arenas of the C library; its default is eight for each core
 _ARENA_MAX = -8  # of `mallopt`, in GNU's malloc.h
 _STATM = Path("/proc/self/statm")
 
 
 class Resident:
-    """Gives free blocks back whenever the process has grown.
+    """Returns free blocks to the system whenever the process has grown.
 
     Args:
         library: the C library.
@@ -33,12 +33,12 @@ class Resident:
         self._least = resident()
 
     def look(self) -> bool:
-        """Give back what is free, if the process has grown since it did last; whether it has."""
+        """Give free memory back if the process has grown since the last time; whether it had."""
         now = resident()
         if now < self._least + self._grown:
             self._least = min(self._least, now)
             return False
-        self._trim(0)  # other threads go on meanwhile, but for the part that is looked at
+        self._trim(0)  # blocks other threads only for the arena that is being trimmed
         self._least = resident()
         return True
 
@@ -49,12 +49,12 @@ class Resident:
 
 
 def resident() -> int:
-    """Bytes of memory that this process keeps."""
+    """Resident memory of this process, in bytes."""
     return int(_STATM.read_text().split()[1]) * PAGESIZE
 
 
 def watch() -> threading.Event:
-    """Let threads share what is free, and start a thread that gives it back.
+    """Make threads share arenas, and start a thread that returns free memory.
 
     Set the event to end that thread. Where the C library is not GNU's, or the system is not Linux,
     nothing is done.

@@ -44,7 +44,7 @@ class WorkerSetup:
 
     @property
     def sealing(self) -> Sealing | None:
-        """Way in which releases are sealed; None where the deployment signs nothing."""
+        """The way in which releases are sealed; None if the deployment signs nothing."""
         public = self.ledger.public_key
         if public is None:
             return None

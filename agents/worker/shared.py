@@ -19,9 +19,9 @@ from .health.losses import LossWatch
 from .metrics import OperatorMetrics
 from .setup import WorkerSetup
 
-IN_FLIGHT = 4  # times `step_bytes`, of steps that are computed and committed
-SNAPSHOTS = "snapshots"  # in the worker's folder, those that come and go
-ALARMS = "alarms.log"  # in the worker's folder: inside the trust boundary
+IN_FLIGHT = 4  # times `step_bytes`: limit of the steps being computed or committed at once
+SNAPSHOTS = "snapshots"  # folder within the worker's, for snapshots on their way
+ALARMS = "alarms.log"  # file in the worker's folder, inside the trust boundary
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,14 @@ class Shared:
     """The parts that all shards of one worker share.
 
     Attributes:
-        write_buffer_bytes: of each table.
-        wall: not behind the clock log.
-        losses: alarms about records that do not count.
-        room: for records that wait for their step.
-        flight: for steps that are computed and committed.
+        write_buffer_bytes: size of each table's write buffer.
+        wall: wall time, never behind the clock log.
+        losses: alarms about lost records.
+        room: memory for records that wait for their step.
+        flight: memory for steps that are being computed or committed.
         units: memory for rows of units that are on disk.
-        published: told the pipeline of each release of a shard that anyone may read by now.
-        copies: snapshots of tables; None: there are none.
+        published: called with the pipeline of each release of a shard that has become readable.
+        copies: snapshots of tables; None: no store is configured.
     """
 
     kafka: Kafka

@@ -54,11 +54,11 @@ from .worker import Worker
 log = logging.getLogger("hushstream")
 
 SIGNALS = signal.SIGINT, signal.SIGTERM
-LEAVE_SECONDS = 40.0  # twice what the parts of a worker are given to stop
+LEAVE_SECONDS = 40.0  # twice the time within which the parts of a worker must stop
 EXIT_ENGINE = 4
 COMPILED = "compiled"  # folder of numba's cache, within a worker's
 Whole = Callable[[], Config]
-SLOW_SECONDS = 3.0  # a cache that was found takes less
+SLOW_SECONDS = 3.0  # loading a complete cache takes less
 
 
 def run_worker(
@@ -89,19 +89,19 @@ def run_worker(
 
 
 def _leave() -> None:
-    """End a process that does not stop: it would keep its partitions and never serve them."""
+    """Kill a process that does not stop: it would keep its partitions without serving them."""
     log.error("the worker did not stop within %g s; its process ends", LEAVE_SECONDS)
     os._exit(EXIT_ENGINE)
 
 
 def _stopped(*_: object) -> None:
-    """End the process as asked: nothing has begun yet that would have to be undone."""
+    """End the process: nothing has begun yet that would have to be undone."""
     log.info("stopped before the start")
     raise SystemExit(0)
 
 
 def _collect_rarely() -> None:
-    """Collect garbage rarely: short-lived records without cycles make frequent runs wasteful."""
+    """Collect garbage rarely: records are short-lived and have no cycles."""
     gc.freeze()
     gc.set_threshold(200_000, 20, 20)
 
@@ -128,10 +128,10 @@ async def _run(
 
 
 class Probes:
-    """Answers of `/live` and `/ready`, also while there is no worker yet.
+    """The answers of `/live` and `/ready`, also before there is a worker.
 
     Attributes:
-        worker: None while the start waits for a cluster.
+        worker: the worker; None while the start waits for a cluster.
     """
 
     def __init__(self) -> None:
@@ -168,7 +168,7 @@ def admitted(
     """Wait until the cluster answers, for `kafka.outage_timeout`; decide whether to start.
 
     Args:
-        probes: served meanwhile, since an orchestrator would restart a process that is silent.
+        probes: pages to serve meanwhile, since an orchestrator restarts a silent process.
         whole: as for `run_worker`.
 
     Raises:
@@ -178,7 +178,7 @@ def admitted(
 
     def waiting() -> None:
         if engine.public_port and not servers:
-            with contextlib.suppress(EngineError):  # taken: said when the worker serves its own
+            with contextlib.suppress(EngineError):  # taken: reported when the worker serves its own
                 servers.append(serve_public(engine, probes.pages()))
 
     def read() -> Config:
@@ -199,17 +199,17 @@ def admitted(
 
 @contextlib.contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Hold a worker's folder; the lock ends with the process, however that ends.
+    """Lock a worker's folder; the lock ends with the process, even when that is killed.
 
-    It comes before anything else: a second worker on the same folder would fence the first one's
-    shards, and only then fail on their tables.
+    This must come first: a second worker on the same folder would fence the first one's shards, and
+    only then fail on their tables.
 
     Args:
-        folder: made if it does not exist; else others lose what they may do in it.
+        folder: the folder, created if missing; an existing one loses the rights of other users.
 
     Raises:
         EngineError: another process holds it.
-        ConfigError: others keep rights in it.
+        ConfigError: the rights of other users in it cannot be taken away.
     """
     private_folder(folder)
     private_file(folder / "lock")
@@ -228,7 +228,7 @@ async def _serve(plan: WorkerSetup, stopping: threading.Timer, probes: Probes) -
     config, member = plan.config, plan.member
     worker = probes.worker = Worker(plan)
     engine = config.engine
-    # Pages before anything runs: a probe must get an answer while tables are restored.
+    # Serve pages before anything runs: a probe must get an answer while tables are restored.
     servers = []
     if engine.public_port:
         pages = {"/metrics": metrics_page(worker.public.series), **probes.pages()}
@@ -246,8 +246,8 @@ async def _serve(plan: WorkerSetup, stopping: threading.Timer, probes: Probes) -
         await warmed(plan.deployment, plan.data_dir)
         for number in SIGNALS:
             loop.add_signal_handler(number, worker.stopped.set)
-        # Tables hold exact counts, and their library makes files that all may read. Not before: a
-        # cache of compiled loops beside the package is for every user of it.
+        # Tables hold exact counts, and RocksDB creates files that everyone may read. Not earlier:
+        # the cache of compiled loops beside the package must stay readable for all its users.
         with unseen():
             await worker.run(stopping.start)
         log.info("stopped")
@@ -257,9 +257,9 @@ async def _serve(plan: WorkerSetup, stopping: threading.Timer, probes: Probes) -
 
 
 async def warmed(deployment: Deployment, data_dir: Path) -> None:
-    """Do as `warm` in a thread; a signal ends the process meanwhile, and a long wait is told.
+    """Run `warm` in a thread; a signal ends the process meanwhile, and a long wait is logged.
 
-    A compiler cannot be interrupted, and may take minutes on a busy machine: longer than a service
+    The compiler cannot be interrupted and may take minutes on a busy machine, longer than a service
     manager waits. Nothing has begun yet that would have to be undone, so the process just ends.
     """
     loop = asyncio.get_running_loop()
@@ -282,7 +282,7 @@ def warm(deployment: Deployment, data_dir: Path) -> None:
     """Compile every loop that the inputs of a deployment need, or load it from numba's cache.
 
     Args:
-        data_dir: the worker's folder; holds the cache where the package's own folder is read-only.
+        data_dir: the worker's folder, for the cache if the package's own folder is read-only.
     """
     begun = time.monotonic()
     with marked(*cache_folders(data_dir)):
@@ -292,17 +292,16 @@ def warm(deployment: Deployment, data_dir: Path) -> None:
 
 
 def cache_folders(data_dir: Path) -> tuple[Path, list[Path]]:
-    """Choose where compiled code is kept: beside the modules, if that can be written.
+    """Choose where compiled code is kept: beside the modules if that folder is writable.
 
     Args:
-        data_dir: the worker's folder; holds the cache, in a folder for its owner alone, if not the
-            package's.
+        data_dir: the worker's folder, for a private cache if the package's folder is read-only.
 
     Returns:
-        A folder for marks, and those with the files.
+        The folder for marks, and the folders with the compiled files.
 
     Raises:
-        EngineError: the folder in ``data_dir`` belongs to somebody else.
+        EngineError: the folder in ``data_dir`` belongs to another user.
     """
     package = Path(compiled.__file__).parent
     given = os.environ.get("NUMBA_CACHE_DIR")
@@ -323,7 +322,7 @@ def cache_folders(data_dir: Path) -> tuple[Path, list[Path]]:
 
 
 def _load(deployment: Deployment) -> None:
-    # Records that hold nothing: a loop is compiled for the types of its arguments, not for values.
+    # Empty records suffice: a loop is compiled for the types of its arguments.
     blank = [RawRecord(n, 0, None, b"{}") for n in range(LEAST)]
     for source in deployment.streams:
         units = source.decoder.decode(blank).unit
@@ -337,7 +336,7 @@ def _load(deployment: Deployment) -> None:
     _warm_units(deployment.pipelines[0].mechanism)
     if any(p.traits.sparse for p in deployment.pipelines):
         unpack(pack(np.zeros(1, np.int32), np.ones((1, 1), np.int64)), 1)
-        from ...mechanisms.parts.isotonic import pooled  # here: compiled loops take long to load
+        from ...mechanisms.parts.isotonic import pooled  # here: compiled loops load slowly
 
         pooled(np.zeros((1, 1)), np.empty((1, 1)))
     if any(p.sessions is not None for p in deployment.pipelines):
@@ -347,7 +346,7 @@ def _load(deployment: Deployment) -> None:
 
 
 def _warm_units(mechanism: Mechanism) -> None:
-    """Compile the loops over rows of units, for more of them than a new table has room for."""
+    """Compile the loops over rows of units, with more rows than a new table has room for."""
     digests = np.zeros((5_000, 16), np.uint8)
     digests.view(np.uint64)[:, 0] = np.arange(len(digests))
     keys, _ = distinct(digests, units_of(0) + sortable(0))

@@ -1,4 +1,4 @@
-"""Tasks that run as long as the worker does: one that ends by itself stops the worker.
+"""Tasks that run as long as the worker: if one ends by itself, the worker stops.
 
 A library may cancel a task of ours by mistake (aiokafka does, when a client is closed after an
 outage), and asyncio does not report a cancelled task. So all long-lived tasks are started here.
@@ -18,21 +18,21 @@ log = logging.getLogger("hushstream.worker")
 
 
 class Tasks:
-    """Starts long-lived tasks, and passes to ``fail`` what ended one that was not asked to end."""
+    """Starts long-lived tasks; if one ends unasked, passes the reason to ``fail``."""
 
     def __init__(self, fail: Callable[[BaseException], None]) -> None:
         self._fail = fail
         self._running: set[asyncio.Task[None]] = set()
 
     def start(self, name: str, body: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run ``body`` until it is released or stopped; ``name`` names it in the log."""
+        """Run ``body`` until it is released or stopped; the log shows ``name``."""
         task = asyncio.create_task(body, name=name)
         self._running.add(task)
         task.add_done_callback(self._ended)
         return task
 
     def release(self, task: asyncio.Task[None]) -> None:
-        """Let a task end by itself from now on."""
+        """Allow a task to end by itself from now on."""
         self._running.discard(task)
 
     async def stop(self, task: asyncio.Task[None], patience: float = 3.0) -> None:
@@ -50,7 +50,7 @@ class Tasks:
 
 
 def _reason(name: str, error: BaseException | None, cancelled: bool) -> HushError:
-    """Choose the error to raise for a task that ended: an error of our own stays as it is."""
+    """Choose the error to raise for a task that ended; our own errors stay as they are."""
     if isinstance(error, HushError):
         log.error("%s stopped", name)
         return error

@@ -1,4 +1,4 @@
-"""Upkeep of a worker beside its shards: measure, drop old feedback, trim internal topics."""
+"""Periodic work of a worker: measure, drop old feedback, trim internal topics."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ FORGET_SECONDS = 5.0
 
 
 class ClockTrim:
-    """Deletes what the clock's owner says is no longer needed, and feedback of windows before."""
+    """Deletes records that the clock's owner no longer needs, and feedback of earlier windows."""
 
     def __init__(self, kafka: Kafka, follower: LogFollower) -> None:
         self._trimmer = Trimmer(kafka)
         self._follower = follower
 
     async def __call__(self, floors: Mapping[TP, int], first: Mapping[str, int]) -> None:
-        """Cut each log at its place of the call before, off the event loop; see `Trimmer.round`."""
+        """Trim each log up to its place in the previous call, in a thread; see `Trimmer.round`."""
         due = {**floors, **self._follower.below(first)}
         await self._trimmer.round(due, self._follower.check)
 
@@ -50,15 +50,15 @@ class Upkeep:
     """Periodic work of one worker.
 
     Args:
-        shards: those that are open here; changes as partitions come and go.
+        shards: open shards of this worker; changes as partitions come and go.
         feedback: feedback by pipeline; windows that all shards here have finished are dropped.
-        follower: knows whether the cluster still has the history that was read.
-        opening: held while shards open, which may need what would be dropped.
-        room: shows the operator how much is left on the disk.
+        follower: checks whether the cluster still has the history that was read.
+        opening: lock held while shards open, since they may need what would be dropped.
+        room: reports the free space of the disk to the operator.
 
     Attributes:
-        progress: of this task, and so of the event loop that runs it.
-        answers: moves whenever the cluster has answered.
+        progress: progress of this task, and thus of its event loop.
+        answers: progress that moves whenever the cluster has answered.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Upkeep:
     async def run(
         self, crash: Callable[[], BaseException | None], fail: Callable[[BaseException], None]
     ) -> None:
-        """Look after a worker that has started, until cancelled.
+        """Look after a started worker, until cancelled.
 
         Args:
             crash: returns why Faust's own services have stopped; None while they run.
@@ -114,12 +114,12 @@ class Upkeep:
                 await self._forgetting.round()
             except OUTAGES:
                 if asked_to_end():
-                    raise  # else the next round tries again
+                    raise  # otherwise the next round tries again
             except HushError as error:
                 fail(error)
 
     async def watch_topics(self, fail: Callable[[BaseException], None]) -> None:
-        """Look for topics that are gone, until cancelled."""
+        """Check for deleted topics, until cancelled."""
         while True:
             await asyncio.sleep(TOPICS_SECONDS)
             try:
@@ -152,7 +152,7 @@ class Upkeep:
                 fail(error)
 
     def measure_room(self) -> None:
-        """Report how much is left on the disk; one that cannot be asked keeps its last figure."""
+        """Report the free space of the disk; if it cannot be read, the last figure stays."""
         with contextlib.suppress(OSError):
             self._room.set(shutil.disk_usage(self._data_dir).free)
 
@@ -168,7 +168,7 @@ class Upkeep:
             self._clock.prune(min(passed))
 
     def forget_feedback(self) -> None:
-        """Drop feedback of windows that all shards here have left behind."""
+        """Drop feedback of windows that all shards here have finished."""
         if self._opening.locked():
             return  # a shard that is about to open may need it
         raw = [marker.clock for marker in self._markers(INGEST)]
@@ -179,7 +179,7 @@ class Upkeep:
                 feedback.forget(below)
 
     def _markers(self, stage: str, pipeline: str | None = None) -> list[Marker]:
-        """Markers of the shards of one stage, and of one pipeline where it is named."""
+        """Markers of the shards of one stage, or of one pipeline's if it is given."""
         found = []
         for shard in self._shards.values():
             spec = self._topology.of(*shard.tp)
@@ -191,7 +191,7 @@ class Upkeep:
         return found
 
     async def _trim(self) -> None:
-        """Delete records of internal topics that the state holds, off the event loop."""
+        """Delete records of internal topics that are already in the state, off the event loop."""
         done = {
             tp: shard.applied
             for tp, shard in self._shards.items()

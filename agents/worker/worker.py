@@ -88,13 +88,13 @@ class Worker:
                 self.public.retired(pipeline, end)
 
     def _most(self) -> Most:
-        """Limits of one interval: two of them, and the one being fetched, fill a share."""
+        """Limits of one interval: two waiting intervals and the one being fetched fill a share."""
         size = min(self.setup.config.engine.step_bytes, self._shared.room.share // 2)
         largest = self.setup.deployment.largest
         return Most(transport.MAX_RECORDS, size, largest, largest)
 
     def _wire(self) -> None:
-        """Stages, the logs that all of them read, and Faust on top."""
+        """Build the stages, the logs that they read, and the Faust application."""
         setup, names, made = self.setup, self.setup.names, self.setup.deployment
         kafka, engine = setup.config.kafka, setup.config.engine
         clock = ClockLog({p.name: p.traits.horizon for p in made.pipelines})
@@ -144,7 +144,7 @@ class Worker:
 
     def _deliver(self, interval: Interval) -> None:
         shard = self.shards.get(interval.tp)
-        if shard is not None:  # else its partition was revoked meanwhile
+        if shard is not None:  # otherwise its partition was revoked meanwhile
             shard.deliver(interval)
 
     @property
@@ -154,7 +154,7 @@ class Worker:
     # -- assignment ---------------------------------------------------------------------------
 
     async def _on_assigned(self, *_: Any, **__: Any) -> None:
-        """Open and close shards so that they match the assignment; before positions are sought."""
+        """Open and close shards to match the assignment; runs before positions are sought."""
         try:
             async with self._opening:
                 await self._match(set(self._consumer.assignment()))
@@ -162,14 +162,14 @@ class Worker:
             self.fail(error)
             if asked_to_end() or not isinstance(error, Exception | asyncio.CancelledError):
                 raise
-            # Faust would crash on it, and then be stopped again. So it waits until we stop it.
+            # Raising would crash Faust while it is being stopped, so wait until it is stopped.
             await asyncio.Event().wait()
 
     async def _match(self, assigned: set[TP]) -> None:
         self._shared.room.among = len(assigned)
         self._consumer.most = self._most
-        # The order is that of dependence: shards read the logs that the follower reads, and the
-        # clock comes last, because its first beat lets every shard begin.
+        # Dependencies set the order: shards need the logs of the follower, and the clock comes
+        # last, because its first beat lets every shard begin.
         self._consumer.positions = self._positions
         self._consumer.applied = self._applied
         self._consumer.doubt = self._doubt
@@ -180,7 +180,7 @@ class Worker:
         if away:
             await asyncio.to_thread(self._namesake.changed)
         kept = set() if away else assigned
-        self._consumer.serve(kept & self.shards.keys())  # none waits until others are open
+        self._consumer.serve(kept & self.shards.keys())  # they do not wait for the others
         await self._close_all_but(kept)
         strange = {tp for tp in assigned - {self._clock.tp} if not self._topology.find(*tp)}
         if strange:
@@ -188,11 +188,11 @@ class Worker:
                         "worker's file, which leaves them alone", len(strange))  # fmt: skip
         own = assigned - strange - {self._clock.tp}
         fresh = [tp for tp in own if tp not in self.shards]
-        if fresh:  # what comes from elsewhere may need feedback that was forgotten here
+        if fresh:  # shards from other workers may need feedback that was dropped here
             await self._follower.recall()
         await asyncio.gather(*(self._open_shard(tp) for tp in fresh))
         self._rests.among = len(self.shards)
-        self._consumer.serve(set(self.shards))  # nor for the clock
+        self._consumer.serve(set(self.shards))  # nor wait for the clock
         if self._clock.tp in assigned:
             await self._clock.open()
         if self._standbys is not None:
@@ -215,10 +215,11 @@ class Worker:
         self._followed = True
 
     def _was_away(self) -> bool:
-        """Whether the group took this worker for dead and let others own its partitions meanwhile.
+        """Whether the group took this worker for dead, so that others may have owned its
+        partitions.
 
-        Its new member id shows that. Partitions may be the same as before, so the assignment alone
-        does not show that their state was written elsewhere.
+        A new member id shows that. The assignment alone does not: the partitions may be the same as
+        before, although other workers have written their state meanwhile.
         """
         before, self._member = self._member, self._consumer.member_id
         if not before or before == self._member:
@@ -227,13 +228,13 @@ class Worker:
         return True
 
     def _doubt(self, tp: TP) -> None:
-        """Let a shard look again where it stands; called from the consumer's thread."""
+        """Make a shard check its position again; called from the consumer's thread."""
         shard = self.shards.get(tp)
         if shard is not None and self._loop is not None:
             self._loop.call_soon_threadsafe(shard.doubt)
 
     def _watched(self) -> list[Progress]:
-        """Progress of all tasks that should make some."""
+        """Progress of all tasks that must make progress."""
         found = [self._upkeep.progress, self._follower.progress, self.app.progress]
         found += list(self._upkeep.inflow.progress.values())
         found += [shard.progress for shard in [*self.shards.values(), *self._restoring]]
@@ -250,7 +251,7 @@ class Worker:
             await self._clock.close()
 
     async def _on_revoked(self, *_: Any, **__: Any) -> None:
-        """Close nothing yet: most shards come back; the others are fenced by their new owners."""
+        """Close nothing yet: most shards come back, and new owners fence the others."""
 
     async def _open_shard(self, tp: TP) -> None:
         copy = await self._standbys.take(tp) if self._standbys is not None else None
@@ -287,10 +288,11 @@ class Worker:
             await self._consumer.seek_to(tp, position)
 
     async def before_open(self, tp: TP, marker: Marker) -> None:
-        """Check that the logs are those of this history, and read the beats from there on.
+        """Check that the logs are of this history, and read the beats from the marker's place on.
 
         Raises:
-            RewoundError: a log ends before the position in the marker, or is another than was read.
+            RewoundError: a log ends before the position in the marker, or differs from what was
+            read.
             EngineError: raw records from there on were deleted.
         """
         await self._follower.check({tp: marker.applied, self._clock.tp: marker.clock})
@@ -301,7 +303,7 @@ class Worker:
             await self._follower.reach_back(marker.clock, pipelines, (tp.topic, tp.partition))
 
     def _have_read(self) -> bool:
-        """Whether each shard of a raw topic has used something of what the clock log covers."""
+        """Whether each shard of a raw topic has applied some records that the clock log covers."""
         reached = self._follower.clock.reached
         raw = [tp for tp in list(self.shards) if self._topology.of(*tp).pipeline is None]
         return all(self.shards[tp].moved or self.shards[tp].applied >= reached(*tp) for tp in raw)
@@ -314,14 +316,14 @@ class Worker:
     # -- running and ending -------------------------------------------------------------------
 
     def fail(self, error: BaseException) -> None:
-        """Stop on any unforeseen error: the only safe step after one is a new process.
+        """Stop on any unforeseen error: only a new process is safe after one.
 
         Args:
-            error: the first one is raised by `run`, later ones follow from it.
+            error: cause; `run` raises the first one, since later ones follow from it.
         """
         if self.error is not None or self.stopped.is_set():
-            return  # errors while the worker stops follow from the stop
-        if isinstance(error, asyncio.CancelledError):  # it has no text that could be logged
+            return  # errors during the stop follow from it
+        if isinstance(error, asyncio.CancelledError):  # it has no text to log
             error = EngineError(f"cancelled from outside ({where(error)}); restart the worker")
         self.error = error
         log.error("%s", told(error), exc_info=traced(error))
@@ -335,10 +337,12 @@ class Worker:
             BaseException: the error that made the worker stop, if one did.
         """
         ended = asyncio.ensure_future(self.stopped.wait())
-        # At once: where a topic is deleted while the group assigns partitions, no start ends.
+        # Watch from the beginning: if a topic is deleted while the group assigns partitions, the
+        # start never ends.
         watching = self._tasks.start("watching topics", self._upkeep.watch_topics(self.fail))
         starting = asyncio.ensure_future(self._start())
-        # Whichever comes first: a start that waits for a broker must not hold up a signal to stop.
+        # Wait for whichever comes first: a start that waits for a broker must not delay a signal to
+        # stop.
         await asyncio.wait([ended, starting], return_when=asyncio.FIRST_COMPLETED)
         if starting.done() and (error := starting.exception()) is not None:
             self.fail(error)
@@ -372,16 +376,16 @@ class Worker:
         return {**self.shards, self._clock.tp: self._clock}
 
     async def _stop_app(self) -> None:
-        """Stop Faust, and with it shards and clock; what it raises would hide why we stop."""
+        """Stop Faust, with shards and clock; only log its errors, which would hide the cause."""
         stopping = asyncio.ensure_future(self.app.stop())
         await asyncio.wait([stopping], timeout=STOP_SECONDS)
         if stopping.done() and not stopping.cancelled() and stopping.exception() is not None:
             log.warning("the consumer did not stop cleanly", exc_info=stopping.exception())
 
     def _look(self) -> BaseException | None:
-        """Find the error that stopped Faust's services, which do not report it; or None."""
+        """Find the error that stopped Faust's services, which do not report it; None: no error."""
         if self._clock.opening or self._restoring or self._follower.progress.away:
-            self.app.progress.moved()  # nothing is fetched meanwhile, and others are watched
+            self.app.progress.moved()  # nothing is fetched meanwhile, and other tasks are watched
         stopped = EngineError("the consumer stopped") if self.app.should_stop else None
         crash: BaseException | None = self.app.crash_reason or self._consumer.group_error()
         busy = self._joined or self._opening.locked() or self.app.progress.away

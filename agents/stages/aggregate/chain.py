@@ -1,8 +1,8 @@
-"""Chains of windows: how many, one after the other, have carried their rows on.
+"""Chains of windows: the number of consecutive windows that have carried their rows on.
 
-A window begins with the rows of the window before, if that one was released; after a refused epoch
-it begins with none. So the length of the chain follows from ledger and schedule alone, and each
-shard counts the same.
+A window begins with the rows of the window before, if that one was released, and with none after a
+refused epoch. So the length of the chain follows from ledger and schedule alone, and every shard
+counts the same.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from ...state.store import Changes, Overlay, StateReader
 
 
 def lengthen(reader: StateReader, window: int, rows: Changes) -> None:
-    """Put the length of a window's chain into the step that closes its trigger."""
+    """Store the length of a window's chain in the step that closes its trigger."""
     (before,) = reader.get_many([chain_of(window - 1)])
     length = 1 if before is None else 1 + int.from_bytes(before, "big")
     rows[chain_of(window)] = length.to_bytes(8, "big")
 
 
 def hop_of(reader: StateReader, pipeline: Pipeline, trigger: Trigger, rows: Changes) -> Hop:
-    """The place of a window that has been closed, in this step or an earlier one.
+    """Look up the place of a closed window in its chain.
 
     Raises:
         EngineError: the length of its chain is missing.

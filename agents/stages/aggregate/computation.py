@@ -1,4 +1,4 @@
-"""A release computed from closed state: which rows it reads, the mechanism, the rows it changes."""
+"""Computes a release from closed state: chooses rows, runs the mechanism, stores changed rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .partial_sums import PartialSums
 CHUNK = 50_000  # keys read in one step
 CHUNK_BYTES = 8 << 20  # of these keys
 NoiseKey: TypeAlias = bytes | Callable[[Trigger], bytes]
-"""The noise key of a pipeline, or what tells that of a trigger's epoch."""
+"""The noise key of a pipeline, or a function that returns the key of a trigger's epoch."""
 _EVERY = KeyLimit(1 << 62, 1 << 62)
 SHARED = b""  # the row that belongs to a whole shard
 
@@ -34,10 +34,10 @@ SHARED = b""  # the row that belongs to a whole shard
 class Chosen(NamedTuple):
     """The input of one computation."""
 
-    keys: Keys  # of the rows, in canonical order
+    keys: Keys  # keys of the rows, in canonical order
     part: Part  # exact sums of the micro-batch for some of them
     end: bytes | None = None  # the last key of this chunk; None: everything has been read
-    known: Changes | None = None  # rows of pairs that these sums have counted
+    known: Changes | None = None  # rows of the pairs counted in these sums
 
 
 class Computation:
@@ -49,8 +49,8 @@ class Computation:
         self._names = names
         self._secret = secret
         self._mechanism, self._traits = pipeline.mechanism, pipeline.traits
-        # Chunks are safe only where each row is released on its own. Where rows depend on each
-        # other, some of them under the noise of all would be another content.
+        # Chunks are safe only if each row is released independently. If rows depend on each other,
+        # a chunk would be another content under the same noise.
         self._indivisible = self._traits.load == "all" or self._traits.routing == "single"
         self._rows = KeyRows(pipeline.traits)
         self._due = DueKeys(pipeline, partition)
@@ -58,10 +58,11 @@ class Computation:
     def whole(
         self, reader: StateReader, trigger: Trigger, sums: PartialSums, nonces: Nonces
     ) -> Chosen | None:
-        """Choose everything that a release reads, by complete sums of its micro-batch.
+        """Choose everything that a release reads, given the complete sums of its micro-batch.
 
         Returns:
-            None if that is too much for one step: then call `chunk` until ``end`` is None.
+            None if that is too much for one step; the caller then calls `chunk` until ``end`` is
+            None.
         """
         place, limit = (trigger.window, trigger.index), KeyLimit(CHUNK, CHUNK_BYTES)
         if not (sums.small(place, limit) or self._indivisible):
@@ -87,7 +88,7 @@ class Computation:
         """Choose the next chunk of a large micro-batch, in key order.
 
         Args:
-            begun: the last key of the chunk before; None for the first chunk.
+            begun: last key of the previous chunk; None for the first chunk.
         """
         place, limit = (trigger.window, trigger.index), KeyLimit(CHUNK, CHUNK_BYTES)
         due = self._due.due(reader, trigger, begun, limit, _renewed(trigger, nonces))
@@ -99,8 +100,8 @@ class Computation:
         further = [k for k in (*due, *seeds) if end is None or k <= end]
         totals = sums.totals(trigger.ordinal)
         if begun is not None and len(totals):
-            # The first chunk has added the totals to the shared row, which every chunk reads. To
-            # add them twice would put another content under the same noise labels, and the
+            # The first chunk has added the totals to the shared row, which every chunk reads.
+            # Adding them twice would put another content under the same noise labels, and the
             # difference of the two releases would be exact.
             further.append(SHARED)
             totals = np.zeros_like(totals)
@@ -114,14 +115,15 @@ class Computation:
         sums: PartialSums,
         step: Step,
     ) -> bytes | None:
-        """Count the new pairs of the next range of names; return its end, None at the last one.
+        """Count the new pairs in the next range of names; return its last name, None for the final
+        range.
 
-        Their sums by key become one more run of it, which `chunk` reads. A key's name lies before
-        those of its pairs, so no later range reads these sums.
+        Their sums by key become one more run of the micro-batch, which `chunk` reads. A key's name
+        sorts before those of its pairs, so no later range reads these sums.
 
         Args:
-            begun: the last name of the range before; None for the first range.
-            step: takes the sums, and what is known from now on.
+            begun: last name of the previous range; None for the first range.
+            step: step to which the sums and the newly known pairs are added.
         """
         place, limit = (trigger.window, trigger.index), KeyLimit(CHUNK, CHUNK_BYTES)
         end = sums.end(place, begun, limit)
@@ -143,7 +145,7 @@ class Computation:
 
         Args:
             chosen: result of `whole` or `chunk`.
-            nonces: segments of the window, that of this trigger included.
+            nonces: segments of the window, including this trigger's.
 
         Returns:
             Released columns; their values are on the mechanism's public grid.
@@ -155,7 +157,7 @@ class Computation:
         )
         rows, seeded = self._due.seeded(trigger, rows)
         self._rows.store(trigger.window, seeded, step)
-        if not _renewed(trigger, nonces):  # else every row is predicted anew, due or not
+        if not _renewed(trigger, nonces):  # otherwise every row is predicted anew, due or not
             rows = self._due.live(trigger, rows, chosen.part)
         hop = hop_of(reader, self._pipeline, trigger, step.rows) if carries else FIRST
         closed = Closed(rows, chosen.part, trigger.index, renewals(nonces), hop)
@@ -164,8 +166,8 @@ class Computation:
         if self._traits.feedback:
             topic, shard = self._names.selected(self._pipeline.name), self._partition
             step.out += changed_statuses(topic, reader, trigger, shard, releases, step.rows)
-        # Index entries of this trigger have served. They are deleted as their rows are read: a
-        # chunk must leave those of later chunks, which find their own rows through them.
+        # Delete this trigger's index entries only as their rows are read: later chunks find their
+        # rows through their own entries.
         if len(chosen.keys):
             last, gone = chosen.keys[-1], set(chosen.keys.tolist())
             passed = due_keys(reader, trigger.window, trigger.index, None)
@@ -174,7 +176,7 @@ class Computation:
         return releases
 
     def _noise(self, trigger: Trigger, nonces: Nonces) -> KeyedNoise:
-        """The noise of one release: bound to the charge that paid for it, and to its nonces."""
+        """Make the noise of one release, bound to the charge that paid for it and to its nonces."""
         pipeline, secret = self._pipeline, self._secret
         return KeyedNoise(
             derive(secret if isinstance(secret, bytes) else secret(trigger), "noise"),
@@ -188,9 +190,9 @@ class Computation:
 
 
 def _renewed(trigger: Trigger, nonces: Nonces) -> bool:
-    """Whether the noise has another nonce from this trigger on.
+    """Whether the noise has a new nonce from this trigger on.
 
-    Rows hold predictions made from future noise. Another nonce makes another noise, so every
-    row is predicted anew.
+    Rows hold predictions made from future noise. A new nonce changes that noise, so every row is
+    predicted anew.
     """
     return trigger.index in renewals(nonces)

@@ -1,4 +1,4 @@
-"""Pairs of key and value that a window has shown: only the first micro-batch with one counts it."""
+"""Pairs of key and value seen in a window: each counts in the first micro-batch that has it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ...state.store import Changes, StateReader
 class Sighted(NamedTuple):
     """Pairs of some rows, looked up."""
 
-    part: Part  # sums by key of those that are new
-    rows: Changes  # changes that make them known
+    part: Part  # sums of new pairs by key
+    rows: Changes  # changes that mark them as known
 
 
 def sighted(reader: StateReader, window: int, part: Part) -> Sighted:

@@ -1,13 +1,14 @@
-"""A release between its closing and its publication: computed rows wait in the shard's state.
+"""A release between closing and publication: computed rows wait in the shard's state.
 
 The number of transactions that *compute* a release depends on how many keys were read, which is
-secret. The transactions that touch the release topic, and their sizes, must depend on released rows
-alone. So computed rows are kept first, and published afterwards in chunks of a fixed number. A
-transaction leaves a marker only on partitions that it has sent records to.
+secret. The number and size of transactions on the release topic must depend on released rows alone.
+So computed rows are first held in the state, and then published in chunks of a fixed number of
+rows. A transaction leaves a marker only on partitions to which it has sent records, so computing
+leaves none there.
 
-The latest topic is written by the same transactions. Where a release replaces the one before, keys
-that it lacks get a tombstone there. Which these are follows from two releases that are public, so a
-tombstone tells nothing else; the end of a window makes none.
+The same transactions write the latest topic. If a release replaces the previous one, keys that it
+lacks get a tombstone there. These keys follow from two public releases, so a tombstone reveals
+nothing more. The end of a window makes no tombstones.
 """
 
 from __future__ import annotations
@@ -25,22 +26,22 @@ from ....topics.records import Trigger, WiderTrigger
 from ...state.layout import HELD, MANIFEST, OPEN, after, pack_held, unpack_held
 from ...state.store import Changes, KeyLimit, StateReader
 
-STEPS = 8  # of a publication delay
+STEPS = 8  # parts of a publication delay
 
 
 def public_time(trigger: Trigger, delay: int, shard: int, shards: int) -> int:
     """Compute the time at which a shard publishes a release, in microseconds since 1970.
 
-    A trigger is fired some moments after its scheduled time, and later where its worker is busy. So
-    a publication waits for the first multiple of an eighth of the delay, counted from the scheduled
-    time, that lies more than the delay after the trigger. Shards take turns within the next eighth:
-    their order is that of their numbers, however much each had to compute.
+    A trigger fires some moments after its scheduled time, and later if its worker is busy. So a
+    publication waits for the first multiple of an eighth of the delay, counted from the scheduled
+    time, that is more than the delay after the trigger. Within the next eighth, shards publish in
+    the order of their numbers, however much each had to compute.
 
     Args:
-        delay: the public pause; 0: there is none, and nothing is hidden.
+        delay: public pause, microseconds; 0: none, and nothing is hidden.
     """
     if not delay:
-        # Never 0: that stands for a step that publishes nothing, and deletions would join it.
+        # Never 0: that stands for a step that publishes nothing, to which deletions may be added.
         return max(trigger.time, 1)
     step = max(delay // STEPS, 1)
     past = trigger.time + delay - trigger.scheduled
@@ -51,11 +52,11 @@ class Pending(msgspec.Struct, frozen=True):
     """A release in progress."""
 
     trigger: Trigger | WiderTrigger
-    computed: bool = False  # whether all of its rows are held; else they are still being computed
-    done: bytes | None = None  # the last key that was computed, or published; None before the first
+    computed: bool = False  # whether all rows are computed and held
+    done: bytes | None = None  # last key computed, or published; None before the first
     settling: bool = False  # whether new pairs are still being counted; `done` is then a name
-    rows: int = 0  # held so far while they are being computed
-    chains: dict[int, bytes] = {}  # of the rows published so far, by partition; for the signature
+    rows: int = 0  # rows held so far, during the computation
+    chains: dict[int, bytes] = {}  # chains of published rows by partition, for the signature
 
     @classmethod
     def load(cls, reader: StateReader) -> Pending | None:
@@ -64,12 +65,12 @@ class Pending(msgspec.Struct, frozen=True):
         return None if row is None else msgspec.msgpack.decode(row, type=cls)
 
     def store(self, rows: Changes) -> None:
-        """Put it into the rows of a step."""
+        """Store it with the rows of a step."""
         rows[OPEN] = msgspec.msgpack.encode(self)
 
 
 def hold(releases: Releases, rows: Changes) -> None:
-    """Put computed rows into a step.
+    """Add computed rows to a step, to be held.
 
     Args:
         releases: computed columns; values in grid steps, variances in squared grid steps.
@@ -82,19 +83,19 @@ class Portion(NamedTuple):
     """Rows and tombstones that one transaction publishes."""
 
     releases: Releases  # the next held rows
-    gone: list[bytes]  # keys that the latest topic shows and this release lacks
-    end: bytes | None  # the last key of both; None: this is all that is left
+    gone: list[bytes]  # keys in the latest topic that this release lacks
+    end: bytes | None  # last key of both; None: nothing is left after this
 
 
 def held(
     reader: StateReader, done: bytes | None, limit: KeyLimit, shown: bytes | None = None
 ) -> Portion:
-    """Read held rows in key order, and beside them the keys that an earlier release has shown.
+    """Read held rows in key order, together with the keys that an earlier release has shown.
 
     Args:
-        done: the last key that was published; None before the first.
-        limit: largest number of rows and keys that are gone.
-        shown: prefix of the keys that the latest topic shows; None where no key is ever gone.
+        done: last published key; None before the first.
+        limit: most rows and gone keys together.
+        shown: prefix of the keys in the latest topic; None if keys never go.
     """
     found = _next(reader, HELD, done, limit)
     before = {} if shown is None else _next(reader, shown, done, limit)
@@ -110,7 +111,7 @@ def held(
 def _next(
     reader: StateReader, prefix: bytes, done: bytes | None, limit: KeyLimit
 ) -> dict[bytes, bytes]:
-    """Read the rows after ``done``; one more than the limit tells whether there are others."""
+    """Read the rows after ``done``, one more than the limit to see whether any follow."""
     begin = prefix if done is None else prefix + done + b"\0"  # the least key above `done`
     found: dict[bytes, bytes] = {}
 
@@ -124,7 +125,7 @@ def _next(
 
 
 def published(part: Portion, rows: Changes, shown: bytes | None = None) -> None:
-    """Delete held rows in the step that publishes them; note what the latest topic shows then."""
+    """Delete held rows in the step that publishes them; note what the latest topic then shows."""
     keys = part.releases.key.tolist()
     rows.update((HELD + key, None) for key in keys)
     if shown is not None:

@@ -1,9 +1,9 @@
-"""Key rows of the aggregate stage: states, the index of what is due, and what a release reads.
+"""Key rows of the aggregate stage: states, the index of due rows, and the rows that a release
+reads.
 
-A row has the fixed layout of its mechanism. Where most numbers are 0 (`Traits.sparse`) it is
-packed instead, if that is shorter: so the length of a row tells its layout, and its layout follows
-from its content. A row in the fixed layout is read whatever its content, and packed when it
-changes.
+A row has the fixed layout of its mechanism. If most of its numbers are 0 (`Traits.sparse`), it is
+packed whenever that is shorter. So the length of a row shows its layout, and its content decides
+the layout. A row in the fixed layout can always be read; it is packed when it changes.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class KeyRows:
         self._layout = key_row(traits.row_dtype)
 
     def load(self, reader: StateReader, window: int, keys: Keys, first: bool = False) -> Rows:
-        """Read k rows; those that are not stored are fresh, with nothing due.
+        """Read k rows; rows that are not stored are fresh, with nothing due.
 
         Args:
             keys: k of them, in canonical order.
-            first: whether this is for the first release of the window, before which there are no
-                rows: one look tells then that none is stored, in place of one for each key.
+            first: whether this is the first release of the window, before which no rows are stored:
+                a single look then replaces one for each key.
         """
         prefix, rows = rows_of(window), self._fresh(keys)
         if len(keys) == 0 or (first and _none_between(reader, prefix, keys)):
@@ -57,12 +57,13 @@ class KeyRows:
         """Put rows and their index entries into a step.
 
         Args:
-            step: step to which rows and, as local changes, entries are added.
+            step: step that receives the rows and, as local changes, the entries.
         """
         if len(rows.key) == 0:
             return
         keys, prefix = rows.key.tolist(), rows_of(window)
-        # A row that equals a fresh one is deleted: `load` makes the same row without it.
+        # A row that equals a fresh one is deleted, since `load` makes a fresh row where none is
+        # stored.
         values = self._packed(rows) if self._sparse else self._fixed(rows)
         step.rows.update(zip([prefix + key for key in keys], values, strict=True))
         for place in np.flatnonzero(rows.due != 0).tolist():
@@ -90,7 +91,7 @@ class KeyRows:
         return values
 
     def _laid(self, rows: Rows) -> NDArray[np.uint8]:
-        """(r, bytes) rows in the fixed layout."""
+        """Rows (r, bytes) in the fixed layout."""
         laid = np.zeros(len(rows.key), self._layout)
         laid["due"], laid["state"] = rows.due, rows.state
         return laid.view(np.uint8).reshape(len(laid), self._layout.itemsize)
@@ -114,7 +115,7 @@ class KeyRows:
 
 
 def _numbers(state: NDArray[Any]) -> I64:
-    """(r, w) all numbers of r states, field by field."""
+    """All numbers (r, w) of r states, field by field."""
     fields = [state[name].reshape(len(state), -1) for name in state.dtype.names or ()]
     return np.concatenate(fields, axis=1, dtype=np.int64)
 
@@ -130,7 +131,7 @@ def _put_numbers(state: NDArray[Any], rows: NDArray[np.intp], numbers: I64) -> N
 
 
 def _none_between(reader: StateReader, prefix: bytes, keys: Keys) -> bool:
-    """Whether nothing is stored from the first to the last of these keys, which are in order."""
+    """Whether nothing is stored between the first and the last of these sorted keys."""
     return next(reader.scan(prefix + keys[0], prefix + keys[-1] + b"\0"), None) is None
 
 
@@ -180,8 +181,8 @@ class DueKeys:
         """Choose all keys that the release reads, in canonical order; None if too many are due.
 
         Args:
-            part: sums of the micro-batch, merged; their keys are read in any case.
-            most: due keys that one step may read.
+            part: merged sums of the micro-batch; their keys are always read.
+            most: most due keys that one step may read.
             every: whether every stored row is due.
         """
         if self._all:
@@ -205,13 +206,13 @@ class DueKeys:
     ) -> list[bytes]:
         """List keys above ``begun`` that are due, in canonical order.
 
-        The result is beyond ``most`` exactly if more keys than that are due.
+        The result exceeds ``most`` exactly if more keys are due.
 
         Args:
             begun: key to continue after; None: begin with the first one.
             most: keys that the caller wants.
         """
-        if self._carries:  # every row of the window before, which has one trigger
+        if self._carries:  # every row of the previous window, which has one trigger
             return most.first(stored_keys(reader, trigger.window - 1, begun))
         if every:
             return most.first(stored_keys(reader, trigger.window, begun))
@@ -223,7 +224,7 @@ class DueKeys:
         """List public keys of this shard that have no row yet, in canonical order.
 
         Args:
-            trigger: number of the trigger; the list is empty except at a window's first one.
+            trigger: the trigger; the list is empty unless it is its window's first.
             begun: a key; only those above it. None: all.
         """
         if trigger.index != 1 or self._pipeline.public_keys is None:
@@ -241,8 +242,8 @@ class DueKeys:
         """
         if self._all or self._carries:
             return rows
-        # The mechanism would release such a row before its time, so a hint is checked against the
-        # row itself.
+        # The index is a hint, so check it against the row itself: the mechanism would release a
+        # stale row before its time.
         unsure = np.flatnonzero(~np.isin(rows.due, (-1, trigger.index)))
         if len(unsure) == 0 or _all_touched(rows.key, part):
             return rows
@@ -253,7 +254,7 @@ class DueKeys:
         return Rows(rows.key[keep], rows.state[keep], rows.due[keep])
 
     def seeded(self, trigger: Trigger, rows: Rows) -> tuple[Rows, Rows]:
-        """Make public keys due at every trigger; return all rows, and those of public keys."""
+        """Make public keys due at every trigger; return all rows, and the rows of public keys."""
         seeds = set(() if self._carries else self.seeds(trigger, None))
         if not seeds:
             none = np.zeros(0, np.intp)
@@ -268,14 +269,14 @@ def united(part: Part, further: Collection[bytes]) -> Keys:
     """Put keys of partial sums and further keys together, in canonical order.
 
     Args:
-        part: merged, so that it is in that order.
-        further: any keys, in any order; each may be there several times.
+        part: merged sums, whose keys are in that order.
+        further: further keys in any order, with or without repeats.
     """
     if not further and not part.lane.any():
-        return part.key  # of one lane: each key is there once
+        return part.key  # with one lane, each key occurs once
     return Keys.of(sorted({*further, *part.key.tolist()}))
 
 
 def _all_touched(keys: Keys, part: Part) -> bool:
-    """Whether merged sums of one lane are of as many keys as rows, among which they are."""
+    """Whether merged sums of one lane cover all rows."""
     return len(part.key) == len(keys) and not part.lane.any()

@@ -1,11 +1,11 @@
-"""Nonces of the noise at an aggregate shard: drawn at every opening, committed with the content.
+"""Noise nonces of an aggregate shard: drawn at every opening, committed with the content.
 
-A shard whose state is opened draws a fresh nonce. The first trigger of a window that it closes
-after that begins a new *segment* of that window: (trigger, nonce). The segments of a window are one
-row of the shard's changelog, written in the transaction that closes the trigger, together with its
-exact content and before anything computed under the nonce leaves the shard; a stored segment never
-changes. A crash after that transaction finds nonce and content as they were. A log that
-was rewound to before it has lost both, and the trigger is closed anew under another nonce.
+A shard draws a fresh nonce whenever its state is opened. The first trigger that it then closes in a
+window begins a new *segment* of that window: (trigger, nonce). The segments of a window are one row
+of the shard's changelog. The transaction that closes the trigger writes that row together with the
+exact content, before anything computed under the nonce leaves the shard; a stored segment never
+changes. After a crash, nonce and content are both there. After a rewind to an earlier point, both
+are lost, and the trigger is closed again under another nonce.
 
 A nonce is a label, not a secret: manifests publish it, and replay reads it there.
 """
@@ -23,14 +23,14 @@ from ...state.layout import nonces_of
 from ...state.store import Changes, StateReader
 
 Nonce = Callable[[Trigger], bytes]
-"""The nonce with which one opening of a shard closes a trigger."""
+"""Returns the nonce under which one opening of a shard closes a trigger."""
 
 Opening = Callable[[str, int], Nonce]
 """The source of nonces; called with pipeline and shard at every opening."""
 
 
 def drawn(random: Callable[[int], bytes]) -> Opening:
-    """Draw a fresh nonce at every opening; ``random`` returns as many bytes as it is asked for."""
+    """Draw a fresh nonce at every opening; ``random`` returns the given number of random bytes."""
 
     def opening(pipeline: str, shard: int) -> Nonce:
         nonce = random(NONCE)
@@ -40,18 +40,18 @@ def drawn(random: Callable[[int], bytes]) -> Opening:
 
 
 def steady(pipeline: str, shard: int) -> Nonce:
-    """Use the same nonce for ever: for simulations, whose logs cannot be rewound."""
+    """Always use the same nonce: for simulations, whose logs cannot be rewound."""
     return lambda trigger: STEADY[0][1]
 
 
 def load(reader: StateReader, window: int) -> Nonces:
-    """Read the committed segments of a window; none before its first trigger is closed."""
+    """Read the committed segments of a window; empty until its first trigger is closed."""
     (row,) = reader.get_many([nonces_of(window)])
     return () if row is None else msgspec.msgpack.decode(row, type=Nonces)
 
 
 def close(reader: StateReader, trigger: Trigger, nonce: bytes, rows: Changes) -> Nonces:
-    """Put the nonce (16 bytes) of a trigger that is closed into a step; return all segments.
+    """Add the nonce (16 bytes) of a trigger to the step that closes it; return all segments.
 
     Raises:
         EngineError: the nonces of earlier triggers are missing.
@@ -63,8 +63,8 @@ def close(reader: StateReader, trigger: Trigger, nonce: bytes, rows: Changes) ->
             "it was written by another version: finish the epoch with that one"
         )
     if before and before[-1][1] == nonce:
-        # The same opening closed the trigger before: nothing can have been rewound in between, so
-        # the segment goes on, and predictions made under it stay true.
+        # The same opening closed the previous trigger, so no rewind can lie in between: the segment
+        # goes on, and predictions made under it stay valid.
         return before
     segments = (*before, (trigger.index, nonce))
     rows[nonces_of(trigger.window)] = msgspec.msgpack.encode(segments)

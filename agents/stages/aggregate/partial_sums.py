@@ -1,7 +1,7 @@
-"""Exact sums of micro-batches that are still open: in memory, spilled as sorted runs as they grow.
+"""Exact sums of open micro-batches: in memory, and spilled as sorted runs as they grow.
 
-Partial sums are linear, so they are kept as they came and merged only when their micro-batch is
-closed. The cells log is their durable copy until then.
+Partial sums are linear, so they are kept as received and merged only when their micro-batch closes.
+Until then, the cells log is their durable copy.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from ...state.layout import RUN, TOTAL, run_chunk, run_of, run_prefix, trigger_o
 from ...state.store import Changes, KeyLimit, StateReader, scan_prefix
 
 SPILL = 400_000  # rows of partial sums held in memory
-SPILL_BYTES = 8 << 20  # of the keys of these rows, and `PART_BYTES` for each frame of them
-PART_BYTES = 2048  # that the objects of one frame take: a frame may hold a single short key
+SPILL_BYTES = 8 << 20  # of the keys of these rows, plus `PART_BYTES` for each frame
+PART_BYTES = 2048  # overhead of one frame's objects: a frame may hold a single short key
 
 Place = tuple[int, int]  # window, micro-batch
 
@@ -49,7 +49,7 @@ class SortedRuns:
 
     @classmethod
     def load(cls, reader: StateReader) -> SortedRuns:
-        """Index the runs that are stored."""
+        """Index the stored runs."""
         runs = cls()
         for row, value in scan_prefix(reader, RUN):
             window, batch, run = run_of(row)
@@ -69,11 +69,11 @@ class SortedRuns:
         return rows
 
     def drop(self, place: Place) -> Changes:
-        """Delete all runs of a micro-batch; returns the changes for the step."""
+        """Delete all runs of a micro-batch; return the changes for the step."""
         return {chunk.row: None for chunk in self._chunks.pop(place, [])}
 
     def below(self, floor: int) -> list[Place]:
-        """List micro-batches of windows before ``floor`` of which something is stored."""
+        """List stored micro-batches of windows before ``floor``."""
         return [place for place, chunks in self._chunks.items() if chunks and place[0] < floor]
 
     def rows(self, place: Place) -> int:
@@ -85,16 +85,15 @@ class SortedRuns:
         return [_read(reader, chunk) for chunk in self._chunks.get(place, ())]
 
     def end(self, place: Place, begun: bytes | None, limit: KeyLimit) -> bytes | None:
-        """Find the last key of a range that reads about ``limit`` rows; None if it reaches the end.
+        """Find the last key of a range of about ``limit`` rows; None if the range reaches the end.
 
         Args:
             begun: the last key of the range before; None for the first range.
-            limit: largest number of rows, and of bytes of chunks; one more part of each run may be
-                read.
+            limit: most rows, and most bytes of chunks; one more part of each run may be read.
         """
         ahead = [c for c in self._chunks.get(place, ()) if begun is None or c.last > begun]
         # Ranges end at the end of a chunk, so most chunks are read once. The first such end is
-        # taken whatever its size: a range must get on.
+        # taken whatever the size, so that each range advances.
         best: bytes | None = None
         size = 0
         for chunk in sorted(ahead, key=attrgetter("last")):
@@ -118,7 +117,7 @@ class SortedRuns:
 
 
 def _above(keys: Keys, key: bytes) -> int:
-    """The first of these keys, which are in order, that is greater than ``key``."""
+    """Find the first of these sorted keys that is greater than ``key``."""
     return bisect_right(range(len(keys)), key, key=keys.__getitem__)
 
 
@@ -156,7 +155,7 @@ class PartialSums:
         self._runs = SortedRuns()
 
     def open(self, reader: StateReader) -> None:
-        """Index the stored runs; sums that were only in memory come again from the log."""
+        """Index the stored runs; sums that were only in memory are read again from the log."""
         self._runs = SortedRuns.load(reader)
         self._buffer.clear()
         self._rows = self._bytes = 0
@@ -166,11 +165,11 @@ class PartialSums:
         }
 
     def add(self, place: Place, part: Part) -> None:
-        """Take the sums of one frame.
+        """Add the sums of one frame.
 
         Args:
             place: window and micro-batch.
-            part: the decoded part; its totals are 0, since barriers bring them.
+            part: decoded part; its totals are 0, since barriers carry them.
         """
         self._buffer[place].append(part)
         self._rows += len(part.key)
@@ -188,7 +187,7 @@ class PartialSums:
 
     def spill(self, rows: Changes, leave: Place | None = None) -> None:
         """Move all sums from memory into ``rows``, except those of the micro-batch ``leave``."""
-        # Merged, since a run is read by ranges of keys: each range must find its keys together.
+        # Merge first: a run is read by ranges of keys, so each key must occur once.
         for place in [p for p in self._buffer if p != leave]:
             for part in uncut(self._buffer.pop(place)):
                 rows.update(self._runs.add(place, part))
@@ -201,7 +200,7 @@ class PartialSums:
         return self._runs.add(place, part)
 
     def small(self, place: Place, most: KeyLimit) -> bool:
-        """Whether all of a micro-batch is in memory, in at most ``most`` rows and bytes of keys."""
+        """Whether a micro-batch is all in memory and within ``most`` rows and bytes of keys."""
         held = self._buffer.get(place, ())
         rows, size = sum(len(p.key) for p in held), sum(map(_size, held))
         return rows <= most.keys and size <= most.size and not self._runs.rows(place)
@@ -218,11 +217,12 @@ class PartialSums:
         return merge([self._empty, *self._runs.range(reader, place, begun, end)])
 
     def end(self, place: Place, begun: bytes | None, limit: KeyLimit) -> bytes | None:
-        """Find the last key of about ``limit`` spilled rows above ``begun``; None if none are left.
+        """Find the last key of about ``limit`` spilled rows above ``begun``; None if they are the
+        last.
 
         Args:
             begun: the last key of the range before; None for the first range.
-            limit: largest number of rows and of bytes.
+            limit: most rows and bytes.
         """
         return self._runs.end(place, begun, limit)
 
@@ -231,7 +231,7 @@ class PartialSums:
         return self._totals.get(ordinal, np.zeros(self._traits.totals, np.int64))
 
     def drop(self, place: Place, ordinal: int, rows: Changes) -> None:
-        """Delete a micro-batch whose sums are all in key rows now."""
+        """Delete a micro-batch whose sums are all in key rows."""
         rows.update(self._runs.drop(place))
         self._buffer.pop(place, None)
         self._recount()
@@ -239,7 +239,7 @@ class PartialSums:
             rows[trigger_total(ordinal)] = None
 
     def forget(self, floor: int, rows: Changes) -> int:
-        """Delete the rest of windows before ``floor``; return the number of their micro-batches."""
+        """Delete the remains of windows before ``floor``; return the number of micro-batches."""
         places = self._runs.below(floor)
         for place in places:
             rows.update(self._runs.drop(place))
@@ -259,9 +259,9 @@ class PartialSums:
 
 
 def uncut(parts: list[Part]) -> Iterator[Part]:
-    """Merge parts into as few as hold their sums exactly.
+    """Merge parts into the fewest parts that hold the sums exactly.
 
-    Sums are cut where a micro-batch is closed (`mechanisms.sums`). If they were cut here as well,
+    Sums saturate when a micro-batch is closed (`mechanisms.sums`). If they saturated here as well,
     the result would depend on when memory was full.
     """
     merged = merge(parts)

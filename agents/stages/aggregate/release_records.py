@@ -1,8 +1,8 @@
-"""Released columns as records that anyone may read: rows, then one manifest per shard.
+"""Releases as public records: rows, then one manifest per shard.
 
-The first header of a record says by its name what it is: `ROW`, `MANIFEST` or `GONE`. Stock filters
-of other tools look for a name. In signed deployments rows and manifests have a second header, see
-`signatures`. Rows also go to the latest topic, the same bytes under the same key.
+The name of a record's first header gives its kind: `ROW`, `MANIFEST` or `GONE`, because filters of
+common tools match names. In signed deployments, rows and manifests have a second header, see
+`signatures`. Rows also go to the latest topic, as the same bytes under the same key.
 
 Everything here is post-processing of `Releases` and public configuration. Bytes are the same on
 every machine: standard deviations and half widths of intervals are rounded to six significant
@@ -49,7 +49,7 @@ class Writer:
     """Records of one trigger of one pipeline at one aggregate shard.
 
     Args:
-        trigger: trigger of the releases; every record carries its scheduled time, in milliseconds.
+        trigger: the trigger; its scheduled time, in milliseconds, is the timestamp of every record.
         sealing: seals of releases; None: they are not signed.
     """
 
@@ -63,8 +63,8 @@ class Writer:
         self._quantile = NormalDist().inv_cdf((1 + pipeline.confidence) / 2)
         windows, number = pipeline.windows, trigger.window
         self._window = {"start": utc(windows.opens(number)), "end": utc(windows.end(number))}
-        # The time of the record is the schedule's. The broker's time of arrival would show how long
-        # the release took, and so how many records there were.
+        # The timestamp is the scheduled time. The broker's time of arrival would show how long the
+        # release took, and thus how many records there were.
         self._millis = trigger.scheduled // 1000
 
     def rows(self, releases: Releases) -> Iterator[Out]:
@@ -82,10 +82,11 @@ class Writer:
             yield self._out(self._text(key), value, homes[row], ROW, ROW_SCHEMA, own)
 
     def latest(self, rows: Iterable[Out], gone: Sequence[bytes]) -> Iterator[Out]:
-        """Yield records of the latest topic: the same rows, and a tombstone per key that is gone.
+        """Yield records of the latest topic: the same rows, and a tombstone for each key that is
+        gone.
 
         Args:
-            gone: keys that an earlier release of this window had and this one has not.
+            gone: keys of an earlier release of this window that this release lacks.
         """
         topic = self._pipeline.latest_topic
         if topic is None:
@@ -99,11 +100,11 @@ class Writer:
     def manifest(
         self, public: dict[str, I64], nonce: bytes, rows: int, counted: Counted | None = None
     ) -> Out:
-        """Make the manifest: everything that all rows of this shard and trigger have in common.
+        """Make the manifest: what all rows of this shard and trigger have in common.
 
         Args:
             public: public columns of the release by name, such as thresholds.
-            nonce: the one in force at this trigger, 16 bytes.
+            nonce: nonce in force at this trigger, 16 bytes.
             counted: released numbers of all records, if the mechanism releases them.
         """
         p = self._pipeline
@@ -130,7 +131,7 @@ class Writer:
         return self.kept_manifest(p.codec.encode(MANIFEST, body))
 
     def _cut(self, counted: Counted) -> dict[str, Any]:
-        """State the share of records that the bound cut, and the counts that it follows from."""
+        """State the share of records that the bound cut, with the counts behind it."""
         spread = [
             significant(math.sqrt(one))
             for one in (counted.arrived_variance, counted.accepted_variance)
@@ -146,11 +147,11 @@ class Writer:
         }
 
     def chained(self, chains: Mapping[int, bytes], rows: Iterable[Out]) -> dict[int, bytes]:
-        """Continue the chains of rows by partition; {} where nothing is signed.
+        """Continue the chains of rows by partition; {} if nothing is signed.
 
         Args:
-            chains: chains of the rows published before.
-            rows: the next ones, by `rows`.
+            chains: chains of the rows published so far.
+            rows: next rows, made by `rows`.
         """
         made = dict(chains)
         if self._sealing is not None:
@@ -162,10 +163,10 @@ class Writer:
         return made
 
     def sealed(self, value: bytes, chains: Mapping[int, bytes]) -> Out:
-        """Make the record of a manifest whose bytes were made earlier; signed, where it must be.
+        """Make the record of a manifest from its bytes, signed if releases are signed.
 
         Args:
-            value: the bytes.
+            value: bytes of the manifest.
             chains: chains of all rows of this shard and trigger.
         """
         out, t = self.kept_manifest(value), self._trigger
@@ -179,12 +180,12 @@ class Writer:
         return out._replace(headers=(*out.headers, self._sealing.seal(record, seal)))
 
     def kept_manifest(self, value: bytes) -> Out:
-        """Make the record of a manifest whose bytes were made earlier."""
+        """Make the unsigned record of a manifest from its bytes."""
         home = self._shard % self._pipeline.release_partitions
         return self._out(f"manifest:{self._shard}", value, home, MANIFEST, MANIFEST_SCHEMA)
 
     def _text(self, key: bytes) -> str:
-        """A key as the last part of a record key."""
+        """Write a key as the last part of a record key."""
         return self._pipeline.traits.keys.text(key)
 
     def _row(
@@ -234,7 +235,7 @@ class Writer:
     def _value(
         self, one: Estimate, floored: bool, own: tuple[Fraction, Fraction] | None = None
     ) -> dict[str, Any]:
-        """A value with its interval: ``own`` ends, or those of normal noise."""
+        """State a value with its interval: with ``own`` ends, or those of normal noise."""
         value = plain(one.value)
         if one.square is None:
             low, high = map(float, own or self._ends(one, floored))
@@ -251,7 +252,8 @@ class Writer:
         # Rounded on its own: six digits of a large value would swallow the whole interval.
         reach = Fraction(repr(significant(self._quantile * significant(one.stddev))))
         low, high = one.value - reach, one.value + reach
-        # Cut where the truth must lie, an interval covers as often: what it loses is never true.
+        # Clipping to the possible range does not reduce coverage: the truth is never in what is cut
+        # off.
         if floored:
             low, high = max(low, Fraction(0)), max(high, Fraction(0))
         if one.within is not None and self._pipeline.fields.sign is None:
@@ -295,7 +297,7 @@ class Writer:
 
 
 def _between(number: Fraction, ends: tuple[Fraction, Fraction]) -> Fraction:
-    """The number, or the nearer of two ends that it lies beyond."""
+    """Clip a number to two ends."""
     return min(max(number, ends[0]), ends[1])
 
 
@@ -303,8 +305,8 @@ def release_id(trigger: Trigger, key: bytes) -> str:
     """Name a released row by 32 hexadecimal digits, which are the same in every replay.
 
     Args:
-        trigger: trigger of the release; its charge is in the name, so a row that was paid for twice
-            would have two.
+        trigger: trigger of the release; the name depends on its charge, so a row paid for twice
+            would have two names.
     """
     parts = (
         trigger.charge.encode(),
@@ -313,6 +315,6 @@ def release_id(trigger: Trigger, key: bytes) -> str:
         str(trigger.index).encode(),
         key,
     )
-    # Each part carries its length, so no two lists of parts are joined to the same bytes.
+    # Each part carries its length, so different lists of parts never join to the same bytes.
     joined = b"".join(b"%d:%b" % (len(part), part) for part in parts)
     return hashlib.sha256(joined).hexdigest()[:32]

@@ -1,17 +1,17 @@
-"""The aggregate stage: reads a cells topic, writes a release topic.
+"""The aggregate stage reads a cells topic and writes a release topic.
 
-Exact sums wait until every upstream shard has sent its barrier. A release then takes three kinds of
-steps, each a transaction of its own:
+Exact sums wait until every upstream shard has sent its barrier. A release then takes steps of three
+kinds, each in its own transaction:
 
 1. **close**: the exact content of the micro-batch, the nonce of its noise and the release in
-   progress are committed together; from here on the content is closed for ever;
-2. **compute**: the mechanism releases from closed state, and its rows are held in the state. A
-   small micro-batch is closed and computed in one step, a large one is computed in chunks;
-3. **publish**: at a public time the held rows go out, in transactions whose number and size are a
-   function of what is released. Only they wait for that time, and nothing else travels with them.
+   progress are committed together; the content never changes after that;
+2. **compute**: the mechanism runs on closed state, and the state holds its rows. A small
+   micro-batch is closed and computed in one step, a large one is computed in chunks;
+3. **publish**: at a public time, the held rows go out in transactions whose number and size depend
+   on the released rows alone. Only these steps wait for that time, and they carry nothing else.
 
 So every visible value was computed from committed content under a committed nonce: see `nonces`.
-The marker never passes a frame that is not in the state.
+The marker never passes a frame whose sums are not in the state.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from .partial_sums import PartialSums
 from .release_records import Writer
 
 RELEASED = 50_000  # rows of one transaction on the release topic
-RELEASED_BYTES = 8 << 20  # of the keys of these rows
+RELEASED_BYTES = 8 << 20  # bytes of keys of these rows
 
 
 class AggregateStage:
@@ -65,10 +65,10 @@ class AggregateStage:
         upstreams: number of shards that send partial sums and barriers here.
         clock: the clock log, for windows that it has refused.
         opening: the source of nonces; called at every opening.
-        sealing: signer of releases; None: they are not signed.
+        sealing: signer of releases; None: releases are not signed.
 
     Attributes:
-        position: the next frame to take; sums in memory put it ahead of the marker.
+        position: offset of the next frame to take; ahead of the marker by the sums in memory.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class AggregateStage:
         self.position = -1
 
     def open(self, reader: StateReader, marker: Marker) -> None:
-        """Take up committed state; sums that were only in memory come again from the log."""
+        """Begin from committed state; sums that were only in memory are read again from the log."""
         self._nonce = self._opening(self._pipeline.name, self._partition)
         self._sums.open(reader)
         self._expiry.reopen()
@@ -107,7 +107,7 @@ class AggregateStage:
     def step(
         self, reader: StateReader, marker: Marker, records: Sequence[LogFrame], fetched: int
     ) -> Step | None:
-        """Take frames until something has to be committed; ``position`` says how far.
+        """Take frames until something must be committed, and move ``position`` past them.
 
         Raises:
             RewoundError: a barrier is missing.
@@ -116,14 +116,14 @@ class AggregateStage:
         self._expiry.consult(self._clock.over(self._pipeline.name), marker, self._pipeline.name)
         step = self._advance(reader, marker, records, fetched)
         if step is not None and step.not_before:
-            return step  # what travels with a publication is a function of what is released
+            return step  # a publication carries only what depends on released rows
         return self._expiry.swept(reader, marker, step)
 
     def _advance(
         self, reader: StateReader, marker: Marker, frames: Sequence[LogFrame], fetched: int
     ) -> Step | None:
-        # A release in progress comes first. The state has room for one, and its content is closed:
-        # a frame taken now could only belong to a later one.
+        # Finish a release in progress first. The state holds at most one, and its content is
+        # closed: a frame taken now could only belong to a later release.
         pending = Pending.load(reader)
         if pending is not None:
             proceed = self._publish if pending.computed else self._compute_chunk
@@ -144,11 +144,11 @@ class AggregateStage:
     # -- input --------------------------------------------------------------------------------
 
     def _take(self, frame: object, marker: Marker) -> Trigger | None:
-        """Take one frame; returns the trigger that it closes, if any."""
+        """Take one frame; return the trigger that it closes, if any."""
         if isinstance(frame, CellsFrame):
             pairs = self._pipeline.traits.pairs
             self._check(homes(frame.part) if pairs else frame.part.key)
-            # A window may be refused while sums of it are still on their way.
+            # A window may be refused while sums of it are still in transit.
             if not self._expiry.past(frame.window):
                 self._sums.add((frame.window, frame.batch), frame.part)
             return None
@@ -157,7 +157,7 @@ class AggregateStage:
         return self._barrier(frame, marker)
 
     def _check(self, keys: Keys) -> None:
-        """Refuse keys of other partitions: after a repartitioning a key's sum would be split."""
+        """Refuse keys of other partitions: repartitioning would split a key's sum."""
         if (route(keys, self._pipeline.cells_partitions) != self._partition).any():
             raise EngineError(
                 f"a key of pipeline {self._pipeline.name!r} is on the wrong cells partition: "
@@ -179,7 +179,7 @@ class AggregateStage:
         return Marker(marker.genesis, self.position, 0, {name: list(self._upstream)}, {name: done})
 
     def _spill(self, marker: Marker) -> Step:
-        """Write what is in memory as sorted runs."""
+        """Write the sums in memory as sorted runs."""
         step = Step(self._marker(marker))
         self._sums.spill(step.rows)
         return step
@@ -187,14 +187,14 @@ class AggregateStage:
     # -- a release: close, compute, publish ---------------------------------------------------
 
     def _close(self, reader: StateReader, marker: Marker, trigger: Trigger) -> Step:
-        """Close a complete micro-batch; release it in this step, or begin to."""
+        """Close a complete micro-batch, and compute its release in this step or begin to."""
         step = Step(self._marker(marker), more=True)
         nonces = close(reader, trigger, self._nonce(trigger), step.rows)
         if self._pipeline.traits.carries:
             lengthen(reader, trigger.window, step.rows)
         chosen = self._computation.whole(reader, trigger, self._sums, nonces)
-        # This step's marker passes every frame taken so far. So sums of later micro-batches go to
-        # the state with it: their frames will not be read again.
+        # This step's marker passes every frame taken so far, so their frames are not read again.
+        # Sums of later micro-batches must therefore be stored with this step.
         if chosen is None:
             self._sums.spill(step.rows)
             Pending(trigger, settling=self._pipeline.traits.pairs).store(step.rows)
@@ -204,14 +204,14 @@ class AggregateStage:
         return step
 
     def _settle(self, reader: StateReader, marker: Marker, pending: Pending) -> Step:
-        """Count the next new pairs of a large micro-batch, before anything is computed of it."""
+        """Count the next new pairs of a large micro-batch, before its release is computed."""
         step = Step(marker, more=True)
         end = self._computation.settle(reader, pending.trigger, pending.done, self._sums, step)
         Pending(pending.trigger, done=end, settling=end is not None).store(step.rows)
         return step
 
     def _compute_chunk(self, reader: StateReader, marker: Marker, pending: Pending) -> Step:
-        """Compute the next chunk of a large micro-batch, in key order; its rows are held."""
+        """Compute the next chunk of a large micro-batch, in key order, and hold its rows."""
         trigger, step = pending.trigger, Step(marker, more=True)
         nonces = load(reader, trigger.window)
         chosen = self._computation.chunk(reader, trigger, pending.done, self._sums, nonces)
@@ -221,7 +221,7 @@ class AggregateStage:
     def _compute(
         self, reader: StateReader, pending: Pending, chosen: Chosen, nonces: Nonces, step: Step
     ) -> None:
-        """Run the mechanism and hold its rows; with the last ones, the manifest."""
+        """Run the mechanism and hold its rows, and the manifest with the last of them."""
         trigger = pending.trigger
         releases = self._computation.run(reader, trigger, chosen, nonces, step)
         hold(releases, step.rows)
@@ -236,7 +236,7 @@ class AggregateStage:
         Pending(trigger, computed=True).store(step.rows)
 
     def _publish(self, reader: StateReader, marker: Marker, pending: Pending) -> Step:
-        """Publish the next rows of a release that has been computed; the last with its manifest."""
+        """Publish the next rows of a computed release, and the manifest with the last of them."""
         trigger, step = pending.trigger, Step(marker, more=True)
         delay, shards = self._pipeline.publish_delay, self._pipeline.cells_partitions
         step.not_before = public_time(trigger, delay, self._partition, shards)
@@ -258,18 +258,18 @@ class AggregateStage:
     def _finish(self, marker: Marker, trigger: Trigger, manifest: Out, step: Step) -> None:
         """End a release with its manifest."""
         step.out.append(manifest)
-        # Only now does the marker close the trigger. A shard that dies before goes on with what is
-        # held, and expiry, which goes by closed triggers, cannot delete it meanwhile.
+        # Only now does the marker close the trigger. A shard that dies earlier continues with the
+        # held rows, which expiry cannot delete, since it counts closed triggers.
         if self._pipeline.traits.feedback:
             topic = self._names.selected(self._pipeline.name)
             step.out.append(finished(topic, trigger, self._partition))
         step.marker = self._marker(marker, trigger.ordinal)
         step.counts[self._pipeline.name, "manifests"] += 1
-        if trigger.final and self._partition == 0:  # one shard speaks for the window
+        if trigger.final and self._partition == 0:  # one shard reports for the window
             step.tells.append(self._over(trigger))
 
     def _over(self, trigger: Trigger) -> str:
-        """Say that a window has its last release: a function of the schedule alone."""
+        """Describe the end of a window: a function of the schedule alone."""
         windows = self._pipeline.windows
         start, end = utc(windows.opens(trigger.window)), utc(windows.end(trigger.window))
         return (
@@ -278,7 +278,7 @@ class AggregateStage:
         )
 
     def _shown(self, trigger: Trigger) -> bytes | None:
-        """Prefix of what the latest topic shows of a window, where a release may end a key."""
+        """Prefix of what the latest topic shows of a window; None if a release never ends a key."""
         kept = self._pipeline.latest_topic and self._pipeline.traits.keys.replaces
         return shown_of(trigger.window) if kept else None
 
@@ -288,12 +288,12 @@ class AggregateStage:
     # -- what is over -------------------------------------------------------------------------
 
     def _forget(self, reader: StateReader, floor: int, step: Step, limit: int) -> bool:
-        """Delete up to ``limit`` rows of windows before ``floor``; True if there were any.
+        """Delete up to ``limit`` rows of windows before ``floor``; return whether there were any.
 
-        Some may never have been released: the budget did not pay for them.
+        Some were never released, because the budget did not pay for them.
         """
         found = self._sums.forget(floor, step.rows)
-        floor -= self._pipeline.traits.carries  # the next window begins with rows of the last
+        floor -= self._pipeline.traits.carries  # the next window begins with this one's rows
         for tag in (ROW, STATUS, NONCE, SHOWN, DUE, PAIR, CHAIN):
             for key, _ in islice(reader.scan(*below(tag, floor)), max(limit - found, 0)):
                 (step.local if tag == DUE else step.rows).setdefault(key, None)

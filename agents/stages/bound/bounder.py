@@ -1,4 +1,4 @@
-"""Apply each unit's contribution bound, and send exact partial sums by key."""
+"""Applies each unit's contribution bound, and sends exact partial sums by key."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Bounder:
 
     Args:
         names: names of the topics that partial sums go to.
-        origin: number of this shard among those that send to the same cells topic.
-        statuses: public status of keys, for mechanisms that adapt to it.
+        origin: number of this shard among the senders of its cells topic.
+        statuses: public statuses of keys, for mechanisms that adapt to them.
     """
 
     def __init__(
@@ -56,9 +56,9 @@ class Bounder:
         """Bound a run of slices, in log order.
 
         Args:
-            step: step to which frames of partial sums (of all slices of a micro-batch together),
-                changed unit rows and counts are added.
-            floor: every window below it is over; None: nothing is known.
+            step: step that receives changed unit rows, counts, and frames of partial sums, merged
+                over all slices of a micro-batch.
+            floor: window below which all windows are over; None: unknown.
         """
         sums: dict[tuple[int, int], list[Part]] = {}
         for one in events:
@@ -73,7 +73,7 @@ class Bounder:
     def _absorb(self, reader: StateReader, one: EventSlice, step: Step, floor: int | None) -> Part:
         epoch = self.pipeline.windows.epoch(one.window)
         keys, unit = distinct(one.unit, self._prefix + sortable(self._row_of(epoch)))
-        # With this step's changes: an earlier slice may have used up a part of the bound.
+        # Read through this step's changes: an earlier slice may have used up a part of the bound.
         rows = step.units.read(reader, keys)
         batch = Batch(
             one.keys,
@@ -95,11 +95,11 @@ class Bounder:
         return part
 
     def _row_of(self, epoch: int) -> int:
-        """The number under which units of an epoch have their rows: a capped unit's, its period."""
+        """Number under which rows of an epoch are kept: the epoch, or its period under a cap."""
         return epoch if self._cap is None else self._cap.period(epoch)
 
     def purse_of(self, window: int) -> int:
-        """The first window of the period of ``window``; 0 where a cap has no end."""
+        """First window of the period of ``window``; 0 if the cap never renews."""
         assert self._cap is not None
         epochs = self._cap.epochs
         if epochs is None:
@@ -108,7 +108,7 @@ class Bounder:
         return first * self.pipeline.windows.per_epoch
 
     def _capped(self, rows: Keys, batch: Batch, epoch: int, floor: int | None) -> tuple[Keys, Part]:
-        """New rows of capped units, and what was accepted of them: paid for before it counts."""
+        """Bound capped units; return new rows, and what was accepted and is paid for."""
         assert self._cap is not None and self._purses is not None
         over = None if floor is None else self.pipeline.windows.epoch(floor)
         opened = self._purses.take(rows, epoch, over)
@@ -134,7 +134,7 @@ class Bounder:
         changes[row] = (before + part.totals).tobytes()
 
     def _send(self, window: int, batch: int, part: Part, step: Step) -> None:
-        part = part._replace(totals=np.zeros_like(part.totals))  # they ride on the barrier
+        part = part._replace(totals=np.zeros_like(part.totals))  # the barrier carries them
         keys = homes(part) if self.pipeline.traits.pairs else part.key
         home = route(keys, self.pipeline.cells_partitions)
         for partition, mine in split_part(part, home):
@@ -145,9 +145,8 @@ class Bounder:
         """Tell every aggregate shard that a micro-batch is complete here.
 
         Args:
-            trigger: the one that ends the micro-batch.
-            step: step to which a barrier for each cells partition is added, with this shard's
-                totals.
+            trigger: trigger that ends the micro-batch.
+            step: step that receives a barrier for each cells partition, with this shard's totals.
         """
         totals = np.zeros(self.pipeline.traits.totals, np.int64)
         row = bound_total(self.pipeline.number, trigger.window, trigger.index)
@@ -160,17 +159,17 @@ class Bounder:
             step.out.append(Out(self._cells, partition, None, frame))
 
     def forget(self, reader: StateReader, floor: int, step: Step, limit: int) -> bool:
-        """Delete unit rows of epochs, or periods of a cap, that are over; tell whether it did.
+        """Delete unit rows of epochs, or periods of a cap, that are over; return whether any were.
 
         Args:
-            floor: every window below this one is over.
-            step: step to which deletions are added; sets ``more`` where rows may be left.
-            limit: rows to delete at most.
+            floor: window below which all windows are over.
+            step: step that receives the deletions; its ``more`` is set if rows may be left.
+            limit: most rows to delete.
         """
         number = self.pipeline.number
         ranges = [
             below(units_of(number), self._row_of(self.pipeline.windows.epoch(floor))),
-            below(totals_of(number), floor),  # left by windows that were refused
+            below(totals_of(number), floor),  # left by refused windows
             below(sessions_of(number), self.pipeline.windows.epoch(floor)),  # likewise
         ]
         found = 0

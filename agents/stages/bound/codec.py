@@ -15,13 +15,13 @@ _DAMAGED = "a unit's stored row is damaged: it was cut or lengthened"
 
 
 class UnitCodec:
-    """Unit rows as bytes: the rest of the bound, then (hash, used per lane) of each pair."""
+    """Unit rows as bytes: what is left of the bound, then (hash, used per lane) of each pair."""
 
     def __init__(self, traits: Traits) -> None:
         bound, self._lanes = traits.bound, traits.lanes
         self._left = np.dtype("<u2" if bound < 1 << 16 else "<u4" if bound < 1 << 32 else "<i8")
-        # One lane without totals counts records, at most the bound. Others keep more beside it:
-        # how many records were seen at all, or the round that a unit was last counted in.
+        # With one lane and no totals, the lane counts records, at most the bound. Other layouts
+        # hold larger numbers: all records seen, or the round in which a unit was last counted.
         small = bound < 256 and traits.lanes == 1 and not traits.totals
         self._used = np.dtype("u1" if small else "<u2")
         self._step = 4 + traits.lanes * self._used.itemsize  # bytes of a pair
@@ -53,10 +53,10 @@ class UnitCodec:
         return Units(left, start, pair, used)
 
     def encode(self, units: Units) -> Keys:
-        """Write the rows of all units, in their order.
+        """Write the rows of all units, in order.
 
         Raises:
-            EngineError: a count does not fit; cut off, it would give its unit a second bound.
+            EngineError: a count does not fit; truncating it would give its unit a second bound.
         """
         if int(units.used.max(initial=0)) > np.iinfo(self._used).max:
             raise EngineError("a unit's count does not fit into its stored row")
@@ -80,8 +80,8 @@ def distinct(digests: NDArray[np.uint8], prefix: bytes) -> tuple[Keys, NDArray[n
         prefix: prefix of their state keys: pipeline and epoch.
 
     Returns:
-        State keys of the u distinct digests, in an order that means nothing, and (n,) the place of
-        each digest among them.
+        State keys of the u distinct digests, in arbitrary order, and (n,) the index of each digest
+        among them.
     """
     from .unit_scan import distinct as numbered
 

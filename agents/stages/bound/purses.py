@@ -1,10 +1,10 @@
-"""Rows of units that have a cap: a purse for many epochs, and around it the rows of those open.
+"""Rows of capped units: a purse for many epochs, together with the rows of open epochs.
 
 A unit of a capped pipeline has one row for a whole period, under the period's number in place of an
-epoch's. So a cap costs no further look at the table, and no further key. The row holds what is left
-in the purse, then each epoch in which something of the unit is kept: four bytes of its number, four
-of its size, and the row that the unit would have without a cap. Epochs that are over are left out
-when the row is written next; the row goes with its period.
+epoch's. So a cap needs no additional key or look-up. The row holds what is left in the purse, then
+each epoch for which the unit has a row: four bytes of its number, four of its size, and the row
+that the unit would have without a cap. The next write leaves out epochs that are over; the row is
+deleted with its period.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from ....mechanisms.columns import I64
 from ....mechanisms.keys import Keys
 from ....mechanisms.parts.bounds.lifetime import Cap
 
-HEAD = 8  # bytes before the row of an epoch
-_NUMBERS = 1 << 32  # epochs that are told apart
+HEAD = 8  # bytes of number and size before the row of an epoch
+_NUMBERS = 1 << 32  # distinct epoch numbers: they are stored modulo this
 
 
 class Opened(NamedTuple):
     """Rows of u units, taken apart."""
 
-    purse: I64  # (u,) what is left of it
-    mine: Keys  # (u,) rows of one epoch; an empty one stands for none
+    purse: I64  # (u,) what is left in the purse
+    mine: Keys  # (u,) rows of one epoch; an empty row stands for none
     others: Keys  # (u,) all other epochs, with their heads
 
 
@@ -42,11 +42,11 @@ class PurseCodec:
         """Take rows apart.
 
         Args:
-            rows: stored rows; an empty one stands for a new unit, whose purse is full.
-            floor: every epoch below it is over, and is left out; None: nothing is known.
+            rows: stored rows; an empty row stands for a new unit, whose purse is full.
+            floor: epoch below which all epochs are over and left out; None: unknown.
 
         Raises:
-            EngineError: a row has a length that no unit's row has.
+            EngineError: a row has an impossible length.
         """
         from .unit_scan import split
 
@@ -71,7 +71,7 @@ class PurseCodec:
         Args:
             opened: contents of the purses; ``mine`` has a row for each unit.
             epoch: epoch of ``mine``.
-            blank: the row of an epoch in which nothing of a unit is kept; it is left out.
+            blank: row of an epoch without contributions; it is left out.
         """
         from .unit_scan import joined
 

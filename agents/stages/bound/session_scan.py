@@ -1,8 +1,8 @@
-"""Compiled loops over rows of open sessions: records join them, and those that are over leave.
+"""Compiled loops over rows of open sessions: adding records, and taking out closed sessions.
 
 A row is one session after the other: two bytes of the key's length; the first and the last time,
 the number of events and a trigger in eight bytes each; and the key. The trigger is 0, or the
-ordinal of one that is still to be closed and whose cut the session's records are beyond.
+ordinal of an open trigger whose cut the session's records are beyond.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ def _same(one: Bytes, begin: np.int64, other: Bytes, low: np.int64, size: np.int
 
 @compiled
 def count(data: Bytes, ends: I64, number: I64) -> bool:
-    """Count the sessions of rows; False if one has a length that no row has.
+    """Count the sessions of rows; False if a row has an impossible length.
 
     Args:
-        data, ends: the rows, one after the other, and the (u+1,) places where they end.
-        number: (u,), taken.
+        data, ends: concatenated rows, and the (u+1,) offsets where they end.
+        number: (u,) output.
     """
     for n in range(len(number)):
         at, end, found = ends[n], ends[n + 1], np.int64(0)
@@ -50,12 +50,12 @@ def read(
     data: Bytes, ends: I64, unit: I64, begin: I64, end: I64, first: I64, last: I64, events: I64,
     beyond: I64,
 ) -> None:  # fmt: skip
-    """Read all sessions of rows that `count` has found whole.
+    """Read all sessions of rows that `count` has accepted.
 
     Args:
-        unit: taken, the number of each session's row.
-        begin, end: taken, where the key of each lies.
-        first, last, events, beyond: taken.
+        unit: output, index of each session's row.
+        begin, end: output, bounds of each key.
+        first, last, events, beyond: output.
     """
     s = np.int64(0)
     for n in range(len(ends) - 1):
@@ -75,11 +75,11 @@ def _add(
     low: np.int64, size: np.int64, begin: np.int64, end: np.int64, number: np.int64,
     beyond: np.int64,
 ) -> int:  # fmt: skip
-    """Join an interval to the ``s`` sessions that are held; returns their number, -1 without room.
+    """Add an interval to the ``s`` held sessions; return their new number, -1 if there is no room.
 
-    Sessions are rows of ``held``: whether the key lies in ``data`` (1) or in ``texts`` (0), where
-    and how long it is, first and last time, events, trigger. Those of one key and trigger are
-    further apart than the gap, so that whatever the interval meets it meets before it grows.
+    Sessions are rows of ``held``: whether the key lies in ``data`` (1) or in ``texts`` (0), its
+    offset and length, first and last time, events, trigger. Sessions of one key and trigger are
+    further apart than the gap, so the interval meets all its neighbours before it grows.
     """
     kept, own = 0, data if stored else texts
     near_begin, near_end = begin - gap, end + gap
@@ -109,24 +109,21 @@ def take(
     data: Bytes, ends: I64, begins: I64, texts: Bytes, text_ends: I64, key: I64, time: I64,
     beyond: I64, closed: int, gap: int, most: int, out: Bytes, out_ends: I64,
 ) -> int:  # fmt: skip
-    """Let records join the open sessions of their units; returns how many found no room.
+    """Add records to the open sessions of their units; return how many found no room.
 
     Args:
-        data, ends: rows that `count` has found whole, of at most ``most`` sessions each.
-        begins: (u+1,) the records of each unit, in log order.
-        texts, text_ends: the keys that records name.
-        key, time, beyond: (n,) of the records.
-        closed: ordinal of the last trigger that is closed: what is beyond it is so no more.
-        gap: microseconds between two records of a session at most.
-        most: open sessions of a unit.
-        out, out_ends: taken, the new rows.
+        data, ends: rows that `count` has accepted, of at most ``most`` sessions each.
+        begins: (u+1,) bounds of each unit's records, which are in log order.
+        texts, text_ends: keys that records name.
+        key, time, beyond: (n,) columns of the records.
+        closed: ordinal of the last closed trigger; x
     """
     held = np.empty((most, 7), np.int64)
     left, place = 0, np.int64(0)
     out_ends[0] = 0
     for n in range(len(begins) - 1):
         s, at = 0, ends[n]
-        for late in range(2):  # first those that wait for nothing, then those that did
+        for late in range(2):  # first sessions that did not wait, then those that did
             at = ends[n]
             while at < ends[n + 1]:
                 size, wait = number_at(data, at, 2), number_at(data, at + 26, 8)
@@ -162,10 +159,10 @@ def take(
 
 @compiled
 def keep(data: Bytes, ends: I64, over: NDArray[np.bool_], out: Bytes, out_ends: I64) -> int:
-    """Leave out sessions that are ``over`` (in the order of `read`); returns the bytes that stay.
+    """Leave out sessions that are ``over`` (in the order of `read`); return the bytes kept.
 
     Args:
-        out, out_ends: taken, the new rows.
+        out, out_ends: output, new rows.
     """
     s, place = np.int64(0), np.int64(0)
     out_ends[0] = 0

@@ -1,10 +1,10 @@
-"""Sessions at a bound shard: records join them, and each trigger gives those that are over.
+"""Sessions at a bound shard: records join them, and each trigger closes those that are over.
 
-Which sessions are over at a trigger follows from its window and its scheduled time: the content of
-a release is a function of the logs, wherever a worker was stopped. A trigger closes the sessions
-whose last event lies in its window and before the time that it is scheduled for, without lateness:
-lateness is at least the gap, so what could go on with them has come. The last trigger of a window
-closes all of it.
+A trigger's window and scheduled time decide which sessions are over, so the content of a release is
+a function of the logs, wherever a worker was stopped. A trigger closes the sessions whose last
+event lies in its window and before its scheduled time minus lateness: lateness is at least the gap,
+so all records that could continue them have come. The last trigger of a window closes all its
+sessions.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from ..step import Step
 from .codec import distinct
 from .open_sessions import ClosedSessions, close, settled, take
 
-ROWS = 20_000  # units looked through in one step
+ROWS = 20_000  # units examined in one step
 
 
 class SessionsOver(NamedTuple):
     """Sessions that are over, as records for the contribution bound.
 
     Attributes:
-        slice: in an order that is the same whatever a step took.
-        whole: whether they are the last ones of their trigger.
+        slice: the sessions, in an order that does not depend on how steps were cut.
+        whole: whether they are the last of their trigger.
     """
 
     slice: EventSlice
@@ -56,21 +56,21 @@ class OpenSessions:
 
     def __init__(self, pipeline: Pipeline, sessions: Sessions) -> None:
         self._pipeline, self._sessions = pipeline, sessions
-        self._looked: tuple[int, bytes] = 0, b""  # of which trigger how far
+        self._looked: tuple[int, bytes] = 0, b""  # trigger, and the last unit examined for it
 
     def reopen(self) -> None:
-        """Forget how far a trigger's sessions were looked through: no step may have been kept."""
+        """Forget how far a trigger's sessions were examined: the last step may not be committed."""
         self._looked = 0, b""
 
     def take(
         self, reader: StateReader, frames: list[EventsFrame], upstream: Sequence[int], closed: int,
         step: Step,
     ) -> None:  # fmt: skip
-        """Let records join sessions, in log order; changed rows and counts go into ``step``.
+        """Add records to sessions, in log order; changed rows and counts go into ``step``.
 
         Args:
-            upstream: the last barrier of each upstream.
-            closed: the last trigger that is closed.
+            upstream: last barrier of each upstream.
+            closed: last closed trigger.
         """
         p = self._pipeline
         for origin, one in frames:
@@ -82,14 +82,14 @@ class OpenSessions:
                 rows, unit, one.keys, one.key, time, self._sessions.gap, beyond, closed
             )
             step.units.put(RowColumns(keys, rows))
-            step.counts[p.name, "seen"] += left  # as seen by the bound, and not accepted
+            step.counts[p.name, "seen"] += left  # count them as seen by the bound but not accepted
 
     def close(self, reader: StateReader, trigger: Trigger, step: Step) -> SessionsOver:
         """Take out sessions that are over at a trigger; what stays open goes into ``step``.
 
         Args:
-            reader: state of which ``step`` has changed nothing yet.
-            trigger: the one whose micro-batch is closed.
+            reader: committed state, which ``step`` has not changed yet.
+            trigger: trigger whose micro-batch is closed.
         """
         windows = self._pipeline.windows
         prefix = sessions_of(self._pipeline.number) + sortable(windows.epoch(trigger.window))
@@ -103,7 +103,7 @@ class OpenSessions:
             rows = settled(rows, self._sessions.gap, trigger.ordinal - 1)
             over = close(rows, windows.start(trigger.window), edge)
             whole = len(found) < ROWS
-            if whole or len(over.unit):  # however often a worker ends, each step gets on
+            if whole or len(over.unit):  # each step makes progress, however often a worker ends
                 break
             begin = found[-1][0] + b"\0"
         if not whole:
@@ -113,7 +113,7 @@ class OpenSessions:
         return SessionsOver(self._counted(trigger, keys, over), whole)
 
     def _counted(self, trigger: Trigger, keys: Keys, over: ClosedSessions) -> EventSlice:
-        """Sessions as the mechanism counts them."""
+        """Convert sessions to the columns that the mechanism counts."""
         value, kept = values_of(self._pipeline, over.first, over.last, over.events)
         digest = keys.packed().reshape(len(keys), UNIT_WIDTH)[:, -DIGEST:]
         return EventSlice(
@@ -133,7 +133,7 @@ def values_of(
         events: (s,) numbers of records.
 
     Returns:
-        (m, c) values, and the (m,) sessions that the mechanism counts.
+        (m, c) values, and (m,) indices of the sessions that the mechanism counts.
     """
     assert pipeline.sessions is not None
     fields, mechanism, size = pipeline.sessions.fields, pipeline.mechanism, len(events)

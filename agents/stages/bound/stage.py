@@ -1,4 +1,4 @@
-"""The bound stage of a re-partitioned pipeline: reads a units topic, writes a cells topic.
+"""The bound stage of a re-partitioned pipeline reads a units topic and writes a cells topic.
 
 A direct pipeline has neither a units topic nor this stage: its ingest stage bounds on its own
 partition, with the same `Bounder`.
@@ -25,9 +25,9 @@ from ..step import LogFrame, Step, missing_barrier, route_units
 from .bounder import Bounder
 from .sessions import OpenSessions
 
-FRAMES = 48  # frames that one step takes, unless they are large
-LARGE_BYTES = 16 << 20  # of frames of one step in any case
-FRAME_BYTES = 4 << 20  # of frames of one step, where they are so small that there are more of them
+FRAMES = 48  # frames of one step, unless they are large
+LARGE_BYTES = 16 << 20  # most bytes of frames of one step
+FRAME_BYTES = 4 << 20  # of frames of one step that takes more than `FRAMES`, since they are small
 MOST_FRAMES = 4096
 TOGETHER = 40_000  # events whose sums are merged before they are sent
 TOGETHER_BYTES = 4 << 20  # of the keys of these events
@@ -38,13 +38,13 @@ class BoundStage:
 
     Args:
         upstreams: number of ingest shards that send events and barriers here.
-        clock: the clock log, for windows that it has refused.
-        feedback: feedback by pipeline; frames wait until what they need has been read.
-        raw: the raw topic; a trigger that covers more of its partitions than there are upstreams
-            is not for this process.
+        clock: clock log, for refused windows.
+        feedback: feedback by pipeline; frames wait until the feedback that they need is read.
+        raw: raw topic; a trigger that covers more of its partitions than there are upstreams is not
+            for this process.
 
     Attributes:
-        position: the next frame to take.
+        position: offset of the next frame to take.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class BoundStage:
         self.position = 0
 
     def open(self, reader: StateReader, marker: Marker) -> None:
-        """Stand where the marker stands."""
+        """Begin at the marker."""
         self._expiry.reopen()
         if self._sessions is not None:
             self._sessions.reopen()
@@ -84,8 +84,8 @@ class BoundStage:
         """Absorb the next frames whose feedback this worker has read.
 
         Args:
-            marker: the last committed one.
-            records: frames at or above ``position``, in offset order.
+            marker: last committed marker.
+            records: frames from ``position`` on, in offset order.
             fetched: offset before which ``records`` is complete.
 
         Raises:
@@ -103,7 +103,7 @@ class BoundStage:
         return self._expiry.swept(reader, marker, step)
 
     def _usable(self, frames: Sequence[LogFrame]) -> Sequence[LogFrame]:
-        """Frames before the first one whose bound depends on a release that was not read yet."""
+        """Frames before the first one whose bound depends on a release that is not read yet."""
         if self._feedback is None:
             return frames
         for place, frame in enumerate(frames):
@@ -111,7 +111,8 @@ class BoundStage:
             if isinstance(taken, EventsFrame):
                 window, batch = taken.slice.window, taken.slice.batch
             elif isinstance(taken, Barrier) and self._sessions is not None:
-                # Sessions are bounded when a trigger closes them, with or without records before.
+                # Sessions are bounded when a trigger closes them, even if no records came before
+                # it.
                 window, batch = taken.trigger.window, taken.trigger.index
             else:
                 continue
@@ -136,7 +137,7 @@ class BoundStage:
             elif isinstance(taken, Barrier):
                 self._bound(
                     reader, held, upstream, closed, step
-                )  # sums go before the barrier that ends them
+                )  # sums are sent before the barrier that ends them
                 last = self._last(taken, upstream, closed)
                 if last and not self._closed(reader, taken.trigger, step, place > 0):
                     applied, step.more = frame.offset, True
@@ -154,7 +155,7 @@ class BoundStage:
     def _bound(
         self, reader: StateReader, held: Held, upstream: Sequence[int], closed: int, step: Step
     ) -> None:
-        """Bound what has been gathered, or let it join sessions; forget it."""
+        """Bound the held frames, or add them to sessions; then clear them."""
         if self._sessions is not None:
             self._sessions.take(reader, held.frames, upstream, closed, step)
         else:
@@ -166,7 +167,8 @@ class BoundStage:
         """Bound the sessions that are over at a trigger; False if the step must end before it.
 
         Args:
-            begun: whether the step has taken frames: sessions are read from committed state.
+            begun: whether the step has taken frames; if so it ends, since sessions are read from
+                committed state.
         """
         if self._sessions is None:
             return True
@@ -178,15 +180,15 @@ class BoundStage:
         return over.whole
 
     def _last(self, barrier: Barrier, upstream: Sequence[int], closed: int) -> bool:
-        """Whether a barrier is the last one of all upstreams, which closes its micro-batch.
+        """Whether a barrier is the last of all upstreams, and thus closes its micro-batch.
 
         Raises:
-            RewoundError: another one of its upstream was due.
+            RewoundError: another barrier of its upstream was due.
             EngineError: there are upstreams that this shard does not know.
         """
         trigger = barrier.trigger
         if len(trigger.offsets.get(self._raw, [])) > len(upstream):
-            # To close without them would release, and let their records come afterwards.
+            # Closing without them would release before their records have come.
             raise EngineError(
                 f"partitions of topic {self._raw} count that were added after this worker has "
                 "started: start it again"
@@ -207,10 +209,11 @@ class BoundStage:
 
 
 def offered(frames: Sequence[LogFrame]) -> Sequence[LogFrame]:
-    """Cut the frames of one step, given all in offset order; small ones are taken together.
+    """Choose the frames of one step from all waiting frames, in offset order; small ones go
+    together.
 
-    Each step writes a frame to each cells partition, so a step of few events would write frames of
-    few sums. Where steps are cut changes no release.
+    Each step writes a frame to each cells partition, so a step with few events would write frames
+    with few sums. How steps are cut changes no release.
     """
     size, taken = 0, min(len(frames), MOST_FRAMES)
     for place, frame in enumerate(frames[:taken]):
@@ -236,20 +239,20 @@ class Held:
 
     @property
     def large(self) -> bool:
-        """Whether they hold so much that their sums are merged and sent."""
+        """Whether they hold enough for their sums to be merged and sent."""
         return self._bytes >= TOGETHER_BYTES or self._events >= TOGETHER
 
     def clear(self) -> None:
-        """Forget them."""
+        """Drop all frames."""
         self.frames = []
         self._events = self._bytes = 0
 
 
 def runs(slices: Iterable[EventSlice]) -> Iterator[EventSlice]:
-    """Join neighbours of one window and micro-batch, in log order.
+    """Join consecutive slices of one window and micro-batch, in log order.
 
-    Many shards of ingest send frames of few events. To bound each of them alone would cost more
-    than its events, and the bound depends on their order alone.
+    Many ingest shards send frames with few events. Bounding each frame separately would cost more
+    than its events do, and only the order of events matters.
     """
     for _, some in groupby(slices, key=lambda one: (one.window, one.batch)):
         parts = list(some)

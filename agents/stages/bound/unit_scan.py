@@ -1,4 +1,4 @@
-"""Compiled loops over rows of units: their distinct digests, and rows to numbers and back."""
+"""Compiled loops over rows of units: find distinct digests, decode and encode rows."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _HASH = 4  # bytes of a pair's hash
 
 @compiled
 def distinct(words: NDArray[np.uint64], slots: I64, place: I64, first: I64) -> int:
-    """Number digests in the order in which they first come; return how many there are.
+    """Number digests in order of first occurrence; return the number of distinct ones.
 
     Args:
         words: (n, 2) digests.
-        slots: zeros, a power of two of them, at least 2n.
-        place: (n,), taken: the number of each digest.
-        first: (n,), taken: the row where each number first comes.
+        slots: zeros; their number is a power of two, at least 2n.
+        place: (n,) output, number of each digest.
+        first: (n,) output, row of each number's first occurrence.
     """
     mask, count = np.uint64(len(slots) - 1), np.int64(0)
     for n in range(len(words)):
@@ -60,13 +60,13 @@ def put_number(data: Bytes, start: np.int64, size: int, number: np.int64) -> Non
 
 @compiled
 def counts(ends: I64, head: int, step: int, blank: int, start: I64) -> bool:
-    """Find how many pairs the rows hold; False if one has a length that no row has.
+    """Count the pairs of rows; False if a row has an impossible length.
 
     Args:
-        ends: (u+1,) of the rows; an empty one stands for a new unit.
+        ends: (u+1,) ends of the rows; an empty row stands for a new unit.
         head, step: bytes of a row before its pairs, and of a pair.
         blank: bytes of a new unit's row.
-        start: (u+1,), taken.
+        start: (u+1,) output.
     """
     start[0] = 0
     for n in range(len(ends) - 1):
@@ -86,11 +86,11 @@ def decode(
     """Read rows.
 
     Args:
-        blank: a new unit's row.
+        blank: row of a new unit.
         head: bytes of what is left of the bound.
         width: bytes of a count.
         start: result of `counts`.
-        left, pair, used: taken.
+        left, pair, used: output.
     """
     for n in range(len(left)):
         fresh = ends[n + 1] == ends[n]
@@ -111,7 +111,7 @@ def encode(
     left: I64, start: I64, pair: NDArray[np.uint32], used: NDArray[np.uint16],
     head: int, width: int, out: Bytes, ends: I64,
 ) -> None:  # fmt: skip
-    """Write rows; arguments as for `decode`, ``out`` and ``ends`` are taken."""
+    """Write rows; arguments as for `decode`; ``out`` and ``ends`` are output."""
     at = np.int64(0)
     ends[0] = 0
     for n in range(len(left)):
@@ -128,7 +128,7 @@ def encode(
 
 @compiled
 def _copied(data: Bytes, begin: np.int64, end: np.int64, out: Bytes, at: np.int64) -> np.int64:
-    """Copy some bytes; returns the place after them."""
+    """Copy some bytes; return the offset after them."""
     for n in range(begin, end):
         out[at] = data[n]
         at += 1
@@ -140,17 +140,16 @@ def split(
     data: Bytes, ends: I64, head: int, most: int, epoch: int, floor: int,
     purse: I64, mine: Bytes, mine_ends: I64, others: Bytes, others_ends: I64,
 ) -> bool:  # fmt: skip
-    """Take rows with purses apart; False if one has a length that no row has.
+    """Take rows with purses apart; False if a row has an impossible length.
 
     Args:
-        data, ends: the rows, one after the other, and where they end; an empty one has a full
-            purse.
+        data, ends: concatenated rows, and where they end; an empty row has a full purse.
         head: bytes of a purse.
         epoch: epoch of the wanted rows, modulo 2^32.
-        floor: epochs below it are left out, modulo 2^32; -1: none is.
-        purse: taken, what is left of each.
-        mine, mine_ends: taken, the rows of that epoch.
-        others, others_ends: taken, the other epochs with their heads.
+        floor: epoch below which epochs are left out, modulo 2^32; -1: none are.
+        purse: output, what is left in each purse.
+        mine, mine_ends: output, rows of that epoch.
+        others, others_ends: output, other epochs with their heads.
     """
     a, b = np.int64(0), np.int64(0)
     mine_ends[0], others_ends[0] = 0, 0
@@ -182,12 +181,12 @@ def joined(
     purse: I64, head: int, epoch: int, blank: Bytes, mine: Bytes, mine_ends: I64,
     others: Bytes, others_ends: I64, out: Bytes, ends: I64,
 ) -> int:  # fmt: skip
-    """Put rows together that `split` took apart; returns their bytes.
+    """Reassemble rows that `split` took apart; return their bytes.
 
     Args:
         purse, head, epoch, mine, mine_ends, others, others_ends: as for `split`.
-        blank: a row of that epoch which is left out.
-        out, ends: taken.
+        blank: row of that epoch that is left out.
+        out, ends: output.
     """
     at = np.int64(0)
     ends[0] = 0

@@ -1,1 +1,1 @@
-"""The first stage: raw records and the clock log become slices of micro-batches."""
+"""The first stage: the clock log cuts raw records into slices of micro-batches."""

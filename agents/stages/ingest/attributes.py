@@ -1,28 +1,27 @@
 """Attributes of units at the first stage: the newest record of each unit, as of the clock.
 
-A clock record covers raw records, and records of the topic that states attributes. A raw record
-meets the attributes that the first clock record to cover it covers: all of these are applied before
-it, and no later one is. So the key of a record is a function of three logs, however far a worker
-had read when it was stopped.
+A clock record covers raw records, and records of the attribute topic. A raw record is joined with
+the attributes covered by the first clock record that covers the raw record: all of these are
+applied before it, and no later ones. So the key of a record is a function of three logs, however
+far a worker had read when it was stopped.
 
-*Statement.* Neighbours are streams of which one has all records of one unit in one epoch, and
-perhaps its attributes, and the other has none of them; all else is the same in both, on the same
-side of every cut. Then their accepted records differ by records of that unit alone, within the
-bound that it has without attributes: every sensitivity that was computed from the bound stands.
+*Statement.* Neighbours are two streams: one has all records of one unit in one epoch, and perhaps
+its attributes, the other has none of them; all else is the same in both, on the same side of every
+cut. Then their accepted records differ by records of that unit alone, within the bound that it has
+without attributes, so every sensitivity computed from the bound stands.
 
 *Proof.* A row is kept under the digest of the unit that its record names, and `complete` reads it
 under the digest of the record whose key it completes: nothing else reads rows, and no setting can
-name another digest. Hence what a record counts for is a function of that record, of its own unit's
-attributes (as they are, or the case of a choice that they fulfil), and of cuts. So without the
-unit's records and attributes every other record has the key that it has with them. What the unit
-adds is some sequence of records with keys, and the bound holds for every such sequence, whatever
-the keys are. A unit without attributes has a key too (``otherwise``): it sends nothing to another
-topic, where its absence would show. ∎
+name another digest. Hence the key of a record is a function of that record, of its own unit's
+attributes (as they are, or the case of a choice that they fulfil), and of cuts. So every other
+record has the same key with and without the unit's records and attributes. The unit adds some
+sequence of records with keys, and the bound holds for every such sequence, whatever the keys are. A
+unit without attributes has a key too (``otherwise``): its records go to the same topic, so that its
+lack of attributes does not show. ∎
 
-Were a record's key completed by what another unit had stated, all records of the first would move
-to other keys if the other one was taken away, and no bound on one unit's records would cover that.
-If only the attributes of a unit differ, its records are replaced by others: one removed and one
-added, 2ε.
+If another unit's attributes completed a record's key, removing that unit would move records of the
+first to other keys, and no bound on one unit's records would cover that. If only a unit's
+attributes differ, its records are replaced by others: one unit removed and one added, 2ε.
 """
 
 from __future__ import annotations
@@ -55,26 +54,26 @@ AT_ONCE = 40_000  # records of one step
 
 
 class AttributeLog(Protocol):
-    """Reads topics that state attributes, beside the topics that shards are fed with."""
+    """Reads attribute topics, in addition to the topics that feed the shards."""
 
     def read(
         self, topic: str, partition: int, begin: int, end: int
     ) -> tuple[Sequence[RawRecord], int] | None:
-        """Read records in [begin, end), and how far they are complete; None: still to come."""
+        """Return records in [begin, end) and how far they are complete; None: still to come."""
 
 
 class NoAttributes:
-    """A log for inputs without attributes: nothing is in it."""
+    """An empty log, for inputs without attributes."""
 
     def read(
         self, topic: str, partition: int, begin: int, end: int
     ) -> tuple[Sequence[RawRecord], int] | None:
-        """Say that there is nothing."""
+        """Return no records."""
         return [], end
 
 
 class Refused(NamedTuple):
-    """Records that state nothing, or less than they should, with the reason of each."""
+    """Records that state no attributes, or incomplete ones, each with the reason."""
 
     records: Sequence[RawRecord]
     bad: Bad
@@ -83,12 +82,13 @@ class Refused(NamedTuple):
 class UnitAttributes:
     """The attributes of the units of one raw partition.
 
-    Its state is a row for each unit, and one that says how far the topic was applied. Both are
-    kept under a digest of what is kept of each unit: if pipelines ask for more, all is read anew.
+    The state is a row for each unit, and a row with the offset up to which the topic was applied.
+    Their keys contain a digest of the list of kept attributes: if pipelines need more attributes,
+    the whole topic is read again.
 
     Args:
-        units: of the raw partition, which has the same units.
-        schemas: answers what a schema's id stands for, where records carry one.
+        units: digests of units, those of the raw partition, which has the same units.
+        schemas: source of schemas by id, for records that carry one.
     """
 
     def __init__(
@@ -106,22 +106,22 @@ class UnitAttributes:
         self._schemas = asked if given.fields.framed else None
         self._held: list[RawRecord] = []
         self._applied: int | None = None
-        self._reached = 0  # by reading
-        self._usable = 0  # before the first record whose schema is still asked for
+        self._reached = 0  # offset read so far
+        self._usable = 0  # offset before the first record whose schema is pending
 
     def reopen(self) -> None:
-        """Forget what was read: the state says how far it was applied."""
+        """Forget what was read: the state has the applied offset."""
         self._held, self._applied = [], None
         if self._schemas is not None:
             self._schemas.reopen()
 
     def covered(self, record: ClockRecord) -> int:
-        """Offset below which a clock record covers the topic; 0 if it says nothing of it."""
+        """Offset below which a clock record covers the topic; 0 if it does not mention it."""
         ends = getattr(record, "offsets", {}).get(self.topic, ())
         return int(ends[self._partition]) if self._partition < len(ends) else 0
 
     def ready(self, reader: StateReader, entries: Sequence[tuple[int, ClockRecord]]) -> int:
-        """Read on, as far as some clock records cover; return how many of them can be used."""
+        """Read on as far as the given clock records cover; return how many of these can be used."""
         if self._applied is None:
             (row,) = reader.get_many([self._place])
             self._applied = self._reached = 0 if row is None else int.from_bytes(row, "big")
@@ -138,14 +138,14 @@ class UnitAttributes:
 
     @property
     def ahead(self) -> bool:
-        """Whether more can be used than is applied."""
+        """Whether usable records wait to be applied."""
         return self._applied is not None and self._usable > self._applied
 
     def apply(self, reader: StateReader, end: int | None, step: Step) -> Refused:
-        """Take the records below an offset into the state; None: all that can be used.
+        """Apply the records below an offset to the state; None: all usable records.
 
         Args:
-            step: step to which changed rows are added.
+            step: step that receives changed rows.
         """
         end = self._usable if end is None else end
         if self._applied is None or end <= self._applied:
@@ -168,7 +168,7 @@ class UnitAttributes:
         }  # fmt: skip
         good = [row for row in range(len(records)) if row not in bad]
         rows, named = [stated.rows[row] for row in good], digests[good]
-        # The key of a record does not say whether a unit that it names is a text or a number.
+        # A record's key does not show whether its unit is a text or a number.
         numbers = [
             (n, int(stated.units[row])) for n, row in enumerate(good)
             if not stated.rows[row] and _whole(stated.units[row])
@@ -182,7 +182,7 @@ class UnitAttributes:
         if rows:
             keys, unit = distinct(named, self._prefix)
             last = np.zeros(len(keys), np.intp)
-            last[unit] = np.arange(len(unit))  # of several the last one stays
+            last[unit] = np.arange(len(unit))  # the last of several stays
             step.units.put(RowColumns(keys, Keys.of(rows[n] for n in last.tolist())))
         return stated.faults | bad
 
@@ -190,16 +190,16 @@ class UnitAttributes:
         self, reader: StateReader, given: Attributed, view: View, digests: NDArray[np.uint8],
         step: Step,
     ) -> View:  # fmt: skip
-        """Put attributes into the keys of records.
+        """Complete the keys of records with attributes.
 
         Args:
-            view: the records, with the other columns of their keys.
-            digests: (n, 16) of their units.
-            step: the step so far: what it has applied counts.
+            view: records, with the other columns of their keys.
+            digests: (n, 16) digests of their units.
+            step: step so far, whose applied attributes count.
 
         Returns:
-            The same records; those whose key became too long are bad, those whose key is not among
-            public ones are dropped.
+            The same records; a record whose key became too long is bad, and one whose key is not
+            among the public keys is dropped.
         """
         if len(view.rows) == 0:
             return view

@@ -1,4 +1,4 @@
-"""Bad, late and far-future records, in the same transaction as the step that met them."""
+"""Sends bad, late and far-future records in the transaction of the step that met them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def dead_letters(
     Args:
         place: raw topic and partition of the records.
         bad: reason by position in ``records``.
-        key: 32 secret bytes of the deployment, for hashes.
+        key: 32 secret bytes for hashes, of the deployment.
 
     Raises:
         EngineError: the input is configured to stop at a bad record.
@@ -53,7 +53,7 @@ def late_records(
     """Send late and far-future records to a topic of their own.
 
     Args:
-        pipeline: one with a ``late_topic``.
+        pipeline: pipeline with a ``late_topic``.
     """
     for record in records:
         headers = failure_headers(place, record, outcome, pipeline.told)
@@ -66,10 +66,10 @@ def failure_headers(
     """Describe a failure in the six headers of KIP-1034 and three of our own.
 
     Args:
-        record: the one that was refused; its offset and time are exact, so its copy belongs inside
-            the trust boundary, whatever the payload policy.
-        reason: one of a fixed list; never a part of the record.
-        whose: name of the pipeline, where several share a topic; empty: it is not told.
+        record: refused record; its offset and time are exact, so its copy belongs inside the trust
+            boundary, whatever the payload policy.
+        reason: text from a fixed list, never a part of the record.
+        whose: name of the pipeline if several share a topic; empty: left out.
     """
     topic, partition = place
     prefix = "__streams.errors."
@@ -103,13 +103,13 @@ def copy(
     """Copy a record as the pipeline's payload policy allows.
 
     Args:
-        record: the one to copy; if it is larger than `ROOM`, its hash stands for it. One that was
-            not read has no copy: its headers say where it stands.
+        record: record to copy; if it is larger than `ROOM`, the copy has its hash instead. A record
+            that was not read has no copy; its headers give its place.
         headers: headers of the failure, which follow the record's own.
     """
     policy = pipeline.dlq_payload
-    # Some clients read a header's name only up to its first NUL. Every copy is cut there, so that
-    # it is the same for all of them.
+    # Some clients read a header's name only up to its first NUL, so every copy is cut there to be
+    # the same for all clients.
     kept = tuple((name.partition("\0")[0], value) for name, value in record.headers)
     size = len(record.key or b"") + len(record.value or b"")
     size += sum(len(name) + len(value or b"") for name, value in kept)
@@ -119,20 +119,20 @@ def copy(
         kept = ()
     elif policy == "hash" or size > ROOM:
         key, value, kept = None, digest(record, secret), ()
-    # It bears the time of its writing: by that of the record, which a header tells, a broker would
-    # delete copies of old records at its next look at the topic.
+    # The timestamp is the time of writing. With the record's own time, which a header has, a broker
+    # would soon delete copies of old records.
     return Out(topic, 0, key, value, None, (*kept, *headers))
 
 
 def digest(record: RawRecord, secret: bytes) -> bytes:
     """Hash key and value of a record under a secret key: ``blake2b:`` and 64 hexadecimal digits.
 
-    Most records can be guessed: a reader of plain hashes could try every likely record. A keyed
-    hash shows which records are equal, and nothing else.
+    Records are guessable: with plain hashes, a reader could try every likely record. A keyed hash
+    shows only which records are equal.
     """
     state = hashlib.blake2b(digest_size=32, key=secret)
     for part in (record.key, record.value):
-        # Lengths keep the boundary between the two: no other pair gives the same bytes.
+        # Lengths mark the boundary, so that no other pair gives the same bytes.
         state.update((-1 if part is None else len(part)).to_bytes(8, "big", signed=True))
         state.update(part or b"")
     return f"blake2b:{state.hexdigest()}".encode()

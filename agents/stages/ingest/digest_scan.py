@@ -33,7 +33,7 @@ _ORDER = np.array(
     ],
     np.int64,
 )
-_TEXT = 5  # words of a unit's text that is remembered, and 8 of all that is
+_TEXT = 5  # words of a remembered unit's text, out of 8 words of its entry
 _MURMUR = np.uint32(0x5BD1E995)
 _POLYNOMIAL = 0xEDB88320
 
@@ -60,7 +60,7 @@ def _mix(
 
 @compiled
 def _compress(h: NDArray[np.uint64], m: NDArray[np.uint64], total: int, last: bool) -> None:
-    """Take one block of BLAKE2b (RFC 7693, section 3.2); names instead of a list are faster."""
+    """Compress one block of BLAKE2b (RFC 7693, section 3.2); local names are faster than a list."""
     v0, v1, v2, v3, v4, v5, v6, v7 = h[0], h[1], h[2], h[3], h[4], h[5], h[6], h[7]
     v8, v9, v10, v11, v12, v13, v14, v15 = (
         _IV[0], _IV[1], _IV[2], _IV[3], _IV[4], _IV[5], _IV[6], _IV[7]
@@ -90,7 +90,7 @@ def _compress(h: NDArray[np.uint64], m: NDArray[np.uint64], total: int, last: bo
 
 @compiled
 def keyed(key: Bytes) -> NDArray[np.uint64]:
-    """The state of BLAKE2b with digests of 16 bytes after the block of a 32-byte key."""
+    """State of BLAKE2b, for digests of 16 bytes, after the block of a 32-byte key."""
     h = _IV.copy()
     h[0] ^= np.uint64(0x01010000 | (len(key) << 8) | 16)
     block = np.zeros(_BLOCK, np.uint8)
@@ -107,11 +107,11 @@ def digests(
     """Digest the encoded units of wanted rows, as `unit_digests.encode_unit` writes them.
 
     Args:
-        data, low, high: buffer, and begin and end of each unit's text.
-        kind: (n,) 0 for a text, 1 for the text of an integer, 2 for a unit that is encoded.
-        wanted: (n,) rows.
-        begun: `keyed`.
-        out: (n, 2), taken: 16 bytes each.
+        data, low, high: buffer, and bounds of each unit's text.
+        kind: (n,) 0 for a text, 1 for the text of an integer, 2 for an encoded unit.
+        wanted: (n,) mask of rows to digest.
+        begun: result of `keyed`.
+        out: (n, 2) output, 16 bytes for each row.
     """
     room = np.empty(_BLOCK, np.uint8)
     words = room.view(np.uint64)
@@ -155,7 +155,7 @@ def digests(
 def _place(
     data: Bytes, low: int, high: int, kind: int, seed: int, slots: int, text: U64
 ) -> np.int64:
-    """The place of a unit; ``text`` takes its length and kind, and its text in words."""
+    """Compute the slot of a unit; write its length, kind and text, as words, to ``text``."""
     text[:] = 0
     text[0] = np.uint64(((high - low) << 2 | kind) + 1)
     for n in range(high - low):
@@ -180,15 +180,15 @@ def recall(
     data: Bytes, low: I64, high: I64, kind: Bytes, wanted: Flags, seed: int, known: U64,
     out: U64, stray: Flags, missed: Flags,
 ) -> int:  # fmt: skip
-    """Look up the digests of units that were met lately; return how many were not found.
+    """Look up the digests of recently seen units; return how many were not found.
 
     Args:
         data, low, high, kind, wanted: as for `digests`.
-        seed: random, so that nobody can make units that drive each other out.
-        known: (2^b, 8) zeros, or what `remember` has written.
-        out: (n, 2), taken: 16 bytes for each unit that was found.
-        stray: (n,), taken: whether such a unit belongs to another partition.
-        missed: (n,), taken: the wanted rows that were not found.
+        seed: random number, so that crafted units cannot evict each other.
+        known: (2^b, 8) cache: zeros, and entries that `remember` has written.
+        out: (n, 2) output, 16 bytes for each unit found.
+        stray: (n,) output, whether a found unit belongs to another partition.
+        missed: (n,) output, mask of wanted rows that were not found.
     """
     text, count = np.empty(_TEXT + 1, np.uint64), 0
     for row in range(len(low)):
@@ -214,14 +214,14 @@ def remember(
     data: Bytes, low: I64, high: I64, kind: Bytes, missed: Flags, seed: int, known: U64,
     found: U64, stray: Flags,
 ) -> None:  # fmt: skip
-    """Keep the digests of missed rows, in place of older ones; arguments as for `recall`."""
+    """Store the digests of missed rows, replacing older ones; arguments as for `recall`."""
     text = np.empty(_TEXT + 1, np.uint64)
     for row in range(len(low)):
         if not missed[row] or high[row] - low[row] > 8 * _TEXT:
             continue
         place = _place(data, low[row], high[row], kind[row], seed, len(known), text)
         if _holds(known, place, text):
-            continue  # it came twice
+            continue  # a repeated unit
         known[place ^ 1] = known[place]
         known[place, 0] = (text[0] << np.uint64(1)) | np.uint64(stray[row])
         known[place, 1 : _TEXT + 1] = text[1:]

@@ -1,8 +1,8 @@
-"""Schemas by id, for one partition: kept in its state from the first use on.
+"""Schemas by id of one partition, kept in its state from their first use on.
 
-A schema is written in the transaction of the step that first uses it, with the offset from which on
-it was known. So what was counted depends on the state and the raw log alone: a registry that is
-wiped, lies or is gone later changes nothing, and a replay takes the same records for unknown.
+The step that first uses a schema writes it in its transaction, with the offset from which on it was
+known. So what was counted depends on the state and the raw log alone: it does not matter whether a
+registry is later wiped, lies or is gone, and a replay treats the same records as unknown.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from ...state.store import Changes, StateReader, scan_prefix
 
 
 class SchemaSource(Protocol):
-    """Answers about ids that a partition's state does not hold."""
+    """Answers for ids that a partition's state does not hold."""
 
     def pinned(self, topic: str, partition: int) -> Known:
-        """List what is known of a partition beforehand; a replay knows all of it."""
+        """List what is known of a partition beforehand; for a replay, that is everything."""
 
     def seen(self, number: int) -> None:
-        """Take an id for one that was answered once: a registry can be tried by it."""
+        """Note an id that a registry has answered once, by which a registry can be probed."""
 
     def ask(self, topic: str, partition: int, number: int) -> Schema | Verdict:
-        """Answer a partition at once; `Verdict.PENDING` if the answer is still to come."""
+        """Answer at once; `Verdict.PENDING` if the answer is still to come."""
 
 
 class NoSchemas:
-    """A source for inputs without schemas: it knows none."""
+    """An empty source, for inputs without schemas."""
 
     def pinned(self, topic: str, partition: int) -> Known:
-        """List none."""
+        """Return no schemas."""
         return {}
 
     def seen(self, number: int) -> None:
-        """Forget it."""
+        """Ignore it."""
 
     def ask(self, topic: str, partition: int, number: int) -> Schema | Verdict:
-        """Deny it."""
+        """Answer that there is none."""
         return Verdict.UNKNOWN
 
 
@@ -51,8 +51,8 @@ class KnownSchemas:
     """The schemas of one partition.
 
     Args:
-        source: asked for what the state does not hold.
-        tag: of the rows in the state: each topic has offsets of its own.
+        source: source of schemas that the state does not hold.
+        tag: tag of the rows in the state, one per topic, since offsets are per topic.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class KnownSchemas:
         self._opened = False
 
     def reopen(self) -> None:
-        """Forget everything: the state is read anew."""
+        """Forget everything, so that the state is read again."""
         self._known = dict(self._source.pinned(*self._place))
         self._fresh = {}
         self._opened = False
@@ -73,7 +73,7 @@ class KnownSchemas:
     def ready(
         self, reader: StateReader, records: Sequence[RawRecord], fetched: int
     ) -> tuple[Sequence[RawRecord], int]:
-        """Cut records before the first whose schema is asked for; return them and their end."""
+        """Return the records before the first whose schema is pending, and their end offset."""
         self._fresh = {}
         if not self._opened:
             self._tell(reader)
@@ -85,7 +85,7 @@ class KnownSchemas:
                 head = (record.value or b"")[:HEAD]
                 if head in new:
                     since.setdefault(head, record.offset)
-            for head, offset in since.items():  # as they occur: of many not all are asked at once
+            for head, offset in since.items():  # as they occur, since not all are asked for at once
                 answer = self._source.ask(*self._place, new[head])
                 if isinstance(answer, Schema):
                     self._fresh[new[head]] = Pinned(answer, offset)
@@ -97,14 +97,14 @@ class KnownSchemas:
         return records, fetched
 
     def _tell(self, reader: StateReader) -> None:
-        """Name one id that was answered before this worker started, if there is any."""
+        """Report one id that was answered before this worker started, if there is one."""
         self._opened = True
         for key, _ in scan_prefix(reader, self._tag):
             self._source.seen(schema_number(key))
             return
 
     def _new(self, heads: Collection[bytes], reader: StateReader) -> dict[bytes, int]:
-        """The ids to ask for, by frame: those that registries give and the state does not hold."""
+        """List the ids to ask for, by frame: registry ids that the state does not hold."""
         numbers = {head: number for head in heads if (number := schema_id(head)) is not None}
         new = {head: number for head, number in numbers.items() if number not in self._known}
         named = [schema_row(number, self._tag) for number in new.values()]
@@ -114,16 +114,16 @@ class KnownSchemas:
                 self._known[number] = decode_pinned(row)
                 del new[head]
             elif number > MOST_ID:
-                del new[head]  # no registry has it, and some give an unclear answer
+                del new[head]  # no registry assigns this id, and some answer unclearly
         return new
 
     @property
     def known(self) -> Known:
-        """Schemas of the ids in the list of `ready`."""
+        """The schemas of ids in the last list of `ready`."""
         return {**self._known, **self._fresh}
 
     def rows(self, used: Sequence[RawRecord]) -> Changes:
-        """The rows of schemas that are used for the first time."""
+        """Make the rows of schemas that are used for the first time."""
         if not self._fresh:
             return {}
         numbers = {schema_id(head) for head in heads_of(r.value for r in used)}

@@ -1,8 +1,8 @@
-"""Cut raw records into slices of micro-batches as the clock log says, or bound them at once.
+"""Cuts raw records into slices of micro-batches by the clock log, or bounds them directly.
 
-A record may be used only once a clock entry has passed it; the first entry that does decides
-its micro-batch, and that entry's time decides what is in the far future. The wall clock of this
-process decides nothing, so the same two logs always give the same slices.
+A record may be used once a clock entry has passed it. The first such entry decides the record's
+micro-batch, and its time decides what is in the far future. The wall clock of this process decides
+nothing, so the same two logs always give the same slices.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Segment(NamedTuple):
 
     Attributes:
         low, high: positions in the list, not offsets.
-        then: a record that changes a timeline; None where the list ends first.
-        stated: offset of the topic of attributes below which its records come first.
+        then: record that changes a timeline; None if the list ends first.
+        stated: offset of the attribute topic below which its records are applied first.
     """
 
     low: int
@@ -55,19 +55,19 @@ class Segment(NamedTuple):
 
 
 class Slicer:
-    """Cuts one raw partition into slices of windows and micro-batches, as the clock log says.
+    """Cuts one raw partition into slices of windows and micro-batches by the clock log.
 
-    Its only state is the marker, the unit rows of direct pipelines, and attributes of units.
+    Its only state: the marker, unit rows of direct pipelines, and attributes of units.
 
     Args:
-        source: the input; each record is decoded once for all of its pipelines.
+        source: input; each record is decoded once for all of its pipelines.
         unit_key: 32 secret bytes, for digests of units.
-        statuses: public status of keys, for direct pipelines that adapt to it.
-        log: reads the topic that states attributes.
-        schemas: answers what a schema's id stands for, where records of that topic carry one.
+        statuses: public statuses of keys, for direct pipelines that adapt to them.
+        log: reader of the attribute topic.
+        schemas: source of schemas by id, for records of that topic that carry one.
 
     Attributes:
-        attributes: of units; None: the input has none.
+        attributes: attributes of units; None: the input has none.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Slicer:
         self.source = source
         self.partition = partition
         self._names = names
-        # A key of its own: readers of dead letters must not match them with digests of units.
+        # A separate key, so that readers of dead letters cannot match them with digests of units.
         self._dead_key = derive(unit_key, "dead letters")
         self._decoder = source.decoder
         self._bounds = {
@@ -110,7 +110,7 @@ class Slicer:
 
         Args:
             timelines: timelines at ``marker.clock``; advanced in place with the entries handled.
-            records: those at or above ``marker.applied``, in order.
+            records: records from ``marker.applied`` on, in order.
             fetched: offset before which ``records`` is complete.
             entries: clock log from ``marker.clock`` on.
             known: schemas by id, for values that carry one.
@@ -124,8 +124,8 @@ class Slicer:
         last = max((getattr(e, "time", 0) for place, e in entries if place < clock), default=0)
         step = Step(Marker(marker.genesis, applied, clock, marker.upstream, marker.closed))
         step.watermark = {p.name: last for p in self.source.pipelines} if last else {}
-        # Decoding costs more than all the rest, so a record is parsed once for all pipelines, and
-        # only when the clock has passed it: else it would be parsed again at every attempt.
+        # Decoding costs more than all the rest. So a record is parsed once for all pipelines, and
+        # only after the clock has passed it; earlier, it would be parsed again at every attempt.
         decoded = self._decoder.decode(records[:used], known) if used else None
         if decoded is not None:
             digests, stray = self._units.look(decoded.unit)
@@ -141,7 +141,7 @@ class Slicer:
     def _plan(
         self, marker: Marker, records: Sequence[RawRecord], fetched: int, entries: Sequence[Entry]
     ) -> tuple[list[Segment], I64, int, int]:
-        """Cut the list at clock records that change a timeline; beats only set times."""
+        """Cut the list at clock records that change a timeline; beats only advance the time."""
         offsets = offsets_of(records)
         times = np.zeros(len(records), np.int64)
         segments: list[Segment] = []
@@ -158,8 +158,8 @@ class Slicer:
             times[row:end] = getattr(record, "time", 0)
             row, applied = end, max(applied, take)
             if allowed > fetched:
-                # Some records that this entry covers are still to come. They belong to the same
-                # micro-batch, so the entry is handled only after the last of them.
+                # Some records that this entry covers have not come yet. They belong to the same
+                # micro-batch, so handle the entry only after the last of them.
                 break
             clock = place + 1
             if getattr(record, "pipeline", None) in mine:
@@ -171,10 +171,10 @@ class Slicer:
 
     def _allowed(self, record: ClockRecord, applied: int) -> int:
         if isinstance(record, Start | Skipped | Retired):
-            return applied  # no offsets of its own: it stands between two beats
+            return applied  # it has no offsets: it stands between two beats
         ends = record.offsets.get(self.source.topic)
         if ends is None or self.partition >= len(ends):
-            return applied  # written before this partition was there
+            return applied  # written before this partition was added
         return ends[self.partition]
 
     def _handle(
@@ -189,7 +189,7 @@ class Slicer:
             self._barrier(reader, record, step)
 
     def _barrier(self, reader: StateReader, record: Trigger, step: Step) -> None:
-        """Tell the next stage that everything of a micro-batch has been sent."""
+        """Tell the next stage that a micro-batch is complete."""
         pipeline = next(p for p in self.source.pipelines if p.name == record.pipeline)
         if pipeline.config_hash != record.config_hash:
             raise EngineError(
@@ -197,18 +197,18 @@ class Slicer:
                 "run the configuration that the ledger holds"
             )
         if self.partition >= len(record.offsets.get(self.source.topic, [0] * (self.partition + 1))):
-            return  # a partition that did not count then is not waited for
+            return  # the next stage does not wait for a partition that was added later
         if pipeline.direct:
             self._bounds[pipeline.name].barrier(reader, record, step)
             return
         frame = encode_barrier(Barrier(self.partition, record, np.zeros(0, np.int64)))
         topic = self._names.units(pipeline.name)
-        # Every partition gets it, also one without records: no shard could tell an empty
-        # micro-batch from one that is still on its way.
+        # Send it to every partition, also to those without records: otherwise no shard could tell
+        # an empty micro-batch from one in transit.
         step.out += [Out(topic, q, None, frame) for q in range(pipeline.units_partitions)]
 
     def state(self, reader: StateReader, end: int | None, step: Step) -> None:
-        """Apply attributes that stand below an offset; None: all that can be used."""
+        """Apply attributes below an offset; None: all usable ones."""
         if self.attributes is None:
             return
         records, bad = self.attributes.apply(reader, end, step)
@@ -218,14 +218,14 @@ class Slicer:
                 dead_letters(pipeline, place, records, bad, step, self._dead_key)
 
     def reopen(self) -> None:
-        """Forget which epochs are over, until the clock log says so again."""
+        """Forget which epochs are over, until the clock log is consulted again."""
         if self.attributes is not None:
             self.attributes.reopen()
         for expiry in self._expiry.values():
             expiry.reopen()
 
     def sweep(self, reader: StateReader, step: Step) -> None:
-        """Put deletions of some unit rows of epochs that are over into ``step``."""
+        """Add deletions of some unit rows of past epochs to ``step``."""
         for expiry in self._expiry.values():
             expiry.sweep(reader, step)
 
@@ -262,7 +262,7 @@ class Slicer:
         self, reader: StateReader, pipeline: Pipeline, view: View, rows: NDArray[np.intp],
         records: Sequence[RawRecord], digests: NDArray[np.uint8], step: Step,
     ) -> View:  # fmt: skip
-        """Some rows of a view, with the attributes of their units in their keys."""
+        """Complete the keys of some rows of a view with the attributes of their units."""
         assert self.attributes is not None and pipeline.attributed is not None
         some = _some(view, rows)._replace(bad={})
         given, mine = pipeline.attributed, digests[some.rows]
@@ -283,10 +283,10 @@ class Slicer:
         digests: NDArray[np.uint8],
         step: Step,
     ) -> tuple[list[EventSlice], NDArray[np.intp], NDArray[np.intp]]:
-        """Group the view's rows by window; return late and far-future record rows too.
+        """Group the view's rows by window; also return the rows of late and far-future records.
 
-        Records beyond the end of a retired pipeline are counted, and that is all: they are of a
-        time that this pipeline does not serve, so they are neither late nor kept anywhere.
+        Records beyond the end of a retired pipeline are only counted: this pipeline does not serve
+        their time, so they are neither late nor kept anywhere.
         """
         at = view.rows[rows]
         windows, future = placed(pipeline, timeline, time[at], beat[at])
@@ -297,12 +297,12 @@ class Slicer:
             batch = timeline.batch(window)
             if batch == 0:
                 # The window is over: its last release is out, or the clock has refused it. So the
-                # record is late; to count it in another window would be a wrong answer there.
-                # Beyond the end of a retired pipeline it is no loss: another pipeline serves that.
+                # record is late; counting it in another window would falsify that one. Beyond the
+                # end of a retired pipeline it is no loss, since another pipeline serves that time.
                 (beyond if timeline.retired(window) else late)[here] = True
                 continue
             used, key = compact(view.key[rows[here]], len(view.keys))
-            # A session's numbers follow from the times of its records.
+            # Values of a session are computed from the times of its records.
             sessions = pipeline.sessions is not None
             value = time[at[here]][:, None] if sessions else view.value[rows[here]]
             slices.append(
@@ -332,8 +332,8 @@ class Slicer:
         self, records: Sequence[RawRecord], decoded: Decoded, stray: NDArray[np.bool_], step: Step
     ) -> Decoded:
         rows = np.flatnonzero(stray).tolist()
-        # The bound of a direct pipeline is kept where the partitioner puts the unit. A record that
-        # arrives elsewhere would find a fresh bound there, so it is refused.
+        # The bound of a direct pipeline is kept on the partition to which the partitioner assigns
+        # the unit. On another partition a record would meet a fresh bound, so it is refused.
         wrong = {row: "wrong_partition" for row in rows if row not in decoded.bad}
         for pipeline, view in zip(self.source.pipelines, decoded.views, strict=True):
             bad = decoded.bad | view.bad | wrong
@@ -359,7 +359,7 @@ class Slicer:
 
 
 def _without(decoded: Decoded, wrong: Bad) -> Decoded:
-    """The same records without some rows."""
+    """Leave out some rows."""
     wanted = (np.flatnonzero(~np.isin(view.rows, list(wrong))) for view in decoded.views)
     views = tuple(map(_some, decoded.views, wanted))
     return decoded._replace(views=views)

@@ -1,6 +1,6 @@
-"""The ingest stage: reads a raw topic and the clock log, writes a units or a cells topic.
+"""The ingest stage reads a raw topic and the clock log, and writes a units or a cells topic.
 
-The gate stands here. A record waits until a clock record has passed it. A clock record waits until
+It holds the gate: a record waits until a clock record has passed it, and a clock record waits until
 every release that it depends on has been read.
 """
 
@@ -23,21 +23,22 @@ from .schemas import KnownSchemas, NoSchemas, SchemaSource
 from .slicer import Slicer
 
 EVENTS = 40_000  # raw records of one step
-UNSAID = 2_000  # offsets of the clock log that a shard may pass without committing its place
-ENTRIES = 2_000  # clock records looked at in one go
+UNSAID = 2_000  # clock records that a shard may pass without committing its place
+ENTRIES = 2_000  # clock records examined at once
 
 
 class IngestStage:
     """The ingest stage of one raw partition; it waits for the clock, and for feedback.
 
     Args:
-        feedback: feedback by pipeline; entries wait until what they need has been read.
-        most: raw records of one step; None: `EVENTS`, or as many frames as an input of frames has.
-        schemas: answers what a schema's id stands for, where values carry one.
-        stated: reads the topic that states attributes of units.
+        feedback: feedback by pipeline; entries wait until the feedback that they need is read.
+        most: most raw records of one step; None: `EVENTS`, or the number of frames of an input of
+            frames.
+        schemas: source of schemas by id, for values that carry one.
+        stated: reader of the attribute topic.
 
     Attributes:
-        position: the next raw offset to take.
+        position: next raw offset to take.
     """
 
     def __init__(
@@ -68,11 +69,11 @@ class IngestStage:
         self.position = 0
 
     def open(self, reader: StateReader, marker: Marker) -> None:
-        """Stand where the marker stands."""
+        """Begin at the marker."""
         self._slicer.reopen()
         if self._schemas is not None:
             self._schemas.reopen()
-        # Rebuilt from the log alone: what an uncommitted step made of them must not survive it.
+        # Rebuild timelines from the log alone, without the effects of an uncommitted step.
         self._skip = self._clock.opening(marker.clock, self._pipelines, self._raw)
         self._timelines = self._clock.timelines(self._skip)
         self.position = marker.applied
@@ -93,7 +94,7 @@ class IngestStage:
         while True:
             before = self._skip
             step = self._step(reader, marker, records, fetched)
-            # Entries are taken some at a time. These may move nothing while later ones do.
+            # Entries are taken in parts; a part may change nothing although a later one does.
             if step is not None or self._skip == before:
                 return step
 
@@ -120,22 +121,22 @@ class IngestStage:
         self.position = step.marker.applied
         changed = step.rows or len(step.units) > 0
         moved = step.marker.applied != marker.applied or step.out or changed
-        # Most beats move other partitions only. A transaction for each of them would be most of
-        # a quiet cluster's load, so they are kept in memory and committed with the next step, or
-        # now and then: the clock log is kept for a shard that does not say how far it is.
+        # Most beats only move other partitions. A transaction for each would be most of a quiet
+        # cluster's load, so the place is kept in memory and committed with the next step, or after
+        # `UNSAID` records, because the clock log cannot be trimmed beyond a committed place.
         return step if moved or self._skip - marker.clock >= UNSAID else None
 
     @property
     def clock_position(self) -> int:
-        """The next clock entry to handle; ahead of the marker where nothing had to be committed."""
+        """The next clock entry to handle; ahead of the marker if nothing had to be committed."""
         return self._skip
 
     def _gated(self, entries: list[Entry]) -> list[Entry]:
         """Entries up to the first trigger whose feedback is still missing.
 
         An earlier step may have handled that trigger already, so open windows are checked too.
-        Re-partitioned pipelines wait as well: a frame sent too early would stand in the units log
-        before the barrier that its own feedback waits for, and nothing would ever move again.
+        Re-partitioned pipelines wait as well: a frame sent too early would precede, in the units
+        log, the barrier that its own feedback depends on, a deadlock.
         """
         for name in self._delays:
             for window, done in self._timelines[name].done.items():
@@ -152,5 +153,5 @@ class IngestStage:
         return entries
 
     def _complete(self, pipeline: str, window: int, done: int) -> bool:
-        """Whether this worker has read every release that the next micro-batch depends on."""
+        """Whether this worker has read all feedback that the next micro-batch depends on."""
         return self._feedback[pipeline].complete(window, done - self._delays[pipeline])

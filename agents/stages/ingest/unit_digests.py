@@ -1,6 +1,7 @@
-"""Privacy units at the first stage: their keyed digests and home partitions.
+"""Privacy units at the first stage: keyed digests and home partitions.
 
-A unit's value stops here. Later stages know its digest, which nobody can recompute without the key.
+A unit's value goes no further than this module. Later stages see a digest, which cannot be
+recomputed without the key.
 """
 
 from __future__ import annotations
@@ -15,19 +16,19 @@ from numpy.typing import NDArray
 from ....formats.events.views import UnitTexts
 from ....mechanisms.keys import Keys
 
-_SLOTS = 1 << 12, 1 << 16  # for units, of 64 bytes each: at first, at most
-_PATIENCE = 8  # looks in which most units are new, until they are not looked up
-_PAUSE = 16  # looks, until it is tried again
+_SLOTS = 1 << 12, 1 << 16  # first and largest number of units kept, 64 bytes each
+_PATIENCE = 8  # consecutive batches of mostly new units after which look-ups stop
+_PAUSE = 16  # batches until look-ups are tried again
 _KINDS: dict[type, int] = {int: 1, tuple: 2}  # as `digest_scan.digests` takes them
 
 
 class UnitDigests:
-    """Digests of units; those of units that a shard met lately are kept: a cache, not state.
+    """Digests units, with a cache of the digests of recently seen units.
 
     Args:
         key: 32 secret bytes for the digests.
-        partitioner: the input's partitioner, for units of one field; "none" lets a unit be
-            anywhere.
+        partitioner: partitioner of the input, for units of one field; "none" allows a unit on any
+            partition.
     """
 
     def __init__(self, key: bytes, partitioner: str, partitions: int, partition: int) -> None:
@@ -42,7 +43,7 @@ class UnitDigests:
         """Digest units, and compare their home partition with this one.
 
         Args:
-            units: n values; None stands for a record without a unit, and its results mean nothing.
+            units: n values; None stands for a record without a unit, whose results are meaningless.
 
         Returns:
             (n, 16) keyed digests, and (n,) whether a unit belongs to another partition.
@@ -93,7 +94,7 @@ class UnitDigests:
         return words.view(np.uint8), stray
 
     def _judge(self, missed: int, units: int) -> None:
-        """Look no unit up for a while where many are new: to digest these anyway costs less."""
+        """Stop look-ups for a while if most units are new: digesting them directly costs less."""
         if self._patience <= 0:
             self._patience = self._patience - 1 if self._patience > -_PAUSE else 1
         elif 4 * missed > units:
@@ -102,7 +103,7 @@ class UnitDigests:
             self._patience = _PATIENCE
 
     def _widen(self, count: int) -> None:
-        """Make room as more units come: few of them shall not take the room of many."""
+        """Grow the cache with the number of units, so that few units take little memory."""
         self._kept += count
         if 2 * self._kept > len(self._met) and len(self._met) < _SLOTS[1]:
             self._met, self._kept = np.zeros((4 * len(self._met), 8), np.uint64), count
@@ -125,7 +126,7 @@ def _text(unit: object) -> bytes:
 def encode_unit(unit: object) -> bytes:
     """Encode a unit's value, or tuple of values, injectively.
 
-    Each part carries its length and its type: two units with one encoding would share a bound.
+    Each part carries its length and type: two units with equal encodings would share a bound.
 
     >>> encode_unit("1"), encode_unit(1), encode_unit(("a", "bc"))
     (b'1:s1', b'1:i1', b'1:sa2:sbc')
@@ -148,11 +149,12 @@ def hashed(texts: Keys, partitioner: str) -> NDArray[np.int64]:
     """Hash texts as Kafka's clients do.
 
     Args:
-        texts: k of them.
-        partitioner: "murmur2" of the Java clients, or "crc32" of librdkafka's consistent ones.
+        texts: the k texts.
+        partitioner: name: "murmur2" of the Java clients, or "crc32" of librdkafka's consistent
+            ones.
 
     Returns:
-        (k,) hashes; its remainder by the number of partitions is the home of a text.
+        (k,) hashes; a hash modulo the number of partitions is the home of its text.
     """
     from .digest_scan import PARTITIONERS
 

@@ -1,4 +1,4 @@
-"""The window that a record belongs to: by its own time, or by its arrival."""
+"""The window of a record: by event time, or by arrival."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def placed(
 ) -> tuple[I64, NDArray[np.bool_]]:
     """Find the (n,) windows of records, and (n,) whether a record lies in the far future.
 
-    By arrival a record belongs to the first window that is not closed where it stands in the log.
-    That window is a function of the clock log and the record's place alone, so such a record is
-    never late or early, whatever its own time.
+    By arrival, a record belongs to the first window that is still open at the record's place in the
+    log. That window is a function of the clock log and the record's place alone, so such a record
+    is never late or early, whatever its event time.
 
     Args:
-        timeline: the pipeline's timeline when the records were covered.
+        timeline: timeline of the pipeline when the records were covered.
         time: (n,) event times, microseconds since 1970.
         beat: (n,) time of the first clock record that covers each record, microseconds since 1970.
     """
@@ -41,9 +41,9 @@ def by_window(
 ) -> Iterator[NDArray[np.intp]]:
     """Yield rows of one window at a time, such that every unit meets its records in log order.
 
-    Windows that share an epoch share a unit's bound, and all windows its purse, where it has one.
-    The records that use these up must depend on the log alone, and not on where a step ended. So
-    a unit that goes back and forth between windows is taken in rounds.
+    Windows of one epoch share a unit's bound, and all windows share its purse, if it has one. Which
+    records use these up must depend on the log alone, not on where a step ended. So if a unit
+    alternates between windows, its records are taken in rounds.
 
     Args:
         windows: (n,) window of each record.
@@ -59,9 +59,9 @@ def by_window(
 
 
 def _rounds(windows: I64, units: NDArray[np.uint8]) -> I64:
-    """(n,) how often each row's unit has changed its window so far."""
+    """Count (n,) how often each row's unit has changed its window so far."""
     words = np.ascontiguousarray(units).view(np.uint64).reshape(-1, 2)
-    order = np.lexsort((words[:, 1], words[:, 0]))  # stable: a unit's rows stay in log order
+    order = np.lexsort((words[:, 1], words[:, 0]))  # stable, so a unit's rows stay in log order
     same = (words[order][1:] == words[order][:-1]).all(axis=1)
     moved = np.zeros(len(order), np.int64)
     moved[1:] = same & (windows[order][1:] != windows[order][:-1])

@@ -1,1 +1,1 @@
-"""The health of a worker, for those who watch it: HTTP pages, and systemd."""
+"""The health of a worker, shown on HTTP pages and to systemd."""

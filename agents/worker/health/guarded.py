@@ -1,10 +1,11 @@
-"""HTTP servers as all of ours are: few connections, little patience, and a look at the host.
+"""The base of all our HTTP servers: few connections, short time-outs, and a check of the host.
 
-Anybody may connect to a public port and say nothing. So a server has a fixed number of places,
-far below the files that its process may open, and the connection that has waited longest without
-a whole request makes room. And a page on the web may give its own name the address of a port on the
-reader's machine (DNS rebinding): the browser then lets it read the answers. Such a request names
-the host of that page, where an honest one names an address, `localhost` or a declared name.
+Anyone can connect to a public port and send nothing. So a server has a fixed number of places, far
+fewer than the files that its process may open, and when all are taken, the connection that has
+waited longest without a whole request is closed. A web page can also point its own host name at a
+port on the reader's machine (DNS rebinding); the browser then lets the page read the answers. Such
+a request carries the page's host name, where an honest one has an address, `localhost` or a
+declared name.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-HEAD_BYTES = 16_384  # of a request: its line and all headers
-ROOM_SECONDS = 1.0  # that a new connection waits for a place
-PAUSE_SECONDS = 0.1  # after an accept for which there was no file handle
+HEAD_BYTES = 16_384  # most of a request's line and headers together
+ROOM_SECONDS = 1.0  # for which a new connection waits for a place
+PAUSE_SECONDS = 0.1  # of pause after an accept that found no free file handle
 EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 WRONG_HOST = "this server does not answer for the host that was asked for"
 
@@ -32,15 +33,16 @@ def places(most: int, share: int) -> int:
     """Number of connections that one server may hold.
 
     Args:
-        most: however many files there are.
-        share: the server takes at most one file in so many of those that this process may open.
+        most: upper limit, however many files the process may open.
+        share: divisor: the server takes at most one in ``share`` of the files that this process may
+            open.
     """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return most if soft == resource.RLIM_INFINITY else max(min(most, soft // share), 2)
 
 
 def loopback(address: str) -> bool:
-    """Whether an address can be reached from its own machine alone; no text but an address is."""
+    """Whether an address is on the loopback interface; a host name never is."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:
@@ -86,10 +88,10 @@ class Connections:
         self.most = most
         self._patience = patience
         self._changed = threading.Condition()
-        self._since: dict[socket.socket, float | None] = {}  # waits since; None: is answered
+        self._since: dict[socket.socket, float | None] = {}  # waits since; None: being answered
 
     def enter(self, one: socket.socket) -> bool:
-        """Take a place for a new connection; False where none becomes free in time."""
+        """Take a place for a new connection; False if none becomes free in time."""
         with self._changed:
             if len(self._since) >= self.most:
                 waiting = [(at, other) for other, at in self._since.items() if at is not None]
@@ -105,7 +107,7 @@ class Connections:
         self._note(one, time.monotonic())
 
     def answers(self, one: socket.socket) -> None:
-        """Note that a whole request has come: nothing ends the connection before its answer."""
+        """Note that a whole request has come: the connection is not ended before its answer."""
         self._note(one, None)
 
     def _note(self, one: socket.socket, since: float | None) -> None:
@@ -114,13 +116,13 @@ class Connections:
                 self._since[one] = since
 
     def leave(self, one: socket.socket) -> None:
-        """Give a place back, after the connection was closed."""
+        """Free the place of a closed connection."""
         with self._changed:
             self._since.pop(one, None)
             self._changed.notify_all()
 
     def sweep(self) -> None:
-        """End every connection that has kept us waiting for too long, however busily it wrote."""
+        """End every connection whose request took too long, even one that kept sending bytes."""
         until = time.monotonic() - self._patience
         with self._changed:
             for one, since in self._since.items():
@@ -132,7 +134,7 @@ class Connections:
 
 
 def _end(one: socket.socket) -> None:
-    """Let the thread of a connection find its end; that thread closes it."""
+    """Shut a connection down; its thread notices and closes it."""
     with suppress(OSError):  # gone already
         one.shutdown(socket.SHUT_RDWR)
 
@@ -141,9 +143,9 @@ class Guarded(socketserver.ThreadingMixIn, socketserver.BaseServer):
     """A server with `places`; mix it in before the kind of server.
 
     Attributes:
-        most, share: of `places`.
+        most, share: arguments of `places`.
         patience: seconds for a request, and for a client to take each part of its answer.
-        names: for which it answers besides addresses and ``localhost``; None: for every one.
+        names: host names that it answers to, besides addresses and ``localhost``; None: any.
     """
 
     daemon_threads = True
@@ -161,7 +163,7 @@ class Guarded(socketserver.ThreadingMixIn, socketserver.BaseServer):
         super().__init__(address, handler)
 
     def get_request(self) -> tuple[Any, Any]:
-        """Accept a connection; where there is no file for one, do not spin until there is."""
+        """Accept a connection; pause, rather than spin, while no file handle is free."""
         try:
             accepted: tuple[Any, Any] = super().get_request()
         except OSError as error:
@@ -183,13 +185,13 @@ class Guarded(socketserver.ThreadingMixIn, socketserver.BaseServer):
         self.connections.leave(request)
 
     def service_actions(self) -> None:
-        """Look after those that wait, twice a second."""
+        """Sweep waiting connections; called twice a second."""
         super().service_actions()
         self.connections.sweep()
 
 
 class _Head:
-    """Stream that requests are read from: no more than `HEAD_BYTES` of each."""
+    """The stream of requests, which reads at most `HEAD_BYTES` of each."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -211,7 +213,7 @@ class _Head:
 
 
 class GuardedHandler(BaseHTTPRequestHandler):
-    """Reads requests as a `Guarded` server wants it; a handler adds what it answers."""
+    """Reads the requests of a `Guarded` server; a subclass adds the answers."""
 
     server: Guarded
     server_version = "hush"
@@ -233,7 +235,7 @@ class GuardedHandler(BaseHTTPRequestHandler):
         super().handle_one_request()
 
     def parse_request(self) -> bool:
-        """Read the headers; answer 421 where a browser was led here under another name."""
+        """Read the headers; answer 421 to a request for a foreign host name."""
         if not super().parse_request():
             return False
         self.server.connections.answers(self.connection)

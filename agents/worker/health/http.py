@@ -39,14 +39,14 @@ def serve(
 ) -> HTTPServer:
     """Serve pages in a thread of their own, which ends when the server is shut down.
 
-    On the loopback interface they are for this machine, whatever they say, so that a request must
-    name an address, `localhost` or one of ``names``. Elsewhere that holds for private pages: others
-    are for anyone, under any name that leads to them.
+    On the loopback interface, pages are for this machine alone, so a request must name an address,
+    `localhost` or one of ``names``. On other interfaces this holds for private pages only; the
+    others answer under any host name.
 
     Args:
         port: port to listen at; 0: any free one.
         pages: pages by path, each called in a thread of the server.
-        private: whether they are functions of raw data.
+        private: whether the pages are functions of raw data.
 
     Raises:
         EngineError: the address is taken.
@@ -66,7 +66,7 @@ def serve(
 
 
 def serve_public(engine: Engine, pages: dict[str, Page]) -> HTTPServer:
-    """Serve pages that anyone may read, as `serve`, where the settings say.
+    """Serve pages that anyone may read at the configured address; see `serve`.
 
     Raises:
         EngineError: the address is taken.
@@ -75,7 +75,7 @@ def serve_public(engine: Engine, pages: dict[str, Page]) -> HTTPServer:
 
 
 def serve_operator(engine: Engine, pages: dict[str, Page]) -> HTTPServer:
-    """Serve functions of raw data, as `serve`, where the settings say.
+    """Serve functions of raw data at the configured address; see `serve`.
 
     Raises:
         EngineError: the address is taken.
@@ -84,10 +84,10 @@ def serve_operator(engine: Engine, pages: dict[str, Page]) -> HTTPServer:
 
 
 class _Quiet(Guarded):
-    """Prints no traceback: mostly a client has hung up, and a text may quote records."""
+    """Prints no traceback: most errors are clients that hung up, and a text may quote records."""
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Tell of an error that is not the client's."""
+        """Log an error that is not the client's."""
         error = sys.exception()
         if error is not None and not isinstance(error, ConnectionError | TimeoutError):
             log.error("a page could not be served: %s", told(error))
@@ -102,7 +102,7 @@ class ProbeServer(_Quiet, HTTPServer):
 
 
 class LocalServer(_Quiet, socketserver.UnixStreamServer):
-    """Serves pages to the processes of one machine that may open its socket."""
+    """Serves pages to the local processes that may open its socket."""
 
 
 def serve_local(path: Path, pages: dict[str, Page]) -> LocalServer:

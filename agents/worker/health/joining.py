@@ -1,4 +1,4 @@
-"""The start of a worker in its group: one that is not taken in says so, and ends."""
+"""The start of a worker in its group: a worker that cannot join says so, and ends."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import time
 from ....errors import EngineError
 
 SAID_SECONDS = 60.0
-LOOK_SECONDS = 5.0  # between two looks, at most
+LOOK_SECONDS = 5.0  # counted between two looks, at most
 
 log = logging.getLogger("hushstream.worker")
 
 
 class Joining:
-    """Watches that the consumer group takes a worker in.
+    """Watches whether the consumer group admits a worker.
 
-    The group's coordinator may have no leader although everything else has one, or the broker goes
-    away during a rebalance. The client library then looks for it without end.
+    If the group's coordinator has no leader although all other partitions have one, or if the
+    broker goes away during a rebalance, the client library looks for the coordinator without end.
 
     Args:
         patience: microseconds, `kafka.outage_timeout`.
@@ -29,9 +29,9 @@ class Joining:
         self._waited = self._said = 0.0
 
     def look(self, joined: bool) -> EngineError | None:
-        """Note whether the group has assigned partitions; an error where it never did."""
+        """Note whether the group has assigned partitions; return an error if it did not in time."""
         now = time.monotonic()
-        # A process that stood still has not waited.
+        # Time in which the process was suspended does not count.
         self._waited += min(now - self._looked, LOOK_SECONDS)
         self._looked = now
         if joined:

@@ -1,8 +1,9 @@
-"""Mass loss told in words, inside the trust boundary.
+"""Alarms about mass loss of records, inside the trust boundary.
 
-How many records were lost is a function of raw data, and so is the bare fact that it was more than
-a tenth: one record decides it. So these alarms never reach the worker's log, which others read.
-They go to a file in the worker's own folder, beside its tables, and to the operator's metrics.
+The number of lost records is a function of raw data, and so is the bare fact that it exceeds a
+tenth, which one record can decide. So these alarms never reach the worker's log, which has other
+readers. They go to a file in the worker's own folder, beside its tables, and to the operator's
+metrics.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
-LEAST = 100  # records from which on a share means something
+LEAST = 100  # records below which a share is not judged
 REPEAT_SECONDS = 600.0
 FILE_BYTES = 1 << 20
 
@@ -44,7 +45,7 @@ class LossWatch:
     """Watches shares of lost records by pipeline and cause.
 
     Args:
-        share: an alarm is raised where more than this part is lost; 0: never.
+        share: share of lost records above which an alarm is raised; 0: never.
         path: path of the file; its older half is dropped when it exceeds a mebibyte.
         show: called with pipeline, cause and whether there is an alarm; for the operator's metrics.
     """
@@ -57,12 +58,12 @@ class LossWatch:
         self._told: dict[tuple[str, str], float] = {}
 
     def count(self, counts: Counts) -> None:
-        """Add what one committed step did."""
+        """Add the counts of one committed step."""
         if self._share:
             self._counts.update(counts)
 
     def look(self) -> None:
-        """Compare the shares of what came since the last look; few records wait for the next."""
+        """Compare the shares since the last look; fewer than `LEAST` records wait for the next."""
         for name in {pipeline for pipeline, _ in self._counts}:
             mine = {what: n for (pipeline, what), n in self._counts.items() if pipeline == name}
             shares = _shares(mine)
@@ -95,11 +96,11 @@ class LossWatch:
 
 
 def _shares(counts: Mapping[str, int]) -> dict[str, tuple[int, int]]:
-    """Lost records and all records, by cause."""
+    """Count lost records and all records, by cause."""
     dead = sum(n for what, n in counts.items() if what.startswith("invalid:"))
     misplaced = counts.get("invalid:wrong_partition", 0)
     late = counts.get("late", 0) + counts.get("future", 0)
-    # A pipeline has either: those that its ingest shards sent on, or those that they bounded.
+    # A pipeline has one of the two: records that ingest shards sent on, or that they bounded.
     good = counts.get("routed", 0) or counts.get("seen", 0)
     total = dead + late + good
     found = {

@@ -1,4 +1,4 @@
-"""Two workers of one name: the second one ends, and names the first.
+"""Two workers with one name: the second one ends, and names the first.
 
 Kafka lets the newer of two members with one static name replace the older, which joins again and
 replaces the newer, and so on: both open their shards again and again and get nowhere. A group keeps
@@ -22,14 +22,14 @@ from ....formats.events.decode import utc
 from ...kafka.cluster import Cluster
 
 WITHIN_SECONDS = 60.0
-STRANGE = 3  # changes of the member id within that time, where the first is another process
-ALIKE = 9  # where it may be gone: this worker may have been restarted, and be the first itself
+STRANGE = 3  # changes of the member id within that time, if the first is surely another process
+ALIKE = 9  # if the first may be gone: this worker may be the first itself, restarted
 PREFIX = "hush"
 log = logging.getLogger("hushstream.worker")
 
 
 class Identity(NamedTuple):
-    """Origin of a process, as its client id tells it."""
+    """The origin of a process, as encoded in its client id."""
 
     started: int  # seconds since 1970
     tag: str
@@ -37,13 +37,13 @@ class Identity(NamedTuple):
 
     @classmethod
     def own(cls) -> Self:
-        """Make that of this process."""
+        """Make the identity of this process."""
         tag = f"{os.getpid()}-{secrets.token_hex(4)}"
         return cls(int(time.time()), tag, os.uname().nodename)
 
     @classmethod
     def read(cls, client_id: str) -> Self | None:
-        """Read a client id; None: it is another program's, or an earlier version's."""
+        """Read a client id; None: another program or an earlier version wrote it."""
         prefix, _, rest = client_id.partition(".")
         started, tag, host = (*rest.split(".", 2), "", "", "")[:3]
         known = prefix == PREFIX and started.isdecimal() and len(started) < 12
@@ -51,15 +51,15 @@ class Identity(NamedTuple):
 
     @property
     def client_id(self) -> str:
-        """The client id that says all of it."""
+        """The client id that encodes this identity."""
         return f"{PREFIX}.{self.started}.{self.tag}.{self.host}"
 
     @property
     def lives(self) -> bool:
-        """Whether the process runs, as seen from this one on the same machine; False: perhaps."""
+        """Whether the process certainly runs on this machine; False: unknown."""
         number = self.tag.partition("-")[0]
         if "-" not in self.tag or not number.isdecimal() or int(number) in (0, 1, os.getpid()):
-            return False  # in a container, a process that starts again often has the same id
+            return False  # in a container, a restarted process often has the same id
         try:
             os.kill(int(number), 0)
         except PermissionError:
@@ -73,7 +73,7 @@ class Namesake:
     """Notices that another process uses the name of this worker.
 
     Args:
-        instance: its name in the group; None: it has none, and nobody can have the same.
+        instance: name of this worker in the group; None: it has none, so no other can share it.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Namesake:
         self._changes: deque[float] = deque(maxlen=ALIKE)
 
     def others(self) -> bool:
-        """Whether the group has members of other names; blocks.
+        """Whether the group has members under other names; blocks.
 
         Raises:
             RightError: this user may not describe it.
@@ -102,8 +102,8 @@ class Namesake:
     def changed(self) -> None:
         """Note that the group has given this worker another member id.
 
-        Once may have many causes: this process stood still, or a rebalance overtook it. Again and
-        again means that somebody takes its name.
+        A single change has many causes: this process was suspended, or a rebalance overtook it.
+        Repeated changes mean that another process uses the name.
 
         Raises:
             EngineError: another process had the name before.
@@ -122,7 +122,7 @@ class Namesake:
                 self._judge(Identity.read(one.client_id), one.host, recent)
 
     def _other(self, first: Identity | None) -> bool:
-        """Whether the first is certainly another process than the one that this worker replaced."""
+        """Whether the first holder of the name is surely not a process that this one replaced."""
         return first is None or first.host != self._identity.host or first.lives
 
     def _judge(self, first: Identity | None, address: str, recent: int) -> None:

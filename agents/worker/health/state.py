@@ -1,4 +1,4 @@
-"""The health of a worker, told by the progress of its tasks: does it live, does it serve?"""
+"""The health of a worker, derived from the progress of its tasks: is it live, is it ready?"""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable
 from ...kafka.progress import Progress
 
 ANSWER_SECONDS = 15.0
-"""Seconds without an answer of the cluster from which a worker is not ready; it asks every 5 s."""
+"""Seconds without an answer of the cluster after which a worker is not ready; it asks every 5 s."""
 AWAY_SECONDS = 5.0
-"""Seconds that a task must wait for a broker until its worker is not ready.
+"""Seconds for which a task may wait for a broker before its worker counts as not ready.
 
-A request that was under way when a broker died may fail when the broker has been back for long; the
-attempt that follows tells."""
+A request that was in flight when a broker died may fail long after the broker is back; the next
+attempt shows whether it is."""
 log = logging.getLogger("hushstream.worker")
 
 
@@ -22,10 +22,10 @@ class Health:
 
     Args:
         patience: seconds without progress after which a task counts as hanging.
-        answers: moves whenever the cluster has answered.
+        answers: progress that moves whenever the cluster has answered.
 
     Attributes:
-        serving: whether the worker has what the group assigned to it.
+        serving: whether the worker has opened what the group assigned to it.
     """
 
     def __init__(
@@ -47,9 +47,9 @@ class Health:
 
     def ready(self) -> bool:
         """Whether the worker serves: it is live, and reaches the broker."""
-        # A broker that is away makes a worker not ready and leaves it live: a restart would not
-        # bring the broker back, and every worker would restart at once. A task that waits for an
-        # answer learns late that none comes, so a short question is asked beside them.
+        # A worker whose broker is away is not ready but still live: a restart would not bring the
+        # broker back, and every worker would restart at once. A waiting task notices an outage
+        # late, so a short request is sent every few seconds as well.
         reached = not self._answers.stalled(ANSWER_SECONDS)
         away = any(one.missed(AWAY_SECONDS) for one in self._watched())
         return self.serving and reached and not away and self.live()

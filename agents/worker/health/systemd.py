@@ -1,4 +1,4 @@
-"""Messages to systemd: the worker serves, and, as long as it makes progress, it lives.
+"""Messages to systemd: the worker is ready, and a watchdog message as long as it makes progress.
 
 The protocol of sd_notify(3): datagrams to the socket that ``NOTIFY_SOCKET`` names. A unit with
 ``Type=notify`` waits for the first, and with ``WatchdogSec`` restarts a worker that falls silent.
@@ -16,12 +16,12 @@ LOOK_SECONDS = 1.0
 
 
 class Notifier:
-    """Tells systemd how the worker is.
+    """Reports the worker's state to systemd.
 
-    It runs in a thread of its own, so that a blocked event loop is noticed and not waited for.
+    It runs in a thread of its own, so that it notices a blocked event loop.
 
     Args:
-        environ: the environment, in which systemd leaves the socket's name and the watchdog's time.
+        environ: environment, where systemd puts the socket's name and the watchdog's time.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Notifier:
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self._every = min(_watchdog(environ) / 3, LOOK_SECONDS)
         self._ended = threading.Event()
-        self._last = threading.Lock()  # held while anything is said, so that nothing follows
+        self._last = threading.Lock()  # held while sending, so that no message follows the last one
         self._told = False
 
     def start(self) -> None:
@@ -63,11 +63,11 @@ class Notifier:
             return not self._ended.is_set() and self._tell(text)
 
     def _tell(self, text: str) -> bool:
-        """Send a message; returns whether it went out."""
+        """Send a message; return whether it was sent."""
         if not self._address:
             return False
-        # A lost message is harmless: the next one follows, well within the watchdog's time. To wait
-        # for a listener that does not listen would keep a worker from stopping.
+        # A lost message is harmless: the next one follows well within the watchdog's time. Waiting
+        # for a listener that does not read would keep a worker from stopping.
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
             out.setblocking(False)
             out.sendto(text.encode(), self._address)

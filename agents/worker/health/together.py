@@ -1,4 +1,4 @@
-"""Pages of several worker processes as one: each sample says of which process it is.
+"""The pages of several worker processes merged into one; each sample names its process.
 
 Each process serves its pages at a socket of its own, in a folder that only this user may enter;
 `hush worker --processes` asks all of them for each request.
@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from .http import Page
 
-SECONDS = 5.0  # that a process has to answer
+SECONDS = 5.0  # within which a process has to answer
 LABEL = "process"
 READY = "hush_ready"
 
@@ -67,7 +67,7 @@ class Together:
 
 
 def _not_ready() -> Metric:
-    """Stand in for a process that does not answer, or has not begun."""
+    """Make the metric of a process that does not answer, or has not begun."""
     made = Metric(READY, "Whether this worker serves.", "gauge")
     made.add_sample(READY, {}, 0.0)
     return made
@@ -99,7 +99,7 @@ class _Connection(http.client.HTTPConnection):
 
 
 def _asked(place: Path, path: str) -> tuple[int, bytes]:
-    """Ask one process; (503, nothing) where it does not answer."""
+    """Ask one process; (503, empty) if it does not answer."""
     connection = _Connection(place)
     try:
         connection.request("GET", path)

@@ -1,4 +1,4 @@
-"""Topics of a running deployment: those that the ledger pinned are still there, and are read."""
+"""Checks, while a worker runs, that the topics pinned by the ledger still exist and are read."""
 
 from __future__ import annotations
 
@@ -26,34 +26,35 @@ log = logging.getLogger("hushstream.worker")
 
 
 class TopicWatch:
-    """Holds the topics of the cluster against the ledger while a worker runs.
+    """Compares the topics of the cluster with the ledger while a worker runs.
 
-    Clients meet a topic that was deleted with errors that pass by themselves elsewhere, so they try
-    again for ever. Kafka's own list of topics says it at once.
+    For a deleted topic, clients get errors that are transient in other cases, so they retry for
+    ever. Kafka's list of topics shows the deletion at once.
 
     Args:
-        cluster: cluster connection for a thread of its own.
+        cluster: connection of its own, used by one thread.
 
     Attributes:
-        progress: moves whenever the cluster has answered.
+        progress: progress that moves whenever the cluster has answered.
     """
 
     def __init__(self, cluster: Cluster, deployment: Deployment, ledger: Ledger) -> None:
         self._cluster = cluster
         self._deployment = deployment
         self._ledger = ledger
-        self._owners = ""  # id of the topic that was looked at
+        self._owners = ""  # id of the topic as first seen
         self._said = -SAID_SECONDS
         self.progress = Progress("an answer of the cluster")
-        self.progress.moved()  # it has answered at the start
+        self.progress.moved()  # the cluster has just answered the start
 
     def look(self) -> None:
-        """Compare once, and again a little later where something does not fit.
+        """Compare once, and again a little later if something does not match.
 
-        A cluster that does not answer passes: others wait for it, and say so.
+        A cluster that does not answer is no error here: other tasks wait for it, and report it.
 
         Raises:
-            EngineError: the topics are not those that the ledger pinned; what to do.
+            EngineError: the topics are not those that the ledger pinned; the message says what to
+            do.
         """
         try:
             self._compare()
@@ -70,7 +71,7 @@ class TopicWatch:
         names = verify(self._cluster, self._deployment, self._ledger)
         known = self._cluster.topics()
         self.progress.moved()
-        # The ledger pins no topic of a view, which costs nothing.
+        # Views cost no budget, so the ledger does not pin their topics.
         for spec in (*public_topics(self._deployment), *internal_topics(self._deployment, names)):
             if spec.name not in known and spec.name != OWNERS:
                 raise EngineError(
@@ -80,7 +81,7 @@ class TopicWatch:
         self._look_at_owners(OWNERS in known)
 
     def _look_at_owners(self, there: bool) -> None:
-        """Say where the list of owners is gone; no release of this deployment depends on it."""
+        """Log that the list of owners is gone; no release of this deployment depends on it."""
         if not there:
             self._owners = ""
             self._warn("was deleted")
@@ -103,12 +104,12 @@ class TopicWatch:
 
 
 class Inflow:
-    """Whether what topics hold is fetched.
+    """Checks that what topics hold is fetched.
 
     Args:
-        seen: returns where a raw partition ends, as the clock log says; 0 for an internal one.
-        ends: end offsets that the broker stated last; the follower keeps them.
-        away: returns whether the broker is away, which is no fault of fetching.
+        seen: returns the end of a raw partition by the clock log; 0 for an internal one.
+        ends: latest end offsets from the broker; the follower updates them.
+        away: returns whether the broker is away, in which case fetching is not to blame.
     """
 
     def __init__(

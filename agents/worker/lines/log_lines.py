@@ -1,4 +1,4 @@
-"""Lines of the log: one a minute for each cause, with the worker's name, as text or as JSON."""
+"""Log lines: at most one a minute for each cause, with the worker's name, as text or as JSON."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ TEXT = "%(asctime)s %(levelname)-7s %(who)s%(message)s%(more)s"
 
 
 class Lines(logging.Filter):
-    """Passes one warning or error of each cause a minute; the next one says how many were held.
+    """Passes one warning or error of each cause a minute; the next says how many were held back.
 
-    A cause is the text of a line before its values are filled in. At level debug all lines pass;
-    else lines of libraries about brokers that are away are one `Outage`.
+    A cause is the text of a line before its values are filled in. At level debug, all lines pass.
+    At other levels, library messages about brokers that are away count as one `Outage`.
 
     Attributes:
         who: name of the worker, on every line; empty: it has none.
@@ -33,7 +33,7 @@ class Lines(logging.Filter):
         self._since: dict[tuple[str, str], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a record is written; sets its worker, and how many like it were held back."""
+        """Whether to write a record; sets its worker and the number of similar ones held back."""
         record.who = f"[{self.who}] " if self.who else ""
         record.more = ""
         if is_sign(record):
@@ -57,7 +57,7 @@ class Lines(logging.Filter):
 
 
 def _cause(record: logging.LogRecord) -> str:
-    """Name the type of the error that a line is about, or what it is about, without a value."""
+    """Name the cause of a line: the type of its error, or its text without values."""
     given = record.args if isinstance(record.args, tuple) else ()
     found = [type(one).__name__ for one in given if isinstance(one, BaseException)]
     return found[0] if found else "no connection"
@@ -76,7 +76,7 @@ class JsonFormatter(Formatter):
         }
         if who := getattr(record, "who", "").strip(" []"):
             body["worker"] = who
-        return visible(json.dumps(body))  # it means the same, and has no DEL
+        return visible(json.dumps(body))  # the same JSON, with DEL escaped
 
 
 def set_up(level: int, as_json: bool) -> None:

@@ -1,9 +1,9 @@
-"""Redaction: unexpected errors are told without their values.
+"""Redaction: unexpected errors are logged without their values.
 
-The text of an error that nobody foresaw may quote a record. A log at its default level is read
-by more people than raw data are, so it gets the type of such an error and the place in our code,
-nothing else. The whole text and traceback come at level `debug`: ``hush -v``, or
-``engine.log_level = "debug"``. Errors of our own (`HushError`) have texts without records.
+The text of an unexpected error may quote a record, and more people read a log at its default level
+than may read raw data. So the log shows only the type of such an error and the place in our code.
+Level `debug` (``hush -v``, or ``engine.log_level = "debug"``) adds the whole text and traceback.
+Texts of our own errors (`HushError`) never quote records.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def quoting() -> bool:
 
 
 def where(error: BaseException) -> str:
-    """Name the type of an error and the innermost of our lines that it passed, without a value.
+    """Name the type of an error and the innermost line of our code in its traceback, without
+    values.
 
     >>> where(ValueError("secret"))
     'ValueError outside of hushstream'
@@ -51,16 +52,16 @@ def where(error: BaseException) -> str:
 def traced(error: BaseException) -> BaseException | None:
     """Return the error if its traceback is to be logged, else None.
 
-    Errors of our own need none, since their texts say all. Those of others may quote records.
+    Our own errors need none, since their texts say all. Other tracebacks may quote records.
     """
     return error if quoting() and not isinstance(error, HushError) else None
 
 
 def told(error: BaseException) -> str:
-    """Describe an error in words that anybody may read."""
+    """Describe an error in words that anyone may read."""
     if isinstance(error, HushError):
         return str(error)
-    if isinstance(error, ImportError):  # speaks of modules, before there is any record
+    if isinstance(error, ImportError):  # it names modules, and occurs before any record is read
         return f"{error} ({where(error)})"
     if isinstance(error, OSError) and error.strerror and isinstance(error.filename, str):
         return f"{error.filename}: {error.strerror} ({where(error)})"  # a path, and no record
@@ -72,7 +73,7 @@ class Formatter(logging.Formatter):
     """Formats log records of any library; errors in them become `where` unless `quoting`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Text of a record, in which nothing acts on a terminal."""
+        """Format a record so that nothing in it acts on a terminal."""
         return visible_lines(self._text(record))
 
     def _text(self, record: logging.LogRecord) -> str:
@@ -110,12 +111,12 @@ class _Bare(str):
 def _veil(arg: Any) -> Any:
     if isinstance(arg, BaseException) and not isinstance(arg, HushError):
         return _Bare(where(arg))
-    # The text of a task that failed holds the text of its error.
+    # The repr of a failed task contains the text of its error.
     return _Bare(f"<{type(arg).__name__}>") if _is_task(arg) else arg
 
 
 def _is_task(arg: Any) -> bool:
-    """Whether it is a task or a future; before asyncio is loaded, which takes time, none is."""
+    """Whether an argument is a task or a future; does not load asyncio, which is slow."""
     loaded = sys.modules.get("asyncio")
     return loaded is not None and isinstance(arg, loaded.Future)
 
@@ -128,7 +129,7 @@ def on_loop_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None
 
 @contextlib.contextmanager
 def hooks() -> Iterator[None]:
-    """Send errors of threads and finalisers to the log, where they are veiled."""
+    """Send errors of threads and finalisers to the log, which redacts them."""
 
     def thread(args: threading.ExceptHookArgs) -> None:
         if args.exc_value is not None:

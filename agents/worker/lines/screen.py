@@ -1,4 +1,4 @@
-"""A terminal that people read: names and keys of others cannot act on it."""
+"""Output for a terminal: names and keys from records cannot act on it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .visible import visible_lines
 
 
 class Screen(Console):
-    """A console that writes out whatever a text holds to act on a terminal, or to hide."""
+    """A console that escapes every character that acts on a terminal or hides text."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
@@ -26,11 +26,11 @@ def say(text: str, err: bool = False) -> None:
     """Print lines for a person.
 
     Args:
-        text: one line or several; whatever else acts on a terminal is written out.
+        text: one line or several; every other control character is escaped.
     """
     click.echo(visible_lines(text), err=err)
 
 
 def put(text: str, end: str = "\n") -> None:
     """Print, exactly as it is, what another program will read."""
-    click.echo(text + end, nl=False, color=True)  # else it drops what it takes for colours
+    click.echo(text + end, nl=False, color=True)  # else click strips what looks like a colour code

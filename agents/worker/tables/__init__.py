@@ -1,1 +1,1 @@
-"""Tables of shards: restored from changelogs, followed for others, and copied to a store."""
+"""Tables of shards: restored from changelogs, kept as standbys, and copied to a store."""

@@ -1,14 +1,14 @@
-"""Evidence that a cluster was rewound: a table that knows more than the cluster's own logs.
+"""Evidence that a cluster was rewound: a table that is ahead of the cluster's own logs.
 
 Tables follow changelogs, and committed logs never shrink. So a table beyond the end of its
 changelog, or with a marker that the changelog has not reached, shows that the cluster was restored
-or copied from an earlier moment. Such a table is kept: to discard it would be to forget what was
-released, and to release it again with other contents.
+or copied from an earlier moment. Such a table is kept: without it, the worker would release the
+same triggers again with different contents.
 
-A log that was rewound may have grown again, beyond the table. Each transaction has a name that no
-other one has, in its marker. So a table whose last transaction is missing where it was read comes
-from another history. What is on disk would then be no state of any moment, and noise drawn for it
-could cover two contents.
+A rewound log may have grown again, beyond the table's position. Each transaction has a unique name,
+in its marker. So if a table's last transaction is missing where it was read, the table comes from
+another history. Continuing from it would mix two histories, and the same noise could cover two
+contents.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from ...kafka.markers import Sought, tells_aborted
 from ...state.layout import MARKER, PLAIN_POSITION, POSITION, SEEN
 from ...state.rocks import read_rows
 
-TOLD = POSITION, PLAIN_POSITION, MARKER, SEEN  # rows that tell the progress of a table
+TOLD = POSITION, PLAIN_POSITION, MARKER, SEEN  # rows that record the progress of a table
 STALE_SECONDS = 20 * 3600  # below delete.retention.ms of the changelogs (24 h)
-NEAR = 64  # records below a table's position in which its marker is looked for at a start
-CONFIRM_SECONDS = 5.0  # a new leader may answer with an older end for a moment
+NEAR = 64  # records below a table's position in which a start looks for its marker
+CONFIRM_SECONDS = 5.0  # a new leader may briefly report an older end
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ class Known:
     """The progress of a table, as the table itself records it.
 
     Attributes:
-        position: changelog offset before which everything was in it, on disk or in memory.
-        marker: the last one then.
-        start: offset before which everything is on disk; None: all must be restored, since the
-            changelog may lack deletions from there on, or rows lie as in an earlier version.
+        position: changelog offset before which the table held everything, on disk or in memory.
+        marker: the last marker at that position.
+        start: offset before which everything is on disk; None: restore all, because the changelog
+            may lack deletions after that offset, or the rows have an earlier version's layout.
     """
 
     position: int
@@ -61,13 +61,13 @@ class Known:
 def known_of(
     position: bytes | None, plain: bytes | None, marker: bytes | None, seen: bytes | None
 ) -> Known | None:
-    """Read a table's progress from its rows (`TOLD`); None if they tell of none.
+    """Read a table's progress from its rows (`TOLD`); None if there is none.
 
     Args:
         position: JSON with a changelog offset and the time when it was written, seconds.
-        plain: the same of a table whose rows lie as they did before; it is evidence, and is
-            restored from nothing.
-        seen: what was newer than the rest when it was written (`seen_row`).
+        plain: the same for a table in the earlier row layout; it counts as evidence, and the table
+            is restored from scratch.
+        seen: progress that was newer than the other rows when it was written (`seen_row`).
     """
     told, start = list[tuple[int, float, bytes]](), None
     if marker is not None and (said := json.loads(plain or position or b"null")) is not None:
@@ -85,7 +85,7 @@ def known_of(
 
 
 def seen_row(position: bytes | None, marker: bytes | None) -> bytes | None:
-    """Join the two rows that tell a table's progress; None if one of them is missing."""
+    """Join the two rows that record a table's progress; None if one is missing."""
     return None if position is None or marker is None else position + b"\n" + marker
 
 
@@ -93,17 +93,17 @@ def check_forward(name: str, before: Marker, after: Marker | None) -> None:
     """Check that the changelog's last marker is not behind one that a table has seen.
 
     Args:
-        after: the last one of the changelog; None: it has none.
+        after: last marker of the changelog; None: it has none.
 
     Raises:
-        RewoundError: it is behind: the changelog was rewound, and may have grown since.
+        RewoundError: it is behind, so the changelog was rewound.
     """
     if after is None or any(new < old for old, new in _pairs(before, after)):
         raise RewoundError(f"the changelog of {name} is behind the table of it here")
 
 
 def _pairs(before: Marker, after: Marker) -> Iterator[tuple[int, int]]:
-    """Numbers of a marker that only grow, before and after."""
+    """Pair the numbers of a marker that only grow, before and after."""
     yield before.applied, after.applied
     yield before.clock, after.clock
     for name in before.closed.keys() & after.closed.keys():
@@ -113,15 +113,15 @@ def _pairs(before: Marker, after: Marker) -> Iterator[tuple[int, int]]:
 
 
 def check_same(name: str, sought: Sought) -> bool:
-    """Check that a table comes from the history that its changelog tells.
+    """Check that a table comes from the history in its changelog.
 
-    Compaction deletes markers from the oldest on, up to some place, but for the newest there. So an
-    older marker that is still there shows that the table's was never in this log.
+    Compaction deletes all markers below some place except the newest there. So if an older marker
+    is still there, the table's marker was never in this log.
 
     Returns:
-        Whether the table may be used. If not, nothing tells: compaction has deleted its marker; or
-        brokers had forgotten its transaction, whose commit they had answered, and another worker
-        has aborted that. All of the table must be restored then.
+        Whether the table may be used. If not, its history cannot be shown, and all of it must be
+        restored: either compaction has deleted its marker, or brokers forgot a transaction whose
+        commit they had answered, and another worker has aborted it.
 
     Raises:
         RewoundError: the changelog has other transactions in that place.
@@ -134,10 +134,10 @@ def check_same(name: str, sought: Sought) -> bool:
 
 
 def check_tables(kafka: Kafka, cluster: Cluster, names: Names, data_dir: Path) -> int:
-    """Hold every table of a worker against its changelog; return their number.
+    """Compare every table of a worker with its changelog; return the number of tables.
 
-    This includes tables whose partitions other workers have now: those workers have no table that
-    could tell them.
+    This includes tables whose partitions other workers now own, since those workers may have no
+    table as evidence.
 
     Raises:
         RewoundError: a table is ahead of its changelog, or of another history.
@@ -158,7 +158,7 @@ def _check_histories(
 ) -> None:
     """Look for the last transaction of each table near its place in the changelog.
 
-    Where it is not near, it may lie further off, which the shard finds out when it opens.
+    A transaction that is not found near may lie further off; the shard finds out when it opens.
     """
     there = cluster.topics()
     with closing(consumer(kafka, committed=True)) as client:
@@ -171,7 +171,7 @@ def _check_histories(
 def check_near(
     kafka: Kafka, cluster: Cluster, client: Consumer, place: TopicPartition, known: Known
 ) -> None:
-    """Hold a table against the part of its changelog partition that lies beside its position.
+    """Compare a table with the part of its changelog partition around its position.
 
     Raises:
         RewoundError: other transactions are there.
@@ -188,7 +188,7 @@ def check_near(
         if (error := message.error()) is not None:
             if error.code() == KafkaError._PARTITION_EOF:
                 if message.offset() < cluster.offsets.written(place.topic, place.partition):
-                    return  # the table's transaction may be one that is just becoming visible
+                    return  # the table's transaction may be just becoming visible
                 break
             check(kafka, f"{place.topic}-{place.partition}", error, place.topic)
         elif message.key() == MARKER:
@@ -204,42 +204,43 @@ def check_near(
 
 
 def known_in(folder: Path) -> Known | None:
-    """Read the progress of a table from its folder; None where nothing can be read."""
+    """Read the progress of a table from its folder; None if it cannot be read."""
     try:
         rows = read_rows(folder, TOLD)
-    except Exception:  # damaged, or another process is changing it; its shard looks again
+    except Exception:  # damaged, or in use by another process; its shard checks again
         return None
     return known_of(*rows)
 
 
 def _ahead(cluster: Cluster, names: Names, known: dict[Path, Known]) -> str:
-    """A changelog partition that ends below its table's position; empty if there is none."""
+    """Name a changelog partition that ends below its table's position; empty if there is none."""
     topics = cluster.topics()
     changelogs = {folder.parent.name for folder in known} & set(topics)
     ends = {topic: cluster.offsets.ends(topic, topics[topic]) for topic in changelogs}
     for folder, one in known.items():
         topic, number = folder.parent.name, int(folder.name)
         if one.marker.genesis != names.genesis or topic not in ends:
-            continue  # of a pipeline that was removed; missing topics are refused elsewhere
+            continue  # its pipeline was removed; topics that must exist are checked elsewhere
         if number >= len(ends[topic]) or ends[topic][number] < one.position:
             return f"{topic}-{number}"
     return ""
 
 
 class LastRead:
-    """The last records that a worker has read of logs, by which it knows their history again.
+    """The last records that a worker has read of each log, by which it recognises the log's
+    history.
 
-    A log that was rewound may have grown since, so its end alone shows nothing. Of logs that are
-    the same in one place, all before is the same: no two records of clocks or releases agree.
+    A rewound log may have grown since, so its end alone shows nothing. If two histories agree in
+    one record, they agree in all before it: no two records of clocks or releases are equal.
     """
 
     def __init__(self) -> None:
-        # Offset and value of the last record of each list since the log was last checked.
+        # Offset and value of the last record of each list read since the last check.
         self._known: dict[Place, list[tuple[int, bytes | None]]] = {}
 
     @property
     def places(self) -> list[Place]:
-        """Logs of which anything was read."""
+        """Logs of which something was read."""
         return list(self._known)
 
     @property
@@ -255,17 +256,17 @@ class LastRead:
         """Keep the last record of a list.
 
         Args:
-            before: records kept when this reading began; this one takes the place of those that
-                came since. None: none of them.
+            before: number of records kept when this reading began; the new one replaces those kept
+                since. None: it replaces none.
         """
         known = self._known.setdefault(place, [])
         known[len(known) if before is None else before :] = [(record.offset, record.value)]
 
     async def check(self, client: AIOKafkaConsumer) -> None:
-        """Check that each log still has what was read of it since the last check.
+        """Check that each log still has the records that were read since the last check.
 
         Args:
-            client: client with the logs assigned; its position is moved.
+            client: client with the logs assigned; its positions are moved.
 
         Raises:
             RewoundError: another record is there.
@@ -273,7 +274,7 @@ class LastRead:
         read = {place: list(known) for place, known in self._known.items()}
         begins = await client.beginning_offsets(list(read))
         for place, known in read.items():
-            there = [one for one in known if one[0] >= begins[place]]  # others were trimmed since
+            there = [one for one in known if one[0] >= begins[place]]  # others were trimmed
             if there and await _missing(client, place, there):
                 raise RewoundError(f"{place.topic} lacks records that this worker has read")
             kept = self._known[place]
@@ -284,7 +285,7 @@ class LastRead:
 async def _missing(
     client: AIOKafkaConsumer, place: Place, known: Sequence[tuple[int, bytes | None]]
 ) -> bool:
-    """Whether a log lacks one of some records, which are given by offset and value."""
+    """Whether a log lacks one of the records, given by offset and value."""
     wanted = set(known)
     async for records, _ in read_span(client, place, known[0][0], known[-1][0] + 1):
         wanted -= {(record.offset, record.value) for record in records}

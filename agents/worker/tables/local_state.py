@@ -1,4 +1,4 @@
-"""A shard's local table: restored from its changelog, and closed again whatever happens."""
+"""A shard's local table: restored from its changelog, and always closed again."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from .snapshot import fetched
 
 log = logging.getLogger("hushstream.state")
 
-DAMAGES = 3  # damages of one table in one process
-FRESH_SECONDS = 3600.0  # after which a copy without new rows tells again that it is up to date
+DAMAGES = 3  # most damages of one table in one process
+FRESH_SECONDS = 3600.0  # after which a copy without new rows notes again that it is up to date
 
 
 class LocalState:
@@ -44,7 +44,7 @@ class LocalState:
         hold: rows kept in memory before they are written to disk.
 
     Attributes:
-        moved: called after each list that was read from the changelog.
+        moved: called after each list of records from the changelog.
         ready: whether the table is open and restored.
     """
 
@@ -58,11 +58,11 @@ class LocalState:
         self.moved = moved
         self._path = shared.data_dir / shared.genesis / changelog / str(partition)
         self._store: RocksStore | None = None
-        self._guard = threading.Lock()  # a table that a thread fills is never closed under it
+        self._guard = threading.Lock()  # so that a table is not closed while a thread writes it
         self.ready = False
         self._damages = 0
-        self.end = 0  # of the changelog when it was read
-        self._unseen = 0  # rows since the disk was told how far the table has come
+        self.end = 0  # end of the changelog when it was read
+        self._unseen = 0  # rows since the position was last written to disk
 
     @property
     def name(self) -> str:
@@ -92,12 +92,13 @@ class LocalState:
         return 0 if row is None else int(json.loads(row)["offset"])
 
     async def open(self) -> Marker | None:
-        """Bring the table up to its changelog's end; return the last marker, None before a step.
+        """Bring the table up to its changelog's end; return the last marker, or None before any
+        step.
 
-        A table that a standby has left open goes on from there.
+        A table that a standby has left open continues from its position.
 
         Raises:
-            RewoundError: the table knows more than its changelog, or another history.
+            RewoundError: the table is ahead of its changelog, or from another history.
         """
         if self.ready:
             log.info("%s: goes on from the copy that stood by here", self.name)
@@ -109,10 +110,10 @@ class LocalState:
             self.set_aside(error)
             store, known = self._opened(), None
         same = known is not None and check_same(self.name, await self._sought(known))
-        # A table that is older than the changelog keeps deletions would keep rows that were deleted
-        # since, and a unit's deleted row would come back to life. So it is restored from nothing.
-        # Nor is one used whose last transaction the changelog no longer has: nothing tells then
-        # that it comes from this history.
+        # Compaction drops deletions after a while. An older table would keep rows that were deleted
+        # since, and a unit's deleted row would come back to life, so it is restored from scratch.
+        # So is a table whose last transaction is gone from the changelog: nothing proves that it is
+        # of this history.
         start = known.start if known is not None and same else None
         if start is None and not store.empty:
             store = self._anew()
@@ -124,7 +125,7 @@ class LocalState:
             self.set_aside(error)
             store = self._opened()
             await self._read(store, None)
-        except EngineError:  # compacted or trimmed below what we have: begin again
+        except EngineError:  # compacted or trimmed beyond our position: begin again
             store = self._anew()
             await self._read(store, None)
         self.ready = True
@@ -132,11 +133,11 @@ class LocalState:
         return None if row is None else decode_marker(row)
 
     async def follow(self, client: AIOKafkaConsumer, end: int, thread: Executor) -> None:
-        """Bring the restored table further, to an offset of its changelog.
+        """Bring the restored table up to an offset of its changelog.
 
         Args:
-            client: a consumer of committed records that reads nothing else.
-            thread: where rows are written.
+            client: consumer of committed records, used for nothing else.
+            thread: executor that writes the rows.
 
         Raises:
             DamagedError: the table is damaged.
@@ -151,26 +152,26 @@ class LocalState:
                 self.moved()
         except DamagedError:
             raise
-        except EngineError as error:  # trimmed beyond it: `open` says what follows
+        except EngineError as error:  # trimmed beyond the position: `open` decides what to do
             log.warning("%s: its copy is opened again (%s)", self.name, error)
             await loop.run_in_executor(thread, self.close)
 
     @property
     def old(self) -> bool:
-        """Whether an open table has told for long how far it came; see `known_of`."""
+        """Whether an open table noted its position too long ago; see `known_of`."""
         (row,) = self.table.get_many([POSITION])
         return row is not None and time.time() - json.loads(row)["time"] > FRESH_SECONDS
 
     def renew(self) -> None:
-        """Tell that a copy was up to date now, with nothing to write."""
+        """Note that a copy is up to date now, though there is nothing to write."""
         self._take((), self.position)
 
     def _take(self, records: Sequence[Any], position: int) -> None:
         apply(self.table, records, position)
-        if len(records) == 0:  # ends of transactions alone, or nothing
+        if len(records) == 0:  # only transaction markers, or nothing
             self.table.write({POSITION: position_row(position)})
         self._unseen += len(records)
-        if self._unseen > self._hold:  # a copy is evidence too, also after a kill
+        if self._unseen > self._hold:  # a copy is evidence too, even after a kill
             self._see()
 
     @property
@@ -178,14 +179,14 @@ class LocalState:
         return self._shared.metrics.recovery.labels(store=self.name)
 
     def forget(self) -> None:
-        """End the series of a copy that is gone from here."""
+        """End the series of a copy that has left this worker."""
         self._shared.metrics.forget(self.name, self.name, "", ())
 
     async def _sought(self, known: Known) -> Sought:
-        """Check that a changelog reaches its table; `check_same` tells if they are of one history.
+        """Check that the changelog reaches the table's position; `check_same` compares histories.
 
         Raises:
-            RewoundError: it does not.
+            RewoundError: it ends before that.
         """
         kafka, topic, number = self._shared.kafka, self._changelog, self._partition
         await check_reached(kafka, topic, number, known.position)
@@ -195,14 +196,13 @@ class LocalState:
         return sought
 
     async def _snapshot(self, store: RocksStore, copies: Copies) -> tuple[RocksStore, int | None]:
-        """Put the newest snapshot in the place of an empty table; tell where it goes on.
+        """Replace an empty table by the newest snapshot; return it and the offset to continue from.
 
-        A snapshot is what a disk held once, so it is checked as a table on disk is. It may be used
-        as little where it is too old, and it is evidence as well. One that may not be used leaves
-        the table empty.
+        A snapshot is a former table on disk, so it is checked like one: it must not be too old, and
+        it is evidence too. An unusable snapshot leaves the table empty.
 
         Raises:
-            RewoundError: the snapshot knows more than the changelog, or another history.
+            RewoundError: the snapshot is ahead of the changelog, or from another history.
         """
         table = copies.table(self._changelog, self._partition)
         try:
@@ -224,7 +224,7 @@ class LocalState:
                 log.info("%s: goes on from its snapshot", self.name)
                 return store, known.start
             log.warning("%s: its snapshot holds another table than its head says", self.name)
-        except (OSError, EngineError) as error:  # another version of the library wrote it, say
+        except (OSError, EngineError) as error:  # say, another version of the library wrote it
             log.warning("%s: its snapshot cannot be opened: %s", self.name, error)
             self._dropped()
         finally:
@@ -248,10 +248,12 @@ class LocalState:
         return self._path
 
     async def hanging(self) -> tuple[str, bool]:
-        """Name the transaction that hangs in the changelog, and tell whether the table has it.
+        """Return the name of the transaction that hangs in the changelog, and whether the table has
+        it.
 
-        A table is written after the answer to a commit, so one that has the transaction shows that
-        its commit was answered. Unless a standby has left it open, the table must be closed.
+        The table is written after the answer to a commit, so a table that has the transaction
+        proves that its commit was answered. The table must be closed, unless a standby has left it
+        open.
         """
         marker = await hanging_marker(self._shared.kafka, self._changelog, self._partition)
         if marker is None:
@@ -275,26 +277,27 @@ class LocalState:
             self._see()
 
     def _see(self) -> None:
-        """Have the disk tell how far the table has come, which may hold rows in memory for long.
+        """Write the table's position to disk, although its newest rows may stay in memory for long.
 
-        It is evidence of commits that were answered, and of a cluster that was rewound.
+        It proves which commits were answered, and that a cluster was rewound.
         """
         self._unseen = 0
         if self._hold:  # else all rows are on disk
             self.table.note(SEEN, seen_row(*self.table.get_many([POSITION, MARKER])))
 
     def size(self) -> int:
-        """Measure the bytes on disk, with what was held in memory if it was much; 0 unless open."""
+        """Measure the bytes on disk, after writing held rows if they are many; 0 unless open."""
         if self._store is None or not self.ready:
             return 0
         self._store.settle()
         return self._store.size()
 
     def close(self, soon: bool = False) -> None:
-        """Close the table and its folder, even if opening was cancelled.
+        """Close the table and its folder, even if `open` was cancelled.
 
         Args:
-            soon: leave a large table on disk as it is, which the next start brings up to date.
+            soon: whether to leave a large table on disk as it is; the next start brings it up to
+                date.
         """
         with self._guard:
             if self._store is not None:
@@ -311,7 +314,7 @@ class LocalState:
         """Put a damaged table out of the way; the next `open` restores it from its changelog.
 
         Raises:
-            EngineError: this has happened too often: the disk is to blame.
+            EngineError: this has happened too often, so the disk is probably failing.
         """
         self._damages += 1
         if self._damages > DAMAGES:
@@ -345,7 +348,7 @@ class LocalState:
         told = Restoring(self.name)
         if start is None:
             store.gather()
-        writing: asyncio.Future[None] | None = None  # while more is fetched
+        writing: asyncio.Future[None] | None = None  # in progress while more is fetched
         async for records, position, end in lists:
             if writing is not None:
                 await writing
@@ -364,21 +367,21 @@ class LocalState:
     def _put(
         self, store: RocksStore, records: Sequence[Any], position: int
     ) -> asyncio.Future[None] | None:
-        """Write what was read: many rows in a thread, which has done so when the result is there.
+        """Write what was read; many rows go to a thread, whose future is returned.
 
-        Until then nothing else may be done with the table but to close it.
+        Until the future is done, the table may only be closed.
         """
         if not isinstance(records, RawBatch):
             apply(store, records, position)
             return None
         pool, put = self._shared.executor, self._put_guarded
         writing = asyncio.get_running_loop().run_in_executor(pool, put, store, records, position)
-        writing.add_done_callback(heard)  # nobody may wait for it any more
+        writing.add_done_callback(heard)  # the reader may have been cancelled
         return writing
 
     def _put_guarded(self, store: RocksStore, records: RawBatch, position: int) -> None:
         with self._guard:
-            if self._store is store:  # else it was closed meanwhile
+            if self._store is store:  # otherwise it was closed meanwhile
                 apply(store, records, position)
 
     def _known(self, store: RocksStore) -> Known | None:

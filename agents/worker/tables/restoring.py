@@ -1,4 +1,4 @@
-"""A changelog on its way into a table: how it is written, and what is said of it meanwhile."""
+"""Restoring a table from its changelog: writes of its records, and log lines about progress."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PART = 60_000  # records of a changelog that are written at once
 
 
 class Restoring:
-    """Says in the log how far a restore has come, in percent: exact numbers are raw data."""
+    """Logs the progress of a restore, in percent because exact numbers are raw data."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -27,29 +27,29 @@ class Restoring:
         self._first: int | None = None
 
     def reached(self, position: int, end: int) -> None:
-        """Take a position of the changelog and its end; say so every `SAID_SECONDS`."""
+        """Take a position of the changelog and its end; log them every `SAID_SECONDS`."""
         first = self._first = position if self._first is None else self._first
         now = time.monotonic()
         if now - self._told < SAID_SECONDS and (position < end or self._told == self._began):
-            return  # a short restore says nothing
+            return  # a short restore logs nothing
         self._told = now
         share = 100 * (position - first) // max(end - first, 1) if position < end else 100
         log.info("%s: restored %d %%, after %.0f s", self._name, share, now - self._began)
 
 
 def apply(store: RocksStore, records: Sequence[Any], position: int) -> None:
-    """Write records of a changelog, and the place that was reached with them."""
-    # By parts, so that a table holds no more in memory than it does after a step.
+    """Write records of a changelog, and the position after them."""
+    # In parts, so that a table holds no more in memory than after a step.
     for begun in range(0, len(records), PART):
         part = records[begun : begun + PART]
         changes, units = restored(part, once=not store.gathers)
-        # In one batch with the rows: a table whose rows and position came from different moments
-        # would skip some of the changelog after a crash.
+        # The position goes into one batch with the rows: otherwise a crash in between could make
+        # the table skip a part of the changelog.
         ends = begun + PART >= len(records)
         changes[POSITION] = position_row(position if ends else int(part[-1].offset) + 1)
         store.write(changes, units)
 
 
 def position_row(offset: int) -> bytes:
-    """Tell how far a table has come, and when."""
+    """Encode a table's position, with the time."""
     return json.dumps({"offset": offset, "time": time.time()}).encode()

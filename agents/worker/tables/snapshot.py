@@ -1,4 +1,4 @@
-"""The newest snapshot of a table, fetched for an empty disk if it may be used."""
+"""Fetches the newest usable snapshot of a table for an empty disk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..shared import Shared
 from .evidence import Known, check_same, known_of
 
 Seek = Callable[[Known], Awaitable[Sought]]
-"""Checks that the changelog reaches what a table knows; returns what it tells of that place."""
+"""Checks that the changelog reaches a table's position; returns what the changelog has there."""
 
 
 async def fetched(
@@ -33,7 +33,7 @@ async def fetched(
         moved: called after each part.
 
     Raises:
-        RewoundError: the snapshot knows more than the changelog, or another history.
+        RewoundError: the snapshot is ahead of the changelog, or from another history.
         SnapshotError: it may not be used.
     """
     head = await table.head()
@@ -46,10 +46,10 @@ async def fetched(
 async def _seal_of(
     head: CopyHead, shared: Shared, changelog: TopicPartition, seek: Seek
 ) -> TableSeal:
-    """Hold a snapshot against the changelog, as a table on disk; find its seal there.
+    """Check a snapshot against the changelog, like a table on disk, and find its seal there.
 
     Raises:
-        RewoundError: the snapshot knows more than the changelog, or another history.
+        RewoundError: the snapshot is ahead of the changelog, or from another history.
         SnapshotError: it may not be used.
     """
     known = known_of(*head.rows)

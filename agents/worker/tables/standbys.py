@@ -1,9 +1,9 @@
 """Copies of tables that other workers own, so that a shard which comes here is open at once.
 
-Faust's assignor gives each partition a member that stands by, and prefers it if the owner is gone.
-A standby reads committed rows of the shard's changelog and writes them to a table where a shard
-would keep it. It sends nothing, and it has no producer: until the shard opens here, with all checks
-of a start, a copy is what a worker that owned the shard once has left on its disk.
+Faust's assignor gives each partition a standby member, and prefers it when the owner is gone. A
+standby reads committed rows of the shard's changelog and writes them to a table where a shard would
+keep it. It sends nothing and has no producer. When the shard opens here, a copy passes the same
+checks as a table that an earlier owner left on this disk.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ log = logging.getLogger("hushstream.state")
 
 Ends = Mapping[TopicPartition, int]
 ROUND_SECONDS = 0.5  # between two looks at the ends of all changelogs
-SHORT_SECONDS = 1.0  # of a look, after which all copies are near their ends
+SHORT_SECONDS = 1.0  # a look that takes less leaves all copies near their ends
 
 
 class _LeftError(Exception):
-    """The shard is opened here, or stands by elsewhere: what is being read is not needed."""
+    """The shard opens here, or another worker stands by for it: stop reading for its copy."""
 
 
 @dataclass
@@ -44,8 +44,8 @@ class _Copy:
     """One table.
 
     Attributes:
-        lock: held by whoever works with the table.
-        left: whether this worker no longer stands by.
+        lock: lock of the table, held during every access.
+        left: whether this worker has stopped standing by.
     """
 
     state: LocalState
@@ -57,7 +57,8 @@ class Standbys:
     """The copies of one worker.
 
     Args:
-        make: makes the closed state of a shard, given what to call after each list that was read.
+        make: makes the closed state of a shard; its argument is called after each list that was
+            read.
     """
 
     def __init__(
@@ -67,11 +68,11 @@ class Standbys:
         self._make = make
         self._copies: dict[TP, _Copy] = {}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="standby")
-        self._near = asyncio.Event()  # all copies have come near the ends of their changelogs
+        self._near = asyncio.Event()  # set while all copies are near the ends of their changelogs
         self.progress = Progress("the standbys")
 
     async def match(self, wanted: set[TP]) -> None:
-        """Stand by for these shards and no others."""
+        """Stand by for exactly these shards."""
         for tp in self._copies.keys() - wanted:
             await self._drop(tp)
         for tp in wanted - self._copies.keys():
@@ -95,7 +96,7 @@ class Standbys:
             raise _LeftError
 
     async def take(self, tp: TP) -> LocalState | None:
-        """Give up a copy for a shard that opens here; None unless it is open and was restored."""
+        """Hand over the copy of a shard that opens here; None unless it is open and restored."""
         state = await self._left(tp)
         if state is None or state.ready:
             return state
@@ -109,13 +110,13 @@ class Standbys:
             state.forget()
 
     async def _left(self, tp: TP) -> LocalState | None:
-        """Stop to follow a shard; nobody works with its table any more."""
+        """Stop following a shard, and wait until its table is no longer in use."""
         copy = self._copies.pop(tp, None)
         if copy is None:
             return None
         copy.left = True
         self._shared.metrics.forget_standby(copy.state.name)
-        async with copy.lock:  # the list that is being written is written to its end
+        async with copy.lock:  # waits for the list that is being written
             return copy.state
 
     async def close(self) -> None:
@@ -141,7 +142,7 @@ class Standbys:
             except OUTAGES as error:
                 if asked_to_end():
                     raise
-                # How long to wait for brokers is for the worker's own shards to say.
+                # The worker's own shards decide how long to wait for brokers.
                 log.debug("standbys wait for a broker (%s)", type(error).__name__)
                 self.progress.outage(True)
                 await asyncio.sleep(1)
@@ -174,7 +175,7 @@ class Standbys:
                 await self._work(copy, self._in_thread(copy.state.renew))
 
     def _tell(self, known: Ends, ends: Ends) -> None:
-        """Tell the operator how far copies are behind, before they are brought further."""
+        """Report the lag of all copies to the operator, before they catch up."""
         for state in [one.state for one in self._copies.values() if one.state.place in known]:
             lag = self._shared.metrics.standby_lag.labels(store=state.name)
             lag.set(max(ends[state.place] - known[state.place], 0))
@@ -191,7 +192,7 @@ class Standbys:
             except DamagedError as error:
                 await self._in_thread(partial(copy.state.set_aside, error))
             except BaseException:
-                if not copy.state.ready:  # half of a restore is of no use
+                if not copy.state.ready:  # a half-restored copy is useless
                     copy.state.close()
                 raise
 

@@ -1,9 +1,9 @@
 """Snapshots of the tables of a worker's shards, one after the other, at a bounded rate.
 
-A snapshot is a copy of what a table has on disk between two steps. Its seal is committed before
-anything is sent, in the marker of some step, and what it ends with afterwards: `LocalState` uses no
-snapshot whose seal the changelog's last marker lacks. So an old snapshot is forgotten as soon as
-that marker is compacted, whatever the store has kept of it.
+A snapshot is a copy of a table's files on disk, made between two steps. Its seal is committed in
+the marker of a step before anything is sent, and its last transaction is committed afterwards.
+`LocalState` uses no snapshot whose seal is missing from the changelog's last marker. So an old
+snapshot is forgotten once the older markers are compacted, whatever the store has kept of it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = logging.getLogger("hushstream.state")
 RATE = 32 << 20  # bytes a second that a worker sends, at most
 LOOK_SECONDS = 5.0
 RETRY_SECONDS = 60.0
-LAST_SECONDS = 3.0  # for all tables of a worker that stops
+LAST_SECONDS = 3.0  # for all tables of a stopping worker together
 
 
 @dataclass
@@ -41,12 +41,12 @@ class _Table:
     """The snapshots of one shard's table.
 
     Attributes:
-        newest: head of the one that counts; None: there is none that may be used.
-        seal: its seal.
-        looked: whether the store was asked for it.
-        at: the last transaction of the shard when it was made; empty: not known.
-        next: seal of the next one; None: none is due.
-        retry: moment before which nothing is tried, seconds since 1970.
+        newest: head of the snapshot that counts; None: there is no usable one.
+        seal: seal of that snapshot.
+        looked: whether the store was asked for an earlier snapshot.
+        at: last transaction of the shard when that snapshot was made; empty: unknown.
+        next: seal of the next snapshot; None: none is due.
+        retry: time before which nothing is tried, seconds since 1970.
     """
 
     shard: Shard
@@ -71,8 +71,8 @@ class Uploads:
     """The snapshots that one worker makes.
 
     Args:
-        interval: seconds between two of one table.
-        shards: those that are open here; changes as partitions come and go.
+        interval: seconds between two snapshots of one table.
+        shards: open shards of this worker; changes as partitions come and go.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Uploads:
             self.progress.rest()
 
     async def round(self) -> None:
-        """Look once after each shard that is open; what fails is tried again later."""
+        """Do the next piece of work for each open shard; failures are tried again later."""
         for tp in [tp for tp, one in self._tables.items() if self._shards.get(tp) is not one.shard]:
             self._tables.pop(tp).drop()
         for tp, shard in list(self._shards.items()):
@@ -112,7 +112,7 @@ class Uploads:
             self.progress.moved()
             try:
                 await self._look(tp, one)
-            except (EngineError, OSError) as error:  # a shard that closes has no table either
+            except (EngineError, OSError) as error:  # the shard may be closing
                 self._failed(one, error)
 
     def _failed(self, one: _Table, error: Exception) -> None:
@@ -147,10 +147,10 @@ class Uploads:
             await self._end(one, one.upload)
 
     async def _find(self, one: _Table) -> None:
-        """Ask the store for what an earlier owner has left."""
+        """Ask the store for the snapshot of an earlier owner."""
         try:
             head = await one.copies.head()
-        except SnapshotError as error:  # of whatever: the next one takes its place
+        except SnapshotError as error:  # whatever the reason: the next snapshot replaces it
             log.warning("%s: its snapshot cannot be read: %s", one.shard.table.name, error)
             head = None
         one.looked = True
@@ -170,10 +170,10 @@ class Uploads:
         return aged and one.shard.marker.transaction != one.at
 
     def _offer(self, one: _Table) -> None:
-        """Have further steps tell the next seal, and that of the newest snapshot while it is young.
+        """Put the next seal into markers, and the newest snapshot's while it is young.
 
-        The promise is that nothing outlives its deletion by more than two intervals, also where
-        the store takes no new snapshot.
+        So nothing outlives its deletion by more than two intervals, even if the store takes no new
+        snapshot.
         """
         next_, newest = one.next, one.newest
         young = newest is not None and time.time() - newest.made < 2 * self._interval
@@ -181,12 +181,12 @@ class Uploads:
         one.shard.seals = [seal for seal in seals if seal is not None]
 
     async def _begin(self, one: _Table) -> None:
-        """Copy the table; its files are links, so that it takes no room until they are replaced."""
+        """Copy the table as hard links, which take no space until the table replaces its files."""
         assert one.next is not None
         one.folder, at, made = one.copies.fresh(), one.shard.marker.transaction, time.time()
         rows = await one.shard.copy(one.folder)
         known = _usable(rows)
-        if known is None:  # nothing of it is on disk yet
+        if known is None:  # nothing is on disk yet
             one.drop()
             one.retry = time.time() + min(RETRY_SECONDS, self._interval)
             return
@@ -195,7 +195,7 @@ class Uploads:
         one.at, one.upload = at, one.copies.upload(one.folder, one.next.secret, made, rows)
 
     async def _end(self, one: _Table, upload: Upload) -> None:
-        """Let a snapshot count, unless one that knows more is there: it is another owner's."""
+        """Make a snapshot count, unless another owner has stored a newer one."""
         assert one.next is not None
         if await _newer(one.copies, upload.head):
             one.drop()
@@ -212,7 +212,7 @@ class Uploads:
     # -- at the end -------------------------------------------------------------------------------
 
     def leave(self) -> None:
-        """Note which shards are open: they are closed next, and their tables are then at rest."""
+        """Note the open shards: they close next, and their tables then no longer change."""
         self._leaving = [
             _Table(one.shard, one.copies, at=one.at)
             for tp, one in self._tables.items()
@@ -220,13 +220,13 @@ class Uploads:
         ]
 
     async def last(self) -> None:
-        """Write what a stopped worker's tables hold, as far as `LAST_SECONDS` reach."""
+        """Send snapshots of a stopped worker's tables, as many as `LAST_SECONDS` allow."""
         for one in self._tables.values():
             one.drop()
         with suppress(TimeoutError):
             async with asyncio.timeout(LAST_SECONDS):
                 for one in self._leaving:
-                    with suppress(EngineError, OSError):  # the one before still counts
+                    with suppress(EngineError, OSError):  # the previous snapshot still counts
                         await self._send_last(one)
 
     async def _send_last(self, one: _Table) -> None:
@@ -252,8 +252,8 @@ def _usable(rows: list[bytes | None]) -> Known | None:
 
 
 async def _newer(copies: TableCopies, mine: CopyHead) -> bool:
-    """Whether the store has a snapshot that knows more than this one."""
-    with suppress(SnapshotError):  # what cannot be read is replaced
+    """Whether the store has a newer snapshot than this one."""
+    with suppress(SnapshotError):  # an unreadable snapshot is replaced
         there = await copies.head()
         theirs = None if there is None else known_of(*there.rows)
         ours = known_of(*mine.rows)
