@@ -28,7 +28,7 @@ from hushstream.agents.stages.topology import Secrets, StageFactory, Topology
 from hushstream.agents.state.layout import MARKER, POSITION, index_entries
 from hushstream.agents.state.rocks import RocksStore
 from hushstream.agents.state.units.room import UnitRoom
-from hushstream.agents.worker.shard_maker import HELD
+from hushstream.agents.worker.shards.maker import HELD
 from hushstream.formats.events.raw import RawBatch
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.config.load import loads

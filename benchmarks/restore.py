@@ -35,9 +35,9 @@ from hushstream.agents.kafka.cluster import Cluster
 from hushstream.agents.state.layout import MARKER, sortable, units_of
 from hushstream.agents.state.rocks import discard
 from hushstream.agents.worker.metrics import OperatorMetrics
+from hushstream.agents.worker.shards.transaction import send
 from hushstream.agents.worker.shared import Shared
 from hushstream.agents.worker.tables.local_state import LocalState
-from hushstream.agents.worker.transaction import send
 from hushstream.deploy.broker import Broker
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.config.model import Kafka

@@ -41,7 +41,7 @@ from hushstream.agents.state.rocks import RocksStore
 from hushstream.agents.state.rows.columns import RowColumns
 from hushstream.agents.state.units.room import UnitRoom
 from hushstream.agents.state.units.table import REPLAYED
-from hushstream.agents.worker.shard_maker import HELD
+from hushstream.agents.worker.shards.maker import HELD
 from hushstream.mechanisms.keys import Keys
 from numpy.typing import NDArray
 from rich.console import Console

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from ..agents.worker.rest import ENOUGH, kept
+from ..agents.worker.shards.rest import ENOUGH, kept
 from ..errors import ParameterError
 from .costs import Costs
 

@@ -18,7 +18,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
     ),
     "a worker hangs and comes back": (
         "integration/test_outage.py::test_a_worker_that_slept_through_a_trim_goes_on",
-        "agents/worker/test_transaction.py::test_a_zombie_is_fenced_and_can_publish_nothing",
+        "agents/worker/shards/test_transaction.py::test_a_zombie_is_fenced_and_can_publish_nothing",
     ),
     "a task of a worker makes no progress": (
         "agents/worker/health/test_state.py::test_a_task_that_hangs_is_not_live_and_is_told_once",
@@ -34,7 +34,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
         "test_a_log_of_which_nothing_comes_is_not_waited_for_without_end",
     ),
     "the wall clock of a worker is set back": (
-        "agents/worker/test_shard.py::test_a_wall_clock_that_is_set_back_delays_no_release",
+        "agents/worker/shards/test_shard.py::test_a_wall_clock_that_is_set_back_delays_no_release",
     ),
     "SIGTERM": (
         "integration/test_outage.py::test_a_signal_while_a_worker_starts_ends_it_in_order",
@@ -44,7 +44,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
         "agents/worker/test_startup.py::test_a_process_that_cannot_stop_ends_with_4",
     ),
     "local tables are lost, stale or of another version": (
-        "agents/worker/test_shard.py::"
+        "agents/worker/shards/test_shard.py::"
         "test_steps_are_published_stored_and_taken_up_by_the_next_owner",
         "agents/worker/tables/test_evidence.py::test_local_state_that_cannot_be_trusted_is_thrown_away",
         "agents/worker/tables/test_evidence.py::"
@@ -52,8 +52,8 @@ SHOWN: dict[str, tuple[str, ...]] = {
     ),
     "a local table is damaged": (
         "integration/test_gone.py::test_damaged_tables_are_set_aside_and_restored",
-        "agents/worker/test_shard.py::test_a_table_that_is_damaged_while_it_serves_is_restored",
-        "agents/worker/test_shard.py::"
+        "agents/worker/shards/test_shard.py::test_a_table_that_is_damaged_while_it_serves_is_restored",
+        "agents/worker/shards/test_shard.py::"
         "test_a_disk_that_damages_one_table_after_the_other_is_given_up",
     ),
     "the disk of `data_dir` is full": ("integration/test_gone.py::test_a_full_disk_is_named",),
@@ -89,7 +89,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
         "test_a_producer_whose_coordinator_has_no_leader_is_not_waited_for_without_end",
     ),
     "a coordinator loses its leader": (
-        "agents/worker/test_transaction.py::test_a_commit_that_nobody_answers_is_given_up_and_made_again",
+        "agents/worker/shards/test_transaction.py::test_a_commit_that_nobody_answers_is_given_up_and_made_again",
         "agents/clock/test_owner.py::"
         "test_a_commit_that_nobody_answers_is_given_up_like_one_that_failed",
         "agents/kafka/test_clients.py::"
@@ -107,8 +107,8 @@ SHOWN: dict[str, tuple[str, ...]] = {
         "agents/worker/test_tasks.py::test_the_end_of_the_log_follower_stops_the_worker",
     ),
     "a transaction fails": (
-        "agents/worker/test_transaction.py::test_rows_of_an_aborted_transaction_are_not_restored",
-        "agents/worker/test_transaction.py::"
+        "agents/worker/shards/test_transaction.py::test_rows_of_an_aborted_transaction_are_not_restored",
+        "agents/worker/shards/test_transaction.py::"
         "test_a_batch_that_the_broker_refuses_for_good_is_never_left_out_of_a_commit",
         "agents/clock/test_owner.py::test_a_trigger_whose_charge_was_refused_is_not_committed",
     ),
@@ -129,7 +129,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
         "integration/test_bombs.py::test_a_worker_lives_through_bombs_and_replay_agrees",
     ),
     "records arrive faster than they are used": (
-        "agents/worker/test_shard_input.py::test_a_full_shard_pauses_its_partition",
+        "agents/worker/shards/test_shard_input.py::test_a_full_shard_pauses_its_partition",
         "agents/kafka/test_backlog.py::"
         "test_bytes_and_records_fill_it_and_what_is_released_makes_room",
     ),
@@ -205,7 +205,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
         "agents/clock/test_owner.py::test_a_first_window_is_not_chosen_by_a_clock_that_is_behind",
     ),
     "a broker that was cut off": (
-        "agents/worker/test_transaction.py::"
+        "agents/worker/shards/test_transaction.py::"
         "test_a_shard_that_was_answered_by_a_leader_of_before_publishes_nothing",
         "agents/clock/test_owner.py::test_a_clock_log_that_was_not_read_to_its_end_gets_no_trigger",
     ),

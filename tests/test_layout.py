@@ -131,12 +131,12 @@ def test_an_upward_import_and_a_circle_would_be_seen() -> None:
         "mechanisms/noise/keyed.py": "from ..parts import sketch\n",
         "mechanisms/parts/__init__.py": "",
         "mechanisms/parts/sketch.py": "from ..noise import KeyedNoise",
-        "topics/records.py": "def late():\n    from ..agents.worker.shard import Shard",
-        "agents/worker/shard.py": "",
+        "topics/records.py": "def late():\n    from ..agents.worker.shards.shard import Shard",
+        "agents/worker/shards/shard.py": "",
     }
     assert _upward(files) == [
         "mechanisms/noise/keyed.py -> mechanisms/parts/sketch.py",
-        "topics/records.py -> agents/worker/shard.py",
+        "topics/records.py -> agents/worker/shards/shard.py",
     ]
     assert set(_circle(files)) == {list(files)[i] for i in (0, 1, 3)}
 

@@ -26,7 +26,7 @@ from .health.topics import LOOK_SECONDS as TOPICS_SECONDS
 from .health.topics import Inflow, TopicWatch
 from .log_follower import LogFollower
 from .setup import WorkerSetup
-from .shard import Shard
+from .shards.shard import Shard
 
 MEASURE_SECONDS = 30.0
 LOOK_SECONDS = 1.0

@@ -37,10 +37,10 @@ from .lines.redaction import told, traced, where
 from .log_follower import Hearers, LogFollower
 from .metrics import OperatorMetrics, PublicMetrics
 from .owned_clock import OwnedClock
-from .rest import Rests
 from .setup import WorkerSetup
-from .shard import Shard
-from .shard_maker import ShardMaker
+from .shards.maker import ShardMaker
+from .shards.rest import Rests
+from .shards.shard import Shard
 from .shared import share
 from .tables.standbys import Standbys
 from .tables.uploads import Uploads

@@ -16,7 +16,7 @@ import hushstream.agents.stages.aggregate.computation as computation
 import hushstream.agents.stages.aggregate.stage as aggregate
 import hushstream.topics.frames as frames
 from hushstream.agents.stages.step import Step
-from hushstream.agents.worker.shard import Shard
+from hushstream.agents.worker.shards.shard import Shard
 from hushstream.cli.group import main
 
 CHUNK, RELEASED = 20, 5

@@ -2,7 +2,7 @@
 
 Covers: cli/ledger.py, cli/replay.py, agents/kafka/cluster.py, agents/kafka/logs.py
 Covers: agents/worker/agents.py, agents/worker/startup.py, agents/worker/upkeep.py
-Covers: agents/worker/worker.py, agents/worker/shard_maker.py
+Covers: agents/worker/worker.py, agents/worker/shards/maker.py
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import Any
 
 from hushstream.agents.stages.aggregate.computation import Computation
 from hushstream.agents.state.layout import MARKER
-from hushstream.agents.worker.shard import Shard
+from hushstream.agents.worker.shards.shard import Shard
 from hushstream.formats.events.decode import utc
 from hushstream.topics.frames import Barrier, CellsFrame, decode
 from hushstream.topics.records import decode_marker

@@ -20,9 +20,10 @@ from hushstream.agents.kafka.markers import Sought
 from hushstream.agents.registry.asking import Asking
 from hushstream.agents.stages.aggregate.computation import Computation
 from hushstream.agents.stages.view import stage as view
-from hushstream.agents.worker import admission, forgetting, shard, tasks, transaction
+from hushstream.agents.worker import admission, forgetting, tasks
 from hushstream.agents.worker.setup import WorkerSetup
-from hushstream.agents.worker.shard import Shard
+from hushstream.agents.worker.shards import shard, transaction
+from hushstream.agents.worker.shards.shard import Shard
 from hushstream.agents.worker.tables.evidence import TOLD, Known, known_of
 from hushstream.agents.worker.tables.local_state import LocalState
 from hushstream.agents.worker.worker import Worker

@@ -18,7 +18,8 @@ from hushstream.agents.stages.aggregate.computation import Computation
 from hushstream.agents.stages.topology import Topology
 from hushstream.agents.state import rocks
 from hushstream.agents.state.units import block_files
-from hushstream.agents.worker import admission, owned_clock, shared, transaction, worker
+from hushstream.agents.worker import admission, owned_clock, shared, worker
+from hushstream.agents.worker.shards import transaction
 from hushstream.agents.worker.tables import evidence, local_state
 from hushstream.topics.config.access import ratchet_file
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-import hushstream.agents.worker.shard_maker as maker_module
+import hushstream.agents.worker.shards.maker as maker_module
 from hushstream.agents.deployment.model import Deployment
 from hushstream.topics.records import TriggerRequest, encode
 

@@ -11,8 +11,8 @@ as soon as one of these requests was sent and not answered. Then
 
 1. a connection delivers a request at most once, and the broker answers after it has worked;
 2. each request of an epoch is sent after the answer to the one before it (aiokafka has one
-   transactional request in flight, and `agents.worker.transaction` waits for every batch before the
-   commit), so as long as the epoch goes on, nothing of it arrives out of order;
+   transactional request in flight, and `agents.worker.shards.transaction` waits for every batch
+   before the commit), so as long as the epoch goes on, nothing of it arrives out of order;
 3. after a request without an answer nothing else is sent in this epoch. The next owner of the id
    begins with `InitProducerId`. Its answer says that what was open has ended and that all
    partitions have their markers (`agents.kafka.forgotten` looks whether they do); the coordinator

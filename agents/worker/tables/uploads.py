@@ -25,7 +25,7 @@ from ...snapshots.copies import Copies, TableCopies, Upload, forget
 from ...snapshots.sealed import CopyHead, fingerprint_of, new_seal
 from ...state.rocks import read_rows
 from ..metrics import OperatorMetrics
-from ..shard import Shard
+from ..shards.shard import Shard
 from .evidence import TOLD, Known, known_of
 
 log = logging.getLogger("hushstream.state")

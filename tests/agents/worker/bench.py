@@ -22,8 +22,8 @@ from hushstream.agents.state.layout import MARKER, units_of
 from hushstream.agents.state.rocks import RocksStore
 from hushstream.agents.state.rows.columns import RowColumns
 from hushstream.agents.worker.metrics import OperatorMetrics
-from hushstream.agents.worker.shard import Shard
-from hushstream.agents.worker.shard_spec import ShardSpec
+from hushstream.agents.worker.shards.shard import Shard
+from hushstream.agents.worker.shards.spec import ShardSpec
 from hushstream.agents.worker.shared import Shared
 from hushstream.formats.events.decode import RawRecord
 from hushstream.mechanisms.keys import Keys

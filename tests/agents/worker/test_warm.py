@@ -24,7 +24,7 @@ from hushstream.agents.state.layout import sortable, units_of
 from hushstream.agents.state.rocks import RocksStore
 from hushstream.agents.state.rows.columns import RowColumns
 from hushstream.agents.worker import startup
-from hushstream.agents.worker.transaction import _unit_records
+from hushstream.agents.worker.shards.transaction import _unit_records
 from hushstream.formats.events.raw import RawRecord
 from hushstream.formats.events.views import UnitTexts
 from hushstream.mechanisms.columns import Batch

@@ -11,7 +11,7 @@ from typing import Any
 from hushstream.agents.snapshots.objects import Objects
 from hushstream.agents.snapshots.sealed import TableKeys
 from hushstream.agents.worker.metrics import OperatorMetrics
-from hushstream.agents.worker.shard import Shard
+from hushstream.agents.worker.shards.shard import Shard
 from hushstream.agents.worker.tables import evidence
 from hushstream.agents.worker.tables.uploads import Uploads
 from hushstream.errors import SnapshotError

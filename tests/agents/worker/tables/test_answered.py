@@ -13,9 +13,9 @@ from hushstream.agents.kafka.batches.record_columns import RecordColumns
 from hushstream.agents.kafka.clients import start_producer, stop_quietly, transactional_producer
 from hushstream.agents.kafka.cluster import Cluster
 from hushstream.agents.state.layout import MARKER
-from hushstream.agents.worker import shard as shard_module
+from hushstream.agents.worker.shards import shard as shard_module
+from hushstream.agents.worker.shards.transaction import send
 from hushstream.agents.worker.tables.evidence import check_tables
-from hushstream.agents.worker.transaction import send
 from hushstream.topics.names import Names
 from hushstream.topics.records import Marker, encode
 

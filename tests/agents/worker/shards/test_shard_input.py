@@ -1,6 +1,6 @@
 """What a shard takes of its input, without a broker: no gap, nothing twice, no more than fits.
 
-Covers: agents/worker/shard.py
+Covers: agents/worker/shards/shard.py
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 import asyncio
 
 import hushstream.agents.kafka.backlog as backlog
-import hushstream.agents.worker.shard as shard_module
+import hushstream.agents.worker.shards.shard as shard_module
 import pytest
 from aiokafka.structs import TopicPartition
 from faust.types import TP
 from hushstream.agents.kafka.intervals import Interval
 from hushstream.errors import EngineError
 
-from .bench import held, interval, unopened
+from ..bench import held, interval, unopened
 
 
 def test_it_has_the_partitions_that_it_writes_looked_at_before_it_restores(tmp_path, monkeypatch):

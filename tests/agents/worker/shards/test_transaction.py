@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import hushstream.agents.kafka.clients as clients
-import hushstream.agents.worker.shard as shard_module
+import hushstream.agents.worker.shards.shard as shard_module
 import hushstream.agents.worker.tables.local_state as local_state
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from hushstream.agents.state.layout import MARKER
 from hushstream.topics.records import Marker, encode
 
-from .bench import applied, interval, until
+from ..bench import applied, interval, until
 
 
 def test_the_table_changes_only_after_the_commit(bench):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from ..stages.step import Step
-from .shared import Shared
+from ...stages.step import Step
+from ..shared import Shared
 
 
 class ShardReport:

@@ -14,8 +14,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection
 
-from ...topics.records import Marker
-from ..clock.log import ClockLog
+from ....topics.records import Marker
+from ...clock.log import ClockLog
 
 EACH = 0.025  # seconds of rest for each shard of the process
 LEAST = 0.5  # a process with few shards keeps no rest at all: a shorter one would save nothing

@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 from faust.types import TP
 
-from ..kafka.cluster import Cluster
-from ..stages.topology import AGGREGATE, VIEW, StageFactory, StageSpec, Topology
+from ...kafka.cluster import Cluster
+from ...stages.topology import AGGREGATE, VIEW, StageFactory, StageSpec, Topology
+from ..setup import WorkerSetup
+from ..shared import Shared
+from ..tables.local_state import LocalState
 from .rest import Rest, Rests
-from .setup import WorkerSetup
 from .shard import Shard
-from .shard_spec import Host, ShardSpec
-from .shared import Shared
-from .tables.local_state import LocalState
+from .spec import Host, ShardSpec
 
 HELD = 60_000  # rows of units that a shard keeps in memory before it writes them: some 8 MB
 

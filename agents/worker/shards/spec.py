@@ -8,11 +8,11 @@ from typing import Protocol
 
 from faust.types import TP
 
-from ...topics.records import Marker
-from ..stages.topology import Place
+from ....topics.records import Marker
+from ...stages.topology import Place
+from ..shared import Shared
+from ..tables.local_state import LocalState
 from .rest import Rest
-from .shared import Shared
-from .tables.local_state import LocalState
 from .transaction import Find, here
 
 

@@ -18,21 +18,21 @@ from typing import Any
 from aiokafka.structs import TopicPartition
 from msgspec.structs import replace
 
-from ...errors import DamagedError, HushError
-from ...topics.records import Marker, TableSeal, encode
-from ..kafka.backlog import Backlog
-from ..kafka.clients import heard, start_producer, stop_quietly, transactional_producer, within
-from ..kafka.intervals import Interval, joined
-from ..kafka.outage import OUTAGE
-from ..kafka.patience import AWAY, ELSEWHERE, asked_to_end, through_outages
-from ..kafka.progress import Progress
-from ..stages.step import Stage, Step
-from ..state.layout import MARKER
-from .shard_report import ShardReport
-from .shard_spec import Host, ShardSpec
-from .shared import Shared
-from .tables.local_state import LocalState
-from .tasks import Tasks
+from ....errors import DamagedError, HushError
+from ....topics.records import Marker, TableSeal, encode
+from ...kafka.backlog import Backlog
+from ...kafka.clients import heard, start_producer, stop_quietly, transactional_producer, within
+from ...kafka.intervals import Interval, joined
+from ...kafka.outage import OUTAGE
+from ...kafka.patience import AWAY, ELSEWHERE, asked_to_end, through_outages
+from ...kafka.progress import Progress
+from ...stages.step import Stage, Step
+from ...state.layout import MARKER
+from ..shared import Shared
+from ..tables.local_state import LocalState
+from ..tasks import Tasks
+from .report import ShardReport
+from .spec import Host, ShardSpec
 from .transaction import names, transact
 
 log = logging.getLogger("hushstream.shard")

@@ -1,6 +1,6 @@
 """A shard: positions that are its own, one transaction, the table after it, zombies fenced.
 
-Covers: agents/worker/shard_report.py, agents/worker/shard_spec.py
+Covers: agents/worker/shards/report.py, agents/worker/shards/spec.py
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import hushstream.agents.clock.wall_time as wall_time
-import hushstream.agents.worker.shard as shard_module
+import hushstream.agents.worker.shards.shard as shard_module
 import hushstream.agents.worker.tables.local_state as local_state
 import pytest
 from aiokafka.errors import ProducerFenced
-from hushstream.agents.worker.shard import Shard
+from hushstream.agents.worker.shards.shard import Shard
 from hushstream.errors import DamagedError, EngineError
 from hushstream.topics.records import Marker
 
-from .bench import UNIT, Tally, applied, interval, unopened, until
+from ..bench import UNIT, Tally, applied, interval, unopened, until
 
 
 def test_steps_are_published_stored_and_taken_up_by_the_next_owner(bench):

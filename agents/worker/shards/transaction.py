@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from aiokafka.errors import NotLeaderForPartitionError
 
-from ...errors import EngineError
-from ...topics.records import encode
-from ..kafka.batches.record_columns import Content, RecordColumns
-from ..kafka.clients import BATCH_BYTES, answers, heard
-from ..kafka.private.of_aiokafka import fill, fill_columns
-from ..stages.step import Out, Step
-from ..state.layout import MARKER
+from ....errors import EngineError
+from ....topics.records import encode
+from ...kafka.batches.record_columns import Content, RecordColumns
+from ...kafka.clients import BATCH_BYTES, answers, heard
+from ...kafka.private.of_aiokafka import fill, fill_columns
+from ...stages.step import Out, Step
+from ...state.layout import MARKER
 
 Find = Callable[[str, int], tuple[str, int]]
 """Tells where a partition of a topic of a pipeline lies on the cluster: see `Names.place`."""

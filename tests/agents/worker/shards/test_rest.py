@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-import hushstream.agents.worker.rest as rests
+import hushstream.agents.worker.shards.rest as rests
 import pytest
 from hushstream.agents.clock.log import ClockLog
-from hushstream.agents.worker.rest import Rest, Rests
+from hushstream.agents.worker.shards.rest import Rest, Rests
 from hushstream.topics.records import Marker
 from msgspec.structs import replace
 
-from ...support import beat, deployment, start, trigger
-from .bench import interval, unopened
+from ....support import beat, deployment, start, trigger
+from ..bench import interval, unopened
 
 P = deployment().pipelines[0]
 BEGUN = Marker("g", 0)

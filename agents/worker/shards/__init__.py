@@ -1,0 +1,1 @@
+"""Shards: one stage over one partition each, its steps, their transactions and rests."""
