@@ -11,12 +11,13 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 import pytest
+from _pytest.runner import runtestprotocol
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from hushstream.deploy import settings as ports
@@ -51,6 +52,7 @@ LONGEST = ("test_chaos", "test_generations", "test_outage", "test_schedules", "t
            "test_package")  # fmt: skip
 FORKED = "tests/schedules/"
 MIXED = 0.75  # share of a run in which what waits for a broker begins
+NOTICED = 0.005  # seconds; what takes less is not among the slowest tests either
 BROKER_FIXTURES = {"broker", "empty_broker", "own_broker"}
 SHARED = {
     "group.min.session.timeout.ms": "1000",
@@ -129,16 +131,52 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             path = nodeid.partition("::")[0]
             if path.startswith(FORKED):  # of one process, which takes seconds to import
                 return FORKED
-            return path if shares(config.rootpath / path) else nodeid
+            return path if shares(path) else nodeid
+
+        # xdist looks through all that a process has run, and all that was collected, for each test.
+        def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+            nodeid = self.registered_collections[node][item_index]
+            scope, units = self._split_scope(nodeid), self.assigned_work[node]
+            units[scope][nodeid] = True
+            if all(units[scope].values()):
+                del units[scope]
+            self._reschedule(node)
+
+        def _assign_work_unit(self, node: Any) -> None:
+            scope, unit = self.workqueue.popitem(last=False)
+            self.assigned_work[node][scope] = unit
+            node.send_runtest_some([self._places[name] for name, done in unit.items() if not done])
+
+        @cached_property
+        def _places(self) -> dict[str, int]:
+            return {name: place for place, name in enumerate(self.collection or ())}
 
     config.option.loadscopereorder = False
     return Together(config, log)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Report of a test's set-up and end only what failed, was skipped or took noticeable time.
+
+    In a parallel run each report is sent to the main process, which costs as much as a short test.
+    """
+    if not hasattr(item.config, "workerinput"):
+        return None
+    said = {"nodeid": item.nodeid, "location": item.location}
+    item.ihook.pytest_runtest_logstart(**said)
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed or report.duration > NOTICED:
+            report.keywords = {}  # no plugin here reads them, and they are most of what is sent
+            item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(**said)
+    return True
+
+
 @cache
-def shares(path: Path) -> bool:
-    """Whether tests of a module use what is made once for the module."""
-    return path.suffix == ".py" and 'scope="module"' in path.read_text("utf-8")
+def shares(path: str) -> bool:
+    """Whether tests of a module, named from the root on, use what is made once for the module."""
+    return path.endswith(".py") and 'scope="module"' in (HERE.parent / path).read_text("utf-8")
 
 
 def _ordered(items: Sequence[pytest.Item]) -> list[pytest.Item]:
