@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ....compiled import writeable
 from ....mechanisms.keys import Keys
+from .apart import zeros
 from .columns import Found, RowColumns
 
 _LEAST = 16  # slots of a table that has rows
@@ -80,9 +81,9 @@ class HeldTable:
         return RowColumns(Keys.fixed(matrix), self._values(begins, ends))
 
     def clear(self) -> None:
-        """Forget everything; the memory is used again."""
+        """Forget everything."""
         self._count = self._used = 0
-        self._slots[:] = 0
+        self._slots = self._arena = _NONE
 
     def _values(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> Keys:
         out = np.empty(int(ends[-1]), np.uint8)
@@ -99,11 +100,11 @@ class HeldTable:
 
     def _reserve(self, rows: int, words: int) -> None:
         if self._used + words > len(self._arena):
-            arena = np.empty(max(self._used + words, 2 * len(self._arena)), np.uint64)
+            arena = zeros(max(self._used + words, 2 * len(self._arena)), np.uint64)
             arena[: self._used] = self._arena[: self._used]
             self._arena = arena
         if 4 * rows > 3 * len(self._slots):
-            self._slots = np.zeros(max(1 << (2 * rows - 1).bit_length(), _LEAST), np.uint64)
+            self._slots = zeros(max(1 << (2 * rows - 1).bit_length(), _LEAST), np.uint64)
             self._loops.rebuild(self._slots, self._arena, self._used, self._wide)
 
 

@@ -13,6 +13,7 @@ from ....compiled import writeable
 from ....errors import DamagedError
 from ....mechanisms.keys import Keys
 from ..layout import DIGEST
+from ..rows.apart import apart
 from ..rows.columns import RowColumns, taken
 
 I64 = NDArray[np.int64]
@@ -164,8 +165,8 @@ class PackedRows:
         n, size = self._loops.measure(
             old.heads, old.tails, self.starts, heads, tails, ends, at, same
         )
-        out = Digests(np.empty(n, np.uint64), np.empty(n, np.uint64))
-        starts, data = np.empty(n + 1, np.uint32), np.empty(size, np.uint8)
+        out = Digests(apart(n, np.uint64), apart(n, np.uint64))
+        starts, data = apart(n + 1, np.uint32), apart(size, np.uint8)
         self._loops.merge(
             old.heads, old.tails, self.starts, self.data, heads, tails, new.values, ends,
             at, same, out.heads, out.tails, starts, data,
@@ -173,16 +174,17 @@ class PackedRows:
         return PackedRows(self._bits, out, starts, data)
 
     def halves(self) -> tuple[PackedRows, PackedRows]:
-        """The rows with the next bit of the digest 0, and those with 1."""
+        """The rows with the next bit of the digest 0, and those with 1; none is copied."""
         next_bit = np.uint64(63 - self._bits)
         middle = int(np.count_nonzero((self.digests.heads >> next_bit) & np.uint64(1) == 0))
         return self._part(0, middle), self._part(middle, len(self))
 
     def _part(self, low: int, high: int) -> PackedRows:
-        digests = Digests(self.digests.heads[low:high].copy(), self.digests.tails[low:high].copy())
+        digests = Digests(self.digests.heads[low:high], self.digests.tails[low:high])
         begin, end = int(self.starts[low]), int(self.starts[high])
-        starts = self.starts[low : high + 1] - np.uint32(begin)
-        return PackedRows(self._bits + 1, digests, starts, self.data[begin:end].copy())
+        starts = apart(high - low + 1, np.uint32)
+        np.subtract(self.starts[low : high + 1], np.uint32(begin), out=starts)
+        return PackedRows(self._bits + 1, digests, starts, self.data[begin:end])
 
     def listed(self, low: int, high: int) -> RowColumns:
         """Digests and rows from ``low`` to below ``high``, in order."""
@@ -215,8 +217,8 @@ def read_blocks(blocks: Sequence[bytes], bits: int) -> PackedRows:
     n, size = packed_scan.count(data, column.offsets)
     if n < 0:
         raise DamagedError("a block of units is damaged: it was cut or lengthened")
-    digests = Digests(np.empty(n, np.uint64), np.empty(n, np.uint64))
-    starts, out = np.empty(n + 1, np.uint32), np.empty(size, np.uint8)
+    digests = Digests(apart(n, np.uint64), apart(n, np.uint64))
+    starts, out = apart(n + 1, np.uint32), apart(size, np.uint8)
     if not packed_scan.read(data, column.offsets, digests.heads, digests.tails, starts, out):
         raise DamagedError("a block of units is damaged: its rows are not in order")
     return PackedRows(bits, digests, starts, out)
