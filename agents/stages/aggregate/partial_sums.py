@@ -171,7 +171,7 @@ class PartialSums:
             place: window and micro-batch.
             part: decoded part; its totals are 0, since barriers carry them.
         """
-        self._buffer[place].append(part)
+        self._buffer[place].append(_own(part))
         self._rows += len(part.key)
         self._bytes += _size(part) + PART_BYTES
 
@@ -271,6 +271,13 @@ def uncut(parts: list[Part]) -> Iterator[Part]:
     half = len(parts) // 2
     yield from uncut(parts[:half])
     yield from uncut(parts[half:])
+
+
+def _own(part: Part) -> Part:
+    """The same part in arrays of its own; views would keep the frame that it was decoded from."""
+    key = part.key
+    keys = Keys(key.packed().copy(), key.offsets - key.offsets[0])
+    return part._replace(key=keys, lane=part.lane.copy())
 
 
 def _size(part: Part) -> int:

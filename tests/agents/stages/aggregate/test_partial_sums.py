@@ -9,6 +9,7 @@ from hushstream.mechanisms.columns import Part
 from hushstream.mechanisms.contract import Traits
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.sums import LARGEST
+from hushstream.topics.frames import CellsFrame, decode, encode_cells
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,3 +54,19 @@ def test_long_keys_fill_memory_by_their_bytes() -> None:
     assert sums.full
     sums.spill({})
     assert not sums.full
+
+
+def test_sums_do_not_keep_the_frame_that_they_came_in() -> None:
+    """A frame takes as much again, and it may lie in a larger answer of the broker."""
+    keys = Keys.of([b"left out", b"a", b"bc"])[1:]
+    given = Part(keys, np.zeros(2, np.uint8), np.ones((2, 2), np.int64), np.zeros(0, np.int64))
+    (frame,) = encode_cells(0, *PLACE, given)
+    buffer = bytearray(frame)
+    decoded = decode(buffer)
+    assert isinstance(decoded, CellsFrame)
+    sums = PartialSums(TRAITS)
+    sums.add(PLACE, decoded.part)
+    del decoded
+    buffer.clear()  # refused while anything views it
+    found = sums.whole(MemoryStore(), PLACE)
+    assert found.key.tolist() == [b"a", b"bc"] and found.sums.tolist() == [[1, 1], [1, 1]]
