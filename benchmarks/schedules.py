@@ -5,10 +5,12 @@ in memory, with up to five faults at random moments, and judges what was release
 run again in words by ``python -m tests.schedules.campaign --seed N``.
 
     python benchmarks/schedules.py [--quick] [--json] [--schedules N] [--seed S] [--processes P]
-                                   [--only FAULT] [--guided] [--resume FILE]
+                                   [--only FAULT] [--standbys] [--guided] [--resume FILE]
 
 --only passes over all seeds without a fault of this kind, for example ``rewind``, which one in 16
 has; it does not run them, so 100,000 seeds take little longer than the 6,000 that are left.
+--standbys adds a billion to the seed: from there on workers keep copies of each other's tables
+(`engine.standbys = 1`), and more of them are restarted, one after the other above all.
 --guided lets the states of the protocol that were seen choose what is tried next, in one process,
 with six further faults, and shrinks what objects (`tests/schedules/guided.py`). --resume takes it
 up where the search in this file was left, to N schedules in all; --seed is its number. Its last
@@ -16,8 +18,9 @@ line: ``schedules``, ``states``, ``corpus``, ``seconds`` and ``found``, each wit
 --quick runs 1,000 of them, or as many as 40 seconds allow; the default is 10,000. The last line
 under ``--json``: ``schedules``; ``lost``, ``doubled``, ``differing`` and ``stuck``, schedules with
 such an objection; ``faults``; ``torn``, requests of transactions that came late or twice;
-``mechanisms``, how many of the six took part; ``seconds``; ``cpu``, seconds of processors, which
-tell more on a busy machine; ``seconds_each``, of processors for a schedule.
+``taken``, copies with which shards opened; ``mechanisms``, how many of the six took part;
+``seconds``; ``cpu``, seconds of processors, which tell more on a busy machine; ``seconds_each``, of
+processors for a schedule.
 """
 
 from __future__ import annotations
@@ -35,6 +38,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.schedules.campaign import KINDS, Result, campaign
+from tests.schedules.guided import APART
+from tests.schedules.recipe import STANDING
 
 SIX = {"histogram", "phdstream", "privhp", "pak", "tops", "topl"}
 
@@ -58,7 +63,8 @@ def guide(args: argparse.Namespace) -> None:
     """Become a guided search."""
     number = args.schedules or (200 if args.quick else 10_000)
     more = [] if args.resume is None else ["--resume", str(args.resume.resolve())]
-    command = ["--schedules", str(number), "--number", str(args.seed), *more]
+    search = args.seed + (STANDING // APART if args.standbys else 0)
+    command = ["--schedules", str(number), "--number", str(search), *more]
     os.chdir(Path(__file__).resolve().parents[1])
     os.environ["PYTHONHASHSEED"] = "0"
     os.execv(sys.executable, [sys.executable, "-m", "tests.schedules.guided", *command])
@@ -73,6 +79,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--only", default="")
+    parser.add_argument("--standbys", action="store_true")
     parser.add_argument("--guided", action="store_true")
     parser.add_argument("--resume", type=Path)
     args = parser.parse_args()
@@ -82,7 +89,8 @@ def main() -> None:
     seconds = QUICK_SECONDS if args.quick else 1e9
     console = Console(stderr=True)
     began = time.monotonic()
-    result = measured(number, args.seed, args.processes, seconds, console, args.only)
+    seed = args.seed + (STANDING if args.standbys else 0)
+    result = measured(number, seed, args.processes, seconds, console, args.only)
     for one in result.found[:20]:
         console.print(f"seed {one.seed}: {'; '.join(one.faults)}", highlight=False)
         for kind, texts in one.kinds.items():
@@ -93,6 +101,7 @@ def main() -> None:
         **{kind: result.count(kind) for kind in KINDS},
         "faults": sum(result.kinds.values()),
         "torn": result.torn,
+        "taken": result.taken,
         "mechanisms": len(SIX & {*result.mechanisms}),
         "seconds": round(time.monotonic() - began),
         "cpu": round(result.cpu),

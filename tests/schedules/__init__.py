@@ -7,6 +7,7 @@
 | `network` | requests on their way to it: outages, lost answers, requests that come late or twice |
 | `clients`, `admin` | the clients of both libraries, as the product uses them |
 | `group` | the consumer group, and what stands for Faust |
+| `standing` | both where workers keep copies of each other's tables |
 | `disk` | tables that outlive their process |
 | `world` | all of that together, and the product's view of time |
 | `patches` | where libraries are replaced; the product's modules stay as they are |
@@ -22,5 +23,5 @@
 | `coverage` | states of the protocol that a schedule passes through |
 | `guided`, `shrink` | a search for new states; the smallest schedule that still objects |
 | `campaign` | many seeds over several processes |
-| `bugs` | old mistakes, put back one at a time |
+| `bugs`, `standing_bugs` | old mistakes, put back one at a time; those of copies |
 """

@@ -101,6 +101,10 @@ class Broker(Network):
         owner.holder = who
         return owner.epoch
 
+    def holder(self, identity: str) -> str:
+        """Name of the worker that has a transactional id; empty: none."""
+        return self.owners[identity].holder if identity in self.owners else ""
+
     def _fence(self, identity: str, epoch: int) -> Owner:
         owner = self.owners[identity]
         if owner.epoch != epoch:

@@ -29,6 +29,7 @@ from hushstream.agents.worker.tables.local_state import LocalState
 from hushstream.agents.worker.worker import Worker
 from hushstream.formats.schemas.schema import Verdict
 
+from .standing_bugs import AT, OF_STANDBYS, WITHIN
 from .world import VirtualTime
 
 
@@ -223,7 +224,9 @@ RECIPES = {
 
 OF_RELEASES: dict[str, Callable[[], None]] = {"changed number": changed_number}
 """Mistakes outside the protocol, which every mechanism can make."""
-EVERY: dict[str, Callable[[], None]] = BUGS | OF_DEPLOYMENTS | OF_RECIPES | OF_RELEASES
+EVERY: dict[str, Callable[[], None]] = (
+    BUGS | OF_DEPLOYMENTS | OF_STANDBYS | OF_RECIPES | OF_RELEASES
+)
 FOUND_WITHIN = {
     "cancelled clock": 300,
     "stale idle shard": 2500,
@@ -238,6 +241,7 @@ FOUND_WITHIN = {
     "denied schema": 1200,
     "view anew": 200,
     "early forgetting": 800,
+    **WITHIN,
 }
 FOUND_AT = {  # a seed that objects; a change of the product may move it
     "cancelled clock": 138,
@@ -253,5 +257,6 @@ FOUND_AT = {  # a seed that objects; a change of the product may move it
     "denied schema": 549,
     "view anew": 19,
     "early forgetting": 206,
+    **AT,
 }
 ONLY = {"believed table": "rewind"}

@@ -12,11 +12,12 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import math
 import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .forks import Fork, run
@@ -43,6 +44,7 @@ class Result(NamedTuple):
         callbacks: that ran in all of them.
         kinds: how many faults of each kind they had.
         torn: requests of transactions that came late or twice.
+        taken: copies with which shards opened.
         mechanisms: how many schedules each mechanism had.
         cpu: seconds of processors that they took.
     """
@@ -52,6 +54,7 @@ class Result(NamedTuple):
     callbacks: int
     kinds: dict[str, int]
     torn: int
+    taken: int
     mechanisms: dict[str, int]
     cpu: float
 
@@ -92,11 +95,17 @@ def share(
 
 def _ready(bug: str, aloud: bool = False) -> None:
     """Put the simulation in this process."""
-    from .prepared import bugs, schedule
+    from .prepared import schedule
 
     if bug:
-        bugs.EVERY[bug]()
+        _put_back(bug)
     schedule.quiet(aloud)
+
+
+def _put_back(bug: str) -> None:
+    from . import bugs
+
+    bugs.EVERY[bug]()
 
 
 def _piece(seeds: range, first: bool, until: float, only: str, alone: int = 0) -> dict[str, Any]:
@@ -105,7 +114,7 @@ def _piece(seeds: range, first: bool, until: float, only: str, alone: int = 0) -
 
     told: dict[str, Any] = {
         "schedules": 0, "passed": 0, "callbacks": 0, "found": [], "kinds": {}, "torn": 0,
-        "mechanisms": {},
+        "taken": 0, "mechanisms": {},
     }  # fmt: skip
     for seed in seeds:
         told["passed"] += 1
@@ -115,6 +124,7 @@ def _piece(seeds: range, first: bool, until: float, only: str, alone: int = 0) -
         told["schedules"] += 1
         told["callbacks"] += made.callbacks
         told["torn"] += made.torn
+        told["taken"] += made.taken
         _count(told["mechanisms"], made.mechanism)
         for fault in made.faults:
             _count(told["kinds"], fault.split()[2])
@@ -132,13 +142,15 @@ def _count(counts: dict[str, int], what: str, number: int = 1) -> None:
     counts[what] = counts.get(what, 0) + number
 
 
-def _forked(seeds: range, first: bool, until: float, only: str) -> dict[str, Any]:
-    """Run some seeds in a fork of this process."""
+def _forked(seeds: range, first: bool, until: float, only: str, bug: str = "") -> dict[str, Any]:
+    """Run some seeds in a fork of this process, with an old mistake if ``bug`` names one."""
     gc.freeze()
     mine, (source, sink) = os.getpid(), os.pipe()
     child = os.fork()
     if not child:
         try:
+            if bug:
+                _put_back(bug)
             line = json.dumps(_piece(seeds, first, until, only, mine)).encode()
             with open(sink, "wb") as file:
                 file.write(line)
@@ -181,13 +193,14 @@ def campaign(
     shares = [range(seed + n, seed + schedules, processes) for n in range(processes)]
     wanted = [[s.start, processes, len(s), seconds, bug, first, only] for s in shares if len(s)]
     children = [Fork(NAME, ["--share", json.dumps(one)]) for one in wanted]
-    total, callbacks, torn, found = 0, 0, 0, list[Found]()
+    total, callbacks, torn, taken, found = 0, 0, 0, 0, list[Found]()
     kinds, mechanisms = dict[str, int](), dict[str, int]()
     try:
         for line in _lines(children):
             total += line["schedules"]
             callbacks += line["callbacks"]
             torn += line["torn"]
+            taken += line["taken"]
             found += [Found(*one) for one in line["found"]]
             for counts, name in ((kinds, "kinds"), (mechanisms, "mechanisms")):
                 for what, number in line[name].items():
@@ -200,7 +213,7 @@ def campaign(
             child.kill()
             child.close()
     cpu = sum(child.cpu for child in children)
-    return Result(total, sorted(found), callbacks, kinds, torn, mechanisms, cpu)
+    return Result(total, sorted(found), callbacks, kinds, torn, taken, mechanisms, cpu)
 
 
 def _lines(children: Sequence[Fork]) -> Iterator[dict[str, Any]]:
@@ -233,10 +246,29 @@ def one(seed: int | str, bug: str = "") -> Any:
     return json.loads(done.stdout)
 
 
+def apart(mistakes: Mapping[str, int]) -> dict[str, list[bool]]:
+    """Whether the seed of each mistake objects without it, and with it; all from one process.
+
+    A fork of a process that has run the seed before finds all of its caches filled.
+    """
+    done = run(NAME, "--apart", json.dumps(mistakes))
+    done.check_returncode()
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
+def _apart(mistakes: Mapping[str, int]) -> Iterator[list[bool]]:
+    _ready("")
+    for bug, seed in mistakes.items():
+        seeds = range(seed, seed + 1)
+        told = _piece(seeds, False, math.inf, ""), _forked(seeds, False, math.inf, "", bug)
+        yield [bool(one["found"]) for one in told]
+
+
 def main() -> None:
     """A share of a campaign, or one seed in words."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--share", help="for `campaign` itself")
+    parser.add_argument("--apart", help="for `apart`")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--bug", default="")
     parser.add_argument("--recipe", default="", help="of a guided schedule, in the place of a seed")
@@ -245,6 +277,10 @@ def main() -> None:
     if args.share:
         for line in share(*json.loads(args.share)):
             print(json.dumps(line), flush=True)
+        os._exit(0)  # as below
+    if args.apart:
+        wanted = json.loads(args.apart)
+        print(json.dumps(dict(zip(wanted, _apart(wanted), strict=True))), flush=True)
         os._exit(0)  # as below
     if os.environ.get("PYTHONHASHSEED") != "0":
         os.environ["PYTHONHASHSEED"] = "0"

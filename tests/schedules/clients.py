@@ -95,9 +95,11 @@ class SimProducer:
         def work() -> int:
             return broker.initialise(self._id, who)
 
+        before = broker.holder(self._id)
         if broker.tear(work):
             await asyncio.sleep(AGAIN)
         self._epoch = await broker.call(work)
+        world.current().group.opened(self._id, who, before)
 
     async def begin_transaction(self) -> None:
         """Begin."""
@@ -213,6 +215,7 @@ class SimConsumer:
         self._positions: dict[TopicPartition, int] = {}
         self._paused: set[TopicPartition] = set()
         self._fetcher = None  # it waits as patiently as it likes
+        self._committed = options["isolation_level"] == "read_committed"
 
     async def start(self) -> None:
         """Connect."""
@@ -239,8 +242,8 @@ class SimConsumer:
         return self._positions[tp]
 
     async def end_offsets(self, partitions: Sequence[TopicPartition]) -> dict[Any, int]:
-        """Last stable offsets."""
-        return await self._asked(partitions, lambda log: log.stable)
+        """Last stable offsets, or ends for one who reads all."""
+        return await self._asked(partitions, self._end)
 
     async def beginning_offsets(self, partitions: Sequence[TopicPartition]) -> dict[Any, int]:
         """First offsets."""
@@ -284,16 +287,21 @@ class SimConsumer:
             log, seen = broker.logs[place], broker.seen(place, here)
             if not seen.start <= position <= seen.end:
                 raise OffsetOutOfRangeError({tp: position})
-            if position < seen.stable:
-                records, self._positions[tp] = log.read(position, MOST, below=seen.stable)
+            if position < (below := self._end(seen)):
+                found_now = log.read(position, MOST, self._committed, below)
+                records, self._positions[tp] = found_now
                 if records:
                     found[tp] = records
         return found
 
     def _more(self, tp: TopicPartition) -> bool:
         place = (tp.topic, tp.partition)
-        stable = self._broker.seen(place, HERE.get()).stable
-        return place not in self._broker.leaderless and self._positions[tp] < stable
+        end = self._end(self._broker.seen(place, HERE.get()))
+        return place not in self._broker.leaderless and self._positions[tp] < end
+
+    def _end(self, log: Any) -> int:
+        end: int = log.stable if self._committed else log.end
+        return end
 
     async def _wait(self, wanted: Sequence[TopicPartition], until: float) -> None:
         """Until there may be more, or it is too late."""

@@ -81,6 +81,8 @@ class Seen:
                 found.append("dead")
             elif worker is None:
                 found.append("starting")
+            elif getattr(worker.app, "left", False):
+                found.append("leaves")
             else:
                 found.append("paused" if process.paused else "lives")
         return tuple(sorted(found))

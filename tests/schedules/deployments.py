@@ -38,6 +38,7 @@ outage_timeout = "60s"
 data_dir = "/data"
 units_partitions = 2
 cells_partitions = {cells}
+{engine}
 beat_interval = "1s"
 publish_delay = "{delay}"
 max_future_skew = "30s"
@@ -119,7 +120,7 @@ def _variant(
     return {"cells": cells, "delay": delay, "step": step, "partitioner": partitioner,
             "mechanism": HISTOGRAM.format(keys=keys), "schedule": schedule,
             "hop": "", "window": 'length = "10s"', "begins": (), "tables": "", "encoding": "",
-            "besides": "",
+            "besides": "", "engine": "",
             "budget": "epsilon = 40.0, delta = 1e-3",
             "time": '"t", format = "epoch_us"'}  # fmt: skip
 
@@ -221,27 +222,34 @@ class Template:
 
 
 @lru_cache(None)
-def followed(until: int, partitions: int) -> tuple[Config, Deployment]:
+def followed(until: int, partitions: int, standing: bool) -> tuple[Config, Deployment]:
     """The deployment in which a pipeline ends, and another one follows it.
 
     Args:
         until: microseconds since 1970.
         partitions: of the raw topic.
+        standing: whether workers keep copies.
     """
     besides = FOLLOWER.format(until=format_instant(until), listed=LISTED)
-    config = loads(TEXT.format(**VARIANTS["followed"] | {"besides": besides}), environ={})
+    config = _config("followed", standing, {"besides": besides})
     return config, compile_config(config, {"events": partitions})
 
 
+def _config(variant: str, standing: bool, more: dict[str, str] | None = None) -> Config:
+    engine = {"engine": "standbys = 1"} if standing else {}
+    return loads(TEXT.format(**VARIANTS[variant] | engine | (more or {})), environ={})
+
+
 @lru_cache(None)
-def template(variant: str, trimmed: bool) -> Template:
+def template(variant: str, trimmed: bool, standing: bool = False) -> Template:
     """One of the deployments.
 
     Args:
         variant: which of `VARIANTS`.
         trimmed: whether raw records were deleted before the deployment began.
+        standing: whether workers keep copies of each other's tables.
     """
-    config = loads(TEXT.format(**VARIANTS[variant]), environ={})
+    config = _config(variant, standing)
     here = world.World.__new__(world.World)
     here.loop = VirtualLoop(Random(0))
     here.broker = broker = Broker(here.loop, Random(0))

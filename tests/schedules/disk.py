@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
+from types import SimpleNamespace
 from typing import Any
 
 from . import world
@@ -26,9 +27,17 @@ class Folder(PurePosixPath):
     def unlink(self, missing_ok: bool = False) -> None:
         """Files beside a table are not kept."""
 
-    def iterdir(self) -> Iterator[Folder]:
-        """Tables below."""
+    def iterdir(self) -> Iterator[Any]:
+        """Tables below; of a table, one file."""
+        if str(self) in world.current().disks:
+            return iter([self])
+        if not self.exists():
+            raise FileNotFoundError(str(self))
         return self._below()
+
+    def stat(self) -> Any:
+        """When a table was written last."""
+        return SimpleNamespace(st_mtime=world.current().written.get(str(self), 0.0))
 
     def rglob(self, pattern: str) -> Iterator[Folder]:
         """Files of a table: they are not counted."""
@@ -98,6 +107,7 @@ class Table:
 
     def write(self, batch: Writes, write_opt: Any = None) -> None:
         """Apply a batch; all of it is on disk."""
+        world.current().written[self._path] = world.VirtualTime.time()
         undo = world.current().undo
         if undo is not None:
             changed = {key for key, _ in batch.changes}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from .recipe import Fault
+from .recipe import STANDING, Fault
 from .world import World
 
 LEADERS = 10**12  # apart from all seeds of schedules
@@ -19,6 +19,8 @@ GUIDED = ("behind", "leaderless", "cut", "deaf", "power", "skew")
 """Kinds that guided schedules have besides."""
 OPERATED = ("grown", "followed")  # deployments that an operator changes once
 OWN = 10**16  # apart from all these
+BESIDE = 10**18  # apart from all these
+OF_STANDBYS = ("rolling", "rolling", "stop", "stop", "kill", "wipe", "mistake", "rewind")
 
 
 class Draws:
@@ -43,6 +45,8 @@ class Draws:
         """Draw the faults that begin before a moment."""
         drawn = [*self._usual(until), *self._of_leaders(until), *self._of_transactions(until)]
         drawn += self._of_deployment(until)
+        if self._world.seed >= STANDING:
+            drawn += self._of_standbys(until)
         if self._kind in OPERATED:  # a rewind would take topics away that an operator has made
             drawn = [fault for fault in drawn if fault.kind != "rewind"]
         return drawn
@@ -70,6 +74,15 @@ class Draws:
         for _ in range(random.choice((0, 0, 1, 2))):
             at, size = 1.0 + random.random() * (until - 1.0), random.random()
             drawn.append(Fault("torn", 0, at, size))
+        return drawn
+
+    def _of_standbys(self, until: float) -> list[Fault]:
+        """What moves shards to copies, and what these may lack then."""
+        random, drawn = Random(self._world.seed + BESIDE), list[Fault]()
+        for _ in range(random.choice((0, 1, 1, 2, 2, 3))):
+            at = 1.0 + random.random() * (until - 1.0)
+            kind, machine = random.choice(OF_STANDBYS), random.randrange(self._machines)
+            drawn.append(Fault(kind, machine, at, random.random()))
         return drawn
 
     def _of_deployment(self, until: float) -> list[Fault]:

@@ -189,6 +189,13 @@ class Faults:
         self._at(at, machine.stop)
         return 0.0
 
+    def rolling(self, machine: Machine, at: float, size: float) -> float:
+        """SIGTERM to one machine after the other, sometimes before the last one is back."""
+        apart = 0.5 + size * 7
+        for number, one in enumerate(self._machines):
+            self._at(at + number * apart, one.stop)
+        return len(self._machines) * apart
+
     def slow(self, machine: Machine, at: float, size: float) -> float:
         """All answers take longer."""
         self._at(at, setattr, self._world.broker, "slow", size * 4)

@@ -244,6 +244,7 @@ class Group:
         self._joined = 0
         self._generation = 0
         self._coming = False
+        self.objections: list[str] = []  # to what members did
 
     def _later(self, seconds: float, work: Callable[..., Any], *args: Any) -> None:
         """The coordinator lives on whatever becomes of the process that it was asked by."""
@@ -310,9 +311,28 @@ class Group:
             delay = self._world.random.random() ** 2 * 3.0
             self._later(delay, self._spread)
 
+    def _silent(self, app: SimApp) -> bool:
+        """Whether a rebalance waits for a member in vain."""
+        return app.process is not None and app.process.paused
+
+    def _ordered(self, places: list[TP], names: list[str]) -> list[TP]:
+        """The order in which partitions are given away."""
+        return places
+
+    def _heir(self, tp: TP, shares: dict[str, set[TP]], most: int) -> str:
+        """Who gets a partition that moves."""
+        least = min(map(len, shares.values()))
+        return self._world.random.choice([n for n in shares if len(shares[n]) == least])
+
+    def _shared(self, shares: dict[str, set[TP]]) -> None:
+        """Called with what each member gets, before any of them is told."""
+
+    def opened(self, identity: str, who: str, before: str) -> None:
+        """Hear that a worker opened what another one, or nobody, had before."""
+
     def _spread(self) -> None:
         apps = self.members
-        if self._world.broker.down or any(a.process and a.process.paused for a in apps.values()):
+        if self._world.broker.down or any(map(self._silent, apps.values())):
             # A member that is silent holds the rebalance up until its session has ended.
             self._later(0.5, self._spread)
             return
@@ -328,13 +348,13 @@ class Group:
                         for n in range(self._world.broker.topics[t]))  # fmt: skip
         random.shuffle(places)
         most = -(-len(places) // len(names))
-        for tp in places:
+        for tp in self._ordered(places, names):
             owner = self._owned.get(tp, "")
             if len(shares.get(owner, range(most))) >= most or random.random() < 0.1:
-                least = min(len(shares[n]) for n in names)
-                owner = random.choice([n for n in names if len(shares[n]) == least])
+                owner = self._heir(tp, shares, most)
             self._owned[tp] = owner
             shares[owner].add(tp)
+        self._shared(shares)
         for name, app in living.items():
             assert app.process is not None
             self._world.loop.call_later(

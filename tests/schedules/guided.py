@@ -26,7 +26,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from .campaign import KINDS, _ready
-from .recipe import Fault, Recipe, Turn, recipe
+from .recipe import STANDING, Fault, Recipe, Turn, recipe
 from .shrink import shrunk
 
 NAME = "tests.schedules.guided"
@@ -103,7 +103,8 @@ class Search:
                 turns.append(Turn(moment, random.randrange(1 << 30)))
             elif way == 1 or not faults:
                 near = max(moment + random.uniform(-1.0, 1.0), 0.5)
-                faults.append(_fault(random, _every())._replace(at=near))
+                kinds = _every(entry.recipe.seed)
+                faults.append(_fault(random, kinds)._replace(at=near))
             elif way == 2:
                 del faults[random.randrange(len(faults))]
             elif way == 3:
@@ -195,11 +196,12 @@ def _further() -> tuple[str, ...]:
     return GUIDED
 
 
-def _every() -> tuple[str, ...]:
-    """Kinds of faults, the more frequent ones more than once."""
-    from .draws import GUIDED, OF_BROKERS, USUAL
+def _every(seed: int) -> tuple[str, ...]:
+    """Kinds of faults of a seed, the more frequent ones more than once."""
+    from .draws import GUIDED, OF_BROKERS, OF_STANDBYS, USUAL
 
-    return (*USUAL, *GUIDED * 2, *OF_BROKERS * 2)
+    own = OF_STANDBYS if seed >= STANDING else ()
+    return (*USUAL, *GUIDED * 2, *OF_BROKERS * 2, *own)
 
 
 def _fault(random: Random, kinds: Sequence[str], until: float = 20.0) -> Fault:
@@ -228,13 +230,17 @@ def outcome(one: Recipe) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def warm() -> None:
-    """Run a schedule of each kind here, so that forks find every configuration compiled."""
+def warm(seed: int) -> None:
+    """Run a schedule of each kind here, so that forks find every configuration compiled.
+
+    Args:
+        seed: the first one.
+    """
     from .deployments import FURTHER
     from .schedule import KINDS as kinds
     from .schedule import kind_of, run
 
-    wanted, seed = {*kinds, *FURTHER}, 0
+    wanted = {*kinds, *FURTHER}
     while wanted:
         if (kind := kind_of(seed)) in wanted:
             wanted.remove(kind)
@@ -285,7 +291,7 @@ def main() -> None:
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, "-m", NAME, *sys.argv[1:]])
     _ready(args.bug)
-    warm()
+    warm(STANDING if args.number * APART >= STANDING else 0)
     there = args.resume is not None and args.resume.exists()
     search = Search.load(args.resume) if there else Search(args.number, args.plain, args.bug)
 

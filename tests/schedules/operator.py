@@ -80,9 +80,10 @@ class Operator:
 
     def _follow(self) -> Config:
         now, begun = self._now(), True
+        standing = self._config.engine.standbys > 0
         while True:
             until = int((START + self._end) * 1e6)
-            config, made = followed(until, len(self._template.begins))
+            config, made = followed(until, len(self._template.begins), standing)
             try:
                 self._beginning(made, now).begin()
             except LedgerError:  # that epoch has begun by now

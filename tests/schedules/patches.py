@@ -20,12 +20,13 @@ from hushstream.agents.state import rocks
 from hushstream.agents.state.units import block_files
 from hushstream.agents.worker import admission, owned_clock, shared, worker
 from hushstream.agents.worker.shards import transaction
-from hushstream.agents.worker.tables import evidence, local_state
+from hushstream.agents.worker.tables import evidence, local_state, standbys
 from hushstream.topics.config.access import ratchet_file
 
 from . import admin, disk, keys, registry, world
 from .clients import SimConsumer, SimProducer, send_once
 from .group import SimApp
+from .standing import StandingApp
 
 GENESIS = "5eed5eed50"
 SECRET = bytes(range(32))
@@ -72,6 +73,7 @@ def install() -> None:
              locked=keys.locked)  # fmt: skip
     _spare()
     _watch_noise()
+    _watch_copies()
     for name, module in list(sys.modules.items()):
         ours = name.startswith("hushstream.agents.")
         if ours and type(getattr(module, "time", None)).__name__ == "module":
@@ -90,6 +92,8 @@ def _replace(module: Any, **names: Any) -> None:
 
 
 def _app(setup: Any, topology: Topology, fail: Any, client_id: str, claimed: Any) -> SimApp:
+    if setup.config.engine.standbys:
+        return StandingApp(setup, fail, client_id, claimed)
     return SimApp(setup, fail)
 
 
@@ -114,6 +118,18 @@ def _spare() -> None:
         return compiled[key]
 
     _replace(admission, compile_config=once)
+
+
+def _watch_copies() -> None:
+    """Count the shards that open with a copy."""
+    take = standbys.Standbys.take
+
+    async def watched(self: Any, tp: Any) -> Any:
+        copy = await take(self, tp)
+        world.current().taken += copy is not None
+        return copy
+
+    standbys.Standbys.take = watched  # type: ignore[method-assign]
 
 
 def _watch_noise() -> None:

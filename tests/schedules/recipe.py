@@ -11,6 +11,9 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+STANDING = 10**9
+"""From this seed on deployments have standbys, and draw more of what moves shards to these."""
+
 
 class Fault(NamedTuple):
     """One fault.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from .bugs import BUGS, FOUND_AT, FOUND_WITHIN, OF_DEPLOYMENTS, ONLY, RECIPES
-from .campaign import KINDS, campaign, one
+from .bugs import BUGS, FOUND_AT, FOUND_WITHIN, OF_DEPLOYMENTS, OF_STANDBYS, ONLY, RECIPES
+from .campaign import KINDS, apart, campaign, one
 from .deployments import FURTHER
+from .recipe import STANDING
 from .schedule import KINDS as KINDS_OF_SCHEDULES
 from .schedule import kind_of
 
@@ -34,6 +35,14 @@ def test_nothing_is_lost_doubled_different_or_stuck_under_any_schedule(wanted: i
     print(f"{result.schedules} schedules, {sum(result.kinds.values())} faults: {result.kinds}")
 
 
+@pytest.mark.parametrize("wanted", [10, pytest.param(1000, marks=pytest.mark.thorough)])
+def test_nor_where_shards_and_the_clock_are_handed_over_to_copies(wanted: int) -> None:
+    result = campaign(wanted, STANDING)
+    assert [f"seed {found.seed}: {found.kinds}" for found in result.found] == []
+    assert result.schedules == wanted and result.kinds["rolling"] > wanted / 10
+    assert result.taken > wanted
+
+
 @pytest.mark.thorough
 def test_a_changed_number_of_any_mechanism_is_found() -> None:
     result = campaign(160, bug="changed number")
@@ -57,6 +66,16 @@ def test_an_old_mistake_that_is_put_back_is_found(bug: str) -> None:
     (found,) = result.found
     if found.seed != seed:
         print(f"{bug}: record seed {found.seed} instead of {seed}")
+
+
+def test_a_mistake_of_copies_that_is_put_back_is_found_and_nothing_without_it() -> None:
+    """At its recorded seed; the search goes on from there if the product has moved it."""
+    for bug, (right, wrong) in apart({bug: FOUND_AT[bug] for bug in OF_STANDBYS}).items():
+        assert not right, bug
+        if not wrong:
+            result = campaign(FOUND_WITHIN[bug], FOUND_AT[bug], 1, bug=bug, first=True)
+            assert result.found, f"{bug}: {result.schedules} schedules saw nothing"
+            print(f"{bug}: record seed {result.found[0].seed}")
 
 
 @pytest.mark.parametrize("bug", RECIPES)

@@ -29,6 +29,7 @@ class World:
         self.loop = VirtualLoop(self.random)
         self.broker = Broker(self.loop, self.random)
         self.disks: dict[str, dict[bytes, bytes]] = {}  # of all tables, by folder
+        self.written: dict[str, float] = {}  # wall-clock seconds of its last write, by folder
         self.files: dict[str, dict[bytes, bytes]] = {}  # that are no table yet, by path
         # What each write to a table took the place of, by folder; None: nobody asks.
         self.undo: dict[str, list[dict[bytes, bytes | None]]] | None = None
@@ -38,6 +39,7 @@ class World:
         self.contents: dict[Any, set[Any]] = {}  # what each noise label was drawn for
         self.messages: list[tuple[float, str, str]] = []
         self.group: Group = None  # type: ignore[assignment]
+        self.taken = 0  # copies with which shards opened
         self._bytes = 0
         self._named = 0
 

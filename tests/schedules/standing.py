@@ -1,0 +1,150 @@
+"""The consumer group of a deployment with `engine.standbys = 1`, and what stands for Faust there.
+
+The group gives each partition a member that stands by, and prefers members that have its table when
+it moves. That is what Faust's assignor does by and large; here chance decides much of it, so that
+schedules meet more orders than one assignor makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+from faust.types import TP
+
+from . import world
+from .group import Group, SimApp
+
+COPIES = 10**17  # apart from all seeds, and from those of draws
+PREFERRED = 0.9  # of the partitions that move, that go where their tables are
+ANEW = 0.1  # of those that stand by, that another member is given
+
+
+class StandingApp(SimApp):
+    """Stands for the Faust application of a worker that keeps copies.
+
+    Args:
+        client_id: of this process.
+        claimed: partitions of which it has tables.
+
+    Attributes:
+        left: whether it has left its group, while it serves on.
+        coming: partitions that it stands by for, by generation of the group.
+    """
+
+    consumer: StandingApp
+
+    def __init__(self, setup: Any, fail: Any, client_id: str, claimed: Iterable[Any]) -> None:
+        super().__init__(setup, fail)
+        self.client_id = client_id
+        self.assignor = self
+        self.left = False
+        self.coming: dict[int, set[TP]] = {}
+        self._claimed = {TP(*place) for place in claimed}
+        self._standing: StandingGroup = self._group  # type: ignore[assignment]
+        self._standing.begins(self)
+
+    @property
+    def has(self) -> set[TP]:
+        """Partitions of which it has tables, as it tells the group when it joins."""
+        return self._claimed | self._assigned | self.assigned_standbys()
+
+    def assigned_standbys(self) -> set[TP]:
+        """Partitions that it stands by for."""
+        return self.coming.get(self._generation, set())
+
+    def assign(self, partitions: set[TP], generation: int) -> None:
+        """Take an assignment, unless it has left."""
+        if not self.left:
+            super().assign(partitions, generation)
+
+    async def leave(self) -> None:
+        """Leave the group, and go on with what is assigned."""
+        self.applied, self.left = dict, True
+        self._standing.ends(self)
+        await self._broker.call(lambda: self._group.leave(self), patience=20.0)
+
+
+class StandingGroup(Group):
+    """The coordinator of a group whose members stand by for each other."""
+
+    def __init__(self, here: world.World, session: float) -> None:
+        super().__init__(here, session)
+        self._random = Random(here.seed + COPIES)
+        self._having: dict[TP, list[str]] = {}  # members that have a table, the best ones first
+        self._left: set[str] = set()  # names of workers
+
+    # -- who is in it -----------------------------------------------------------------------------
+
+    def begins(self, app: StandingApp) -> None:
+        """A worker starts: its machine has not left any more."""
+        if app.process is not None:
+            self._left.discard(app.process.name)
+
+    def ends(self, app: StandingApp) -> None:
+        """A worker has begun to leave, whether the group hears it or not: its heartbeat ends."""
+        assert app.process is not None
+        self._left.add(app.process.name)
+        self._later(self.session, self.leave, app)
+
+    def join(self, app: SimApp) -> None:
+        """Take a member, with what it says of its tables."""
+        super().join(app)
+        for tp in sorted(app.has):  # type: ignore[attr-defined]
+            self._having.setdefault(tp, []).append(app.member_id)
+
+    def _rejoin(self, app: SimApp) -> None:
+        if not app.left:  # type: ignore[attr-defined]
+            super()._rejoin(app)
+
+    def _silent(self, app: SimApp) -> bool:
+        return super()._silent(app) or app.left  # type: ignore[attr-defined]
+
+    def described(self) -> list[Any]:
+        """Its members, as an administrator is told of them."""
+        nothing = SimpleNamespace(topic_partitions=())
+        return [
+            SimpleNamespace(
+                client_id=app.client_id,  # type: ignore[attr-defined]
+                group_instance_id=None, host="/sim", assignment=nothing,
+            )
+            for app in self.members.values()
+        ]  # fmt: skip
+
+    def opened(self, identity: str, who: str, before: str) -> None:
+        """Object to a worker that has left, and fences another one that has taken over."""
+        if who in self._left and before not in ("", who):
+            self.objections.append(f"{who}, which has left, took {identity} back from {before}")
+
+    # -- who has what -----------------------------------------------------------------------------
+
+    def _ordered(self, places: list[TP], names: list[str]) -> list[TP]:
+        """Put last what a member without partitions has a table of: owners have enough by then."""
+        owners = {*self._owned.values()}
+        fresh = {name for name in names if name not in owners}
+        return sorted(places, key=lambda tp: not fresh.isdisjoint(self._having.get(tp, ())))
+
+    def _heir(self, tp: TP, shares: dict[str, set[TP]], most: int) -> str:
+        near = [n for n in self._having.get(tp, ()) if len(shares.get(n, range(most))) < most]
+        if near and self._random.random() < PREFERRED:
+            return near[0]
+        return super()._heir(tp, shares, most)
+
+    def _shared(self, shares: dict[str, set[TP]]) -> None:
+        """Have another member stand by for each partition."""
+        before, self._having = self._having, {}
+        coming: dict[str, set[TP]] = {name: set() for name in shares}
+        for owner, places in sorted(shares.items()):
+            others = sorted(shares.keys() - {owner})
+            for tp in sorted(places):
+                self._having[tp] = [owner]
+                near = [name for name in before.get(tp, ()) if name in others]
+                if others and (not near or self._random.random() < ANEW):
+                    near = [self._random.choice(others)]
+                if near:
+                    self._having[tp].append(near[0])
+                    coming[near[0]].add(tp)
+        for name, stands in coming.items():
+            self.members[name].coming[self._generation] = stands  # type: ignore[attr-defined]

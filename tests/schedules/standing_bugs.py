@@ -1,0 +1,119 @@
+"""Mistakes of copies and of the hand-over, put back one at a time; see `bugs`, which lists them.
+
+The seeds are those of deployments with standbys: `recipe.STANDING` and the ones after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from hushstream.agents.clock import owner
+from hushstream.agents.kafka.clients import reached, reader
+from hushstream.agents.state.layout import MARKER
+from hushstream.agents.worker.owned_clock import OwnedClock
+from hushstream.agents.worker.shards.shard import Shard
+from hushstream.agents.worker.tables import standbys
+from hushstream.agents.worker.tables.evidence import TOLD, Known, known_of
+from hushstream.agents.worker.tables.local_state import LocalState
+from hushstream.topics.records import Marker, decode_marker
+
+from .loop import HERE
+from .recipe import STANDING
+
+
+def unread_copy() -> None:
+    """A shard goes on from a copy as it is: what its changelog has beyond it is not read."""
+    restored = LocalState.open
+
+    async def believing(self: LocalState) -> Marker | None:
+        if not self.ready:
+            return await restored(self)
+        async with reader(self._shared.kafka) as client:
+            self.end = (await reached(client, {self.place: self.position}))[self.place]
+        (row,) = self.table.get_many([MARKER])
+        return None if row is None else decode_marker(row)
+
+    LocalState.open = believing  # type: ignore[method-assign]
+
+
+def uncommitted_copy() -> None:
+    """A copy takes all rows of its changelog, also those of transactions that are not committed."""
+    standbys.reader = partial(reader, committed=False)
+
+
+def foreign_copy() -> None:
+    """A copy is believed, whatever genesis the table that lay there is of."""
+    own = LocalState._known
+
+    def believing(self: LocalState, store: Any) -> Known | None:
+        stands_by = isinstance(self.moved, partial)
+        return known_of(*store.get_many(TOLD)) if stands_by else own(self, store)
+
+    LocalState._known = believing  # type: ignore[method-assign]
+
+
+def copy_without_end() -> None:
+    """A copy that its shard has taken is followed on: old rows are written over new ones."""
+    begun = standbys.Standbys.match
+
+    async def take(self: standbys.Standbys, tp: Any) -> LocalState | None:
+        copy = self._copies.get(tp)
+        return copy.state if copy is not None and copy.state.ready else None
+
+    async def match(self: standbys.Standbys, wanted: Any) -> None:
+        await begun(self, wanted | {tp for tp, one in self._copies.items() if one.state.ready})
+
+    standbys.Standbys.take = take  # type: ignore[method-assign]
+    standbys.Standbys.match = match  # type: ignore[method-assign]
+
+
+def unaware_shards() -> None:
+    """Shards of a worker that has left open again once they are fenced, as those that stay do."""
+    Shard.leave = lambda self: None  # type: ignore[method-assign]
+
+
+def unaware_clock() -> None:
+    """The clock of a worker that has left does so."""
+    OwnedClock.leave = lambda self: None  # type: ignore[method-assign]
+
+
+def two_clocks() -> None:
+    """A clock is fenced by nobody: it beats until its worker has ended, beside the next one."""
+    made = owner.transactional_producer
+
+    def own(kafka: Any, identity: str, timeout: int) -> Any:
+        process = HERE.get()
+        return made(kafka, f"{identity}.{process.name if process else ''}", timeout)
+
+    owner.transactional_producer = own
+
+
+OF_STANDBYS: dict[str, Callable[[], None]] = {
+    "unread copy": unread_copy,
+    "uncommitted copy": uncommitted_copy,
+    "foreign copy": foreign_copy,
+    "copy without end": copy_without_end,
+    "unaware shards": unaware_shards,
+    "unaware clock": unaware_clock,
+    "two clocks": two_clocks,
+}
+WITHIN = {
+    "unread copy": 100,
+    "uncommitted copy": 300,
+    "foreign copy": 300,
+    "copy without end": 100,
+    "unaware shards": 100,
+    "unaware clock": 100,
+    "two clocks": 200,
+}
+AT = {
+    "unread copy": STANDING + 4,
+    "uncommitted copy": STANDING + 30,
+    "foreign copy": STANDING + 10,
+    "copy without end": STANDING + 6,
+    "unaware shards": STANDING,
+    "unaware clock": STANDING,
+    "two clocks": STANDING + 14,
+}
