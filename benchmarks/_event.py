@@ -23,8 +23,9 @@ from hushstream.agents.kafka.batches.record_columns import RecordColumns
 from hushstream.agents.kafka.batches.scan import scan
 from hushstream.agents.kafka.clients import BATCH_BYTES
 from hushstream.agents.stages.aggregate.nonces import steady
+from hushstream.agents.stages.aggregate.secrets import Secrets
 from hushstream.agents.stages.step import LogFrame, Stage, Step
-from hushstream.agents.stages.topology import Secrets, StageFactory, Topology
+from hushstream.agents.stages.topology import StageFactory, Topology
 from hushstream.agents.state.layout import MARKER, POSITION, index_entries
 from hushstream.agents.state.rocks import RocksStore
 from hushstream.agents.state.units.room import UnitRoom

@@ -15,10 +15,11 @@ from ..agents.clock.log import ClockLog, Entry
 from ..agents.deployment.model import Deployment
 from ..agents.stages.aggregate.computation import NoiseKey
 from ..agents.stages.aggregate.nonces import Opening, steady
+from ..agents.stages.aggregate.secrets import Secrets
 from ..agents.stages.ingest.schemas import SchemaSource
 from ..agents.stages.ingest.stage import IngestStage
 from ..agents.stages.step import LogFrame, Out, Stage, Step
-from ..agents.stages.topology import VIEW, Secrets, StageFactory, StageSpec, Topology
+from ..agents.stages.topology import VIEW, StageFactory, StageSpec, Topology
 from ..agents.state.layout import index_entries
 from ..agents.state.memory import MemoryStore
 from ..formats.events.decode import RawRecord
@@ -145,6 +146,20 @@ class Recorded:
     sealing: Sealing | None = None
 
 
+@dataclass(frozen=True)
+class Streaming:
+    """The fate of records in a run over logs that do not fit into memory.
+
+    Attributes:
+        sent: called with every record that no stage here reads; records that it refuses stay in
+            ``outs``.
+        trim: drop records that have been read.
+    """
+
+    sent: Callable[[Out], bool] = lambda out: False
+    trim: bool = False
+
+
 class OfflineEngine:
     """All shards of a deployment in one thread.
 
@@ -153,10 +168,7 @@ class OfflineEngine:
         raw: raw logs per (topic, partition); ``ends`` their end offsets if known.
         entries: the clock log, or its source, which is read as shards need it.
         recorded: what else is read and not made anew.
-        progress: called after a step with the number of events that it used.
-        sent: called with every record that no stage here reads; records that it refuses stay in
-            ``outs``.
-        trim: drop records that have been read, for logs that do not fit into memory.
+        streaming: fate of records that were read or made; None: all of them are kept.
 
     Attributes:
         outs: records by topic that no stage here reads.
@@ -171,18 +183,14 @@ class OfflineEngine:
         raw: Mapping[Place, Sequence[RawRecord] | Source],
         entries: Sequence[Entry] | Source,
         recorded: Recorded | None = None,
-        progress: Callable[[int], None] | None = None,
-        sent: Callable[[Out], bool] = lambda out: False,
-        trim: bool = False,
+        streaming: Streaming | None = None,
     ) -> None:
         recorded = recorded or Recorded()
         begun = recorded.begun
         self._names = names
         self._begun = 0 if begun is None else begun[0]
         self._given = recorded.units
-        self._sent = sent
-        self._trim = trim
-        self._progress = progress or (lambda used: None)
+        self._streaming = streaming or Streaming()
         self.outs: dict[str, list[Out]] = defaultdict(list)
         self.counts: Counter[tuple[str, str]] = Counter()
         self._logs: dict[Place, Log] = defaultdict(Log)
@@ -225,15 +233,25 @@ class OfflineEngine:
         if log is None:
             log = self._logs[place]
         source = Log(log) if isinstance(log, Sequence) else log
-        return VirtualShard(stage, source, self._names.genesis, self._trim)
+        return VirtualShard(stage, source, self._names.genesis, self._streaming.trim)
 
-    def run(self) -> None:
-        """Step all shards in turn until none makes progress."""
+    def run(self, progress: Callable[[int], None] | None = None) -> None:
+        """Step all shards in turn until none makes progress.
+
+        Args:
+            progress: called after a step with the number of events that it used.
+        """
+
+        def take(step: Step) -> None:
+            used = self._take(step)
+            if used and progress is not None:
+                progress(used)
+
         moved = True
         while moved:
             moved = self._read_clock()
             for shard in self._shards:
-                moved |= shard.advance(STEP, self._take)
+                moved |= shard.advance(STEP, take)
 
     def _read_clock(self) -> bool:
         """Read on unless the slowest shard has enough left; drop beats that all have passed."""
@@ -248,7 +266,8 @@ class OfflineEngine:
             self._clock.append(entry.offset, entry.record)
         return len(entries) > 0
 
-    def _take(self, step: Step) -> None:
+    def _take(self, step: Step) -> int:
+        """Hand on what a step has made; return how many events it used."""
         self.counts.update(step.counts)
         internal = f"{self._names.base}."
         for out in step.out:
@@ -259,11 +278,9 @@ class OfflineEngine:
             else:
                 if out.topic in self._viewed:
                     self._logs[out.topic, out.partition].append(out)
-                if not self._sent(out):
+                if not self._streaming.sent(out):
                     self.outs[out.topic].append(out)
-        used = sum(n for (_, what), n in step.counts.items() if what in ("seen", "routed"))
-        if used:
-            self._progress(used)
+        return sum(n for (_, what), n in step.counts.items() if what in ("seen", "routed"))
 
 
 def used_below(entries: Sequence[Entry], topic: str, partition: int) -> int:

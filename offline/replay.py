@@ -38,7 +38,7 @@ from ..topics.records import Snapshot
 from .compare import ReleaseCheck, ReplayOutcome, compare_dead_letters, compare_names
 from .compare_latest import LatestCheck
 from .compare_units import Comparison
-from .engine import STEP, OfflineEngine, Recorded
+from .engine import STEP, OfflineEngine, Recorded, Streaming
 from .raw_log import RawLog
 from .replay_keys import ReplayKeys, Sealed, left_out
 from .replay_logs import Span, StreamLog, Timed, recorded_schemas, spans, timed
@@ -158,13 +158,11 @@ def recompute(
                 own=keys.own,
                 sealing=plan.sealing,
             ),
-            progress=progress,
-            sent=streams.sent,
-            trim=True,
+            Streaming(streams.sent, trim=True),
         )
-        engine.run()
+        engine.run(progress)
         while streams.insist():
-            engine.run()
+            engine.run(progress)
         streams.finish()
     places = {(s.topic, s.partition): s.begin for s in logs.raw}
     for topic, p in _compared(deployment, reach):

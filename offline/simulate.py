@@ -125,10 +125,8 @@ def _run(
     entries = list(_clock(source, times))
     raw = {(source.topic, 0): records}
     names = Names(deployment.name, "simulated")
-    engine = OfflineEngine(
-        deployment, names, secret, raw, list(enumerate(entries)), progress=progress
-    )
-    engine.run()
+    engine = OfflineEngine(deployment, names, secret, raw, list(enumerate(entries)))
+    engine.run(progress)
     decoded = decoder.decode(records)
     placed = [rows[i] for i in order.tolist()]
     reports = {

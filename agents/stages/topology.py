@@ -13,19 +13,18 @@ are views, a further stage reads the release topic and writes theirs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ...topics.names import Names
-from ...topics.signatures import Sealing
 from ..clock.log import ClockLog
 from ..deployment.model import Deployment, Input, Pipeline, ReleaseView
-from .aggregate.computation import NoiseKey
-from .aggregate.nonces import Opening
+from .aggregate.secrets import Secrets
 from .aggregate.stage import AggregateStage
 from .bound.stage import BoundStage
 from .feedback import Feedback, feedback_of
-from .ingest.attributes import AttributeLog
-from .ingest.schemas import SchemaSource
+from .ingest.attributes import AttributeLog, NoAttributes
+from .ingest.beside import Beside
+from .ingest.schemas import NoSchemas, SchemaSource
 from .ingest.stage import IngestStage
 from .step import Stage
 from .view.stage import ViewStage
@@ -146,27 +145,6 @@ def _first_views(deployment: Deployment, p: Pipeline) -> tuple[ReleaseView, ...]
     return tuple(views) if writers[0].name == p.name else ()
 
 
-@dataclass(frozen=True)
-class Secrets:
-    """The keys of noise and signatures, and the source of nonces, of one process.
-
-    Attributes:
-        root: noise key, from which the digests of units are derived too.
-        opening: source of nonces, asked at every opening of a shard.
-        own: noise keys of pipelines that have their own.
-        sealing: signer of releases; None: releases are not signed.
-    """
-
-    root: bytes = field(repr=False)
-    opening: Opening
-    own: Mapping[str, NoiseKey] = field(default_factory=dict, repr=False)
-    sealing: Sealing | None = field(default=None, repr=False)
-
-    def of(self, pipeline: str) -> NoiseKey:
-        """Look up the noise key of a pipeline."""
-        return self.own.get(pipeline, self.root)
-
-
 class StageFactory:
     """Makes the stages of one process; they share its clock log and its feedback.
 
@@ -189,13 +167,12 @@ class StageFactory:
         schemas: SchemaSource | None = None,
         stated: AttributeLog | None = None,
     ) -> None:
-        self._stated = stated
         self._names = names
         self._secrets = secrets
         self._clock = clock
         self._step_records = step_records
-        self._schemas = schemas
         self.feedback: Mapping[str, Feedback] = feedback_of(deployment)
+        self._beside = Beside(self.feedback, schemas or NoSchemas(), stated or NoAttributes())
 
     def make(self, spec: StageSpec, partition: int, begin: int = 0) -> Stage:
         """Make the stage of one shard, given the partition that it reads.
@@ -213,14 +190,7 @@ class StageFactory:
                 spec.source.topic,
             )  # fmt: skip
         return AggregateStage(
-            spec.pipeline,
-            partition,
-            self._names,
-            self._secrets.of(spec.pipeline.name),
-            spec.upstreams,
-            self._clock,
-            self._secrets.opening,
-            self._secrets.sealing,
+            spec.pipeline, partition, self._names, self._secrets, spec.upstreams, self._clock
         )
 
     def ingest(self, spec: StageSpec, partition: int) -> IngestStage:
@@ -231,8 +201,6 @@ class StageFactory:
             self._names,
             self._secrets.root,
             self._clock,
-            self.feedback,
+            self._beside,
             self._step_records,
-            self._schemas,
-            self._stated,
         )

@@ -77,6 +77,7 @@ class LogFollower:
         self._kafka = kafka
         self._names = names
         self.clock = clock
+        self.feedback = feedback
         self._fingerprints = fingerprints
         self._hearers = hearers
         self._selected = {self._place(name): one for name, one in feedback.items()}

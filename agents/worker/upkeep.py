@@ -18,7 +18,7 @@ from ..kafka.cluster import Cluster
 from ..kafka.patience import OUTAGES, asked_to_end
 from ..kafka.progress import Progress
 from ..kafka.trim import Trimmer
-from ..stages.feedback import Feedback, needed_from
+from ..stages.feedback import needed_from
 from ..stages.topology import BOUND, INGEST, VIEW, Topology
 from .forgetting import Forgetting
 from .health.losses import LossWatch
@@ -51,8 +51,8 @@ class Upkeep:
 
     Args:
         shards: open shards of this worker; changes as partitions come and go.
-        feedback: feedback by pipeline; windows that all shards here have finished are dropped.
-        follower: checks whether the cluster still has the history that was read.
+        follower: checks whether the cluster still has the history that was read; feedback of
+            windows that all shards here have finished is dropped.
         opening: lock held while shards open, since they may need what would be dropped.
         room: reports the free space of the disk to the operator.
 
@@ -66,7 +66,6 @@ class Upkeep:
         setup: WorkerSetup,
         topology: Topology,
         shards: Mapping[TP, Shard],
-        feedback: Mapping[str, Feedback],
         follower: LogFollower,
         opening: asyncio.Lock,
         losses: LossWatch | None,
@@ -75,7 +74,6 @@ class Upkeep:
         self._topology = topology
         self._shards = shards
         clock = self._clock = follower.clock
-        self._feedback = feedback
         self._follower = follower
         self._opening = opening
         self.progress = Progress("the event loop")
@@ -172,7 +170,7 @@ class Upkeep:
         if self._opening.locked():
             return  # a shard that is about to open may need it
         raw = [marker.clock for marker in self._markers(INGEST)]
-        for name, feedback in self._feedback.items():
+        for name, feedback in self._follower.feedback.items():
             closed = [marker.closed.get(name, 0) for marker in self._markers(BOUND, name)]
             below = needed_from(self._clock, name, raw, closed)
             if below is not None:

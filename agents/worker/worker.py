@@ -25,7 +25,8 @@ from ..kafka.patience import asked_to_end
 from ..kafka.progress import Progress
 from ..registry.asking import asking_of
 from ..stages.aggregate.nonces import drawn
-from ..stages.topology import Secrets, StageFactory, Topology
+from ..stages.aggregate.secrets import Secrets
+from ..stages.topology import StageFactory, Topology
 from .agents import declare_agents, make_app
 from .attribute_reader import AttributeReader
 from .claims import tables_on_disk
@@ -116,7 +117,7 @@ class Worker:
             self._shared.wall,
         )  # fmt: skip
         self._upkeep = Upkeep(
-            setup, self._topology, self.shards, feedback, self._follower, self._opening,
+            setup, self._topology, self.shards, self._follower, self._opening,
             self._shared.losses, self.operator.room,
         )  # fmt: skip
         self._standbys = Standbys(self._shared, self._maker.copy) if engine.standbys else None

@@ -24,6 +24,7 @@ from hushstream.agents.clock.log import ClockLog
 from hushstream.agents.deployment.model import Lifetime
 from hushstream.agents.deployment.published.statement import charge_body
 from hushstream.agents.stages.aggregate.nonces import steady
+from hushstream.agents.stages.aggregate.secrets import Secrets
 from hushstream.agents.stages.aggregate.stage import AggregateStage
 from hushstream.agents.stages.ingest.dead_letters import dead_letters
 from hushstream.agents.stages.step import Step
@@ -294,7 +295,9 @@ def test_texts_of_errors():
 
 def test_a_frame_in_the_wrong_place_is_named_without_its_content():
     made = deployment(cells=2, more=SUM)
-    stage = AggregateStage(made.pipelines[0], 0, NAMES, SECRET, 1, ClockLog({"p": 4}), steady)
+    stage = AggregateStage(
+        made.pipelines[0], 0, NAMES, Secrets(SECRET, steady), 1, ClockLog({"p": 4})
+    )
     keys = Keys.of([f'["{KEY}{i}"]'.encode() for i in range(9)])
     assert leaks(raised(lambda: stage._check(keys))) == []
 

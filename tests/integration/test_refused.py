@@ -15,6 +15,7 @@ from hushstream.agents.clock.log import ClockLog
 from hushstream.agents.clock.timeline import Over, Timeline
 from hushstream.agents.deployment.model import Deployment
 from hushstream.agents.stages.aggregate.nonces import steady
+from hushstream.agents.stages.aggregate.secrets import Secrets
 from hushstream.agents.stages.aggregate.stage import AggregateStage
 from hushstream.agents.stages.bound.stage import BoundStage
 from hushstream.agents.stages.step import LogFrame
@@ -240,7 +241,7 @@ class OneShard:
         self.clock = ClockLog({"p": p.traits.horizon})
         self._frames = frames
         self.store, self.marker = MemoryStore(), Marker("abcdef", 0)
-        self.stage = AggregateStage(p, 0, NAMES, SECRET, 1, self.clock, steady)
+        self.stage = AggregateStage(p, 0, NAMES, Secrets(SECRET, steady), 1, self.clock)
         self.stage.open(self.store, self.marker)
 
     def knows(self, *records: ClockRecord) -> None:

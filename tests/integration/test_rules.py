@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from hushstream.agents.clock.log import ClockLog
 from hushstream.agents.stages.aggregate.nonces import steady
+from hushstream.agents.stages.aggregate.secrets import Secrets
 from hushstream.agents.stages.aggregate.stage import AggregateStage
 from hushstream.agents.stages.bound.stage import BoundStage
 from hushstream.agents.stages.feedback import Feedback
+from hushstream.agents.stages.ingest.beside import Beside
 from hushstream.agents.stages.ingest.stage import IngestStage
 from hushstream.agents.stages.step import LogFrame
 from hushstream.agents.state.layout import index_entries
@@ -47,7 +49,7 @@ from ..support import (
 def ingest(made, records, log, feedback=None):
     """A first stage with its store, to be stepped by hand."""
     clock = ClockLog({p.name: p.traits.horizon for p in made.pipelines}, enumerate(records))
-    stage = IngestStage(made.inputs[0], 0, NAMES, SECRET, clock, feedback or {})
+    stage = IngestStage(made.inputs[0], 0, NAMES, SECRET, clock, Beside(feedback or {}))
     store, marker = MemoryStore(), Marker("abcdef", 0)
     stage.open(store, marker)
     return stage, store, marker, clock
@@ -150,7 +152,7 @@ CLOCK = ClockLog({"p": 4})  # no record yet
 def cells_of(made, log, records, partition=0):
     """Frames that one first stage sends to a cells partition of a direct pipeline."""
     clock = ClockLog({p.name: p.traits.horizon for p in made.pipelines}, enumerate(records))
-    stage = IngestStage(made.inputs[0], partition, NAMES, SECRET, clock, {})
+    stage = IngestStage(made.inputs[0], partition, NAMES, SECRET, clock, Beside())
     store, marker = MemoryStore(), Marker("abcdef", 0)
     stage.open(store, marker)
     step = stage.step(store, marker, log, len(log))
@@ -159,7 +161,7 @@ def cells_of(made, log, records, partition=0):
 
 def aggregate(made, frames, upstreams=2):
     p = made.pipelines[0]
-    stage = AggregateStage(p, 0, NAMES, SECRET, upstreams, CLOCK, steady)
+    stage = AggregateStage(p, 0, NAMES, Secrets(SECRET, steady), upstreams, CLOCK)
     store, marker, outs = MemoryStore(), Marker("abcdef", 0), []
     stage.open(store, marker)
     log = [LogFrame(n, value) for n, value in enumerate(frames)]
@@ -231,7 +233,7 @@ def test_a_key_or_unit_of_another_partition_is_refused():
     right = BoundStage(p, 0, NAMES, 1, CLOCK, {"p": Feedback(2)})
     good = right.step(MemoryStore(), Marker("abcdef", 0), [LogFrame(0, frame)], 1)
     (out,) = good.out
-    stage = AggregateStage(p, 1 - out.partition, NAMES, SECRET, 1, CLOCK, steady)
+    stage = AggregateStage(p, 1 - out.partition, NAMES, Secrets(SECRET, steady), 1, CLOCK)
     stage.open(MemoryStore(), Marker("abcdef", 0))
     with pytest.raises(EngineError, match="wrong cells partition"):
         stage.step(MemoryStore(), Marker("abcdef", 0), [LogFrame(0, out.value)], 1)
@@ -386,6 +388,6 @@ def test_progress_counts_every_event_once_per_pipeline():
     told: list[int] = []
     records = [*(start(p) for p in made.pipelines), beat([40])]
     entries = list(enumerate(records))
-    run = OfflineEngine(made, NAMES, SECRET, {("events", 0): log}, entries, progress=told.append)
-    run.run()
+    run = OfflineEngine(made, NAMES, SECRET, {("events", 0): log}, entries)
+    run.run(told.append)
     assert sum(told) >= 80

@@ -20,7 +20,7 @@ from hushstream.errors import EngineError
 from hushstream.formats.events.raw import RawBatch, RawRecord
 from hushstream.offline.compare import ReplayOutcome
 from hushstream.offline.compare_units import Comparison
-from hushstream.offline.engine import Log, OfflineEngine, Recorded
+from hushstream.offline.engine import Log, OfflineEngine, Recorded, Streaming
 from hushstream.offline.raw_log import RawLog
 from hushstream.offline.replay_logs import Span, StreamLog, Timed, frame, spans
 from hushstream.topics.config.model import Kafka
@@ -194,7 +194,7 @@ def run(**options: Any) -> OfflineEngine:
 
 
 def test_letting_go_of_what_was_read_changes_nothing():
-    whole, trimmed = run(), run(trim=True)
+    whole, trimmed = run(), run(streaming=Streaming(trim=True))
     assert released(trimmed) == released(whole) and released(whole)
     assert sum(len(log.records) for log in whole._logs.values()) > 10
     assert sum(len(log.records) for log in trimmed._logs.values()) < 3
@@ -232,7 +232,7 @@ def test_a_clock_log_is_read_on_when_the_slowest_shard_needs_it(monkeypatch, mec
     monkeypatch.setattr("hushstream.agents.stages.ingest.stage.EVENTS", 15)
     listed = Listed(clock)
     ends = {place: Log(log, len(log)) for place, log in raw.items()}
-    found = OfflineEngine(made, NAMES, SECRET, ends, listed, trim=True)
+    found = OfflineEngine(made, NAMES, SECRET, ends, listed, streaming=Streaming(trim=True))
     held = 0
     read = found._read_clock
 

@@ -27,7 +27,6 @@ from ....mechanisms.pairs import homes
 from ....topics.frames import Barrier, CellsFrame, decode
 from ....topics.names import Names
 from ....topics.records import Marker, Trigger
-from ....topics.signatures import Sealing
 from ...clock.log import ClockLog
 from ...deployment.model import Pipeline
 from ...state.layout import (
@@ -48,11 +47,12 @@ from ..expiry import Expiry
 from ..feedback import finished
 from ..step import LogFrame, Out, Step, missing_barrier, route
 from .chain import lengthen
-from .computation import Chosen, Computation, NoiseKey
+from .computation import Chosen, Computation
 from .held_release import Pending, held, hold, kept_manifest, public_time, published
-from .nonces import Opening, close, load
+from .nonces import close, load
 from .partial_sums import PartialSums
 from .release_records import Writer
+from .secrets import Secrets
 
 RELEASED = 50_000  # rows of one transaction on the release topic
 RELEASED_BYTES = 8 << 20  # bytes of keys of these rows
@@ -64,8 +64,6 @@ class AggregateStage:
     Args:
         upstreams: number of shards that send partial sums and barriers here.
         clock: the clock log, for windows that it has refused.
-        opening: the source of nonces; called at every opening.
-        sealing: signer of releases; None: releases are not signed.
 
     Attributes:
         position: offset of the next frame to take; ahead of the marker by the sums in memory.
@@ -76,21 +74,19 @@ class AggregateStage:
         pipeline: Pipeline,
         partition: int,
         names: Names,
-        secret: NoiseKey,
+        secrets: Secrets,
         upstreams: int,
         clock: ClockLog,
-        opening: Opening,
-        sealing: Sealing | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._partition = partition
         self._names = names
         self._upstreams = upstreams
         self._clock = clock
-        self._opening = opening
-        self._sealing = sealing
-        self._nonce = opening(pipeline.name, partition)
-        self._computation = Computation(pipeline, partition, names, secret)
+        self._opening = secrets.opening
+        self._sealing = secrets.sealing
+        self._nonce = self._opening(pipeline.name, partition)
+        self._computation = Computation(pipeline, partition, names, secrets.of(pipeline.name))
         self._sums = PartialSums(pipeline.traits)
         self._expiry = Expiry(self._forget)
         self._upstream = [0] * upstreams

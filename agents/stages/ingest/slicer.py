@@ -28,11 +28,11 @@ from ...deployment.model import Input, Pipeline
 from ...state.store import StateReader
 from ..bound.bounder import Bounder
 from ..expiry import Expiry
-from ..feedback import Statuses
+from ..feedback import lookup
 from ..step import Out, Step, route_units
-from .attributes import AttributeLog, NoAttributes, UnitAttributes
+from .attributes import UnitAttributes
+from .beside import Beside
 from .dead_letters import dead_letters, late_records
-from .schemas import NoSchemas, SchemaSource
 from .unit_digests import UnitDigests
 from .windowing import by_window, placed
 
@@ -62,9 +62,7 @@ class Slicer:
     Args:
         source: input; each record is decoded once for all of its pipelines.
         unit_key: 32 secret bytes, for digests of units.
-        statuses: public statuses of keys, for direct pipelines that adapt to them.
-        log: reader of the attribute topic.
-        schemas: source of schemas by id, for records of that topic that carry one.
+        beside: other sources; its statuses are for direct pipelines that adapt to them.
 
     Attributes:
         attributes: attributes of units; None: the input has none.
@@ -76,9 +74,7 @@ class Slicer:
         partition: int,
         names: Names,
         unit_key: bytes,
-        statuses: Statuses | None = None,
-        log: AttributeLog | None = None,
-        schemas: SchemaSource | None = None,
+        beside: Beside,
     ) -> None:
         self.source = source
         self.partition = partition
@@ -86,6 +82,7 @@ class Slicer:
         # A separate key, so that readers of dead letters cannot match them with digests of units.
         self._dead_key = derive(unit_key, "dead letters")
         self._decoder = source.decoder
+        statuses = lookup(beside.feedback)
         self._bounds = {
             p.name: Bounder(p, names, partition, statuses) for p in source.pipelines if p.direct
         }
@@ -93,8 +90,8 @@ class Slicer:
         self._units = UnitDigests(unit_key, source.partitioner, source.partitions, partition)
         self.attributes: UnitAttributes | None = None
         if source.attributes is not None:
-            beside = log or NoAttributes(), schemas or NoSchemas()
-            self.attributes = UnitAttributes(source.attributes, partition, self._units, *beside)
+            logs = beside.stated, beside.schemas
+            self.attributes = UnitAttributes(source.attributes, partition, self._units, *logs)
 
     def step(
         self,

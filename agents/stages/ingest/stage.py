@@ -6,7 +6,7 @@ every release that it depends on has been read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ....mechanisms.noise import derive
@@ -16,10 +16,9 @@ from ...clock.log import ClockLog, Entry
 from ...clock.timeline import Timeline
 from ...deployment.model import Input
 from ...state.store import StateReader
-from ..feedback import Feedback, lookup
 from ..step import Step
-from .attributes import AttributeLog
-from .schemas import KnownSchemas, NoSchemas, SchemaSource
+from .beside import Beside
+from .schemas import KnownSchemas
 from .slicer import Slicer
 
 EVENTS = 40_000  # raw records of one step
@@ -31,11 +30,9 @@ class IngestStage:
     """The ingest stage of one raw partition; it waits for the clock, and for feedback.
 
     Args:
-        feedback: feedback by pipeline; entries wait until the feedback that they need is read.
+        beside: other sources; entries wait until the feedback that they need is read.
         most: most raw records of one step; None: `EVENTS`, or the number of frames of an input of
             frames.
-        schemas: source of schemas by id, for values that carry one.
-        stated: reader of the attribute topic.
 
     Attributes:
         position: next raw offset to take.
@@ -48,22 +45,19 @@ class IngestStage:
         names: Names,
         secret: bytes,
         clock: ClockLog,
-        feedback: Mapping[str, Feedback],
+        beside: Beside,
         most: int | None = None,
-        schemas: SchemaSource | None = None,
-        stated: AttributeLog | None = None,
     ) -> None:
         self._most = EVENTS if most is None else most
         self._clock = clock
-        self._feedback = feedback
+        self._feedback = beside.feedback
         self._pipelines = [p.name for p in source.pipelines]
         self._raw = source.topic, partition
-        self._delays = {p.name: p.delay for p in source.pipelines if p.name in feedback}
+        self._delays = {p.name: p.delay for p in source.pipelines if p.name in beside.feedback}
         key = derive(secret, "hashing")
-        asked = KnownSchemas(schemas or NoSchemas(), source.topic, partition)
+        asked = KnownSchemas(beside.schemas, source.topic, partition)
         self._schemas = asked if source.fields.framed else None
-        beside = stated, schemas
-        self._slicer = Slicer(source, partition, names, key, lookup(feedback), *beside)
+        self._slicer = Slicer(source, partition, names, key, beside)
         self._timelines: dict[str, Timeline] = {}
         self._skip = 0
         self.position = 0

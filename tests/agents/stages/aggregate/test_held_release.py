@@ -23,6 +23,7 @@ from hushstream.agents.stages.aggregate.held_release import (
     published,
 )
 from hushstream.agents.stages.aggregate.nonces import steady
+from hushstream.agents.stages.aggregate.secrets import Secrets
 from hushstream.agents.stages.aggregate.stage import AggregateStage
 from hushstream.agents.stages.step import LogFrame, Out, Step, route
 from hushstream.agents.state.layout import HELD, NONCE, ROW, STATUS, index_entries, shown_of
@@ -242,7 +243,7 @@ def aggregated(
     stage = None
     while True:
         if stage is None:
-            stage = AggregateStage(p, 0, NAMES, SECRET, 1, ClockLog({"p": 4}), steady)
+            stage = AggregateStage(p, 0, NAMES, Secrets(SECRET, steady), 1, ClockLog({"p": 4}))
             stage.open(store, marker)
         place = stage.position
         read = log[place : place + (faults.randrange(1, 60) if faults else len(log))]

@@ -1,4 +1,7 @@
-"""Nonces: committed with the content, kept over a crash, lost with what a rewound log has lost."""
+"""Nonces: committed with the content, kept over a crash, lost with what a rewound log has lost.
+
+Covers: agents/stages/aggregate/secrets.py
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ import pytest
 from hushstream.agents.clock.log import ClockLog
 from hushstream.agents.stages.aggregate import computation
 from hushstream.agents.stages.aggregate.nonces import close, drawn, load, renewals, steady
+from hushstream.agents.stages.aggregate.secrets import Secrets
 from hushstream.agents.stages.aggregate.stage import AggregateStage
 from hushstream.agents.stages.step import LogFrame, Out, Step
 from hushstream.agents.state.layout import index_entries
@@ -39,7 +43,9 @@ class Shard:
 
     def open(self) -> AggregateStage:
         clock = ClockLog({"p": 4})
-        self.stage = AggregateStage(P, 0, NAMES, SECRET, 1, clock, drawn(self.random.randbytes))
+        self.stage = AggregateStage(
+            P, 0, NAMES, Secrets(SECRET, drawn(self.random.randbytes)), 1, clock
+        )
         self.stage.open(self.store, self.marker)
         return self.stage
 

@@ -15,6 +15,7 @@ import pytest
 from hushstream.agents.clock.log import ClockLog
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.model import Input
+from hushstream.agents.stages.ingest.beside import Beside
 from hushstream.agents.stages.ingest.stage import IngestStage
 from hushstream.agents.stages.step import Step
 from hushstream.agents.state.layout import SAID, schema_row
@@ -118,8 +119,8 @@ class Run:
         body = json.dumps({"user": "a", "t": ORIGIN}).encode()
         beat = Beat(ORIGIN, {"events": [1], "users": [3 * len(stated)]})
         clock = ClockLog({pipe.name: 4}, [(0, start(pipe)), (1, beat)], forgets=False)
-        beside = Pieces(stated, 9)
-        stage = IngestStage(source, 0, NAMES, SECRET, clock, {}, None, schemas, beside)
+        beside = Beside(schemas=schemas, stated=Pieces(stated, 9))
+        stage = IngestStage(source, 0, NAMES, SECRET, clock, beside)
         self.shard = VirtualShard(stage, Log([RawRecord(0, 0, b"a", body)]), NAMES.genesis)
         self.reasons: list[str] = []
         self.steps = 0

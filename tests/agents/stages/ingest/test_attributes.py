@@ -14,7 +14,8 @@ from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.model import Input
 from hushstream.agents.stages.ingest import attributes
 from hushstream.agents.stages.ingest.attributes import UnitAttributes
-from hushstream.agents.stages.ingest.schemas import SchemaSource
+from hushstream.agents.stages.ingest.beside import Beside
+from hushstream.agents.stages.ingest.schemas import NoSchemas, SchemaSource
 from hushstream.agents.stages.ingest.stage import IngestStage
 from hushstream.agents.stages.ingest.unit_digests import UnitDigests
 from hushstream.agents.stages.step import Out, Step
@@ -104,8 +105,8 @@ def contents(
     """Accepted records by key, as the bound lets them through; ``anew``: opened at each step."""
     events, stated, entries = world(turns, write)
     clock = ClockLog({PIPE.name: PIPE.mechanism.traits.horizon}, entries, forgets=False)
-    beside = Pieces(stated, piece)
-    stage = IngestStage(source, 0, NAMES, SECRET, clock, {}, step, schemas, beside)
+    beside = Beside(schemas=schemas or NoSchemas(), stated=Pieces(stated, piece))
+    stage = IngestStage(source, 0, NAMES, SECRET, clock, beside, step)
     shard = VirtualShard(stage, Log(events), NAMES.genesis)
     found: Counter[bytes] = Counter()
 
@@ -216,7 +217,7 @@ def dead(values: Sequence[bytes]) -> list[str]:
     events = [RawRecord(0, 0, b"a", json.dumps({"user": "a", "t": ORIGIN}).encode())]
     beat = Beat(ORIGIN, {"events": [1], "users": [len(stated)]})
     clock = ClockLog({PIPE.name: 4}, [(0, start(PIPE)), (1, beat)], forgets=False)
-    stage = IngestStage(SOURCE, 0, NAMES, SECRET, clock, {}, stated=Pieces(stated, 9))
+    stage = IngestStage(SOURCE, 0, NAMES, SECRET, clock, Beside(stated=Pieces(stated, 9)))
     shard = VirtualShard(stage, Log(events), NAMES.genesis)
     found: list[str] = []
 
@@ -244,7 +245,7 @@ def test_a_stage_that_opens_again_reads_on():
             return super().read(topic, partition, begin, end)
 
     clock = ClockLog({PIPE.name: 4}, entries, forgets=False)
-    stage = IngestStage(SOURCE, 0, NAMES, SECRET, clock, {}, 1, stated=Asked(stated, 2))
+    stage = IngestStage(SOURCE, 0, NAMES, SECRET, clock, Beside(stated=Asked(stated, 2)), 1)
     shard = VirtualShard(stage, Log(events), NAMES.genesis)
     for _ in range(20):
         if shard.advance(9, lambda step: None):

@@ -1,6 +1,6 @@
 """The gate: which records a release takes, which are set aside, and what stops the stage.
 
-Covers: agents/stages/ingest/slicer.py
+Covers: agents/stages/ingest/slicer.py, agents/stages/ingest/beside.py
 """
 
 from __future__ import annotations
