@@ -1,5 +1,5 @@
 """The clock decides which records belong to which release, and pays for each epoch beforehand.
 
-It holds the ledger and the genesis too, because only one writer may spend the budget. It
+The ledger and the genesis are here too, because only one writer may spend the budget. The clock
 never sees a record of a raw topic, only offsets.
 """

@@ -1,8 +1,8 @@
-"""The first offsets of raw topics: exact counts, so they stay inside the trust boundary.
+"""The first offsets of raw topics: they are exact counts, so they stay inside the trust boundary.
 
-The offsets at which a pipeline began count what was in its raw topics before, which an earlier
-pipeline may protect. They are written to an internal topic, in the transaction of the pipeline's
-declaration; the ledger, which may be public, holds a keyed hash of them.
+The offsets at which a pipeline begins count the earlier records of its raw topics, which another
+pipeline may protect. The transaction that declares the pipeline writes them to an internal topic;
+the ledger, which may be public, holds a keyed hash of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .ledger import Ledger
 
 
 class SealedOffsets(msgspec.Struct, frozen=True):
-    """A record of exact offsets, of which the ledger holds a seal; ``purpose`` names its key."""
+    """A record of exact offsets whose seal is in the ledger; ``purpose`` names its key."""
 
     purpose: ClassVar[str]
 
@@ -35,7 +35,7 @@ class SealedOffsets(msgspec.Struct, frozen=True):
     def seal(self, secret: bytes) -> str:
         """Hash the record for the ledger: HMAC-SHA256 under a key derived from the noise key.
 
-        The ledger may be public. Without the key nobody can try likely offsets.
+        The ledger may be public, and a hash without a key would let a reader test likely offsets.
         """
         return hmac.new(derive(secret, self.purpose), self.encode(), hashlib.sha256).hexdigest()
 
@@ -76,7 +76,7 @@ def opened(
         try:
             record = msgspec.json.decode(value, type=Begins)
         except msgspec.MsgspecError:
-            continue  # no seal of the ledger matches it
+            continue  # it matches no seal of the ledger
         if pinned.get(record.seal(secret)) == record.pipeline:
             sealed[record.pipeline] = record.offsets
     if missing := sorted(set(ledger.pipelines) - set(sealed)):
@@ -91,10 +91,9 @@ def opened(
 def begin_of(begins: Mapping[str, list[int]], ledger: Ledger, source: Input) -> list[int]:
     """Find the first offset of each partition of an input; 0 before a pipeline is declared.
 
-    All pipelines of an input are served by the same shards, so the first one that was declared
-    decides for all.
+    The same shards serve all pipelines of an input, so the first declared pipeline decides for all.
     """
     declared = [p.name for p in source.pipelines if p.name in ledger.pipelines]
     first = min(declared, key=lambda name: ledger.pipelines[name]["number"], default="")
     known = begins.get(first, [])
-    return known + [0] * (source.partitions - len(known))  # added ones are used from 0 on
+    return known + [0] * (source.partitions - len(known))  # added partitions are used from 0 on

@@ -1,6 +1,6 @@
-"""The decisions of the clock: a fold over clock log and ledger, and the records that come next.
+"""The decisions of the clock: a fold over clock log and ledger that makes the next records.
 
-Pure: times and offsets are given to it, and its owner writes what it decides.
+This module is pure: it is given times and offsets, and the clock's owner writes the result.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from .timeline import Timeline, advance, fold, resumed
 
 MOST_TRIGGERS = 200  # of one transaction
 PUBLIC_TIME = 60_000_000
-"""Microseconds: the ledger is public, and a finer time would tell how busy its writer was."""
-REQUEST_AHEAD = 86_400_000_000  # microseconds; a request for a later time would charge for ever
+"""Microseconds: the ledger is public, and a finer time would show how busy its writer was."""
+REQUEST_AHEAD = 86_400_000_000  # microseconds; a later one could charge without end
 
 
 def take_request(
     requested: dict[str, int], request: TriggerRequest, external: Iterable[str]
 ) -> None:
-    """Take the next request into those that are in force; repeats change nothing.
+    """Add a request to those in force; repeats change nothing.
 
     Args:
-        requested: time up to which each pipeline may fire, microseconds since 1970; changed.
+        requested: time up to which each pipeline may fire, microseconds since 1970; modified.
     """
     for name in external:
         if request.pipelines and name not in request.pipelines:
@@ -50,26 +50,26 @@ def take_request(
         if request.cancel:
             requested.pop(name, None)
         else:
-            # The later time wins: a request that was repeated or delayed takes nothing back.
+            # The later time wins, so a repeated or delayed request takes nothing back.
             requested[name] = max(requested.get(name, request.at), request.at)
 
 
 def too_early(request: TriggerRequest, sent: int) -> bool:
-    """Whether a request is ignored: at ``sent``, microseconds, its time was over a day ahead."""
+    """Whether to ignore a request because its time is over a day after ``sent``, microseconds."""
     return request.at > sent + REQUEST_AHEAD
 
 
 class Clock:
-    """The state of the clock's owner: a fold over clock log and ledger, and what comes next.
+    """The state of the clock's owner: a fold over clock log and ledger that makes the next records.
 
     Args:
-        ledger: the owner's; what it takes, this class sees.
-        salt: a text that no other opening of a clock has, for charges.
+        ledger: ledger of the owner, shared with this object.
+        salt: text unique to this opening of the clock, for charges.
 
     Attributes:
-        timelines: where each pipeline stands.
-        offsets: of the last beat or cut, by raw topic and partition.
-        time: the latest of all records, microseconds since 1970.
+        timelines: timeline of each pipeline.
+        offsets: offsets of the last beat or cut, by raw topic and partition.
+        time: latest time of all records, microseconds since 1970.
         requested: time up to which an external pipeline may fire, microseconds since 1970.
     """
 
@@ -95,51 +95,51 @@ class Clock:
     def apply(self, record: ClockRecord) -> None:
         """Take a record of the clock log.
 
-        Pipelines that are not configured now are followed too: a snapshot must not forget them.
+        This includes pipelines that are not configured now, because snapshots must keep them.
         """
         name = getattr(record, "pipeline", None)
         if name is not None:
             self.timelines.setdefault(name, Timeline(0))
         advance(self.timelines, record)
-        # Never back, whichever owner wrote the record: a later owner begins at this time.
+        # Never backwards, whichever owner wrote the record: a later owner begins at this time.
         self.time = max(self.time, record.time)
         if isinstance(record, Beat | Trigger):
             self.offsets = record.offsets
 
     def begin(self, snapshot: Snapshot) -> None:
-        """Stand where a snapshot stands."""
+        """Begin at a snapshot."""
         known = {name: timeline.horizon for name, timeline in self.timelines.items()}
         self.timelines = resumed(snapshot, dict.fromkeys(snapshot.pipelines, 0) | known)
         self.time, self.offsets = snapshot.time, snapshot.offsets
 
     def standings(self) -> dict[str, PipelineStanding]:
-        """Say where all pipelines stand that the log has named, as a snapshot does."""
+        """Summarise the timelines of all pipelines in the log, for a snapshot."""
         every = {name: timeline.standing() for name, timeline in self.timelines.items()}
         return {name: one for name, one in every.items() if one != PipelineStanding()}
 
     def request(self, request: TriggerRequest) -> None:
         """Let the schedule of external pipelines advance to a time; repeats change nothing.
 
-        A cancelled request is forgotten; triggers that it has fired stay.
+        A cancelled request is dropped; triggers that it has fired stay.
         """
         external = (name for name, pipeline in self._pipelines.items() if pipeline.external)
         take_request(self.requested, request, external)
 
     def starts(self, now: int) -> list[Start]:
-        """List first windows, for pipelines that the clock has not seen yet."""
+        """List the first windows of pipelines that are new to the clock."""
         found = []
         for name, pipeline in self._pipelines.items():
             if self.timelines[name].first is None:
-                # A follower begins where the other one ends, however late its worker is.
+                # A follower begins where its predecessor ends, however late its worker is.
                 begun = pipeline.external or pipeline.follows is not None
                 window = 0 if begun else pipeline.windows.window(now)
                 found.append(Start(name, window, now, self._key(pipeline)))
         return found
 
     def retirements(self, now: int) -> list[Retired]:
-        """List ends of pipelines that the ledger has retired and the clock log does not say yet.
+        """List the ends of pipelines that are retired in the ledger but not yet in the clock log.
 
-        The ledger alone decides: an owner that runs an older configuration obeys it too.
+        The ledger alone decides, so an owner with an older configuration obeys it too.
         """
         found = []
         for name, pipeline in self._pipelines.items():
@@ -154,14 +154,14 @@ class Clock:
         """List triggers whose time has come, earliest first, at most `MOST_TRIGGERS`.
 
         Args:
-            held: whether a trigger must wait, and with it all later ones of its pipeline.
+            held: returns whether a trigger, and all later ones of its pipeline, must wait.
         """
         found: list[tuple[Pipeline, Due]] = []
         for name, pipeline in self._pipelines.items():
             limit = self.requested.get(name) if pipeline.external else now
             timeline = self.timelines[name]
             if limit is not None and timeline.first is not None:
-                # A request for the future waits for it: what is not due yet is not spent.
+                # A request for a future time waits until then: nothing is spent early.
                 until, end = min(limit, now), self._ledger.end(pipeline)
                 dues = pipeline.windows.due(timeline, until, MOST_TRIGGERS, end)
                 found += takewhile(lambda one: not held(*one), ((pipeline, d) for d in dues))
@@ -173,9 +173,9 @@ class Clock:
         """Make the records of one due trigger.
 
         Returns:
-            A charge for the ledger, where the epoch has none yet, and the trigger. Or, where the
-            limit does not allow a charge, the records of `refuse`: an epoch without a charge never
-            has a trigger.
+            The epoch's charge for the ledger, if it has none yet, and the trigger. If the limit
+            does not allow a charge, the records of `refuse`: an epoch without a charge never has a
+            trigger.
 
         Raises:
             EngineError: the epoch was charged for another configuration or another key.
@@ -193,8 +193,8 @@ class Clock:
             body = charge_body(pipeline, epoch, self._version, self._key(pipeline))
             charge = self._next("charge", now, body | {"salt": self._salt})
             records.append(charge)
-        # An epoch may be open since before a restart. It goes on only under what was charged: other
-        # settings or another key would release more than the charge pays for.
+        # The epoch may have been charged before a restart. It continues only under the charged
+        # settings and key: others would release more than the charge pays for.
         self._check(pipeline, charge)
         timeline = self.timelines[pipeline.name]
         final = due.index == pipeline.windows.triggers(due.window)
@@ -208,11 +208,11 @@ class Clock:
         return records, trigger
 
     def unpaid(self, now: int) -> list[tuple[Pipeline, int]]:
-        """List windows that have begun, or may receive records soon, and cannot be paid for.
+        """List windows that cannot be paid for and have begun, or may receive records soon.
 
-        Charges are never taken back, so an epoch that cannot be paid for now cannot be later,
-        unless the limit is raised; a raised limit counts for epochs that have not begun. A pipeline
-        that is triggered by request is refused at its triggers, since its windows do not follow
+        Charges are never taken back, so an epoch that cannot be paid for now cannot be paid for
+        later, unless the limit is raised; a raised limit applies to epochs that have not begun. A
+        pipeline triggered by request is refused at its triggers, since its windows do not follow
         this time.
         """
         found = []
@@ -226,13 +226,13 @@ class Clock:
                 open_ = window not in timeline.closed and not timeline.done.get(window)
                 if open_ and not self._payable(pipeline, pipeline.windows.epoch(window)):
                     found.append((pipeline, window))
-                    # One is enough: the refusal closes its whole epoch, and the next beat looks
-                    # at the epoch after it.
+                    # One is enough: its refusal closes the whole epoch, and the next beat examines
+                    # the next epoch.
                     break
         return found
 
     def refuse(self, pipeline: Pipeline, window: int, now: int) -> tuple[list[Record], ClockRecord]:
-        """Make the records that refuse an epoch from ``window``, its first refused one, on."""
+        """Make the records that refuse an epoch from its window ``window`` on."""
         epoch = pipeline.windows.epoch(window)
         name = pipeline.name
         end = (epoch + 1) * pipeline.windows.per_epoch
@@ -242,7 +242,7 @@ class Clock:
         return records, Skipped(name, epoch, window, now, end)
 
     def _next(self, kind: str, now: int, body: dict[str, Any]) -> Record:
-        """The next record of the ledger, with the minute in which it is written."""
+        """Make the next record of the ledger, with the minute in which it is written."""
         return self._ledger.next(kind, now // PUBLIC_TIME * PUBLIC_TIME, body)
 
     def _key(self, pipeline: Pipeline) -> str:

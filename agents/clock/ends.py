@@ -1,4 +1,4 @@
-"""Ends of pipelines, and of those that follow: bodies of the records that state them."""
+"""Ledger bodies for the end of a pipeline, and for a pipeline that follows another."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from .ledger import Ledger
 
 
 def earliest_end(pipeline: Pipeline, ledger: Ledger, now: int) -> int:
-    """Find the first boundary at which a pipeline can still be retired; microseconds since 1970.
+    """Find the first epoch boundary at which a pipeline can still be retired, microseconds since
+    1970.
 
-    No epoch beyond it has begun or was charged. Windows of a pipeline that is triggered by request
-    do not follow the clock, so for it the charges alone decide.
+    No epoch beyond it has begun or was charged. For a pipeline triggered by request, charges alone
+    decide, since its windows do not follow the clock.
     """
     windows = pipeline.windows
     charged = [epoch + 1 for name, epoch in ledger.charges if name == pipeline.name]
@@ -23,7 +24,7 @@ def earliest_end(pipeline: Pipeline, ledger: Ledger, now: int) -> int:
 
 
 def retirement(pipeline: Pipeline, ledger: Ledger, now: int) -> dict[str, Any] | None:
-    """Make the body of the record that ends a pipeline; None if it has one, or needs none.
+    """Make the body of the record that ends a pipeline; None if it has an end, or needs none.
 
     Args:
         now: microseconds since 1970.
@@ -46,14 +47,14 @@ def retirement(pipeline: Pipeline, ledger: Ledger, now: int) -> dict[str, Any] |
 
 
 def following(pipeline: Pipeline, ledger: Ledger, now: int) -> dict[str, Any]:
-    """Make what the declaration of a pipeline says of the one that it follows; {} if of none.
+    """Make the part of a declaration that names the followed pipeline; {} if there is none.
 
     Args:
-        ledger: the ledger, with the end of the other one.
+        ledger: ledger, with the end of the followed pipeline.
         now: microseconds since 1970.
 
     Raises:
-        LedgerError: the other one is not retired there, or has ended already, or is followed.
+        LedgerError: the followed pipeline is not retired, has already ended, or has a follower.
     """
     other = pipeline.follows
     if other is None:

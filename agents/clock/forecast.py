@@ -1,4 +1,4 @@
-"""The forecast of a request: triggers that it would fire, and their cost, before it is sent."""
+"""Forecasts the triggers that a request would fire, and their cost, before it is sent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .snapshots import Opening
 from .start import beginning_of, committed_lists
 from .timeline import Timeline, advance, fold, resumed
 
-MOST = 10_000  # triggers that are counted; what is beyond is "at least"
+MOST = 10_000  # most triggers to count; beyond it the figures mean "at least"
 
 
 @dataclass(frozen=True)
@@ -30,20 +30,20 @@ class TriggerForecast:
 
     pipeline: str
     due: int
-    triggers: int  # those of them that would fire
-    charges: int  # epochs that would be charged for them, within the limits
-    refused: int  # epochs that would be refused, for good, because a limit is reached
-    more: bool  # whether there is more than was counted
-    # epsilon, delta: cost of these charges for one unit that is in all of their epochs
+    triggers: int  # triggers that would fire
+    charges: int  # epochs that they would charge, within the limits
+    refused: int  # epochs that would be refused for good, because a limit is reached
+    more: bool  # whether there are more than were counted
+    # epsilon, delta: cost of these charges for a unit that is in all of their epochs
     epsilon: Fraction
     delta: Fraction
 
 
 class Standing:
-    """The standing of pipelines, given triggers per window; each look reads on from the one before.
+    """The state of pipelines, given triggers per window; each look continues from the last.
 
     Attributes:
-        snapshot: the newest one that a look has met.
+        snapshot: newest snapshot that a look has met.
     """
 
     def __init__(self, kafka: Kafka, names: Names, horizons: Mapping[str, int]) -> None:
@@ -56,7 +56,7 @@ class Standing:
         self.snapshot: Snapshot | None = None
 
     def look(self) -> dict[str, Timeline]:
-        """Fold what the clock log has by now; returns a timeline by pipeline.
+        """Fold new records of the clock log; return the timelines by pipeline.
 
         Raises:
             EngineError: the log has a gap, or the broker is silent.
@@ -79,10 +79,10 @@ class Standing:
 
 
 class InForce:
-    """Requests of ``topic`` from its present end on, folded as the clock's owner folds them.
+    """Requests on ``topic`` from its present end on, folded as the clock's owner folds them.
 
     Raises:
-        EngineError: the end of the topic cannot be had.
+        EngineError: the end of the topic cannot be read.
     """
 
     def __init__(self, cluster: Cluster, topic: str, pipelines: Iterable[str]) -> None:
@@ -92,10 +92,10 @@ class InForce:
         self._requested: dict[str, int] = {}
 
     def look(self, snapshot: Snapshot | None) -> Mapping[str, int]:
-        """Read on; returns the time up to which each pipeline may fire, where one was asked for.
+        """Read new requests; return the time up to which each requested pipeline may fire.
 
         Args:
-            snapshot: the newest one of the clock log; what it has read may be deleted since.
+            snapshot: newest snapshot of the clock log; requests that it has read may be deleted.
 
         Raises:
             EngineError: the topic cannot be read.
@@ -117,10 +117,10 @@ class InForce:
 
 
 def forecast(pipeline: Pipeline, timeline: Timeline, ledger: Ledger, at: int) -> TriggerForecast:
-    """Count what is scheduled up to ``at``, microseconds since 1970, and has not fired yet."""
+    """Count unfired triggers that are scheduled up to ``at``, microseconds since 1970."""
     name, windows = pipeline.name, pipeline.windows
     dues = windows.due(timeline, at, MOST, ledger.end(pipeline))
-    epochs = Counter(windows.epoch(due.window) for due in dues)  # in the order in which they fire
+    epochs = Counter(windows.epoch(due.window) for due in dues)  # in firing order
     over = [e for e in epochs if (name, e) in ledger.refused]
     fresh = [e for e in epochs if (name, e) not in ledger.charges and e not in over]
     room = ledger.affordable(pipeline, fresh)

@@ -1,4 +1,4 @@
-"""Genesis and declarations: the topics of a deployment are created and pinned in its ledger."""
+"""Genesis and declarations: creates the topics of a deployment and pins them in its ledger."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRO
 
 
 OLDEST = 2
-"""The oldest format that this version goes on with; an older one is refused, never guessed at."""
+"""The oldest format that this version can continue; older ones are refused, never guessed at."""
 
 
 class Overtaken(EngineError):
-    """Writing was overtaken: another process wrote to the ledger at the same time."""
+    """Another process wrote to the ledger at the same time."""
 
 
 class NoLedgerError(LedgerError):
@@ -45,7 +45,7 @@ class NoLedgerError(LedgerError):
 
 
 class Line(NamedTuple):
-    """One record of the transaction that declares something."""
+    """One record of a declaring transaction."""
 
     topic: str
     key: bytes | None
@@ -56,7 +56,7 @@ def read_ledger(cluster: Cluster, deployment: str, key: SigningKey | None = None
     """Read and verify the ledger of a deployment.
 
     Args:
-        key: signs what the ledger makes; whoever only reads needs none.
+        key: signing key for new records; None: read only.
 
     Raises:
         NoLedgerError: there is none.
@@ -82,21 +82,22 @@ def read_ledger(cluster: Cluster, deployment: str, key: SigningKey | None = None
 
 
 Fired = Callable[[Names, Collection[str]], Mapping[str, int]]
-"""Reads the number of the last trigger of each pipeline, by the end of the clock log."""
+"""Reads the number of each pipeline's last trigger at the end of the clock log."""
 Stated = tuple[str, dict[str, Any]]
-"""Kind and body of a record that the ledger will hold."""
+"""Kind and body of a ledger record to be made."""
 
 
 @dataclass(frozen=True)
 class Beginning:
-    """All that the beginning of a deployment, or the declaration of what is new in it, depends on.
+    """Begins a deployment, or declares what is new in it.
 
     Attributes:
         replication: copies of each partition; -1 is the cluster's default.
         now: microseconds since 1970.
-        grow: counts partitions that were added to raw topics; None: they are refused.
-        signing: signs releases and ledger of a deployment that begins, and of one that began with
-            it; None: a deployment that begins is never signed.
+        grow: reads the last triggers before added partitions of raw topics count; None: added
+            partitions are refused.
+        signing: signing key of a new deployment, or of one that began with this key; None: a new
+            deployment stays unsigned for ever.
     """
 
     cluster: Cluster
@@ -108,16 +109,16 @@ class Beginning:
     signing: SigningKey | None = None
 
     def begin(self) -> list[str]:
-        """Create all topics, whose names it returns, and write genesis and pipelines to the ledger.
+        """Create all topics, write genesis and pipelines to the ledger, and return the topics'
+        names.
 
-        Safe to repeat: what exists is left alone, new pipelines are added to the ledger. A
-        deployment of an earlier format gets this version's: no version that does not know it goes
-        on after that.
+        Safe to repeat: existing topics stay as they are, and new pipelines are added to the ledger.
+        A deployment of an earlier format is moved to this version's; older versions then refuse it.
 
         Raises:
             EngineError: an input is missing, or what was declared before has changed.
             LedgerError: the ledger is broken, lost, or belongs to another key; or a pipeline would
-                be retired before what has begun.
+                be retired before an epoch that has begun.
         """
         ledger = self.verify()
         if ledger.records:
@@ -127,7 +128,7 @@ class Beginning:
         return created + self._first()
 
     def verify(self) -> Ledger:
-        """Check all that `begin` needs, and write nothing; a new deployment's ledger is empty.
+        """Check all that `begin` needs without writing; the ledger of a new deployment is empty.
 
         Raises:
             EngineError: as `begin`.
@@ -156,9 +157,9 @@ class Beginning:
         return self.cluster.create(specs, self.replication)
 
     def _create_internal(self, names: Names) -> list[str]:
-        """Create internal topics that are missing, and partitions for new pipelines in shared ones.
+        """Create missing internal topics, and partitions for new pipelines in shared ones.
 
-        Added partitions decide nothing: a pipeline is spread over those of its seat alone.
+        Added partitions affect no existing pipeline: each uses the partitions of its seat alone.
         """
         specs = internal_topics(self.deployment, names)
         created = self._create(specs)
@@ -185,19 +186,19 @@ class Beginning:
             ledger = _read(self.cluster, names.ledger, self.signing)
             now = ledger.names(deployment.name)
             grown = [] if self.grow is None else _grown(deployment, ledger, now, self.grow)
-            if deployment.shared:  # others may have declared pipelines meanwhile
+            if deployment.shared:  # other processes may have declared pipelines meanwhile
                 self._create_internal(now)
             return self._declarations(ledger, now, grown)
 
-        # Under the clock's id, because its owner may be writing a charge at the same moment. It is
-        # fenced, and reads the ledger again before it goes on.
+        # Use the clock's id, because its owner may be writing a charge at this moment. The owner is
+        # fenced, and reads the ledger again before it continues.
         append(self.cluster, names.transactional_id("clock", "clock", 0), missing)
         return created
 
     def _first(self) -> list[str]:
         """Make a genesis. All first runs share this transactional id; one commits."""
-        # Random, so that topics which an earlier deployment of this name left behind are never
-        # taken for ours.
+        # Random, so that topics left behind by an earlier deployment of this name are never taken
+        # for ours.
         names = Names(self.deployment.name, secrets.token_hex(5))
         created: list[str] = []
 
@@ -211,20 +212,20 @@ class Beginning:
             append(self.cluster, genesis_id(self.deployment.name), lines)
         except Overtaken:
             if _read(self.cluster, names.ledger).genesis.get("genesis") != names.genesis:
-                self.cluster.delete(created)  # their genesis was never committed: of no use
+                self.cluster.delete(created)  # their genesis was not committed
             raise
         return created or replace(self, grow=None).begin()
 
     def _declarations(
         self, ledger: Ledger, names: Names, grown: Collection[Stated] = ()
     ) -> list[Line]:
-        """Genesis if there is none, this version's format, growths, and pipelines that are new."""
+        """Make the missing records: genesis, this version's format, growths and new pipelines."""
         cluster, deployment, lines = self.cluster, self.deployment, list[Line]()
         names = seated(deployment, names)
 
         def declare(kind: str, body: dict[str, Any]) -> None:
             record = ledger.next(kind, self.now, body)
-            ledger.take(record.encode())  # at once, because the next record is chained to it
+            ledger.take(record.encode())  # now, because the next record is chained to it
             lines.append(ledger_line(names.ledger, record))
 
         def retire(p: Pipeline) -> None:
@@ -269,14 +270,14 @@ class Beginning:
             "partitions": inputs,
             "spread": self.deployment.spread._asdict(),
         }
-        # The format stops versions that sign nothing, or that know no shared topics.
+        # The format stops versions that cannot sign or do not know shared topics.
         if self.signing is not None:
             body |= {"format": SIGNED, "public_key": self.signing.public}
         return body | {"format": SHARED, "shared_topics": True} if self.deployment.shared else body
 
 
 def _declare_on_copy(deployment: Deployment, ledger: Ledger, now: int) -> None:
-    """Declare on a copy of the ledger, which refuses what the ledger itself would refuse."""
+    """Declare on a copy of the ledger, to raise the errors that the real ledger would raise."""
     copy = Ledger.read((record.encode() for record in ledger.records), ledger.key)
 
     def declare(kind: str, body: dict[str, Any] | None) -> None:
@@ -301,9 +302,9 @@ def _begun(cluster: Cluster, deployment: str, topics: Collection[str]) -> bool:
 
 
 def refuse_lost(cluster: Cluster, deployment: str) -> None:
-    """Refuse to begin where an earlier genesis was committed: its ledger is lost, not unwritten.
+    """Refuse to begin if an earlier genesis was committed: its ledger must be lost.
 
-    Topics of a genesis that was never committed are empty and do not count.
+    Topics of an uncommitted genesis are empty and do not count.
 
     Raises:
         LedgerError: a topic of an earlier genesis holds records.
@@ -320,11 +321,11 @@ def refuse_lost(cluster: Cluster, deployment: str) -> None:
 
 
 def _grown(deployment: Deployment, ledger: Ledger, names: Names, fired: Fired) -> list[Stated]:
-    """Growths of raw topics, after the format that makes older versions stop.
+    """List growths of raw topics, after the format that makes older versions stop.
 
-    The clock's owner is fenced by now, and its next owner counts as the ledger says. So no trigger
-    comes between those that are named here and the record. An owner that comes before the record is
-    written fences this process, and then nothing is written.
+    The clock's owner is already fenced, and the next owner reads the ledger. So no trigger comes
+    between the ones named here and the record. If a new owner opens before the record is written,
+    it fences this process, and nothing is written.
     """
     found: list[Stated] = []
     for one in growths(deployment, ledger, names):
@@ -351,7 +352,7 @@ def _pipeline(cluster: Cluster, source: Input, p: Pipeline, names: Names) -> dic
 
 
 def ledger_line(topic: str, record: Record) -> Line:
-    """Make the line that writes a ledger record: keyed by its pipeline, if it has one."""
+    """Make the line for a ledger record, keyed by its pipeline if it has one."""
     key = str(record.body.get("pipeline", "")).encode() or None
     return Line(topic, key, record.encode())
 
@@ -359,11 +360,11 @@ def ledger_line(topic: str, record: Record) -> Line:
 def append(cluster: Cluster, identity: str, compose: Callable[[], list[Line]]) -> None:
     """Write lines in a transaction, under an id that fences its earlier owner.
 
-    ``compose`` is called after that: the ledger that it reads is what the records are chained to.
+    ``compose`` is called after the fence, so the ledger that it reads is the one to chain to.
 
     Raises:
         Overtaken: another process has taken the id meanwhile; nothing was written.
-        RightError: this user may not use the id, or not write a topic.
+        RightError: this user may not use the id, or may not write a topic.
     """
     refused: list[tuple[KafkaError, str]] = []
 
@@ -374,7 +375,7 @@ def append(cluster: Cluster, identity: str, compose: Callable[[], list[Line]]) -
     producer = cluster.producer(**{"transactional.id": identity, "acks": "all"})
     try:
         producer.init_transactions(30)
-        # Only now is the ledger read: after the fence nobody else can add to it unseen.
+        # Read the ledger only now: after the fence, no other process can add to it unseen.
         lines = compose()
         if not lines:
             return

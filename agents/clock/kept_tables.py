@@ -1,4 +1,4 @@
-"""Tables of topics for whoever loads a configuration, by way of the cluster."""
+"""Tables from topics, read from the cluster for a configuration that is being loaded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .tables import tables_of
 
 
 class KeptTables:
-    """Tables of topics: those of declared pipelines as they were kept, others as they are now."""
+    """Tables from topics: of declared pipelines as kept at declaration, of others as of now."""
 
     def __init__(self, kafka: Kafka, deployment: str, patience: float = 60.0) -> None:
         self._kafka, self._name, self._patience = kafka, deployment, patience
@@ -26,7 +26,8 @@ class KeptTables:
         """Find a table.
 
         Raises:
-            ConfigError: a declared pipeline has no such table, or a topic is missing or no table.
+            ConfigError: a declared pipeline has no such table, or a topic is missing or is no
+            table.
             EngineError: the cluster does not answer, or the ledger is broken.
         """
         if self._ledger is None or pipeline not in self._ledger.pipelines:
@@ -68,7 +69,7 @@ class KeptTables:
             raise LedgerError(f"topic {self._topic} holds no tables: restore it") from error
 
     def _stated(self, topic: str) -> list[ReferenceRecord]:
-        """Every record of a topic of reference data, up to its end."""
+        """Read all records of a topic of reference data."""
         if topic not in self._read:
             number = self._cluster.partitions(topic, "READ")
             if not number:

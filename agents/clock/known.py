@@ -1,7 +1,7 @@
-"""The clock's owner reads: ledger and clock log at each opening, and requests all the time.
+"""What the clock's owner reads: ledger and clock log at each opening, requests continuously.
 
-Nothing here writes to the broker. What the owner commits is told to `KnownLogs`, so that it always
-knows what another reader of both logs would.
+Nothing here writes to the broker. The owner reports each commit to `KnownLogs`, which is thus
+always up to date with both logs.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ log = logging.getLogger("hushstream.clock")
 
 
 def check_grown(deployment: Deployment, ledger: Ledger) -> None:
-    """Check that this process counts the partitions that the ledger does, or let nothing beat.
+    """Check that this process counts the same partitions as the ledger.
 
     Args:
-        ledger: read after the last owner of the clock was fenced.
+        ledger: ledger, read after the previous owner of the clock was fenced.
 
     Raises:
-        EngineError: partitions count that were added after this process has started.
+        EngineError: the ledger counts partitions that were added after this process started.
     """
     for source in deployment.inputs:
         for body in ledger.grown:
@@ -56,14 +56,14 @@ def check_grown(deployment: Deployment, ledger: Ledger) -> None:
 
 @dataclass(frozen=True)
 class ClockSetup:
-    """Everything that the clock's owner is made with."""
+    """The parameters of the clock's owner."""
 
     kafka: Kafka
     names: Names
     deployment: Deployment
     engine: Engine
-    version: str  # of this code, for charges
-    key_fingerprint: str  # of the noise key, for charges
+    version: str  # version of this code, for charges
+    key_fingerprint: str  # fingerprint of the noise key, for charges
     witness: Witness | None = None  # remembers the last trigger outside the cluster
     signing: SigningKey | None = None  # signs charges of a signed deployment
 
@@ -72,11 +72,11 @@ class KnownLogs:
     """Ledger and clock log, as far as the clock's owner has read or written them.
 
     Args:
-        progress: the owner's progress, which moves with each list that was read.
+        progress: progress of the owner, moved by each list that is read.
 
     Attributes:
-        clock: where the clock log has brought all pipelines; `read` makes it.
-        end: offset in the clock log, before which all was read or written.
+        clock: state of all pipelines by the clock log; made by `read`.
+        end: offset in the clock log before which all was read or written.
     """
 
     clock: Clock
@@ -92,9 +92,9 @@ class KnownLogs:
     async def read(self) -> None:
         """Read the ledger and the clock log, each to its end.
 
-        A machine that slept in between has been replaced meanwhile: the clock log then holds
-        triggers that another owner has charged, in records that this ledger lacks. So a charge is
-        missing only where the ledger has not grown since.
+        If this machine is suspended between the two, another owner takes over, and the clock log
+        then holds triggers whose charges the ledger read before lacks. So a charge counts as
+        missing only if the ledger has not grown since.
 
         Raises:
             LedgerError: the ledger did not pay for a trigger.
@@ -153,23 +153,23 @@ class KnownLogs:
             await asyncio.to_thread(setup.witness.check, self._kafka, lambda: self.ledger)
 
     def charged(self, charges: Iterable[Record], end: int) -> None:
-        """Take charges that were committed, and where the clock log ends since.
+        """Take committed charges, and the new end of the clock log.
 
-        A clock log that ends before this, after an outage, was rewound: see `read`.
+        If the clock log ends before this after an outage, it was rewound: see `read`.
         """
         self.end = end
         for charge in charges:
             self.ledger.take(charge.encode())
 
     def written(self, entry: Entry) -> None:
-        """Take a record of the clock log that was committed."""
+        """Take a committed record of the clock log."""
         place, record = entry
         self.clock.apply(record)
         self.snapshots.take(place, record)
 
 
 class AskedTriggers:
-    """Requests for triggers, which anyone with the right to write to their topic may send."""
+    """Requests for triggers; anyone with the right to write to their topic may send them."""
 
     def __init__(self, kafka: Kafka, topic: str, came: Callable[[], None]) -> None:
         self._kafka = kafka
@@ -178,11 +178,11 @@ class AskedTriggers:
         self._consumer: Any = None
 
     async def open(self, clock: Clock, wall: WallClock, last: Snapshot | None) -> None:
-        """Read all requests that are in force.
+        """Read all requests in force.
 
         Args:
-            clock: where to put the records, now and with each `read`.
-            last: the newest snapshot, which says what was read before it.
+            clock: clock that receives the requests, now and with each `read`.
+            last: newest snapshot, which has the requests read before it.
         """
         self._clock, self._wall = clock, wall
         self._consumer = consumer(self._kafka)
@@ -195,15 +195,15 @@ class AskedTriggers:
         silence = Silence(self._place.topic)
         while (place := await self.position()) < end:
             silence.check(place)
-            await self.read(200)  # all of them: a later one may cancel an earlier one
+            await self.read(200)  # read all first: a later one may cancel an earlier one
 
     async def position(self) -> int:
-        """Tell the offset before which all requests were read."""
+        """Return the offset before which all requests were read."""
         place: int = await self._consumer.position(self._place)
         return place
 
     async def read(self, timeout_ms: int = 0) -> bool:
-        """Give requests that have come to the clock; return whether there were any."""
+        """Pass new requests to the clock; return whether there were any."""
         found = await self._consumer.getmany(timeout_ms=timeout_ms)
         for records in found.values():
             for record in records:
@@ -218,8 +218,8 @@ class AskedTriggers:
         except EngineError:
             log.warning("a malformed trigger request was ignored")
             return
-        # Anyone with the right to write to the topic may ask, without our checks. So a request is
-        # judged here, by the time at which it was sent.
+        # Requests may bypass our command and its checks. So check each one here, by the time at
+        # which it was sent.
         sent = min(record.timestamp * 1000, self._wall.now())
         if too_early(request, sent):
             log.warning(
@@ -230,7 +230,7 @@ class AskedTriggers:
         self._clock.request(request)
 
     async def close(self) -> None:
-        """Let go of the broker."""
+        """Disconnect from the broker."""
         if self._consumer is not None:
             await stop_quietly(self._consumer)
         self._consumer = None

@@ -1,8 +1,8 @@
-"""The ledger: one hash-chained, never compacted topic that says what was declared and spent.
+"""The ledger: one hash-chained topic, never compacted, of what was declared and spent.
 
-Records are canonical JSON. Each holds the SHA-256 of the one before it; the first is the
-genesis. Only the owner of the clock's transactional id writes, so that a charge and its trigger
-are one transaction.
+Records are canonical JSON. Each holds the SHA-256 of its predecessor; the first is the genesis.
+Only the owner of the clock's transactional id writes, so a charge and its trigger are in one
+transaction.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from ..deployment.spread import StatePartitions, held
 from .ledger_record import Record
 
 ZERO = "0" * 64
-FORMAT = 2  # raise it when older versions would read state wrongly, or release other bytes
-GROWN = 3  # the format of deployments with partitions that were added; the others keep theirs
-LOST = 4  # the format of those in which lost records were accepted
-SIGNED = 5  # the format of those whose releases and ledger are signed
-SHARED = 6  # the format of those whose pipelines share topics, signed or not
-# `Fraction` alone reads more: spaces, exponents, and numbers that take minutes to compute.
+FORMAT = 2  # raise it when older versions would misread state, or release other bytes
+GROWN = 3  # format of deployments with added partitions; others keep theirs
+LOST = 4  # format of deployments that have accepted lost records
+SIGNED = 5  # format of deployments whose releases and ledger are signed
+SHARED = 6  # format of deployments whose pipelines share topics, signed or not
+# Stricter than `Fraction`, which takes spaces, exponents, and numbers that take minutes to compute.
 _RATIONAL = re.compile(r"-?[0-9]{1,2000}(/[1-9][0-9]{0,1999})?")
 
 
@@ -42,18 +42,18 @@ class Ledger:
     """The ledger as read so far; verified record by record.
 
     Attributes:
-        records: all of them.
-        genesis: body of the first.
+        records: all records so far.
+        genesis: body of the first record.
         pipelines: body of each declared pipeline.
         charges: (pipeline, epoch) -> record.
         refused: (pipeline, epoch) pairs that were refused.
         retired: body of the record that ends a pipeline, by its name: ``until``, microseconds since
-            1970, and ``epoch``, the first one that is not served.
-        format: the one that the deployment has reached, see `FORMAT`.
+            1970, and ``epoch``, the first epoch that is not served.
+        format: format of the deployment, see `FORMAT`.
         grown: bodies of the records that count more partitions of a raw topic, in order.
         losses: bodies of the records that accept lost records of a raw topic, in order: ``topic``;
-            ``epochs``, the first and the last one that may lack some, by pipeline; ``seal``.
-        key: signs what `next` makes; whoever only reads needs none.
+            ``epochs``, the first and last epoch that may lack some, by pipeline; ``seal``.
+        key: signing key for records that `next` makes; None: read only.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -74,18 +74,18 @@ class Ledger:
         """Verify and index raw records.
 
         Raises:
-            LedgerError: the chain is broken; the message names the place.
+            LedgerError: the chain is broken; the message says where.
         """
         ledger = cls(key=key)
         for value in values:
             ledger.take(value)
         if ledger.public_key is not None:
-            ledger.check_signature(len(ledger.records) - 1)  # which covers all before it
+            ledger.check_signature(len(ledger.records) - 1)  # it covers all records before
         return ledger
 
     @property
     def public_key(self) -> str | None:
-        """The key that the deployment signs with, hexadecimal; None: it signs nothing."""
+        """Public signing key of the deployment, hexadecimal; None: it signs nothing."""
         return self.genesis.get("public_key")
 
     def check_signature(self, place: int) -> None:
@@ -104,19 +104,18 @@ class Ledger:
         """Verify and index the next raw record.
 
         Raises:
-            LedgerError: it is not a record, breaks the chain, charges an epoch twice or beyond
-                the end of its pipeline, ends a pipeline a second time, declares one that follows
-                another from anywhere but its end, or lets a topic grow that must not; or a later
-                version wrote it.
-            EngineError: it says that the deployment has the format of a later version.
+            LedgerError: it is not a record, breaks the chain, charges an epoch twice or beyond the
+                end of its pipeline, ends a pipeline twice, declares a follower that does not begin
+                at the other's end, or lets a topic grow that must not; or a later version wrote it.
+            EngineError: it moves the deployment to the format of a later version.
         """
         place = len(self.records)
         try:
             record = msgspec.json.decode(value, type=Record)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise LedgerError(f"ledger record {place} is not a ledger record: {error}") from None
-        # The hash is of the bytes that decoding gives back. Other bytes of the same content would
-        # have the same hash, so a second text of a record could replace the first unseen.
+        # The hash covers the canonical bytes. A different text with the same content would have the
+        # same hash, and could replace the first one unseen.
         if record.encode() != value:
             raise LedgerError(f"ledger record {place} is not in canonical form")
         if record.seq != place or record.prev_hash != self.head:
@@ -177,7 +176,7 @@ class Ledger:
             )
 
     def _reach(self, record: Record) -> None:
-        number = record.body.get("format", 1)  # the first geneses did not name theirs
+        number = record.body.get("format", 1)  # the first geneses named no format
         if type(number) is not int or number <= self.format:
             raise LedgerError(
                 f"ledger record {record.seq}: format {number!r} after {self.format}; it only rises"
@@ -238,12 +237,12 @@ class Ledger:
 
     @property
     def shared(self) -> bool:
-        """Whether pipelines of one input share topics: said by the genesis, once and for all."""
+        """Whether pipelines of one input share topics; the genesis fixes it."""
         return self.format >= SHARED and self.genesis.get("shared_topics") is True
 
     @property
     def spread(self) -> StatePartitions:
-        """Over how many partitions state lies: said by the genesis, once and for all."""
+        """The number of partitions of state; the genesis fixes it."""
         return held(self.genesis)
 
     def names(self, deployment: str) -> Names:
@@ -257,11 +256,11 @@ class Ledger:
         return [name for name, body in declared if topic in body.get("partitions", ())]
 
     def layout(self, pipeline: str) -> dict[str, int]:
-        """Tell how many partitions each topic of a declared pipeline has, as it has grown."""
+        """Look up the number of partitions of each topic of a declared pipeline, with growth."""
         return extended(self.pipelines[pipeline]["partitions"], self.grown)
 
     def joined(self, pipeline: str) -> tuple[int, ...]:
-        """Tell the last trigger of a pipeline before each partition of its input counted; or ()."""
+        """Look up the last trigger before each raw partition counted; () if all always did."""
         return joined(pipeline, self.grown)
 
     def _follow(self, record: Record) -> None:
@@ -279,19 +278,19 @@ class Ledger:
             )
 
     def follower(self, pipeline: str) -> str | None:
-        """Name the pipeline that follows another one; None if none does."""
+        """Name the pipeline that follows another; None if none does."""
         for name, body in self.pipelines.items():
             if (body.get("follows") or {}).get("pipeline") == pipeline:
                 return name
         return None
 
     def over(self, pipeline: str, epoch: int) -> bool:
-        """Whether an epoch lies beyond the end of its pipeline: nothing may be charged for it."""
+        """Whether an epoch lies beyond the end of its pipeline and must not be charged."""
         end = self.retired.get(pipeline)
         return end is not None and epoch >= int(end["epoch"])
 
     def end(self, pipeline: Pipeline) -> int | None:
-        """The first window that a retired pipeline does not serve; None: it goes on."""
+        """Find the first window that a retired pipeline does not serve; None: it is not retired."""
         body = self.retired.get(pipeline.name)
         return None if body is None else int(body["epoch"]) * pipeline.windows.per_epoch
 
@@ -301,14 +300,14 @@ class Ledger:
         return self.records[-1].hash() if self.records else ZERO
 
     def next(self, kind: str, time: int, body: dict[str, Any]) -> Record:
-        """Make the record that would come next; `take` its encoding once it is committed.
+        """Make the next record; `take` its encoding once it is committed.
 
         Args:
             time: microseconds since 1970.
-            body: the fields that ``kind`` demands.
+            body: fields that ``kind`` requires.
 
         Raises:
-            LedgerError: the deployment signs its records, and there is no key here.
+            LedgerError: the deployment signs its records, but this ledger has no key.
         """
         made = Record(len(self.records), self.head, kind, time, body)
         if (self.genesis or body).get("public_key") is None:
@@ -318,11 +317,11 @@ class Ledger:
         return made.sign(self.key)
 
     def epochs(self, pipeline: str) -> int:
-        """Count the epochs of a pipeline that have been charged."""
+        """Count the charged epochs of a pipeline."""
         return sum(1 for name, _ in self.charges if name == pipeline)
 
     def spent(self, pipeline: str) -> Spent:
-        """Add up what a pipeline has charged, for a unit that is in all of its epochs.
+        """Add up a pipeline's charges, for a unit that is in all of its epochs.
 
         Raises:
             LedgerError: a charge holds something else where a rational should be.
@@ -336,18 +335,18 @@ class Ledger:
     def standing(self, pipeline: Pipeline) -> Spent:
         """Add up what counts against a pipeline's limits.
 
-        Of a shared budget that is the whole charge of each epoch that any member has charged: the
-        others may charge it at any time.
+        For a shared budget, each epoch that any member has charged counts in full, since the other
+        members may charge it at any time.
         """
         if pipeline.purse is None:
             return self.spent(pipeline.name)
         return Spent().plus(pipeline.purse.one, len(self._opened(pipeline)))
 
     def affordable(self, pipeline: Pipeline, epochs: Sequence[int]) -> int:
-        """Count how many epochs, none of which the pipeline has charged, stay within its limits.
+        """Count how many of the given uncharged epochs stay within the pipeline's limits.
 
         Args:
-            epochs: epochs in the order of their charges; the first ones are counted.
+            epochs: epochs in the order in which they would be charged.
         """
         left = pipeline.terms.room(self.standing(pipeline), len(epochs))
         opened = self._opened(pipeline) if pipeline.purse is not None else ()
@@ -375,7 +374,7 @@ def number(value: Any) -> Fraction:
 
 
 def cost_of(body: Mapping[str, Any]) -> Spent:
-    """Read what the body of a charge says of its cost.
+    """Read the cost in the body of a charge.
 
     Raises:
         LedgerError: it holds something else where a rational should be.
@@ -388,7 +387,7 @@ def cost_of(body: Mapping[str, Any]) -> Spent:
 
 
 def totals(ledger: Ledger, pipelines: Iterable[str]) -> dict[str, Spent]:
-    """Add up what each of these pipelines has charged.
+    """Add up the charges of each pipeline.
 
     Raises:
         LedgerError: a charge holds something else where a rational should be.

@@ -1,4 +1,4 @@
-"""One line of the ledger: canonical JSON, chained by its hash, signed where there is a key."""
+"""One line of the ledger: canonical JSON, chained by its hash, signed if there is a key."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=False):
     """One line of the ledger; ``body`` depends on ``kind``.
 
     Kinds: ``genesis`` (topic ids and partitions), ``pipeline`` (its configuration and number),
-    ``charge`` (loss of one epoch, before its first trigger), ``refused`` (an epoch that could
-    not be paid for), ``retired`` (the first epoch that a pipeline will not serve, for ever),
-    ``format`` (the one that the deployment has reached since its genesis), ``grown`` (partitions
-    were added to a raw topic, and count from the next trigger on), ``loss`` (records of a raw topic
-    were deleted before they were used, and releases go on without them).
+    ``charge`` (privacy loss of one epoch, before its first trigger), ``refused`` (an epoch that
+    could not be paid for), ``retired`` (the first epoch that a pipeline will never serve),
+    ``format`` (a format reached since the genesis), ``grown`` (partitions were added to a raw
+    topic, and count from the next trigger on), ``loss`` (records of a raw topic were deleted before
+    they were used, and releases go on without them).
     """
 
     seq: int  # place in the ledger, from 0
-    prev_hash: str  # of the record before; `ZERO` for the first
+    prev_hash: str  # hash of the previous record; `ZERO` for the first
     kind: str  # decides what ``body`` holds
     time: int  # microseconds since 1970
     body: dict[str, Any]
-    # of the deployment's signing key, hexadecimal; absent where there is none
+    # signature by the deployment's key, hexadecimal; absent if it signs nothing
     signature: str | msgspec.UnsetType = msgspec.UNSET
 
     def encode(self) -> bytes:
@@ -34,15 +34,15 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=False):
         return msgspec.json.encode(self, order="deterministic")
 
     def hash(self) -> str:
-        """Hash the record: the next one holds it, and so does every noise label of a charge."""
+        """Hash the record; the next record and every noise label of a charge contain the hash."""
         return hashlib.sha256(self.encode()).hexdigest()
 
     def sign(self, key: SigningKey) -> Record:
-        """Make the same record with a signature."""
+        """Return the record with a signature."""
         return msgspec.structs.replace(self, signature=key.sign(self._statement()))
 
     def genuine(self, public: str) -> bool:
-        """Whether its signature is that of a public key, and all before it as when it was made."""
+        """Whether a public key has signed this record and, by the chain, all before it."""
         signature = self.signature
         return isinstance(signature, str) and verified(public, self._statement(), signature)
 

@@ -1,4 +1,4 @@
-"""The clock log, as far as one worker, or a replay, has read it."""
+"""The clock log as read so far by a worker or a replay."""
 
 from __future__ import annotations
 
@@ -21,15 +21,14 @@ from .timeline import Over, Timeline, advance, copied, fold, resumed
 
 ALL = 1 << 62  # no offset is as large
 Entry = tuple[int, ClockRecord]  # (offset in the clock topic, record)
-RECENT = 256  # beats at the end of the log that are read at once; older ones when they are wanted
+RECENT = 256  # beats at the end of the log that are read at once; older ones are read when needed
 
 
 def entries_of(records: Sequence[Any], beats_from: int) -> list[Entry]:
-    """Decode records of the clock topic; most beats below ``beats_from`` are passed over.
+    """Decode records of the clock topic, skipping most beats below ``beats_from``.
 
-    There are several beats a second, for ever, and few records of any other kind, so decoding all
-    would make a start slower with every day. The last beat of a list is decoded in any case: it
-    says how far the log had come.
+    Beats are written several times a second, and other records are few, so decoding all would make
+    a start slower every day. The last beat of a list is always decoded: it has the log's progress.
     """
     beats = [place for place, r in enumerate(records) if is_beat(r.value)]
     passed = {place for place in beats[:-1] if records[place].offset < beats_from}
@@ -38,14 +37,14 @@ def entries_of(records: Sequence[Any], beats_from: int) -> list[Entry]:
 
 
 class ClockLog:
-    """Records of the clock topic in order, from where shards of this worker still need them.
+    """Records of the clock topic in order, from the first that shards of this worker still need.
 
-    What comes before is kept as timelines: where every pipeline stood at ``base``.
+    Earlier records are folded into the timelines of all pipelines at ``base``.
 
     Args:
         horizons: triggers per window, by pipeline.
-        forgets: whether a snapshot lets go of windows that all shards of the deployment have left
-            behind. A replay has shards of its own, which stand wherever it has got to.
+        forgets: whether a snapshot drops windows that all shards of the deployment have finished. A
+            replay keeps them, because its own shards are elsewhere.
     """
 
     def __init__(
@@ -59,16 +58,16 @@ class ClockLog:
         self._over = {name: Over() for name in horizons}
         self._snapshots: dict[int, Snapshot] = {}
         self._called: dict[str, int] = {}
-        self._whole = 0  # records but beats are complete from here on
-        self._base = 0  # beats are, too
+        self._whole = 0  # offset from which on records other than beats are complete
+        self._base = 0  # offset from which on beats are complete, too
         self._reached: Offsets = {}
-        self._covered: Offsets | None = {}  # last beat or cut below ``_base``; None: not known
+        self._covered: Offsets | None = {}  # last beat or cut below ``_base``; None: unknown
         self.end = 0
         for place, record in entries:
             self.append(place, record)
 
     def begin(self, place: int, snapshot: Snapshot) -> None:
-        """Begin with a snapshot: nothing was read before it."""
+        """Begin with a snapshot, before anything else is read."""
         self._at_base = resumed(snapshot, self._horizons)
         self._at_end = resumed(snapshot, self._horizons)
         for name, over in self._over.items():
@@ -84,17 +83,17 @@ class ClockLog:
             EngineError: the log has a gap, or contradicts a snapshot.
         """
         if place < self.end:
-            return  # a follower that lost its broker reads some of the log again
+            return  # a follower that lost its broker reads parts of the log again
         self.end = place + 1
         self._note(place, record)
-        if not isinstance(record, Snapshot):  # shards have no use for them
+        if not isinstance(record, Snapshot):  # shards do not use snapshots
             self._entries.append((place, record))
 
     def since(self, place: int, most: int | None = None) -> list[Entry]:
-        """List entries at or above ``place``, at most the first ``most``.
+        """List entries from ``place`` on, at most ``most``.
 
         Raises:
-            EngineError: entries above ``place`` were dropped; the log must be read again.
+            EngineError: entries after ``place`` were dropped; the log must be read again.
         """
         if place < self._base:
             raise EngineError("the clock log was dropped below this position; it is read again")
@@ -102,10 +101,10 @@ class ClockLog:
         return self._entries[begin:] if most is None else self._entries[begin : begin + most]
 
     def timelines(self, place: int) -> dict[str, Timeline]:
-        """Tell where every pipeline stands just before ``place``.
+        """Compute the timelines of all pipelines just before ``place``.
 
         Raises:
-            EngineError: what was before ``place`` is not known any more.
+            EngineError: the records before ``place`` were dropped.
         """
         if place < self._whole:
             raise EngineError("the clock log was dropped below this position; it is read again")
@@ -117,15 +116,15 @@ class ClockLog:
     def opening(
         self, place: int, pipelines: Iterable[str], raw: tuple[str, int] | None = None
     ) -> int:
-        """Tell where a shard of a raw topic and partition that stands at ``place`` goes on.
+        """Find the place from which a shard of a raw partition that has reached ``place`` goes on.
 
-        One that has never committed anything has missed nothing while its pipelines had not begun.
-        One whose partition was added since begins at the first beat that covers it: nothing before
-        concerns it, and what it would wait for there may have been deleted.
+        A shard that has never committed skips the log before its pipelines began. A shard of an
+        added partition begins at the first beat that covers the partition: nothing earlier concerns
+        it, and feedback that it would wait for there may have been deleted.
 
         Raises:
-            EngineError: entries above its place are not here, and the log must be read again; or
-                its place was not reached yet.
+            EngineError: entries after its place were dropped, so the log must be read again; or its
+                place is not reached yet.
         """
         if place > self.end:
             raise EngineError("the clock log was not read up to this position yet")
@@ -139,7 +138,7 @@ class ClockLog:
         raise EngineError("the clock log was dropped below this position; it is read again")
 
     def _covering(self, topic: str, partition: int) -> int | None:
-        """The first entry that covers a partition which was added; None where none shows that."""
+        """Find the first entry that covers an added partition; None if there is none."""
         if self._covered is None:
             return None
         added = partition >= len(self._covered.get(topic, [0] * (partition + 1)))
@@ -163,7 +162,7 @@ class ClockLog:
         self._whole = self._base = place
 
     def skip(self, place: int) -> None:
-        """Note that beats below ``place`` were passed over."""
+        """Note that beats below ``place`` were skipped."""
         if place > self._base:
             self._covered = None
         self._base = max(self._base, place)
@@ -171,7 +170,7 @@ class ClockLog:
     def restore(
         self, start: int, snapshot: Snapshot | None, place: int, entries: Iterable[Entry]
     ) -> None:
-        """Take the log on anew, with beats from ``place`` on; what came meanwhile is kept."""
+        """Replace the log by one read again, with beats from ``place`` on; keep newer records."""
         fresh = list(entries)
         end = fresh[-1][0] + 1 if fresh else start
         lines = fold((), self._horizons)
@@ -179,7 +178,7 @@ class ClockLog:
             lines = resumed(snapshot, self._horizons)
         for at, record in fresh:
             if at >= self.end:
-                self._note(at, record)  # the follower has not seen it yet
+                self._note(at, record)  # the follower has not read it yet
         kept = [e for e in fresh if not isinstance(e[1], Snapshot)]
         self._at_base = lines
         self._entries = kept + [e for e in self._entries if e[0] >= end]
@@ -206,7 +205,7 @@ class ClockLog:
             self._forget(place, record)
 
     def _forget(self, place: int, record: Snapshot) -> None:
-        """Every shard of the deployment stands at or above the snapshot that is needed."""
+        """Drop closed windows: every shard of the deployment is at or above the needed snapshot."""
         self._snapshots[place] = record
         if (least := self._snapshots.get(record.needed)) is not None:
             for name, over in self._over.items():
@@ -215,15 +214,15 @@ class ClockLog:
             del self._snapshots[old]
 
     def called(self, pipeline: str) -> tuple[int, int]:
-        """Tell where the last trigger of a pipeline stands, -1 if it was not read; its ordinal."""
+        """Return the place of a pipeline's last trigger, -1 if it was not read, and its ordinal."""
         return self._called.get(pipeline, -1), self._at_end[pipeline].ordinal
 
     def reached(self, topic: str, partition: int) -> int:
-        """End of a raw partition, as the last beat or cut of it says; 0 before the first."""
+        """End of a raw partition by its last beat or cut; 0 before the first."""
         ends = self._reached.get(topic, [])
         return ends[partition] if partition < len(ends) else 0
 
     @property
     def base(self) -> int:
-        """Everything is complete from here on."""
+        """Offset from which on all records are complete."""
         return self._base

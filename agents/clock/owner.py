@@ -1,7 +1,8 @@
-"""The clock's owner: one worker writes beats, charges and triggers; no other process spends budget.
+"""The clock's owner: the one worker that writes beats, charges and triggers, and so spends budget.
 
-It is the worker that holds the one partition of the clock topic. It opens like a shard: starting
-its producer fences the previous owner, then it reads clock log and ledger to their ends (`known`).
+The worker that is assigned the single partition of the clock topic owns the clock. It opens the
+clock like a shard: starting its producer fences the previous owner, then it reads clock log and
+ledger to their ends (`known`).
 """
 
 from __future__ import annotations
@@ -53,11 +54,11 @@ class ClockOwner:
     """Runs the `Clock` of its `KnownLogs` against the broker until it is closed.
 
     Args:
-        on_record: called with each record that was committed, and with the ledger by then.
-        on_lost: called for each transaction that failed, unless another owner has taken over.
+        on_record: called with each committed record, and the ledger at that point.
+        on_lost: called for each failed transaction, unless another owner has taken over.
         trim: called after each snapshot with places below which nothing is needed, and with the
             first window of each pipeline that a shard may still need; None: nothing is trimmed.
-        settling: holds back triggers after an outage; this process's.
+        settling: holds back triggers after an outage; one object per process.
 
     Attributes:
         leaving: set it to end `run` with the first failure, such as another owner, instead of
@@ -83,8 +84,8 @@ class ClockOwner:
         self._on_lost = on_lost
         self._trim = trim
         self._settling = settling
-        self._unsure = True  # whether the clock log was read, and not written since
-        self._owned = False  # whether this has opened before
+        self._unsure = True  # whether the clock log was read but not written since
+        self._owned = False  # whether this owner has opened before
         self._markers: asyncio.Task[ShardMarkers] | None = None
         self.progress = Progress("the clock")
         self._known = KnownLogs(setup, self.progress)
@@ -101,7 +102,7 @@ class ClockOwner:
         await through_outages(self.progress, self._acquire, self.close, patience)
 
     async def _acquire(self) -> None:
-        # Fencing first: whatever an earlier owner had open is aborted before the logs are read.
+        # Fence first: an earlier owner's open transaction is aborted before the logs are read.
         identity = self._names.transactional_id("clock", "clock", 0)
         self._producer = transactional_producer(self._kafka, identity, self._timeout)
         logs = (self._names.clock, self._names.ledger)
@@ -109,16 +110,16 @@ class ClockOwner:
         await self._known.read()
         self._unsure = True
         self._wall = WallClock(self._known.clock.time)
-        self._asker = consumer(self._kafka)  # reads nothing, so no answer waits behind a fetch
+        self._asker = consumer(self._kafka)  # fetches nothing, so its questions wait for no fetch
         await self._asker.start()
         await reached(self._asker, self._covered())
         await self._requests.open(self._known.clock, self._wall, self._known.snapshots.last)
         self._settle()
 
     def _settle(self) -> None:
-        """Find out whether the brokers were away, or the clock was without an owner for a while."""
+        """Find out whether the brokers were away, or the clock had no owner for a while."""
         now, clock = self._wall.now(), self._known.clock
-        if self._owned:  # and has lost a transaction since
+        if self._owned:  # it has lost a transaction since
             self._settling.answered(now, self._pace.longest)
         else:
             first = next((d.scheduled for p, d in clock.due(now) if not p.external), None)
@@ -126,14 +127,14 @@ class ClockOwner:
         self._owned = True
 
     def _held(self, pipeline: Pipeline, due: Due) -> bool:
-        """Whether a trigger must wait for what producers hold; who asks for one decides alone."""
+        """Whether a trigger must wait for buffered records; requested ones never do."""
         lateness = pipeline.windows.lateness
         return not pipeline.external and self._settling.holds(
             due.scheduled, lateness, self._wall.now()
         )
 
     def _covered(self) -> dict[TopicPartition, int]:
-        """Offsets of raw topics that the clock log has covered: they can never end below these."""
+        """Offsets of raw topics that the clock log has covered; no raw topic can end below them."""
         last = self._known.clock.offsets
         return {
             tp: last[tp.topic][tp.partition]
@@ -142,7 +143,7 @@ class ClockOwner:
         }
 
     async def run(self) -> None:
-        """Beat until cancelled; an outage of the broker is waited out, anything else is raised."""
+        """Beat until cancelled; wait out outages of the broker, and raise any other error."""
         while True:
             self._pace.begin()
             try:
@@ -159,25 +160,24 @@ class ClockOwner:
     async def _rest(self) -> None:
         """Wait until the next beat is due, or a request has come."""
         soon = bool(self._known.clock.due(self._wall.now() + SOON))
-        await asyncio.sleep(self._pace.least)  # also after a slow beat: others need a turn
+        await asyncio.sleep(self._pace.least)  # even after a slow beat, other tasks need a turn
         await self._requests.read(int(1000 * self._pace.left(soon)))
 
     async def _again(self, error: BaseException) -> None:
         """Open again after a failed transaction.
 
-        The broker may have committed it and the answer was lost, or not: only the logs tell, so
-        both are read again.
+        Whether the broker has committed it is unknown, so both logs are read again.
         """
-        if not isinstance(error, ProducerFenced):  # losing ownership is not an error
+        if not isinstance(error, ProducerFenced):  # losing ownership is no error
             self._on_lost()
         if isinstance(error, AWAY):
             OUTAGE.sign(type(error).__name__)
         else:
             log.warning("the clock lost a transaction (%s); reopening", type(error).__name__)
-        if isinstance(error, TimeoutError):  # nobody has answered for long
+        if isinstance(error, TimeoutError):  # no broker has answered for long
             self.progress.outage(True)
-        # Fenced means that another worker owns the clock. To fence it back at once would make both
-        # take turns; the rebalance that moved the clock closes this owner within seconds.
+        # If fenced, another worker owns the clock. Fencing it back at once would make the two
+        # alternate; the rebalance that moved the clock closes this owner within seconds.
         await asyncio.sleep(3.0 if isinstance(error, ProducerFenced) else 1.0)
         await self.close()
         await self.open()
@@ -187,17 +187,17 @@ class ClockOwner:
         await self._requests.read()
         now = await self._advance()
         while found := clock.due(now, self._held):
-            # One trigger, one transaction: it stays small, and a charge is never far from it.
+            # One transaction per trigger keeps it small, and a charge next to its trigger.
             for pipeline, due in found:
                 if self._held(pipeline, due):
-                    break  # the brokers were away since: the cut that was read leaves much behind
+                    break  # the brokers were away: this cut would leave much behind
                 charges, record = clock.fire(pipeline, due, now)
                 await self._commit(charges, [record])
                 if isinstance(record, Skipped):
-                    break  # the list is stale: other triggers in it may be of the refused epoch
+                    break  # the list is stale: it may hold triggers of the refused epoch
             self.progress.moved()
-            # One of them may cancel the rest. Another may ask for a trigger, whose records were
-            # sent before it: the offsets that were read before it do not cover them.
+            # A new request may cancel the rest. Or it may ask for a trigger whose records were sent
+            # just before: the offsets were read earlier and do not cover them.
             if await self._requests.read():
                 now = await self._advance()
         for pipeline, window in clock.unpaid(now):
@@ -206,15 +206,15 @@ class ClockOwner:
         await self._snapshot()
 
     async def _advance(self) -> int:
-        """Read how far the raw topics go, and write it as a beat; return the time, microseconds."""
+        """Read the ends of raw topics and write them as a beat; return the time, microseconds."""
         ends = await self._ends()
         now = self._wall.now()
         self._settling.answered(now, self._pace.longest)
         clock = self._known.clock
         records: list[ClockRecord] = [*clock.starts(now), *clock.retirements(now)]
-        # Without new records there is hardly a beat: a quiet input would fill the log for nothing,
-        # and every start reads it. Except that its answer alone tells the broker's time, and that
-        # the next owner must tell a quiet input from a clock that nobody has kept.
+        # Without new records, beats are rare: a quiet input would fill the log that every start
+        # reads. Some are still needed: only their answers tell the broker's time, and the next
+        # owner must be able to tell a quiet input from a clock without an owner.
         if self._wall.doubtful() or ends != clock.offsets or self._silent(now):
             records.append(Beat(now, ends))
         if records:
@@ -222,12 +222,12 @@ class ClockOwner:
         return now
 
     def _silent(self, now: int) -> bool:
-        """Whether the clock log has been silent for long, where triggers follow this clock."""
+        """Whether the clock log was silent for long, although triggers follow this clock."""
         followed = not all(p.external for p in self._deployment.pipelines)
         return followed and now - self._known.clock.time >= STEADY
 
     async def _snapshot(self) -> None:
-        """Write a snapshot if one is due, and trim; markers are read meanwhile, beside the beat."""
+        """Write a snapshot if one is due, and trim; markers are read concurrently with beats."""
         if self._trim is None:
             return
         if self._markers is None:
@@ -239,7 +239,7 @@ class ClockOwner:
             return
         found, self._markers = self._markers, None
         if found.cancelled() or isinstance(found.exception(), OUTAGES):
-            return  # the next beat begins again
+            return  # the next beat tries again
         position = await self._requests.position()
         clock, ledger, snapshots = self._known.clock, self._known.ledger, self._known.snapshots
         made = snapshots.make(
@@ -259,7 +259,7 @@ class ClockOwner:
         await self._trim(floors, snapshots.windows())
 
     async def _ends(self) -> Offsets:
-        """Ask for the last stable offset of every raw partition, never below the beat before."""
+        """Ask for the last stable offset of every raw partition, never below the previous beat."""
         ends = await self._asker.end_offsets(self._partitions)
         out: Offsets = {}
         for source in self._deployment.inputs:
@@ -274,13 +274,13 @@ class ClockOwner:
     async def _commit(self, charges: list[Record], records: list[ClockRecord]) -> None:
         """Commit records of ledger and clock log in one transaction.
 
-        The broker's times and the witness are consulted between sending and committing: a record
-        has its time and offset by then, and can still be taken back.
+        The broker's times and the witness are checked between sending and committing: by then a
+        record has its time and offset, and can still be aborted.
         """
         async with within(self._timeout):
             told = await self._transact(charges, records)
         self._pace.stir()
-        self.progress.moved()  # a backlog of triggers may keep one beat busy for minutes
+        self.progress.moved()  # with a backlog of triggers, one beat may take minutes
         self._known.charged(charges, told[-1].offset + 1)
         self._wall.agree(told[-1].timestamp * 1000)
         self._settling.answered(self._wall.now(), self._pace.longest)
@@ -289,7 +289,7 @@ class ClockOwner:
             self._tell(record)
 
     async def _transact(self, charges: list[Record], records: list[ClockRecord]) -> list[Any]:
-        """Commit records, as `_commit` does; returns the broker's answers to those of the clock."""
+        """Commit records for `_commit`; return the broker's answers for the clock's records."""
         await self._producer.begin_transaction()
         paid = [
             await self._producer.send(
@@ -323,10 +323,10 @@ class ClockOwner:
         return told
 
     def _check_end(self, offset: int) -> None:
-        """Check that the clock log goes on where reading had ended: nobody else writes it.
+        """Check that the clock log continues where reading ended, since only its owner writes it.
 
-        A leader that is cut off from the other brokers may not know that it leads no more, and
-        answer readers with an end of before; what is written goes to the leader of now.
+        A leader that is cut off from the other brokers may not know that it was replaced, and
+        report an old end to readers; writes go to the current leader.
         """
         if self._unsure and offset != self._known.end:
             raise NotLeaderForPartitionError(f"{self._names.clock} was not read to its end")
@@ -344,7 +344,7 @@ class ClockOwner:
                 self._on_record(pipeline, record, self._known.ledger)
 
     async def close(self) -> None:
-        """Let go of the broker; an open transaction aborts."""
+        """Disconnect from the broker, which aborts an open transaction."""
         reading, self._markers = self._markers, None
         if reading is not None:
             reading.cancel()

@@ -1,4 +1,4 @@
-"""The clock log held against the ledger: every trigger was paid for, and no cut goes back."""
+"""Checks the clock log against the ledger: every trigger was paid for, and no cut goes back."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Clocked:
     """The result of one pass over the clock log: its triggers, and how far it reaches.
 
     Attributes:
-        reached: the last cut or beat of each raw topic.
-        begun: `reached` where each pipeline begins in this log. Raw records below may have been
+        reached: last cut or beat of each raw topic.
+        begun: `reached` at each pipeline's start in this log. Raw records below it may have been
             read by workers that did not know the pipeline.
-        snapshots: all of them; the first is where the pass began, if that was not at 0.
+        snapshots: all snapshots; if the pass did not begin at 0, it began at the first one.
     """
 
     def __init__(self) -> None:
@@ -55,17 +55,18 @@ class Clocked:
         return ends[partition] if partition < len(ends) else 0
 
     def check_paid(self, ledger: Ledger) -> None:
-        """Every trigger was paid for by the charge it names; those before a snapshot by its ledger.
+        """Check that every trigger was paid for by the charge it names, or by its snapshot's
+        ledger.
 
         Raises:
-            LedgerError: a trigger without its charge, or that counts other charges than there were,
-                or that covers partitions which the ledger does not count then, or fewer; a snapshot
-                of another ledger.
+            LedgerError: a trigger has no charge, counts other charges than the ledger has, or
+                covers more or fewer partitions than the ledger counted then; or a snapshot is of
+                another ledger.
         """
         for snapshot in self.snapshots:
             _check_ledger(snapshot, ledger)
         epochs: dict[str, set[int]] = {}
-        if self._begun is not None:  # each charge came with the first trigger of its epoch
+        if self._begun is not None:  # each charge was written with its epoch's first trigger
             for (name, epoch), charge in ledger.charges.items():
                 if charge.seq < self._begun.records:
                     epochs.setdefault(name, set()).add(epoch)
@@ -76,7 +77,7 @@ class Clocked:
 
 
 def _check_ledger(snapshot: Snapshot, ledger: Ledger) -> None:
-    """The ledger of a snapshot is a prefix of this one."""
+    """Check that the ledger of a snapshot is a prefix of this one."""
     there = 0 < snapshot.records <= len(ledger.records)
     if not there or ledger.records[snapshot.records - 1].hash() != snapshot.head:
         raise LedgerError(
@@ -99,7 +100,7 @@ def _check_paid(trigger: Trigger, ledger: Ledger, epochs: int) -> None:
 
 
 def _check_counted(trigger: Trigger, ledger: Ledger) -> None:
-    """A trigger covers the partitions of each grown topic that the ledger counts by then."""
+    """Check that a trigger covers the partitions of grown topics that the ledger counted then."""
     since = ledger.joined(trigger.pipeline)
     for topic in {body["topic"] for body in ledger.grown if trigger.pipeline in body["triggers"]}:
         counted = sum(last < trigger.ordinal for last in since)
@@ -113,7 +114,7 @@ def _check_counted(trigger: Trigger, ledger: Ledger) -> None:
 def _check_forward(record: ClockRecord, reached: dict[str, list[int]]) -> None:
     for topic, offsets in record.offsets.items():  # type: ignore[union-attr]
         before = reached.get(topic, [])
-        fewer = len(offsets) < len(before)  # partitions are added, and never taken away
+        fewer = len(offsets) < len(before)  # partitions are never removed
         if fewer or any(now < then for now, then in zip(offsets, before, strict=False)):
             raise EngineError(f"the clock log goes back on topic {topic}")
         reached[topic] = offsets

@@ -1,7 +1,7 @@
 """Settings and topics that a deployment pins in its ledger, checked at every start.
 
-A unit's contribution bound is kept where the unit's state lies. So the settings that decide where
-that is must never change in place: a unit that moved would begin a second bound within the same
+A unit's contribution bound is kept with the unit's state. So the settings that decide where the
+state lies must never change in place: a unit that moved would begin a second bound within the same
 charge.
 """
 
@@ -26,14 +26,14 @@ from ..kafka.cluster import Cluster
 from .ledger import Ledger
 
 ROUTING = "1"
-"""Version of the way in which units and keys are spread over partitions; raise it with the way."""
+"""Version of the routing of units and keys to partitions; raise it when the routing changes."""
 
 
 def placement(source: Input, pipeline: Pipeline) -> dict[str, Any]:
-    """Collect the settings that decide on which shard a unit's or key's state lies; all public.
+    """Collect the settings, all public, that decide which shard has a unit's or key's state.
 
-    Partitions of topics are pinned beside it, by `layout`; unit fields by the configuration's
-    hash; the noise key, which makes the digests that are routed, by its fingerprint.
+    The rest is pinned elsewhere: partitions of topics by `layout`, unit fields by the
+    configuration's hash, and the noise key, which makes the routed digests, by its fingerprint.
     """
     return {
         "routing": ROUTING,
@@ -43,7 +43,7 @@ def placement(source: Input, pipeline: Pipeline) -> dict[str, Any]:
 
 
 def verify(cluster: Cluster, deployment: Deployment, ledger: Ledger) -> Names:
-    """Check that ledger, configuration and topics, whose names it returns, fit; fail closed.
+    """Check that ledger, configuration and topics match; return the names, or fail closed.
 
     Raises:
         EngineError: something does not fit; the message says what to do.
@@ -60,14 +60,15 @@ def verify(cluster: Cluster, deployment: Deployment, ledger: Ledger) -> Names:
 
 
 def growths(deployment: Deployment, ledger: Ledger, names: Names) -> list[Growth]:
-    """List the raw topics that have more partitions, as compiled, than the ledger counts.
+    """List the raw topics that have more partitions in the compiled configuration than in the
+    ledger.
 
     Raises:
         EngineError: one of them cannot grow.
     """
     found = []
     for source in deployment.inputs:
-        # Also of pipelines that are not in the file now: they could come back to it.
+        # Include pipelines that are not in the file now, since they could return.
         layouts = {name: ledger.layout(name) for name in ledger.readers(source.topic)}
         fixed = [name for name in layouts if keyed(ledger.pipelines[name])]
         found.append(growth(source, names, layouts, fixed))
@@ -77,10 +78,10 @@ def growths(deployment: Deployment, ledger: Ledger, names: Names) -> list[Growth
 def verify_declared(
     cluster: Cluster, deployment: Deployment, ledger: Ledger, growing: Sequence[Growth] = ()
 ) -> Names:
-    """Do what `verify` does, for the pipelines that the ledger knows already.
+    """Do the checks of `verify` for the pipelines that the ledger already has.
 
     Args:
-        growing: raw topics whose added partitions are to be counted.
+        growing: raw topics whose added partitions will count.
 
     Raises:
         EngineError: something does not fit; the message says what to do.
@@ -104,7 +105,7 @@ def verify_declared(
         pinned = ledger.layout(p.name)
         for one in growing:
             pinned |= {t: n for t, n in one.layout.items() if t in pinned}
-        half = {one.changelog: one.before for one in growing}  # `hush topics` ended half-way
+        half = {one.changelog: one.before for one in growing}  # for an interrupted `hush topics`
         _verify_topics(cluster, pinned, half, p.name, read_seats(declared))
         _verify_ids(cluster, declared["topic_ids"], f"pipeline {p.name!r}")
         _verify_placement(declared, source, p)
@@ -113,10 +114,10 @@ def verify_declared(
 
 
 def verify_signing(ledger: Ledger, key: SigningKey | None) -> None:
-    """Check that ``key`` is the one whose public part the genesis names, if it names one.
+    """Check ``key`` against the public key in the genesis, if there is one.
 
     Raises:
-        LedgerError: there is none, or it is another one.
+        LedgerError: the key is missing, or is another one.
     """
     public = ledger.public_key
     if public is not None and (key is None or key.public != public):
@@ -128,10 +129,11 @@ def verify_signing(ledger: Ledger, key: SigningKey | None) -> None:
 
 
 def verify_there(topics: Collection[str], inputs: Iterable[str], ledger: Ledger) -> None:
-    """Check that input topics exist; say what would help, by whether the ledger has them.
+    """Check that input topics exist; the advice in the error depends on whether the ledger has
+    them.
 
     Args:
-        topics: those that exist.
+        topics: existing topics.
 
     Raises:
         EngineError: one of ``inputs`` is missing.
@@ -151,23 +153,22 @@ def verify_there(topics: Collection[str], inputs: Iterable[str], ledger: Ledger)
 
 
 def signed(ledger: Ledger) -> str:
-    """Say whether a deployment signs what it publishes, and by which key."""
+    """Say whether, and with which key, a deployment signs what it publishes."""
     if ledger.public_key is None:
         return "releases and ledger are not signed: the deployment began without a signing key"
     return f"releases and ledger are signed, public key {ledger.public_key}"
 
 
 def verify_key(ledger: Ledger, secret: bytes) -> None:
-    """Check that the noise key is the one that the deployment began with and was charged with.
+    """Check that the noise key is the one in the deployment's genesis and charges.
 
-    Another key would give each unit another digest, and so another place and a second bound. It
-    would also give a release a second noise.
+    Under another key, each unit would have another digest, and so another place and a second bound,
+    and a release would get a second noise.
 
-    Pipelines with a key of their own have been charged with that one; `verify_declared` checks
-    whether it is at hand.
+    Pipelines with a key of their own were charged with that key; `verify_declared` checks it.
 
     Raises:
-        LedgerError: this key has another fingerprint.
+        LedgerError: the fingerprint differs.
     """
     mine = fingerprint(secret)
     own = {name: body.get("key_fingerprint", mine) for name, body in ledger.pipelines.items()}
@@ -200,7 +201,7 @@ def _verify_configuration(
 
 
 def _verify_own_key(declared: Mapping[str, Any], p: Pipeline) -> None:
-    """Check that a pipeline has the key that it was declared with: a release has one noise."""
+    """Check that a pipeline has its declared key, so that no release gets a second noise."""
     pinned = declared.get("key_fingerprint")
     if pinned == p.own_key:
         return
@@ -214,7 +215,7 @@ def _verify_own_key(declared: Mapping[str, Any], p: Pipeline) -> None:
 
 
 def _verify_end(ledger: Ledger, p: Pipeline) -> None:
-    """Check that an end which the ledger holds is configured as it is: it is never moved."""
+    """Check that the configured end is the one in the ledger, since an end never moves."""
     body = ledger.retired.get(p.name)
     if body is None or body["until"] == p.until:
         return
@@ -227,7 +228,7 @@ def _verify_end(ledger: Ledger, p: Pipeline) -> None:
 
 
 def _verify_placement(declared: Mapping[str, Any], source: Input, p: Pipeline) -> None:
-    """Check that units are spread over shards as before: any other way gives a second bound."""
+    """Check that units are routed to shards as declared: any other routing gives a second bound."""
     pinned, wanted = declared.get("placement", {}), placement(source, p)
     for setting in sorted({*pinned, *wanted}):
         if pinned.get(setting) != wanted.get(setting):
@@ -258,7 +259,7 @@ def _verify_layout(wanted: Mapping[str, int], pinned: Mapping[str, int], name: s
 
 
 def _verify_inputs(cluster: Cluster, deployment: Deployment, ledger: Ledger, names: Names) -> None:
-    """Refuse raw topics with more partitions than count; say what to do, where that helps."""
+    """Refuse raw topics with partitions that do not count yet, with advice where there is any."""
     raw = cluster.topics(source.topic for source in deployment.inputs)
     there = (replace(source, partitions=raw.get(source.topic, 0)) for source in deployment.inputs)
     for one in growths(replace(deployment, inputs=tuple(there)), ledger, names):
@@ -266,7 +267,7 @@ def _verify_inputs(cluster: Cluster, deployment: Deployment, ledger: Ledger, nam
 
 
 def _verify_shared(deployment: Deployment, ledger: Ledger) -> None:
-    """Check that pipelines share topics if, and only if, they did so from the genesis on."""
+    """Check that pipelines share topics if and only if the genesis says so."""
     if deployment.shared != ledger.shared:
         here, there = ("true", "without") if deployment.shared else ("false", "with")
         raise EngineError(
@@ -285,15 +286,15 @@ def _verify_topics(
 ) -> None:
     pinned = {topic: number for topic, number in pinned.items() if topic not in seats}
     existing = cluster.topics([*pinned, *(seat.topic for seat in seats.values())])
-    for seat in seats.values():  # partitions beside a seat are others', or free
+    for seat in seats.values():  # other partitions are free, or other pipelines'
         if existing.get(seat.topic, seat.first + seat.partitions) < seat.first + seat.partitions:
             raise EngineError(
                 f"pipeline {pipeline!r}: topic {seat.topic} has {existing[seat.topic]} partitions, "
                 "fewer than the ledger names: the topic was created anew; restore it, or begin "
                 "a new deployment (another deployment.name)"
             )
-    # Kafka lets anybody with the right add partitions at any time, and hashes of keys go by their
-    # number: from then on a unit would be at home in two places.
+    # In Kafka, anyone with the right can add partitions at any time, and the number of partitions
+    # decides where keys go: from then on, a unit would be at home in two places.
     for topic, partitions in pinned.items():
         if not half.get(topic, partitions) <= existing.get(topic, partitions) <= partitions:
             raise EngineError(
@@ -305,7 +306,7 @@ def _verify_topics(
 
 
 def _of_clock(ledger: Ledger, names: Names) -> dict[str, str]:
-    """Pinned ids of the clock's topics: a clock that began anew would fire each trigger again."""
+    """Pinned ids of the clock's topics, since a new clock log would fire each trigger again."""
     pinned = ledger.genesis.get("topic_ids", {})
     return {t: pinned[t] for t in (names.clock, names.requests, names.begins) if t in pinned}
 
@@ -318,7 +319,7 @@ def _verify_ids(cluster: Cluster, pinned: Mapping[str, str], whose: str) -> None
                 f"{whose}: topic {topic} is gone, and with it part of the state; "
                 "restore it, or begin a new deployment (another deployment.name)"
             )
-    # A name does not tell one topic from another of the same name. Kafka's own id does.
+    # A topic may be deleted and created again under its name; Kafka's topic id shows that.
     for topic, identity in cluster.ids(pinned).items():
         if identity != pinned[topic]:
             raise EngineError(
@@ -328,7 +329,7 @@ def _verify_ids(cluster: Cluster, pinned: Mapping[str, str], whose: str) -> None
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any], path: str = "") -> list[str]:
-    """Paths of the settings that differ."""
+    """List the paths of the settings that differ."""
     found = []
     for name in sorted({*old, *new}):
         a, b = old.get(name), new.get(name)

@@ -1,7 +1,7 @@
-"""The end of a deployment: all of its topics are deleted, the ledger last.
+"""Ends a deployment: deletes all of its topics, the ledger last.
 
-What was charged is forgotten with the ledger, so a deployment that begins anew would spend on the
-same persons again. A caller asks before it deletes one that has charged anything.
+With the ledger, the record of charges is lost, so a new deployment would spend on the same persons
+again. The caller asks for confirmation if anything was charged.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ LOOK_SECONDS = 0.5  # between two looks at a group
 
 
 class Remains(NamedTuple):
-    """Topics that the end of a deployment would delete, and what would be forgotten.
+    """What the end of a deployment would delete.
 
     Attributes:
-        deployment: its name.
-        topics: all that it alone writes, in the order of their deletion; the ledger is the last.
-        charged: number of charges in the ledger; with none of them nothing was released.
+        deployment: name of the deployment.
+        topics: topics that only this deployment writes, in the order of deletion; the ledger is
+            last.
+        charged: number of charges in the ledger; 0: nothing was released.
         genesis: id below which its snapshots lie in an object store.
     """
 
@@ -41,18 +42,18 @@ def remains(
     patience: float = 0.0,
     told: Callable[[str], None] = lambda text: None,
 ) -> Remains:
-    """Find what a deployment has on the cluster, and whether it has ended.
+    """Find a deployment's topics, and check that no worker of it is running.
 
     Args:
-        deployment: its name; topics of others, and raw topics, are never among those found.
-        patience: seconds for which Kafka keeps a worker in the group that has ended.
-        told: called once if this is waited for.
+        deployment: name of the deployment; topics of others, and raw topics, are never found.
+        patience: seconds to wait for Kafka to remove stopped workers from the group.
+        told: called once with a message if that wait begins.
 
     Raises:
         EngineError: a worker is still in its group.
-        NoLedgerError: there is none.
+        NoLedgerError: there is no ledger.
         LedgerError: the ledger is broken.
-        RightError: this user may not read the ledger, or not describe the group.
+        RightError: this user may not read the ledger, or may not describe the group.
     """
     ledger = read_ledger(cluster, deployment)
     names = ledger.names(deployment)
@@ -67,7 +68,7 @@ def remains(
 def _wait(
     cluster: Cluster, whose: str, group: str, patience: float, told: Callable[[str], None]
 ) -> None:
-    """Wait until nobody is in a group; Kafka keeps a member with a name for a session."""
+    """Wait until a group is empty; Kafka keeps a named member for a session."""
     until = time.monotonic() + patience
     while workers := len(cluster.groups.members(group)):
         left = until - time.monotonic()
@@ -81,14 +82,14 @@ def _wait(
 
 
 def _silent(text: str) -> None:
-    """Say nothing a second time."""
+    """Drop a message."""
 
 
 def delete(cluster: Cluster, found: Remains) -> None:
-    """Delete all of it. Where this ends early, the ledger is left, and it can be done again.
+    """Delete the topics. If this fails half-way, the ledger is still there, and it can be repeated.
 
     Raises:
-        RightError: this user may not delete a topic; those after it are left.
+        RightError: this user may not delete a topic; it and later ones are left.
     """
     for topic in found.topics:
         cluster.delete([topic])

@@ -1,13 +1,13 @@
-"""Snapshots of the clock's state: where a reader of the clock log begins, and what is trimmed.
+"""Snapshots of the clock's state: readers of the clock log begin at one, and trimming follows them.
 
-The clock's owner writes a snapshot every few thousand records, in a transaction like all others. A
-snapshot says what the records before it come to, so a reader begins at the newest one that no shard
-stands before (``needed``), and the log below the newest one that is older than `engine.keep_clock`
-is deleted. A reader that passes a snapshot compares it with the records that it has read.
+The clock's owner writes a snapshot every few thousand records, in an ordinary transaction. A
+snapshot is the fold of all records before it. A reader begins at the newest snapshot that every
+shard has passed (``needed``). The log is deleted below the newest snapshot that is older than
+`engine.keep_clock`. A reader that passes a snapshot checks it against the records that it has read.
 
-Other logs are deleted by the same rule: the requests below what a snapshot has read, the units
-topics below the oldest snapshot that a replay may begin with, and the selected topics below the
-first window that a shard may still need.
+Other logs are trimmed by the same rule: requests below those that a snapshot has read, units topics
+below the oldest snapshot from which a replay may begin, and selected topics below the first window
+that a shard may still need.
 """
 
 from __future__ import annotations
@@ -38,29 +38,29 @@ from ..kafka.markers import last_markers
 from .log import Entry
 
 MANY = 10_000  # offsets of the clock log after which a snapshot is due
-FEW = 100  # offsets after which one is due if the last is old
-PARTS = 16  # of `engine.keep_clock`: the spacing of snapshots that are kept for replays
-TAIL = 12_000  # offsets before the end in which the last snapshot is looked for first
-GROWTH = 8  # times as many each time after that
+FEW = 100  # offsets after which a snapshot is due if the last is old
+PARTS = 16  # spacings of snapshots kept for replays in `engine.keep_clock`
+TAIL = 12_000  # offsets before the end that are searched first for the last snapshot
+GROWTH = 8  # factor by which the search grows each time
 
 Trim = Callable[[Mapping[TP, int], Mapping[str, int]], Awaitable[None]]
-"""Delete below places that are no longer needed; windows: the first still needed."""
+"""Deletes below places that are no longer needed, and windows before the first still needed."""
 
 
 class ShardMarkers(NamedTuple):
-    """Last committed markers of all shards; None where a shard has not committed any."""
+    """Last committed markers of all shards; None if a shard has none."""
 
     ingest: Mapping[str, Sequence[Marker | None]]  # by input
     bound: Mapping[str, Sequence[Marker | None]]  # by pipeline, in the order of partitions
     aggregate: Mapping[str, Sequence[Marker | None]]
 
     def later(self, pipeline: str) -> Iterator[Marker | None]:
-        """Markers of the shards that the records of a pipeline reach after ingest."""
+        """Yield the markers of a pipeline's shards after ingest."""
         yield from self.bound.get(pipeline, ())
         yield from self.aggregate[pipeline]
 
     def units(self) -> dict[str, list[int]]:
-        """List how far bound shards have applied the units topics, by pipeline and partition."""
+        """List applied offsets of the units topics, by pipeline and partition of bound shards."""
         return {
             name: [0 if one is None else max(one.applied, 0) for one in found]
             for name, found in self.bound.items()
@@ -68,7 +68,7 @@ class ShardMarkers(NamedTuple):
 
 
 def changelogs(deployment: Deployment, names: Names) -> dict[str, tuple[str, str, int]]:
-    """Changelog -> its stage, its input or pipeline, its partitions."""
+    """Map each changelog to its stage, its input or pipeline, and its number of partitions."""
     found = {}
     for source in deployment.streams:
         found[names.changelog("ingest", source.name)] = "ingest", source.name, source.partitions
@@ -84,7 +84,7 @@ def changelogs(deployment: Deployment, names: Names) -> dict[str, tuple[str, str
 def grouped(
     deployment: Deployment, names: Names, found: Mapping[str, Sequence[Marker | None]]
 ) -> ShardMarkers:
-    """Markers of changelogs by stage, and by input or pipeline."""
+    """Group markers of changelogs by stage, and by input or pipeline."""
     stages: dict[str, dict[str, Sequence[Marker | None]]] = defaultdict(dict)
     for topic, (stage, whose, _) in changelogs(deployment, names).items():
         stages[stage][whose] = found[topic]
@@ -92,14 +92,14 @@ def grouped(
 
 
 async def read_markers(kafka: Kafka, deployment: Deployment, names: Names) -> ShardMarkers:
-    """Read where all shards stand, on whatever worker they are."""
+    """Read the last markers of all shards, on any worker."""
     wanted = changelogs(deployment, names)
     numbers = {topic: partitions for topic, (_, _, partitions) in wanted.items()}
     return grouped(deployment, names, await last_markers(kafka, numbers, names.place))
 
 
 def passed(place: int, snapshot: Snapshot, deployment: Deployment, markers: ShardMarkers) -> bool:
-    """Whether no shard stands before a snapshot, so that all of them can open from it."""
+    """Whether every shard has passed a snapshot, so that all can open from it."""
     blank = PipelineStanding()
     for source in deployment.streams:
         standings = [snapshot.pipelines.get(p.name, blank) for p in source.pipelines]
@@ -115,20 +115,20 @@ def passed(place: int, snapshot: Snapshot, deployment: Deployment, markers: Shar
 
 
 class Opening:
-    """Takes the first records of a clock log that is read from some place on.
+    """Checks the first records of a clock log that is read from a given place on.
 
     Args:
-        start: the place; anywhere but at 0, the first record must be a snapshot.
+        start: place; unless it is 0, the first record must be a snapshot.
     """
 
     def __init__(self, start: int) -> None:
         self._due = start > 0
 
     def first(self, entries: Sequence[Entry]) -> Snapshot | None:
-        """The snapshot that a reader begins with, if these entries begin with it.
+        """Return the snapshot at the beginning of these entries, if there is one.
 
         Raises:
-            EngineError: there is none: another program has trimmed the log.
+            EngineError: it is missing, so another program has trimmed the log.
         """
         if not (self._due and entries):
             return None
@@ -142,10 +142,10 @@ class Opening:
         return record
 
     def end(self) -> None:
-        """Say that the log has been read to its end.
+        """Note that the log has been read to its end.
 
         Raises:
-            EngineError: it was empty, though it had been longer.
+            EngineError: nothing was read, although the log was longer.
         """
         if self._due:
             raise EngineError(
@@ -155,7 +155,7 @@ class Opening:
 
 
 def needed(values: Iterable[bytes | None]) -> int | None:
-    """The place that the last snapshot among records names as needed; None without one."""
+    """Find the place that the last snapshot among records names as needed; None without one."""
     last = None
     for value in values:
         if value is not None and is_snapshot(value):
@@ -167,7 +167,7 @@ def needed(values: Iterable[bytes | None]) -> int | None:
 
 
 async def beginning(kafka: Kafka, topic: str) -> int:
-    """Find where a reader of the clock log begins: at the snapshot that is needed, or its start."""
+    """Find where a reader of the clock log begins: at the needed snapshot, or at its start."""
     tp = TopicPartition(topic, 0)
     async with reader(kafka) as client:
         client.assign([tp])
@@ -187,17 +187,17 @@ async def _values(client: Any, tp: TopicPartition, start: int, end: int) -> list
 
 
 class Snapshots:
-    """Snapshots as the clock's owner knows them: which there are, and when the next is due.
+    """The snapshots known to the clock's owner, and when the next is due.
 
     Args:
-        keep: microseconds for which replays shall find the clock log.
+        keep: microseconds for which the clock log is kept for replays.
     """
 
     def __init__(self, keep: int) -> None:
         self._keep = keep
-        self._seen: list[tuple[int, Snapshot]] = []  # at or above the one that is needed
+        self._seen: list[tuple[int, Snapshot]] = []  # from the needed snapshot on
         self._kept: list[Kept] = []
-        self._begun: int | None = None  # the first place that was read
+        self._begun: int | None = None  # first place read
         self._fired = -1
 
     def take(self, place: int, record: ClockRecord) -> None:
@@ -222,7 +222,7 @@ class Snapshots:
         return self._seen[-1][1] if self._seen else None
 
     def due(self, end: int, now: int) -> bool:
-        """Whether another snapshot should be written at the end of the log."""
+        """Whether to write a snapshot at the end of the log."""
         if self._begun is None:
             return False
         since = end - (self._seen[-1][0] if self._seen else self._begun)
@@ -239,13 +239,13 @@ class Snapshots:
         deployment: Deployment,
         markers: ShardMarkers,
     ) -> Snapshot:
-        """The next snapshot.
+        """Make the next snapshot.
 
         Args:
             now: microseconds.
             paid: number of ledger records, and the hash of the last one.
-            requests: those in force, and the place before which they were read.
-            markers: markers of these shards, read after everything before was committed.
+            requests: requests in force, and the place before which requests were read.
+            markers: markers of all shards, read after all earlier records were committed.
         """
         before = self.last.needed if self.last is not None else 0
         free = [at for at, one in self._seen if passed(at, one, deployment, markers)]
@@ -257,9 +257,9 @@ class Snapshots:
         )  # fmt: skip
 
     def _still_kept(self, least: int, now: int) -> list[Kept]:
-        """Snapshots from the one on that the log may be trimmed to.
+        """List snapshots, beginning with the one to which the log may be trimmed.
 
-        The last trigger stays: the witness asks for it.
+        The last trigger is always kept, because the witness reads it.
         """
         old = [
             place
@@ -269,7 +269,7 @@ class Snapshots:
         return self._kept[old[-1] :] if old else list(self._kept)
 
     def floor(self) -> Kept | None:
-        """The snapshot below which nothing of the log is needed; None: all of it is."""
+        """The snapshot below which the log is no longer needed; None: all of it is needed."""
         if self.last is None or not self.last.kept:
             return None
         first = self.last.kept[0]
@@ -289,7 +289,7 @@ class Snapshots:
         return {TP(names.clock, 0): first.offset} | found
 
     def windows(self) -> dict[str, int]:
-        """The first window of each pipeline that a shard may still need, where that is known."""
+        """Find the first window of each pipeline that a shard may still need, if known."""
         found = [one for at, one in self._seen if self.last and at == self.last.needed]
         return {
             name: standing.floor

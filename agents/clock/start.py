@@ -1,4 +1,4 @@
-"""Checks of the clock log at a start: every trigger was paid for, and raw topics still reach it."""
+"""Checks at a start: every trigger was paid for, and raw topics still reach the clock log."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from .snapshots import GROWTH, TAIL, Opening, needed
 from .timeline import Timeline, advance, fold, resumed
 
 LIST = 10_000  # records of one list
-CONFIRM_SECONDS = 5.0  # a new leader may answer with an older end for a moment
+CONFIRM_SECONDS = 5.0  # a new leader may briefly report an older end
 
 
 def check_clock_log(
     kafka: Kafka, cluster: Cluster, names: Names, ledger: Ledger, deployment: Deployment
 ) -> tuple[Ledger, dict[str, Timeline]]:
-    """Hold the clock log against ledger and raw topics.
+    """Check the clock log against ledger and raw topics.
 
     Returns:
-        The ledger, read again where the clock has charged something meanwhile; and where all
-        pipelines stand.
+        The ledger, read again if the clock has charged something meanwhile; and the timelines of
+        all pipelines.
 
     Raises:
         LedgerError: a trigger was not paid for by this ledger.
@@ -52,13 +52,13 @@ def check_clock_log(
 
 
 def read_clock(kafka: Kafka, names: Names, horizons: Mapping[str, int]) -> Clocked:
-    """Read the whole clock log; of its beats, only the last of each list is decoded.
+    """Read the whole clock log, decoding only the last beat of each list.
 
     Args:
         horizons: triggers per window, by pipeline.
 
     Raises:
-        EngineError: it has a gap, or goes back.
+        EngineError: the log has a gap, or goes back.
     """
     read = Clocked()
     read_standing(kafka, names, horizons, read)
@@ -68,7 +68,7 @@ def read_clock(kafka: Kafka, names: Names, horizons: Mapping[str, int]) -> Clock
 def read_standing(
     kafka: Kafka, names: Names, horizons: Mapping[str, int], read: Clocked
 ) -> dict[str, Timeline]:
-    """Read where every pipeline stands at the end of the clock log, from where it is needed.
+    """Read the timelines of all pipelines at the end of the clock log, from the needed snapshot on.
 
     Raises:
         EngineError: the log has a gap, goes back, or the broker is silent.
@@ -110,10 +110,10 @@ def beginning_of(kafka: Kafka, topic: str) -> int:
 
 
 def check_paid(cluster: Cluster, read: Clocked, ledger: Ledger, names: Names) -> Ledger:
-    """Return the ledger that pays for every trigger; read it again where it lacks a charge.
+    """Return the ledger that pays for every trigger; read it again if it lacks a charge.
 
-    A clock that runs meanwhile charges and fires in one transaction, so a ledger that is read
-    after the clock log has every charge that the log needs.
+    A running clock charges and fires in one transaction, so a ledger that is read after the clock
+    log has every charge that the log needs.
 
     Raises:
         LedgerError: a trigger was not paid for.
@@ -131,7 +131,7 @@ def committed_lists(kafka: Kafka, topic: str, start: int = 0) -> Iterator[list[R
     """Read the committed records of a topic of one partition, from its beginning to its end.
 
     Args:
-        start: an offset, to begin there if the topic begins before it.
+        start: offset at which to begin, unless the topic begins later.
 
     Yields:
         Lists of records, at most `LIST` of them; possibly empty.
@@ -161,9 +161,9 @@ def committed_lists(kafka: Kafka, topic: str, start: int = 0) -> Iterator[list[R
 
 
 def _check_ends(cluster: Cluster, topic: str, reached: list[int]) -> None:
-    """Refuse a raw topic that ends below a beat or cut: it has lost what was counted.
+    """Refuse a raw topic that ends below a beat or cut, because it has lost counted records.
 
-    Its next records would get offsets that were counted already, and replace them unseen.
+    Its next records would get offsets that were counted already, and would never be seen.
     """
     until = time.monotonic() + CONFIRM_SECONDS
     while any(

@@ -1,9 +1,9 @@
-"""Tables that pipelines look up in topics: kept as they were when each pipeline was declared.
+"""Look-up tables from topics, kept as of each pipeline's declaration.
 
-A topic of reference data is compacted and changes, and a table decides which key a record counts
-for. So `hush topics` reads it once, and writes the table in the transaction that declares the
-pipeline, to a topic that nothing is ever deleted from. The declared configuration, and with it
-every charge, has the digest of the content: another content is another configuration, and refused.
+A topic of reference data is compacted and changes, but a table decides the key of a record. So
+`hush topics` reads the topic once, and writes the table to a topic without deletion, in the
+transaction that declares the pipeline. The declared configuration, and with it every charge, has
+the digest of the content: different content is a different configuration, which is refused.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from ...errors import EngineError
 from ...formats.events.expressions.looked_up import Origin, PublicTable
 
 BYTES = 250_000
-"""Of one record, as every broker takes it; lines are shorter by far."""
+"""Bytes of one record, small enough for every broker; lines are far shorter."""
 
 
 def records_of(pipeline: str, table: PublicTable) -> Iterator[tuple[bytes, bytes]]:
-    """Keys and values of the records that keep a table.
+    """Yield keys and values of the records that keep a table.
 
     Raises:
-        EngineError: it was not read, so nothing can be declared with it.
+        EngineError: the table was not read, so no pipeline can be declared with it.
     """
     if table.unread:
         raise EngineError(
@@ -44,7 +44,7 @@ def records_of(pipeline: str, table: PublicTable) -> Iterator[tuple[bytes, bytes
 
 
 def tables_of(records: Iterable[tuple[bytes | None, bytes | None]]) -> dict[Any, PublicTable]:
-    """Every whole table among records, by the name of its pipeline and its origin."""
+    """Collect the complete tables among records, by pipeline name and origin."""
     parts: dict[Any, dict[int, bytes]] = {}
     found: dict[Any, PublicTable] = {}
     for key, value in records:

@@ -1,4 +1,4 @@
-"""Timelines: where each pipeline stands at a point of the clock log, a fold over its records."""
+"""Timelines: the state of each pipeline at a point of the clock log, a fold over its records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ...topics.records import (
 )
 
 NEVER = 1 << 62
-"""No window is as late: all of a retired pipeline are below it."""
+"""Above every window, so that all windows of a retired pipeline are below it."""
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Timeline:
     # the first window that is served; None before the pipeline has started
     first: int | None = None
     ordinal: int = 0  # number of the last trigger
-    done: dict[int, int] = field(default_factory=dict)  # triggers so far of each open window
+    done: dict[int, int] = field(default_factory=dict)  # fired triggers of each open window
     # windows that had their last trigger or were skipped, at or above ``floor``
     closed: set[int] = field(default_factory=set)
     floor: int = 0  # every window below it is closed
@@ -37,7 +37,7 @@ class Timeline:
 
     @classmethod
     def at(cls, standing: PipelineStanding, horizon: int) -> Timeline:
-        """The timeline that stands so."""
+        """Make the timeline of a standing."""
         return cls(
             horizon,
             standing.first,
@@ -49,7 +49,7 @@ class Timeline:
         )
 
     def standing(self) -> PipelineStanding:
-        """Say where this pipeline stands, as a snapshot does."""
+        """Make the standing of this pipeline, for a snapshot."""
         return PipelineStanding(
             self.first,
             self.ordinal,
@@ -66,14 +66,14 @@ class Timeline:
 
     @property
     def over(self) -> int:
-        """The first window that may still hold something; below it rows may be deleted."""
+        """The first window that may still have rows; rows below it may be deleted."""
         return NEVER if self.ended else self.floor
 
     def apply(self, record: ClockRecord) -> None:
         """Advance by one record of this pipeline.
 
         Raises:
-            RewoundError: a trigger before it is missing.
+            RewoundError: an earlier trigger is missing.
         """
         if isinstance(record, Start):
             self.first = self.floor = record.window
@@ -111,8 +111,8 @@ class Timeline:
     def _close(self, window: int) -> None:
         self.done.pop(window, None)
         self.closed.add(window)
-        # Overlapping windows close out of order. The floor takes up every run of closed ones, or
-        # the set would grow with each window for ever.
+        # Overlapping windows close out of order. The floor passes every run of closed windows, or
+        # the set would grow for ever.
         while self.floor in self.closed:
             self.closed.discard(self.floor)
             self.floor += 1
@@ -133,8 +133,8 @@ class Timeline:
 class Over:
     """Windows of one pipeline that are over, for a shard that has closed a number of triggers.
 
-    Unlike a `Timeline`, it may know more of the clock log than the shard has met. Of that,
-    refused windows alone count: nothing of them will ever be released, wherever a shard stands.
+    Unlike a `Timeline`, it may be ahead of the shard in the clock log. From that part only refusals
+    count: nothing of a refused window will ever be released, wherever a shard is.
 
     Attributes:
         version: grows whenever an answer of `floor` may change.
@@ -149,7 +149,7 @@ class Over:
             int, int
         ] = {}  # window -> ordinal of the last trigger before its refusal
         self._fired = 0
-        self._least = 0  # no shard has closed fewer triggers: what they ended is forgotten
+        self._least = 0  # every shard has closed as many: what they ended is dropped
 
     def apply(self, record: ClockRecord) -> None:
         """Take the next record of this pipeline."""
@@ -169,7 +169,7 @@ class Over:
         self.version += 1
 
     def rebase(self, standing: PipelineStanding) -> None:
-        """Forget what every shard has left behind: all have closed what ``standing`` had fired."""
+        """Drop what every shard has passed: all have closed the triggers in ``standing``."""
         self._first, self._least = standing.floor, standing.ordinal
         self._fired = max(self._fired, standing.ordinal)
         if standing.first is None:
@@ -185,10 +185,11 @@ class Over:
                 self._final.setdefault(window, standing.ordinal)
 
     def floor(self, ordinal: int, since: int | None = None) -> int | None:
-        """Find the first window that is not over, from an earlier answer on; None before the start.
+        """Find the first window that is not over, searching from an earlier answer; None before the
+        start.
 
         Raises:
-            EngineError: the shard stands before the oldest snapshot that was needed.
+            EngineError: the shard is behind the oldest snapshot that was needed.
         """
         if self._first is None:
             return None
@@ -207,16 +208,16 @@ class Over:
                 return window
 
     def met(self, ordinal: int, since: int | None = None) -> int | None:
-        """Find the first window of which records may still come in a log that is behind the clock.
+        """Find the first window whose records may still come in a log that lags behind the clock.
 
-        Unlike `floor`, this depends on the log alone, and not on how much of the clock log was
-        read: a refused window counts once a trigger after its refusal has been closed.
+        Unlike `floor`, this depends on the log alone, not on how much of the clock log was read: a
+        refused window is over once a trigger after its refusal is closed.
 
         Args:
             ordinal, since: as for `floor`.
 
         Returns:
-            None while nothing is known.
+            The window; None if it is not known yet.
         """
         if self._first is None or ordinal <= self._least:
             return since
@@ -234,7 +235,7 @@ def fold(records: Iterable[ClockRecord], horizons: dict[str, int]) -> dict[str, 
     """Fold records into timelines.
 
     Args:
-        records: the clock log, from its beginning.
+        records: clock log, from its beginning.
         horizons: triggers per window, by pipeline.
 
     Raises:
@@ -247,11 +248,11 @@ def fold(records: Iterable[ClockRecord], horizons: dict[str, int]) -> dict[str, 
 
 
 def advance(timelines: dict[str, Timeline], record: ClockRecord) -> None:
-    """Apply one clock record to the pipeline that it belongs to; a snapshot moves nothing.
+    """Apply one clock record to the pipeline that it belongs to; snapshots change nothing.
 
     Raises:
         RewoundError: the log has a gap.
-        EngineError: it contradicts its snapshot.
+        EngineError: it contradicts a snapshot.
     """
     if isinstance(record, Snapshot):
         for name, timeline in timelines.items():
@@ -276,5 +277,5 @@ def resumed(snapshot: Snapshot, horizons: dict[str, int]) -> dict[str, Timeline]
 
 
 def copied(timelines: dict[str, Timeline]) -> dict[str, Timeline]:
-    """The same timelines, to be advanced apart."""
+    """Copy timelines, so that the copies advance independently."""
     return {name: Timeline.at(one.standing(), one.horizon) for name, one in timelines.items()}

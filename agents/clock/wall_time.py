@@ -1,6 +1,6 @@
-"""The clock owner's time and pace: it follows the monotonic clock, held against the broker's.
+"""Time and pace of the clock's owner: it follows the monotonic clock, checked against the broker's.
 
-After an outage it waits, so that producers can send what they hold: see `Settling`.
+After an outage it waits, so that producers can send buffered records: see `Settling`.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from ...errors import EngineError
 log = logging.getLogger("hushstream.clock")
 
 JUMP_SECONDS = 5.0
-ASK_SECONDS = 10.0  # between two questions to the broker, whether a clock that was set is right
-QUIET_SECONDS = 2.0  # without a record of the clock or a request, after which it beats less often
+ASK_SECONDS = 10.0  # between two questions to the broker whether a changed clock is right
+QUIET_SECONDS = 2.0  # without clock records or requests, after which beats are rarer
 QUIET_BEAT_SECONDS = 1.0
-LEAST_SECONDS = 0.05  # between two beats, however many requests come
-SOON = 2_000_000  # microseconds; more than a quiet rest, and than a drift is followed in one
-STEADY = 10_000_000  # microseconds between two beats, at most, where triggers follow this clock
-SILENT = 5_000_000  # microseconds without an answer, beyond the usual rest: the brokers were away
-WATCHED = 20_000_000  # the same between two looks of a worker that does not own the clock
-STOOD = 30_000_000  # microseconds without a beat, beyond the usual rest: nobody kept the clock
-APPENDED = 1  # the timestamp type of a topic whose broker stamps records
+LEAST_SECONDS = 0.05  # between two beats at least, however many requests come
+SOON = 2_000_000  # microseconds; more than a quiet rest, and than one correction of a drift
+STEADY = 10_000_000  # microseconds between two beats at most, if triggers follow this clock
+SILENT = 5_000_000  # microseconds without an answer, beyond the usual rest, that mean an outage
+WATCHED = 20_000_000  # the same, between two looks of a worker that does not own the clock
+STOOD = 30_000_000  # microseconds without a beat, beyond the usual rest: no owner
+APPENDED = 1  # timestamp type of a topic whose records are stamped by the broker
 
 
 class WallClock:
-    """Wall-clock time that neither jumps nor goes back while this process runs.
+    """Wall-clock time that neither jumps nor runs backwards while this process runs.
 
-    It follows the monotonic clock from where it started, and small drifts of the wall clock. A wall
-    clock that was set forwards would fire triggers before their time, so it is followed only where
-    the broker's clock agrees; one that was set back would write times that the log has passed, so
-    it is never followed.
+    It follows the monotonic clock from its start, and small drifts of the wall clock. A wall clock
+    that was set forwards would fire triggers early, so it is followed only if the broker's clock
+    agrees. A wall clock that was set back would write times that the log has passed, so it is never
+    followed.
 
     Args:
-        floor: a time that has certainly come, microseconds since 1970.
+        floor: time that has certainly been reached, microseconds since 1970.
     """
 
     def __init__(self, floor: int = 0) -> None:
@@ -45,20 +45,19 @@ class WallClock:
         self._warned = False
 
     def reach(self, moment: int) -> None:
-        """Learn from the clock log that a time has come."""
-        self._tick_on()  # or the time since the last look would be added to the moment
+        """Learn from the clock log that a time has been reached."""
+        self._tick_on()  # otherwise the time since the last look would be added to the moment
         self._wall = max(self._wall, moment / 1e6)
 
     def agree(self, moment: int) -> None:
-        """Learn that the broker's clock has reached a time: what both clocks say has come.
+        """Learn that the broker's clock has reached a time; follow the wall clock up to that.
 
-        A worker that began with a clock far behind goes on late until its clock is set right, and
-        no longer.
+        So a worker that started with a clock far behind is late only until its clock is set right.
         """
         self.reach(min(moment, int(time.time() * 1e6)))
 
     def doubtful(self) -> bool:
-        """Whether the broker should be asked for its time now, since the wall clock was set."""
+        """Whether to ask the broker for its time now, because the wall clock was set."""
         self._tick_on()
         if time.time() - self._wall < JUMP_SECONDS or self._tick - self._asked < ASK_SECONDS:
             return False
@@ -66,11 +65,11 @@ class WallClock:
         return True
 
     def now(self) -> int:
-        """Tell the time, in microseconds since 1970."""
+        """Return the time, microseconds since 1970."""
         self._tick_on()
         ahead = time.time() - self._wall
         if 0 < ahead < JUMP_SECONDS:  # drift; more than that is a clock that was set
-            self._wall += ahead * 0.1  # a part at each look, so that no beat sees a jump
+            self._wall += ahead * 0.1  # a part at each look, so that no beat jumps
         if (back := ahead < -JUMP_SECONDS) and not self._warned:
             log.warning(
                 "the clock of this machine was set back by %.0f s, or is that far behind the clock "
@@ -89,8 +88,8 @@ class WallClock:
 class ClockLead:
     """Compares a clock record's time with the broker's; ``most_ahead`` microseconds are tolerated.
 
-    The record was made before it was appended, so however slow the way was, a positive
-    difference is a clock ahead of the broker's. A clock behind only delays triggers.
+    A record is made before it is appended, so a positive difference means that this clock is ahead
+    of the broker's, however slow the transfer was. A clock behind only delays triggers.
     """
 
     def __init__(self, topic: str, most_ahead: int) -> None:
@@ -120,14 +119,14 @@ class ClockLead:
     def check_behind(self, now: int, metadata: Any, first: bool) -> None:
         """Compare the time at which the broker appended a record with the time of its answer here.
 
-        The answer came after the record was appended, so a positive difference is a clock behind
-        the broker's, however slow the way was.
+        The answer comes after the record was appended, so a positive difference means that this
+        clock is behind the broker's, however slow the transfer was.
 
         Args:
-            first: whether the record says in which window a pipeline begins.
+            first: whether the record sets a pipeline's first window.
 
         Raises:
-            EngineError: the clock is behind, and a first window would be one that is over.
+            EngineError: the clock is behind, so a first window would be one that is already over.
         """
         behind = metadata.timestamp * 1000 - now
         if behind <= self._most:
@@ -145,15 +144,15 @@ class ClockLead:
 
 
 class Pace:
-    """The rest between two beats: longer while nothing comes and nothing is due.
+    """The rest between two beats, longer while there are no records and nothing is due.
 
-    A beat without new records writes nothing, and asks the broker all the same.
+    A beat without new records writes nothing, but still asks the broker.
 
     Args:
-        seconds: time between two beats while there is something to do.
+        seconds: time between two beats while there is work.
 
     Attributes:
-        least: seconds of any rest.
+        least: seconds of the shortest rest.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -166,11 +165,11 @@ class Pace:
         self._began = time.monotonic()
 
     def stir(self) -> None:
-        """Note that there was something to do."""
+        """Note that there was work."""
         self._stirred = time.monotonic()
 
     def left(self, soon: bool) -> float:
-        """Tell how many seconds are left until the next beat; 0 if it is due."""
+        """Return the seconds left until the next beat; 0 if it is due."""
         now = time.monotonic()
         quiet = not soon and now - self._stirred > QUIET_SECONDS
         seconds = max(self._seconds, QUIET_BEAT_SECONDS) if quiet else self._seconds
@@ -185,50 +184,50 @@ class Pace:
 class Settling:
     """Holds back triggers after an outage, ``settle`` microseconds or more; see `holds`.
 
-    While the brokers are away, producers buffer. A cut at the first answer afterwards would leave
-    all of that behind, and late. How long it takes them depends on raw data, so the wait is a
-    setting: a wait until no more comes would show when that was.
+    While the brokers are away, producers buffer records. A cut at the first answer afterwards would
+    make all of these late. How long producers take depends on raw data, so the wait is a setting:
+    waiting until records stop would show when they did.
 
-    What begins a wait is public or a fault: a broker did not answer, no beat was written for long
-    (one comes every `STEADY`, with or without new records), or a trigger is overdue. One object
-    serves a process for all of its life, also while other workers own the clock.
+    The cause of a wait is public or a fault: a broker did not answer, no beat was written for long
+    (one comes every `STEADY`, with or without new records), or a trigger is overdue. Each process
+    has one object for its whole life, also while other workers own the clock.
 
     Times are microseconds since 1970, of a `WallClock`.
     """
 
     def __init__(self, settle: int) -> None:
         self._settle = settle
-        self._seen = 0  # the last look of this process at its logs; 0: there was none
-        self._heard = 0  # the last answer to the clock's owner
-        self._began = self._returned = 0  # the last outage, from when to when
+        self._seen = 0  # last look of this process at its logs; 0: none yet
+        self._heard = 0  # last answer to the clock's owner
+        self._began = self._returned = 0  # begin and end of the last outage
 
     def watched(self, now: int) -> None:
-        """Take an answer to one of the looks at logs that a worker always takes."""
+        """Note an answer to one of the regular looks of a worker at its logs."""
         known = max(self._seen, self._heard)
         if known and now - known > WATCHED:
             self._outage(known, now)
         self._seen = now
 
     def answered(self, now: int, usual: int) -> None:
-        """Take an answer to the clock's owner, which ends an outage if there was none for long.
+        """Note an answer to the clock's owner; after a long silence it ends an outage.
 
         Args:
-            usual: time between two beats that means nothing.
+            usual: normal time between two beats.
         """
         if self._heard and now - self._heard > SILENT + usual:
             self._outage(self._heard, now)
         self._heard = now
 
     def opened(self, now: int, last: int, overdue: int | None, usual: int) -> None:
-        """Take over a clock, which may have been without an owner for a while.
+        """Take over a clock, which may have had no owner for a while.
 
         Args:
             last: time of the last record of the clock log; 0: it has none.
-            overdue: time for which the first trigger that is due was scheduled; None: none is due.
+            overdue: scheduled time of the first due trigger; None: none is due.
         """
         self.watched(now)
         self._heard = now
-        # An overdue trigger may be one that the last owner held back when it ended.
+        # The last owner may have held an overdue trigger back when it ended.
         since = [last or now, now if overdue is None else overdue]
         if last and now - min(since) > STOOD + usual:
             self._outage(min(since), now)
@@ -244,15 +243,15 @@ class Settling:
         )  # fmt: skip
 
     def holds(self, scheduled: int, lateness: int, now: int) -> bool:
-        """Whether a trigger that is due must wait.
+        """Whether a due trigger must wait.
 
-        `lateness` counts from what the brokers could take: all of it from their return on for a
-        trigger that was due before, and for a later one the part of it that the outage took.
+        Lateness counts only while brokers are reachable: a trigger that was due before their return
+        waits for all of it, a later trigger for the part that fell into the outage.
 
         Args:
-            lateness: the pipeline's lateness, a part of that time.
+            lateness: lateness of the pipeline, microseconds.
         """
-        self._returned = min(self._returned, now)  # a clock that was set since the outage
+        self._returned = min(self._returned, now)  # if the clock was set since the outage
         whole = self._returned + lateness
         if scheduled > self._returned:
             whole = min(whole, scheduled + self._returned - self._began)

@@ -1,17 +1,16 @@
-"""The witness: a small file on other storage that remembers how far the clock had come.
+"""The witness: a small file on other storage that records the clock's progress.
 
-Logs that are restored from an earlier moment look as they did then: nothing inside the cluster
-tells that they have been longer. The witness does. The clock's owner writes it when a trigger and
-its charge have been appended and acknowledged, and *before* their transaction commits. So the
-witness knows the trigger of every release.
+Logs that are restored from an earlier moment look as they did then, and nothing inside the cluster
+shows that they were longer. The witness does. The clock's owner writes it after a trigger and its
+charge are appended and acknowledged, and *before* their transaction commits. So the witness has
+seen the trigger of every release.
 
-It notes one place of the clock log and a keyed hash of the record there. A transaction that failed
-leaves its record in the log as well, marked as aborted, so a crash between note and commit raises
-no false alarm: the record at the place is looked at whether or not it was committed. A log that
-ends at or before the place, or holds another record there, is not the log that was seen. An older
-copy of the ledger beside the same clock log is found without a witness, because triggers name
-charges that it lacks; the witness notes the ledger's head too, for a ledger that is restored
-together with a clock log.
+It notes one place of the clock log and a keyed hash of the record there. A crash between note and
+commit raises no false alarm: an aborted record stays in the log, and the check reads the record at
+the place whether or not it was committed. A log that ends at or before the place, or has another
+record there, is not the log that was seen. An old ledger with the current clock log is found
+without a witness, because triggers name charges that it lacks; for a ledger that is restored
+together with the clock log, the witness also notes the ledger's head.
 """
 
 from __future__ import annotations
@@ -44,15 +43,15 @@ class Sighting(msgspec.Struct, frozen=True):
     """The content of a witness file."""
 
     genesis: str
-    offset: int  # of the last trigger in the clock topic
+    offset: int  # offset of the last trigger in the clock topic
     seal: str  # keyed hash of that record
-    records: int  # number of ledger records that had been committed before
-    head: str  # hash of the last of these
+    records: int  # number of ledger records committed before
+    head: str  # hash of the last of them
     schema: str = SCHEMA
 
 
 class Witness:
-    """A witness file; inside the trust boundary, on storage that is not the brokers'.
+    """A witness file, inside the trust boundary but not on the brokers' storage.
 
     Args:
         path: path of the file, in an existing folder.
@@ -68,7 +67,7 @@ class Witness:
         """Read the file; None if it does not exist yet.
 
         Raises:
-            EngineError: its folder is missing, as where storage is not mounted.
+            EngineError: its folder is missing, for example because storage is not mounted.
             LedgerError: it holds something else, or has witnessed another deployment.
         """
         if not self._path.parent.is_dir():
@@ -93,12 +92,12 @@ class Witness:
         return seen
 
     def note(self, offset: int, value: bytes, ledger: Ledger) -> None:
-        """Write, durably, that a trigger's record (``value``) stands at an offset of the clock log.
+        """Durably note that a trigger's record (``value``) is at an offset of the clock log.
 
         Raises:
             EngineError: it cannot be written, so the trigger must not be committed.
             LedgerError: it cannot be read, or has witnessed another deployment.
-            RewoundError: it has seen a later trigger, another one there, or a longer ledger.
+            RewoundError: it has seen a later trigger, another trigger there, or a longer ledger.
         """
         seal, records = self._seal(value), len(ledger.records)
         self._refuse_older(offset, seal, records)
@@ -112,7 +111,7 @@ class Witness:
             ) from None
 
     def _refuse_older(self, offset: int, seal: str, records: int) -> None:
-        """A file that went back would vouch for a log that was restored from an earlier moment."""
+        """Refuse to go back, which would vouch for a log restored from an earlier moment."""
         seen = self.read()
         if seen is None:
             return
@@ -125,14 +124,15 @@ class Witness:
             )
 
     def check(self, kafka: Kafka, ledger: Callable[[], Ledger]) -> None:
-        """Hold the cluster against the file.
+        """Check the cluster against the file.
 
         Args:
-            ledger: called after the file was read, since a clock that runs meanwhile writes both.
+            ledger: reads the ledger; called after the file is read, since a running clock writes
+                both.
 
         Raises:
-            RewoundError: the clock log is shorter than the one that was seen, or another.
-            LedgerError: the ledger is shorter than the one that was seen, or another.
+            RewoundError: the clock log is shorter than the one seen, or differs from it.
+            LedgerError: the ledger is shorter than the one seen, or differs from it.
         """
         seen = self.read()
         if seen is None:
@@ -156,7 +156,7 @@ class Witness:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Replace a file so that, whatever fails, it holds all of the old or all of the new."""
+    """Replace a file atomically: after any failure, it has all of the old or the new content."""
     number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")  # mode 0600
     try:
         with os.fdopen(number, "wb") as file:
@@ -170,13 +170,13 @@ def _replace(path: Path, data: bytes) -> None:
         raise
     folder = os.open(path.parent, os.O_RDONLY)
     try:
-        os.fsync(folder)  # the name, too
+        os.fsync(folder)  # make the name durable, too
     finally:
         os.close(folder)
 
 
 def _record(kafka: Kafka, topic: str, offset: int) -> bytes | None:
-    """The record at an offset, committed or not; None if the log ends before it."""
+    """Read the record at an offset, committed or not; None if the log ends before it."""
     began = time.monotonic()
     while True:
         waited = time.monotonic() - began
@@ -185,7 +185,7 @@ def _record(kafka: Kafka, topic: str, offset: int) -> bytes | None:
             value = _read(client, topic, offset)
             if value is not None or waited > SETTLE_SECONDS:
                 return value
-        except KafkaException as error:  # a partition has no leader for a moment after a start
+        except KafkaException as error:  # a partition may briefly have no leader after a start
             if waited > PATIENCE_SECONDS:
                 raise failed(error.args[0], f"{topic} could not be read") from None
         finally:
@@ -195,7 +195,7 @@ def _record(kafka: Kafka, topic: str, offset: int) -> bytes | None:
 
 def _read(client: Consumer, topic: str, offset: int) -> bytes | None:
     begin, end = client.get_watermark_offsets(TopicPartition(topic, 0), timeout=PATIENCE_SECONDS)
-    if begin < 0 or end < 0:  # librdkafka learnt none, although it tells no error
+    if begin < 0 or end < 0:  # librdkafka got no offsets, but reports no error
         raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
     if end <= offset:
         return None

@@ -1,5 +1,5 @@
 """Kafka clients: the transport for Faust, transactional producers, readers of whole logs.
 
-One module holds the private names of Faust and aiokafka that the product relies on. Nothing here
-looks into a record; stages do.
+The package `private` holds the private names of Faust and aiokafka that the product relies on.
+Nothing here looks into a record; stages do.
 """

@@ -1,4 +1,4 @@
-"""Fetched records that wait for their step, and steps in flight: limits that a process shares."""
+"""Fetched records that wait for their step, and steps in flight, within limits of the process."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 from .intervals import Interval, joined, since
 
 MOST = 60_000  # records waiting at one shard before its partition is paused
-LEAST = 1 << 20  # bytes of a share, however many partitions there are
-SMALL = 1 << 20  # bytes of a step that waits for no other
+LEAST = 1 << 20  # least bytes of a share, however many partitions there are
+SMALL = 1 << 20  # bytes of a step that never waits for others
 
 
 class Room:
-    """Bytes for fetched records of all partitions of a process.
+    """The memory for fetched records of all partitions of a process.
 
     Attributes:
         among: number of partitions that share it.
@@ -35,8 +35,8 @@ class Room:
 class Flight:
     """Limit, in bytes, of the steps that all shards of a process compute and commit at once.
 
-    A step takes several times its bytes until it is committed. Large ones take turns, in the order
-    in which they came; one alone may be larger than the limit.
+    Until it is committed, a step needs several times its bytes of memory. Large steps take turns in
+    order of arrival; a single one may exceed the limit.
     """
 
     def __init__(self, most: int) -> None:
@@ -46,7 +46,7 @@ class Flight:
 
     @asynccontextmanager
     async def taken(self, size: int) -> AsyncIterator[Callable[[], None]]:
-        """Wait for room for a step of ``size`` bytes; yields how to leave early."""
+        """Wait for room for a step of ``size`` bytes; yield a function that frees it early."""
         held = [size] if size >= SMALL else []
 
         def leave() -> None:
@@ -69,7 +69,7 @@ class Flight:
             await turn
         except asyncio.CancelledError:
             if turn.cancelled():
-                self._admit()  # those behind it
+                self._admit()  # the steps behind it
             else:
                 leave()
             raise
@@ -86,7 +86,7 @@ class Flight:
 
 
 class _Fetched(NamedTuple):
-    """An interval that was taken; ``end`` is its end, and ``size`` its bytes."""
+    """An interval that was taken, with its end and its bytes."""
 
     end: int
     size: int
@@ -96,17 +96,17 @@ class _Fetched(NamedTuple):
 class Backlog:
     """Fetched records of one partition, in order and without a gap.
 
-    Records stay as they were fetched: to join them costs a copy, and a step wants only some.
+    Records stay in their fetched lists: joining them costs a copy, and a step takes only some.
 
     Args:
-        step: bytes of records that are offered to one step; 0: all.
-        most: records that one step takes at the most; 0: all.
-        flow: told whether more records may come.
+        step: bytes of records offered to one step; 0: all.
+        most: most records that one step takes; 0: all.
+        flow: called with whether more records may come.
 
     Attributes:
-        end: offset before which nothing is missing; the next to fetch.
-        size: bytes of ``records``, or slightly more.
-        paused: whether no more may come, since enough of them wait.
+        end: next offset to fetch; no record before it is missing.
+        size: bytes of ``records``, at most slightly overestimated.
+        paused: whether fetching is paused, since enough records wait.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Backlog:
         self.paused = False
 
     def restart(self, position: int) -> None:
-        """Hold nothing, and begin at a position."""
+        """Drop all records, and begin at a position."""
         self._parts.clear()
         self._number = 0
         self.end, self.size = position, 0
@@ -132,7 +132,7 @@ class Backlog:
         """Take an interval; False if records before it are missing."""
         if interval.start > self.end:
             return False
-        if interval.end > self.end:  # else fetched before a seek: we have it all
+        if interval.end > self.end:  # otherwise it was fetched before a seek, and adds nothing
             fresh = interval.records
             if interval.start < self.end:
                 fresh = since(fresh, self.end)
@@ -140,20 +140,20 @@ class Backlog:
             self._number += len(fresh)
             self.end = interval.end
             self.size += interval.size
-        if self.full:  # also where it was paused: a rebalance resumes everything
+        if self.full:  # pause again if it was paused: a rebalance resumes everything
             self.paused = True
             self._flow(False)
         return True
 
     @property
     def records(self) -> Sequence[Any]:
-        """List records that were not taken by a step; more records make another list."""
+        """Records that no step has taken yet, as a new list whenever records are added."""
         return joined([part.records for part in self._parts]) if self._number else []
 
     def offered(self) -> tuple[list[Sequence[Any]], int]:
-        """Records for the next step, to be joined, and the offset before which they are complete.
+        """Return lists of records for the next step, and the offset before which they are complete.
 
-        There are at least as many as a step takes, or all of them, unless their bytes are too many.
+        They hold all records, or at least as many as a step takes, up to the limit of bytes.
         """
         found, number, size = list[Sequence[Any]](), 0, 0
         for part in self._parts:
@@ -165,7 +165,7 @@ class Backlog:
         return found, self.end
 
     def release(self, position: int) -> None:
-        """Let go of what lies before a position."""
+        """Drop records before a position."""
         while self._parts and self._parts[0].end <= position:
             part = self._parts.popleft()
             self.size -= part.size
@@ -186,5 +186,5 @@ class Backlog:
 
     @property
     def low(self) -> bool:
-        """Whether a paused partition should go on."""
+        """Whether a paused partition should resume."""
         return self._number < MOST // 2 and self.size <= self._room.share // 2

@@ -1,4 +1,4 @@
-"""Kafka clients of the worker: one table of settings for both libraries, logs read to their end."""
+"""Kafka clients of the worker, and readers of logs to their end."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from .private.of_aiokafka_producer import new_epochs, send_once
 BATCH_BYTES = 900_000
 STOP_SECONDS = 5.0
 SETTLE_SECONDS = 5.0
-READ_SECONDS = 30.0  # without a record, before the end of a log that is read to its end
+READ_SECONDS = 30.0  # without a record before the end of a log, after which reading fails
 START_SECONDS = 60.0  # for a producer to get its id
-COMMIT_SECONDS = 30.0  # more than the broker leaves a transaction open
+COMMIT_SECONDS = 30.0  # longer than the broker leaves a transaction open
 
 log = logging.getLogger("hushstream.kafka")
 
@@ -46,13 +46,13 @@ log = logging.getLogger("hushstream.kafka")
 def transactional_producer(
     kafka: Kafka, transactional_id: str, timeout_ms: int
 ) -> aiokafka.AIOKafkaProducer:
-    """Make a producer whose start fences every earlier owner of the same id."""
+    """Make a producer whose start fences all earlier owners of its id."""
     producer = aiokafka.AIOKafkaProducer(
         **client_options(kafka),
         transactional_id=transactional_id,
         transaction_timeout_ms=timeout_ms,
         acks="all",
-        # Digests do not compress, and they are most of what is sent.
+        # Most of what is sent is digests, which do not compress.
         compression_type=None,
         max_batch_size=BATCH_BYTES,
         max_request_size=16 * 1024 * 1024,
@@ -67,19 +67,19 @@ async def start_producer(
     unread: Collection[TopicPartition] = (),
     answered: Callable[[], Awaitable[bool]] = never_answered,
 ) -> None:
-    """Start a producer; returns once what an earlier owner of its id left open has ended.
+    """Start a producer; return once the open transaction of an earlier owner has ended.
 
-    The library waits without end for a coordinator that has no leader. Brokers that cannot protect
-    transactions against whatever repeats requests are warned of, once.
+    The library would wait without end for a coordinator without a leader. A warning is logged,
+    once, if brokers cannot protect transactions against repeated requests.
 
     Args:
-        places: partitions that it writes and that may be read, for `end_forgotten`.
-        unread: others that it writes.
-        answered: whether the commit of what hangs was answered.
+        places: readable partitions that it writes, for `end_forgotten`.
+        unread: other partitions that it writes.
+        answered: returns whether the commit of a hanging transaction was answered.
 
     Raises:
-        TimeoutError: it got no id within `START_SECONDS`.
-        EngineError: the brokers have lost the end of a transaction, in part.
+        TimeoutError: the producer got no id within `START_SECONDS`.
+        EngineError: some brokers have lost the end of a transaction.
         KafkaError: the broker refuses it.
     """
     try:
@@ -104,16 +104,17 @@ def _warn_of_repeats() -> None:
 
 
 def within(timeout_ms: int) -> asyncio.Timeout:
-    """Limit a transaction: the broker has aborted it by then, and the library may wait for ever.
+    """Limit the time of a transaction: the broker aborts it by then, but the library may wait for
+    ever.
 
-    It does where the coordinator of the transaction has lost its leader. What becomes of a commit
-    that is given up is unknown, as after any error: only the logs tell.
+    The library does so if the transaction's coordinator has lost its leader. As after any error,
+    whether an abandoned commit succeeded is unknown until the logs are read.
     """
     return asyncio.timeout(timeout_ms / 1000 + COMMIT_SECONDS)
 
 
 def consumer(kafka: Kafka, committed: bool = True) -> aiokafka.AIOKafkaConsumer:
-    """Make a consumer without a group, which reads committed records only, or all."""
+    """Make a consumer without a group, of committed records or of all records."""
     return aiokafka.AIOKafkaConsumer(
         **client_options(kafka),
         isolation_level="read_committed" if committed else "read_uncommitted",
@@ -126,7 +127,7 @@ def consumer(kafka: Kafka, committed: bool = True) -> aiokafka.AIOKafkaConsumer:
 
 @asynccontextmanager
 async def reader(kafka: Kafka, committed: bool = True) -> AsyncIterator[aiokafka.AIOKafkaConsumer]:
-    """Start a `consumer`, and stop it at the end."""
+    """Run a `consumer` for the duration of the context."""
     client = consumer(kafka, committed)
     try:
         await client.start()
@@ -136,11 +137,12 @@ async def reader(kafka: Kafka, committed: bool = True) -> AsyncIterator[aiokafka
 
 
 def backwards(begin: int, end: int, step: int, growth: int) -> Iterator[int]:
-    """Offsets from which to look for the last of something: further back each time, to ``begin``.
+    """Yield offsets from which to search for a last record, further back each time, down to
+    ``begin``.
 
     Args:
-        step: offsets before ``end`` at first.
-        growth: times as many each time.
+        step: distance before ``end`` at first.
+        growth: factor for the distance each time.
     """
     start = end
     while start > begin:
@@ -152,13 +154,13 @@ def backwards(begin: int, end: int, step: int, growth: int) -> Iterator[int]:
 async def reached(
     client: aiokafka.AIOKafkaConsumer, known: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Ask for ends of partitions, until none of them lies below a position that was read before.
+    """Ask for ends of partitions, until none lies below a position that was read before.
 
-    A new leader may answer with an older end for a moment, so the answer is asked for again, for
-    up to `SETTLE_SECONDS`.
+    A new leader may briefly report an older end, so the question is repeated for up to
+    `SETTLE_SECONDS`.
 
     Args:
-        known: position reached in each partition; 0 where nothing was read.
+        known: position reached in each partition; 0 if nothing was read.
 
     Raises:
         RewoundError: a partition ends below its position.
@@ -166,7 +168,7 @@ async def reached(
     until = 0.0
     while True:
         ends: dict[TopicPartition, int] = await client.end_offsets(list(known))
-        # From the first answer on, which may wait behind a fetch that the broker holds.
+        # Counted from the first answer, which may wait behind a fetch that the broker holds.
         until = until or time.monotonic() + SETTLE_SECONDS
         behind = [f"{tp.topic}-{tp.partition}" for tp, position in known.items()
                   if ends[tp] < position]  # fmt: skip
@@ -180,7 +182,7 @@ async def reached(
 
 
 async def check_reached(kafka: Kafka, topic: str, partition: int, position: int) -> None:
-    """Check that a partition holds everything below a position that was reached in it.
+    """Check that a partition does not end below a position that was reached in it.
 
     Raises:
         RewoundError: the partition ends below it.
@@ -198,7 +200,7 @@ async def first_offset(kafka: Kafka, topic: str, partition: int) -> int:
 
 
 class Silence:
-    """Notices that nothing comes although a log has more."""
+    """Notices that no records come although a log has more."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -206,10 +208,10 @@ class Silence:
         self._heard = time.monotonic()
 
     def check(self, position: int) -> None:
-        """Take a position, in order.
+        """Take the next position.
 
         Raises:
-            TimeoutError: it has been the same for `READ_SECONDS`.
+            TimeoutError: the position has not changed for `READ_SECONDS`.
         """
         if position > self._position:
             self._position, self._heard = position, time.monotonic()
@@ -245,8 +247,8 @@ async def read_span(
                 yield one.records, position
             continue
         found = await client.getmany(tp, timeout_ms=200)
-        # Not the offset of the last record: ends of transactions take an offset too, and the
-        # last one before the end would be waited for without end.
+        # Not the offset of the last record: transaction markers take up offsets too, and the loop
+        # would wait for ever for one at the end.
         position = await client.position(tp)
         yield found.get(tp, []), position
 
@@ -257,11 +259,11 @@ async def read_to_end(
     """Read committed records of one partition from ``start`` to its end at the time of the call.
 
     Args:
-        start: an offset; None: the first one that the broker still has.
+        start: first offset; None: the first that the broker still has.
         columns: whether records may come as a `RawBatch`, without an object for each.
 
     Yields:
-        Records, the position reached, and the end; at least once, perhaps without records.
+        Records, the position reached, and the end; at least once, possibly without records.
 
     Raises:
         EngineError: ``start`` is below what the topic still has.
@@ -282,18 +284,18 @@ async def read_to_end(
 
 
 async def answers(sent: Sequence[asyncio.Future[Any]]) -> list[Any]:
-    """Wait for the broker's answers to all that a transaction holds; call it before the commit.
+    """Wait for the broker's answers to all records of a transaction; call this before the commit.
 
-    The broker may refuse a batch for good (a sequence number that a new leader does not expect, for
-    one). aiokafka waits for every batch when it commits, and then commits what is left without it.
-    It also takes a number that the broker knows already for success, with an offset that is wrong.
+    A broker may refuse a batch for good, for example because a new leader expects another sequence
+    number. At a commit, aiokafka waits for every batch but then commits the transaction without the
+    refused one. It also treats a duplicate sequence number as success, with a wrong offset.
 
     Args:
-        sent: the producer's results for all records or batches of the transaction.
+        sent: futures of all records or batches of the transaction.
 
     Raises:
-        KafkaError: one was refused: the transaction must not be committed.
-        RightError: the right to write is refused, so trying again is of no use.
+        KafkaError: one was refused, so the transaction must not be committed.
+        RightError: the right to write is refused, so a retry is useless.
     """
     for one in sent:
         one.add_done_callback(heard)
@@ -309,7 +311,7 @@ async def answers(sent: Sequence[asyncio.Future[Any]]) -> list[Any]:
 
 
 def heard(answer: asyncio.Future[Any]) -> None:
-    """Take an answer that may come when nobody waits any more; asyncio would log its error."""
+    """Retrieve the error of an answer that may no longer be awaited, or asyncio would log it."""
     if not answer.cancelled():
         answer.exception()  # the first one was raised
 
@@ -321,7 +323,7 @@ async def stop_quietly(client: Any) -> None:
     """Stop a client that may be broken already.
 
     aiokafka's ``stop`` may raise a stray `CancelledError`, which must not reach the caller, so it
-    runs in a task of its own, for at most `STOP_SECONDS`.
+    runs in its own task, for at most `STOP_SECONDS`.
     """
     stopping = asyncio.ensure_future(client.stop())
     _stopping.add(stopping)
@@ -333,4 +335,4 @@ async def stop_quietly(client: Any) -> None:
 def _forget(stopping: asyncio.Future[Any]) -> None:
     _stopping.discard(stopping)
     if not stopping.cancelled():
-        stopping.exception()  # it failed before: nothing is lost with it
+        stopping.exception()  # the client had failed before, so nothing is lost

@@ -1,4 +1,4 @@
-"""Administration of a cluster over confluent-kafka: topics, their settings, whole partitions."""
+"""Administration of a cluster over confluent-kafka: topics, settings, reads of whole partitions."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from .groups import ConsumerGroups
 from .logs import consumer, failed
 from .offsets import PartitionOffsets
 
-SPREAD_SECONDS = 5.0  # a broker may not know yet what another one has created
-OPEN_SECONDS = 3.0  # a commit becomes visible in milliseconds
+SPREAD_SECONDS = 5.0  # within which brokers learn what another one has created
+OPEN_SECONDS = 3.0  # for a commit to become visible, which takes milliseconds
 log = logging.getLogger("hushstream.kafka")
 
 
@@ -46,17 +46,17 @@ def _member(kafka: Kafka, options: Mapping[str, Any], group: str) -> Consumer:
 
 
 class Cluster:
-    """Administration over confluent-kafka; never used inside a worker's event loop.
+    """Administration over confluent-kafka; blocking, so never used in a worker's event loop.
 
     Args:
         patience: seconds to wait for the cluster, and for metadata to spread.
         role: the client's role, for errors of refused rights; empty: not known.
-        options: further options of librdkafka, which win.
+        options: further options of librdkafka, which take precedence.
 
     Attributes:
         kafka: the connection.
-        rights: what this user may do.
-        offsets: where partitions begin and end.
+        rights: rights of this user.
+        offsets: offsets of partitions.
         groups: consumer groups.
     """
 
@@ -75,7 +75,7 @@ class Cluster:
         self.kafka = kafka
         self.rights = Permits(self._admin, kafka, role)
         self.offsets = PartitionOffsets(self._admin, self.rights, patience)
-        # Not a method of this object: a cycle would keep the client's threads and sockets.
+        # Not a method: a reference cycle would keep the client's threads and sockets alive.
         member = partial(_member, kafka, self._options)
         self.groups = ConsumerGroups(self._admin, self.rights, member)
         self.bootstrap = kafka.bootstrap
@@ -84,11 +84,11 @@ class Cluster:
         """Wait for the cluster to answer.
 
         Args:
-            told: called with what is waited for, after each attempt; None: it is logged once.
+            told: called with the reason after each failed attempt; None: it is logged once.
 
         Raises:
             OutageError: the cluster did not answer in time.
-            EngineError: it does not let this user in.
+            EngineError: it rejects this user.
         """
         until, said, tries = time.monotonic() + self._patience, False, 0
         silent = f"no Kafka answers at {self.bootstrap}"
@@ -98,7 +98,7 @@ class Cluster:
                 return
             except KafkaException:
                 self._admin.poll(0)
-                # A broker that starts may refuse a client once, so its second answer counts.
+                # A starting broker may refuse a client once, so the second answer counts.
                 error, late = locked_out(self.kafka, self._heard), time.monotonic() > until
                 hint = mistaken(self.kafka, self._heard)
                 sure = (tries or any(map(of_token, self._heard))) and not passing(self._heard)
@@ -124,7 +124,7 @@ class Cluster:
             named: topics that must not be hidden.
 
         Raises:
-            RightError: one of ``named`` is.
+            RightError: one of ``named`` is hidden.
         """
         listed = self._admin.list_topics(timeout=10).topics
         found = {name: len(t.partitions) for name, t in listed.items()}
@@ -134,11 +134,11 @@ class Cluster:
         return found
 
     def brokers(self) -> int:
-        """Count the brokers of the cluster, as one of them knows it."""
+        """Count the brokers that are known to one of them."""
         return len(self._admin.list_topics(timeout=10).brokers)
 
     def partitions(self, topic: str, operation: str = "DESCRIBE") -> int:
-        """Ask for the number of partitions of a topic; 0: there is none of that name.
+        """Ask for the number of partitions of a topic; 0: there is no such topic.
 
         Raises:
             RightError: this user has no right on a topic of that name, whether it exists or not.
@@ -153,7 +153,7 @@ class Cluster:
         return len(told.partitions)
 
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
-        """Ask for Kafka's own id of each topic; a topic that is created again has another.
+        """Ask for the topic ids, which change when a topic is created again.
 
         Raises:
             RightError: this user may not describe one.
@@ -224,11 +224,11 @@ class Cluster:
         """Add partitions to topics, and wait until the cluster's metadata show them.
 
         Args:
-            topics: the number that each shall have; those that have as many are left alone.
+            topics: wanted number of partitions by topic; topics with as many are left alone.
 
         Raises:
             RightError: this user may not alter one.
-            EngineError: the broker refuses it, or they do not appear in time.
+            EngineError: the broker refuses, or the partitions do not appear in time.
         """
         short = {t: n for t, n in topics.items() if self.partitions(t) < n}
         new = [NewPartitions(topic, number) for topic, number in short.items()]
@@ -249,13 +249,13 @@ class Cluster:
             time.sleep(0.1)
 
     def resize(self, specs: Iterable[TopicSpec]) -> tuple[list[str], list[str]]:
-        """Give existing topics the settings of `SIZED` that their specifications have.
+        """Apply the `SIZED` settings of specifications to existing topics.
 
         Args:
-            specs: topics that exist; others are passed over.
+            specs: specifications; missing topics are skipped.
 
         Returns:
-            Names of topics that were changed, and of those that this user may not change.
+            Names of changed topics, and of topics that this user may not change.
         """
         existing = self.topics()
         wanted = {s.name: sized(s) for s in specs if s.name in existing and sized(s)}
@@ -282,7 +282,7 @@ class Cluster:
         return sorted(changed), sorted(refused)
 
     def delete(self, topics: list[str]) -> None:
-        """Delete topics; one that another process has deleted meanwhile is passed over.
+        """Delete topics; topics that are already deleted are skipped.
 
         Raises:
             RightError: this user may not delete one.
@@ -308,8 +308,8 @@ class Cluster:
     def each(self, topic: str, partition: int = 0, start: int = 0) -> Iterator[Any]:
         """Yield all committed records of one partition, as confluent messages.
 
-        A commit returns before its records become visible. So the call waits for everything
-        that was written before it, unless a producer died and left its transaction open.
+        A commit returns before its records become visible. So this waits for everything that was
+        written before the call, unless a producer died and left its transaction open.
 
         Raises:
             OutageError: the broker is silent, or the partition has no leader.
@@ -320,7 +320,7 @@ class Cluster:
         more = self._options | {"auto.offset.reset": "earliest"}
         with closing(consumer(self.kafka, committed=True, more=more)) as client:
             client.assign([TopicPartition(topic, partition, start)])
-            reached = -1  # where the last end of the partition was seen
+            reached = -1  # last end of the partition that was seen
             while reached < written and not (reached >= 0 and time.monotonic() > until):
                 message = client.poll(10.0 if reached < 0 else 0.1)
                 if message is None:
@@ -335,14 +335,14 @@ class Cluster:
                     raise failed(message.error(), f"{topic}-{partition}")
 
     def producer(self, **options: Any) -> Producer:
-        """Make a producer with this cluster's settings; ``options`` of librdkafka win."""
+        """Make a producer with this cluster's settings; ``options`` of librdkafka override them."""
         return Producer(self._options | options)
 
     def write(self, topic: str, records: Iterable[tuple[bytes | None, bytes]]) -> None:
-        """Write records, keys and values, to the first partition of a topic, and wait for all.
+        """Write records to the first partition of a topic, and wait until all are acknowledged.
 
         Raises:
-            EngineError: the broker did not take them, or refuses the right to write.
+            EngineError: the broker refused them, or the right to write.
         """
         failed: list[KafkaError] = []
         producer = self.producer(acks="all")

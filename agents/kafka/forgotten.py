@@ -1,22 +1,23 @@
-"""Transactions that a broker has forgotten to end, found before their producer writes again.
+"""Finds transactions that a broker has forgotten to end, before their producer writes again.
 
-`InitProducerId` answers once what was open has ended and all partitions have their markers. A
-broker that was killed may break that: while it starts, its coordinator (seen in Kafka 4.3.1) can
-take a transaction that was about to end for complete without a marker in any partition. Its records
-stay behind the last stable offset, so the state that is read next lacks them. **The next commit of
-the same producer then commits them too**, and what was done twice would count twice.
+`InitProducerId` answers once the open transaction has ended and all partitions have its markers. A
+broker that was killed may break that (seen in Kafka 4.3.1): while it starts, its coordinator can
+treat an ending transaction as complete although no partition has a marker. The records stay beyond
+the last stable offset, so the state that is read next lacks them. **The next commit of the same
+producer then commits them too**, and work that was done twice would count twice.
 
-So before a producer writes, all partitions that it writes and reads are asked for traces of it:
+So before a producer writes, all partitions that it writes and may read are asked for its traces:
 
-- none has anything open: the usual case;
-- all that know the newest epoch have it open: no record of that transaction was ever visible. The
-  next transaction's markers end it, so one without records is begun for that. It is committed if
-  the producer's owner knows that the commit was answered: a table that follows committed steps has
-  it then. Else it is aborted, and the step is computed anew, to the same bytes;
-- some have it open and others have its marker: whether it was committed or aborted cannot be told
-  by the producer, so it fails closed, with what an operator does.
+- no partition has an open transaction: the usual case;
+- all partitions that know the newest epoch have it open: no record of that transaction was ever
+  visible. The next transaction's markers end it, so an empty transaction is made for that. It is
+  committed if the producer's owner knows that the commit was answered, because a table that follows
+  committed steps then contains it. Otherwise it is aborted, and the step is computed again, to the
+  same bytes;
+- some have it open and others have its marker: the producer cannot find out whether it was
+  committed or aborted, so it fails closed and says what an operator must do.
 
-Brokers before Kafka 2.8 cannot be asked, and are not.
+Brokers before Kafka 2.8 do not support the request and are not asked.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ log = logging.getLogger("hushstream.kafka")
 
 
 async def never_answered() -> bool:
-    """The answer of owners that keep nothing of what was committed."""
+    """Answer False, for owners that keep no trace of commits."""
     return False
 
 
@@ -51,16 +52,16 @@ async def end_forgotten(
     unread: Collection[TopicPartition] = (),
     answered: Callable[[], Awaitable[bool]] = never_answered,
 ) -> None:
-    """End what a broker has forgotten to end of a producer that has just started.
+    """End the forgotten transaction, if any, of a producer that has just started.
 
     Args:
-        producer: transactional and started, without a transaction.
-        asked: partitions that it writes and that this user may read.
+        producer: started transactional producer without a transaction.
+        asked: partitions that it writes and this user may read.
         unread: others that it writes.
-        answered: tells, where something hangs, whether its commit was answered.
+        answered: returns whether the commit of a hanging transaction was answered.
 
     Raises:
-        EngineError: part of the transaction has ended and part of it has not.
+        EngineError: the transaction has ended in some partitions only.
         KafkaError: a broker refuses, or does not answer.
     """
     if not asked:
@@ -70,7 +71,8 @@ async def end_forgotten(
     if newest is None:
         return
     hanging = [place for place, one in traces.items() if one.open]
-    # A marker bears the next epoch; that of brokers that keep the epoch may be of this transaction.
+    # A marker carries the next epoch; with brokers that keep the epoch, a marker of the same epoch
+    # may be this transaction's.
     end = newest + new_epochs(producer)
     if ended := [place for place, one in traces.items() if not one.open and one.epoch >= end]:
         raise EngineError(
@@ -84,7 +86,7 @@ async def end_forgotten(
         _named(hanging),
         "committed, as they had confirmed" if commit else "aborted, and repeated",
     )
-    await end_in(producer, [*hanging, *unread], commit)  # returns before the markers are there
+    await end_in(producer, [*hanging, *unread], commit)  # returns before the markers are written
     until = time.monotonic() + MARKER_SECONDS
     while left := [at for at, one in (await _traces(producer, hanging)).items() if one.open]:
         if time.monotonic() > until:
@@ -101,7 +103,7 @@ async def _traces(
 ) -> dict[TopicPartition, Traces]:
     leaders: dict[int, list[TopicPartition]] = defaultdict(list)
     for place in places:
-        await producer.partitions_for(place.topic)  # so that leaders are known
+        await producer.partitions_for(place.topic)  # to learn the leaders
         leader = producer.client.cluster.leader_for_partition(place)
         if leader in (None, -1):
             raise KafkaConnectionError(f"{place.topic}-{place.partition} has no leader")

@@ -1,4 +1,4 @@
-"""Consumer groups, asked over confluent-kafka: who is in one, and how far it has come."""
+"""Consumer groups over confluent-kafka: their members and committed offsets."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from .access.refusals import Permits
 from .logs import failed
 
 Place = tuple[str, int]  # topic, partition
-STABLE_SECONDS = 70.0  # Kafka itself aborts after 60 what a client left open
+STABLE_SECONDS = 70.0  # Kafka aborts abandoned transactions after 60
 
 
 class Committed(NamedTuple):
-    """Position that a group has committed for one partition."""
+    """The position that a group has committed for one partition."""
 
     offset: int
-    text: str  # stored with the offset; empty: none was
+    text: str  # text stored with the offset; empty: none
 
 
 class Member(NamedTuple):
     """One client of a group."""
 
     client_id: str
-    instance: str | None  # its static name
-    host: str  # as the broker sees it
-    partitions: int  # that it has now
+    instance: str | None  # static name
+    host: str  # host as seen by the broker
+    partitions: int  # number of assigned partitions
 
 
 class ConsumerGroups:
     """Consumer groups of a cluster.
 
     Args:
-        member: makes a client of a group, which does not join it.
+        member: makes a client of a group that does not join it.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class ConsumerGroups:
         self._member = member
 
     def members(self, group: str) -> list[Member]:
-        """List the clients of a group; none if there is no such group.
+        """List the clients of a group; empty if there is no such group.
 
         Raises:
             RightError: this user may not describe it.
@@ -61,14 +61,14 @@ class ConsumerGroups:
         ]  # fmt: skip
 
     def committed(self, group: str, topics: Mapping[str, int]) -> dict[Place, int]:
-        """Ask for the offsets that a group has committed; waits for transactions that hold some.
+        """Ask for the committed offsets of a group; wait for open transactions that contain some.
 
         Args:
-            group: its name; it need not exist.
-            topics: number of partitions of each topic that is asked for.
+            group: name of the group, which need not exist.
+            topics: number of partitions of each wanted topic.
 
         Returns:
-            Offsets by topic and partition, without partitions of which none was committed.
+            Offsets by topic and partition, without partitions that have none.
 
         Raises:
             RightError: this user may not describe the group.
@@ -77,10 +77,10 @@ class ConsumerGroups:
         return {place: one.offset for place, one in self.told(group, topics).items()}
 
     def told(self, group: str, topics: Mapping[str, int]) -> dict[Place, Committed]:
-        """Ask for offsets with the texts that were stored with them; else as `committed`.
+        """Ask for committed offsets with their texts; otherwise like `committed`.
 
-        The client of a group waits for its coordinator and for open transactions. An administrator
-        does not: it would take an offset that is being committed for none.
+        A client of the group waits for its coordinator and for open transactions. The admin client
+        does not: it would miss an offset that is being committed.
         """
         places = [TopicPartition(t, n) for t, number in topics.items() for n in range(number)]
         try:

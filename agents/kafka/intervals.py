@@ -17,7 +17,7 @@ from ...errors import EngineError
 from ...formats.events.raw import RawBatch, RawChunk
 
 GONE_SECONDS = 30.0
-RECORD_BYTES = 100  # that Python takes for one record, besides its content
+RECORD_BYTES = 100  # Python's overhead for one record
 _OFFSET = attrgetter("offset")
 
 Positions = Callable[[], Mapping[TP, int]]
@@ -28,19 +28,19 @@ class Interval(NamedTuple):
     """Records of one partition in [start, end), in order; possibly none."""
 
     tp: TP
-    # start, end: offsets; control records and aborted transactions in between count as covered
+    # start, end: offsets; the interval covers control records and aborted transactions in between
     start: int
     end: int
     records: Sequence[Any]
-    size: int = 0  # bytes of their keys, values and headers
+    size: int = 0  # bytes of keys, values and headers
 
 
 class Most(NamedTuple):
-    """The most that one interval may hold.
+    """The limits of one interval.
 
-    ``size`` is in bytes; one record or chunk more may be held. ``largest`` is, by topic, the bytes
-    of a record in a compressed batch beyond which it is not read. ``columns`` are the topics that
-    are read in chunks, without an object per record.
+    ``size`` is in bytes, and may be exceeded by one record or chunk. ``largest`` is, by topic, the
+    most bytes of a record in a compressed batch; larger ones are not read. ``columns`` are the
+    topics that are read in chunks, without an object per record.
     """
 
     records: int
@@ -53,7 +53,7 @@ class Taken:
     """Records and chunks as they were taken.
 
     Attributes:
-        size: bytes of their keys, values and headers, and what Python needs besides.
+        size: bytes of their keys, values and headers, with Python's overhead.
     """
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class Taken:
 
 
 def joined(parts: Sequence[Sequence[Any]]) -> Sequence[Any]:
-    """Join several lists or batches into one: a batch, if all that hold something are."""
+    """Join lists or batches into one; the result is a batch if all non-empty parts are."""
     parts = [part for part in parts if len(part)] or parts[:1]
     if len(parts) <= 1:
         return parts[0] if parts else []
@@ -100,12 +100,12 @@ def joined(parts: Sequence[Sequence[Any]]) -> Sequence[Any]:
 
 
 def since(records: Sequence[Any], position: int) -> Sequence[Any]:
-    """Cut records at a position: those at or above it, which are in the order of offsets."""
+    """Take the records, sorted by offset, at or above a position."""
     return records[_place(records, position) :] if len(records) else records
 
 
 def below(records: Sequence[Any], position: int) -> Sequence[Any]:
-    """Cut records at a position: those below it, which are in the order of offsets."""
+    """Take the records, sorted by offset, below a position."""
     return records[: _place(records, position)] if len(records) else records
 
 
@@ -118,20 +118,21 @@ def _place(records: Sequence[Any], position: int) -> int:
 class Gone:
     """Positions that the broker no longer has.
 
-    Such a position is not an error at once, because two cases pass by themselves:
+    Such a position is not an error at once, because two cases resolve themselves:
 
-    - When a partition is assigned, the client starts at the group's offset. The group may have
-      none, or one that was trimmed since. A moment later the shard seeks to its own position.
-    - Another worker may have overtaken one that was asleep, and applied and trimmed more. A moment
-      later the sleeper learns of it.
+    - When a partition is assigned, the client starts at the group's offset, which may be missing or
+      trimmed. A moment later, the shard seeks to its own position.
+    - Another worker may have overtaken a suspended one, and applied and trimmed more. A moment
+      later, the suspended worker learns of it.
 
-    A position is lost only where an open shard wants it for ``patience``. Time in which nobody
-    asked, in an outage or a sleep, does not count: what tells of a rewound cluster was away too.
+    A position counts as lost only after an open shard has wanted it for ``patience``. Time without
+    a request, in an outage or while suspended, does not count, since the checks for a rewound
+    cluster did not run then either.
 
     Args:
         patience: seconds.
-        doubt: called with a partition a third of that time after its first failure, so that its
-            shard checks its position again.
+        doubt: called with a partition after a third of that time, so that its shard checks its
+            position again.
     """
 
     def __init__(
@@ -144,7 +145,7 @@ class Gone:
         self._looked = time.monotonic()
 
     def check(self, failed: Any, wanted: Mapping[TP, int]) -> None:
-        """Raise the error of a failed fetch, unless it may pass by itself.
+        """Raise the error of a failed fetch, unless it may be transient.
 
         Args:
             wanted: the position that each open shard wants next.
@@ -162,7 +163,7 @@ class Gone:
 
     def _judge(self, missing: set[tuple[TP, int]]) -> None:
         now = time.monotonic()
-        if now - self._looked > self._patience:  # it slept, or no broker was there: nothing passed
+        if now - self._looked > self._patience:  # suspended, or an outage: it does not count
             self._since.clear()
         self._looked = now
         partitions = {tp for tp, _ in missing}

@@ -21,11 +21,11 @@ from .access.refusals import of_group, refusal
 TOLD = 2_000
 PATIENCE_SECONDS = 30.0
 _LEADERLESS = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
-_GONE = "_DESTROY_BROKER"  # a broker left the metadata while it was asked; since librdkafka 2.10
+_GONE = "_DESTROY_BROKER"  # a broker left the metadata during a request; since librdkafka 2.10
 _PASSING = frozenset(
     {
         *_LEADERLESS,
-        *(KafkaError._NOENT, KafkaError._UNKNOWN_PARTITION),  # the same, found by the client itself
+        *(KafkaError._NOENT, KafkaError._UNKNOWN_PARTITION),  # the same, detected by the client
         *(KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE),
         getattr(KafkaError, _GONE, KafkaError._TRANSPORT),
         *(KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE, KafkaError._WAIT_COORD),
@@ -37,15 +37,15 @@ _PASSING = frozenset(
     }
 )
 
-# For a name that is not UTF-8 the extension both returns a broken list and sets an error. The
-# interpreter does not check for that error after a specialised call; after this one it always does.
+# For a name that is not UTF-8, the extension both returns a broken list and sets an error. The
+# interpreter misses that error after a specialised call, but never after this one.
 _LISTED = methodcaller("headers")
 
 Advance = Callable[[int], None]
 
 
 class PartitionLog(NamedTuple):
-    """Everything that one partition holds.
+    """All records of one partition.
 
     ``begin`` is the first offset that the broker still has.
     """
@@ -61,13 +61,13 @@ def read_topic(
     committed: bool = True,
     advance: Advance = lambda records: None,
 ) -> list[PartitionLog]:
-    """Read each partition of a topic to its end; one log for each, in order.
+    """Read each partition of a topic to its end; return one log for each, in order.
 
-    A log that is trimmed meanwhile begins where the broker's does then.
+    If a log is trimmed meanwhile, the result begins at its new beginning.
 
     Args:
-        committed: False also returns records of aborted transactions.
-        advance: called with the number of records read since its last call.
+        committed: whether to leave out records of aborted transactions. advance: called with the
+        number of records read since its last call.
 
     Raises:
         OutageError: the broker is silent, or a partition has no leader.
@@ -95,20 +95,20 @@ def read_topic(
 
 
 def failed(error: KafkaError, text: str) -> EngineError:
-    """Make the error to raise for one of the client library: an outage, or something that stays."""
+    """Make the error for one of the client library: an outage, or a permanent failure."""
     return (OutageError if passing(error) else EngineError)(f"{text}: {error.str()}")
 
 
 def passing(error: KafkaError) -> bool:
-    """Whether it only says that a broker or a leader is away: what failed may succeed later."""
+    """Whether an error only means that a broker or a leader is away: a retry may succeed."""
     return error.code() in _PASSING
 
 
 def watermarks(client: Consumer, place: TopicPartition) -> tuple[int, int]:
     """Ask for the first and the end offset of a partition.
 
-    A broker that has just started may not lead its partitions yet, so it is asked again, for up to
-    `PATIENCE_SECONDS`.
+    A broker that has just started may not lead its partitions yet, so the question is repeated for
+    up to `PATIENCE_SECONDS`.
 
     Raises:
         OutageError: the broker is silent, or the partition has no leader for too long.
@@ -118,7 +118,7 @@ def watermarks(client: Consumer, place: TopicPartition) -> tuple[int, int]:
     while True:
         try:
             begin, end = client.get_watermark_offsets(place, timeout=PATIENCE_SECONDS)
-            if begin >= 0 and end >= 0:  # else librdkafka learnt none, although it tells no error
+            if begin >= 0 and end >= 0:  # otherwise librdkafka got no offsets, but reports no error
                 return begin, end
             if time.monotonic() > until:
                 raise OutageError(f"{place.topic} cannot be read: a leader is away")
@@ -132,8 +132,8 @@ def consumer(kafka: Kafka, committed: bool, more: Mapping[str, Any] | None = Non
     """Make a client that reads assigned partitions and reports their ends.
 
     Args:
-        committed: False also returns records of aborted transactions.
-        more: further options of librdkafka, which win.
+        committed: whether to leave out records of aborted transactions. more: further options of
+        librdkafka, which take precedence.
     """
     options = {
         "group.id": f"{READ_GROUPS}{secrets.token_hex(4)}",
@@ -141,7 +141,7 @@ def consumer(kafka: Kafka, committed: bool, more: Mapping[str, Any] | None = Non
         "isolation.level": "read_committed" if committed else "read_uncommitted",
         "auto.offset.reset": "error",
         "enable.partition.eof": True,
-        "fetch.wait.max.ms": 10,  # else the broker delays its answer at the end of the log
+        "fetch.wait.max.ms": 10,  # otherwise the broker delays its answer at the end of the log
     }
     return Consumer(librdkafka_options(kafka) | options | dict(more or {}))
 
@@ -151,7 +151,7 @@ def _begin(client: Consumer, topic: str, partition: int) -> int:
 
 
 def _trimmed(client: Consumer, topic: str, message: Message, begins: list[int]) -> bool:
-    """Whether the log lost what was to come next; if so, go on at its new beginning."""
+    """Whether the next records were trimmed; if so, continue at the new beginning."""
     error, n = message.error(), message.partition()
     if error is None or error.code() != KafkaError._AUTO_OFFSET_RESET:
         return False
@@ -159,7 +159,7 @@ def _trimmed(client: Consumer, topic: str, message: Message, begins: list[int]) 
         return False
     begins[n] = begin
     place = TopicPartition(topic, n, begin)
-    client.incremental_unassign([place])  # the client has stopped to read it, and cannot seek
+    client.incremental_unassign([place])  # the client has stopped reading it, and cannot seek
     client.incremental_assign([place])
     return True
 
@@ -177,22 +177,22 @@ def _take(
 
 
 def check(kafka: Kafka, what: str, error: KafkaError, topic: str, role: str = "") -> None:
-    """Raise what a client that reads assigned partitions says, unless it passes by itself.
+    """Raise the error of a client with assigned partitions, unless it is transient.
 
     Args:
         error: error of the client; not the end of a partition.
         role: the client's role; empty: not known.
 
     Raises:
-        EngineError: it does not pass; a `RightError` if the right to read is missing.
+        EngineError: the error is permanent; a `RightError` if the right to read is missing.
     """
-    if error.retriable() or of_group(error):  # the client reads what it is told, without its group
+    if error.retriable() or of_group(error):  # it reads assigned partitions, without its group
         return
     raise refusal(kafka, error, "READ", topic, role) or failed(error, what)
 
 
 def raw(message: Message) -> RawRecord:
-    """Turn a message into a record as stages take it; its time stays in milliseconds."""
+    """Convert a message to a record for stages; its time stays in milliseconds."""
     return RawRecord(
         message.offset(),
         message.timestamp()[1],
@@ -203,7 +203,7 @@ def raw(message: Message) -> RawRecord:
 
 
 def _headers(message: Message) -> tuple[tuple[str, bytes], ...]:
-    """Headers of a message; none if one has a name that is not UTF-8, as in `batches.tolerant`."""
+    """Read the headers; none if a name is not UTF-8, as in `batches.tolerant`."""
     try:
         return tuple(_LISTED(message) or ())
     except SystemError:

@@ -1,4 +1,4 @@
-"""Committed markers of a shard in its changelog: the last one, and those beside a position."""
+"""Committed markers of a shard in its changelog: the last one, and those around a position."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from ...topics.records import Marker, decode_marker
 from ..state.layout import MARKER
 from .clients import backwards, read_span, reader
 
-TAIL = 64  # records in which the last marker is looked for first
+TAIL = 64  # records that are searched first for the last marker
 
 
 class Sought(NamedTuple):
-    """Answer of a changelog partition about a marker, where it was met before."""
+    """The result of a search for a marker in a changelog partition."""
 
     last: Marker | None  # the last committed marker of the partition; None: it has none
-    found: bool  # whether the one that is looked for is there
-    before: bool  # whether any lies below the place
-    aborted: bool = False  # whether the next one says that its transaction was aborted
+    found: bool  # whether the wanted marker is there
+    before: bool  # whether any marker lies below the position
+    aborted: bool = False  # whether a later marker shows that its transaction was aborted
 
 
 async def seek_marker(
     kafka: Kafka, changelog: str, partition: int, position: int, marker: Marker
 ) -> Sought:
-    """Look for a committed marker beside a position of a changelog partition.
+    """Search for a committed marker around a position of a changelog partition.
 
     Args:
-        position: a table's position, not beyond the end. Its marker is the last one below it or,
-            after a step of its own, the first one at or above it.
+        position: position of a table, not beyond the end. The table's marker is the last one below
+            it or, after a step of its own, the first one at or above it.
     """
     tp = TopicPartition(changelog, partition)
     async with reader(kafka) as client:
         last = await _last(client, tp)
-        if last == marker:  # the usual case: nothing was written since
+        if last == marker:  # the usual case: nothing was written after it
             return Sought(last, True, True)
         before = await _last(client, tp, position)
         after = await _first(client, tp, position)
@@ -46,14 +46,14 @@ async def seek_marker(
 
 
 def tells_aborted(after: Marker, marker: Marker) -> bool:
-    """Whether a marker tells that the transaction of another one was aborted before it."""
+    """Whether a marker shows that the transaction of an earlier marker was aborted."""
     return bool(marker.transaction) and after.aborted == marker.transaction
 
 
 async def hanging_marker(kafka: Kafka, changelog: str, partition: int) -> Marker | None:
-    """The marker with which a changelog partition ends behind its last stable offset, if any.
+    """Read the last marker beyond the last stable offset of a changelog partition, if there is one.
 
-    Then all rows of the transaction that hangs there are in the partition.
+    If there is, the partition has all rows of the hanging transaction.
     """
     tp = TopicPartition(changelog, partition)
     async with reader(kafka) as client:
@@ -71,9 +71,9 @@ async def hanging_marker(kafka: Kafka, changelog: str, partition: int) -> Marker
 async def last_markers(
     kafka: Kafka, changelogs: Mapping[str, int], place: Callable[[str, int], tuple[str, int]]
 ) -> dict[str, list[Marker | None]]:
-    """Last committed markers of all partitions of changelogs, given their numbers.
+    """Read the last committed markers of all partitions of changelogs.
 
-    ``place`` tells where a partition lies on the cluster.
+    ``place`` maps a partition to its topic and number on the cluster.
     """
     async with reader(kafka) as client:
         return {
@@ -87,7 +87,7 @@ async def last_markers(
 async def _last(
     client: aiokafka.AIOKafkaConsumer, tp: TopicPartition, end: int | None = None
 ) -> Marker | None:
-    """The last one below ``end``.
+    """Find the last marker below ``end``.
 
     Every transaction of a shard ends with its marker, so one is among the last records.
     """
@@ -104,7 +104,7 @@ async def _last(
 async def _first(
     client: aiokafka.AIOKafkaConsumer, tp: TopicPartition, start: int
 ) -> Marker | None:
-    """The first one at or above an offset."""
+    """Find the first marker at or above an offset."""
     begin = (await client.beginning_offsets([tp]))[tp]
     end = (await client.end_offsets([tp]))[tp]
     async for records, _ in read_span(client, tp, max(start, begin), end):
@@ -117,7 +117,7 @@ async def _first(
 async def _marker_row(
     client: aiokafka.AIOKafkaConsumer, tp: TopicPartition, start: int, end: int
 ) -> bytes | None:
-    """The last marker at or above an offset and below another."""
+    """Find the last marker between two offsets."""
     row: bytes | None = None
     async for records, _ in read_span(client, tp, start, end):
         for record in records:

@@ -1,4 +1,4 @@
-"""Offsets of partitions, asked over confluent-kafka: a broker that knows none tells no number."""
+"""Offsets of partitions over confluent-kafka; a missing offset is an error, never a number."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .logs import passing as away
 
 
 class PartitionOffsets:
-    """Beginnings and ends of partitions; an error may pass for ``patience`` seconds."""
+    """Reads beginnings and ends of partitions; retries for ``patience`` seconds."""
 
     def __init__(self, admin: AdminClient, rights: Permits, patience: float) -> None:
         self._admin = admin
@@ -34,7 +34,7 @@ class PartitionOffsets:
         return self._ask(places, OffsetSpec.earliest(), "DESCRIBE", away)
 
     def ends(self, topic: str, partitions: int) -> list[int]:
-        """Ask for the last stable offset of each partition: the end of what is committed.
+        """Ask for the last stable offset of each partition, the end of its committed records.
 
         Raises:
             OutageError: a partition has no leader.
@@ -45,13 +45,13 @@ class PartitionOffsets:
         return self._ask(places, OffsetSpec.latest(), "DESCRIBE", away, committed)
 
     def written(self, topic: str, partition: int) -> int:
-        """Ask for the end of a partition, records of open transactions included.
+        """Ask for the end of a partition, including open transactions.
 
         Raises:
-            EngineError: it cannot be had; an `OutageError` if that may pass.
+            EngineError: the broker gives none; an `OutageError` if that may be transient.
         """
         place, all_ = TopicPartition(topic, partition), IsolationLevel.READ_UNCOMMITTED
-        try:  # a new topic is unknown for a moment: any error may pass
+        try:  # a new topic may be unknown for a moment, so any error may be transient
             return self._ask([place], OffsetSpec.latest(), "READ", lambda _: True, all_)[0]
         except KafkaException as error:
             text = f"{topic}-{partition}: its end is unknown"
@@ -65,7 +65,7 @@ class PartitionOffsets:
         passes: Callable[[KafkaError], bool],
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> list[int]:
-        """Ask for offsets; ask again, as long as patience lasts, while errors may pass."""
+        """Ask for offsets; retry transient errors as long as patience lasts."""
         until = time.monotonic() + self._patience
         while True:
             told = self._admin.list_offsets(dict.fromkeys(places, which), isolation_level=isolation)
@@ -80,10 +80,10 @@ class PartitionOffsets:
             time.sleep(0.1)
 
     def _offset(self, told: Any, operation: str, place: TopicPartition) -> int:
-        """The offset that a broker told.
+        """Check an offset from a broker.
 
-        While a partition has no leader, librdkafka may tell an offset below zero and no error. Who
-        took that for an end would take a partition that cannot be read for an empty one.
+        While a partition has no leader, librdkafka may return a negative offset without an error.
+        Taken for an end, it would make an unreadable partition look empty.
         """
         offset = int(self._rights.result(told, operation, place.topic).offset)
         if offset < 0:

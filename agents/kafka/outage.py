@@ -1,8 +1,8 @@
-"""Log lines about brokers that are away: one when that begins, and one when it is over.
+"""Log lines about outages of brokers: one at the beginning, and one at the end.
 
 While a broker is away, each client of each shard tries again many times a second, and the libraries
-log every attempt. None of these lines says more than the first one, so they are taken as signs of
-one outage and not written, except at level debug.
+log every attempt. None of these lines adds anything to the first one, so they count as signs of one
+outage and are logged at level debug only.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ import time
 
 log = logging.getLogger("hushstream.kafka")
 
-QUIET_SECONDS = 5.0  # without a sign, before an answer means that the outage is over
-CHANGE = {"change": True}  # a line of a change of state, which is never held back
+QUIET_SECONDS = 5.0  # without a sign, after which an answer ends the outage
+CHANGE = {"change": True}  # marks a line about a change of state, which is never held back
 LIBRARIES = ("aiokafka", "kafka", "mode", "faust")
 SIGNS = re.compile(
     r"Unable connect to|Unable to (update|request) metadata|Failed fetch (messages|offsets) from|"
     r"Group Coordinator Request failed|marking (the )?coordinator dead|"
     r"Marking the coordinator dead|Heartbeat send request failed|Could not send "
 )
-STALLED = "Thread keepalive is not responding"  # the page of health tells such a thread
+STALLED = "Thread keepalive is not responding"  # the health page reports such a thread
 
 
 def is_sign(record: logging.LogRecord) -> bool:
-    """Whether a line of a library says that a broker does not answer."""
+    """Whether a library's line says that a broker does not answer."""
     return _by_library(record) and SIGNS.search(str(record.msg)) is not None
 
 
 def is_noise(record: logging.LogRecord) -> bool:
-    """Whether a line of a library repeats what the worker watches and tells itself."""
+    """Whether a library's line repeats what the worker itself watches and reports."""
     return _by_library(record) and STALLED in str(record.msg)
 
 
@@ -40,7 +40,7 @@ def _by_library(record: logging.LogRecord) -> bool:
 
 
 class Outage:
-    """The present absence of brokers, of one process; usable from any thread."""
+    """The current outage of brokers, for one process; usable from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -51,7 +51,7 @@ class Outage:
         """Note that a broker did not answer; the first sign of an outage is logged.
 
         Args:
-            why: the type of an error, or other words that hold nothing of a record.
+            why: type of an error, or another text without content of records.
         """
         now = time.monotonic()
         with self._lock:
@@ -63,10 +63,10 @@ class Outage:
             log.warning("a broker does not answer (%s): waiting for it", why, extra=CHANGE)
 
     def answered(self) -> None:
-        """Note that the brokers answer; the end of an outage is logged with its length.
+        """Note an answer; the end of an outage is logged with its length.
 
-        Some brokers may answer while others are away, so there must have been no sign for
-        `QUIET_SECONDS`.
+        Some brokers may answer while others are away, so an outage ends only after `QUIET_SECONDS`
+        without a sign.
         """
         with self._lock:
             if self._began is None or time.monotonic() - self._last < QUIET_SECONDS:
@@ -76,4 +76,4 @@ class Outage:
 
 
 OUTAGE = Outage()
-"""That of this process: its log is one, too."""
+"""The outage of this process, which has one log."""

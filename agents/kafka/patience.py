@@ -1,4 +1,4 @@
-"""Patience with a broker that is away: which errors pass, and how long to wait for them."""
+"""Patience with brokers that are away: which errors are transient, and how long to wait."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...errors import EngineError, RightError
 from .outage import OUTAGE
 from .progress import Progress
 
-ROLE = "worker"  # of everything that uses these clients to write, or for long
+ROLE = "worker"  # role of all code that uses these clients to write, or for long
 
 
 AIO_DENIED: dict[type[BaseException], tuple[str, str]] = {
@@ -30,7 +30,7 @@ AIO_DENIED: dict[type[BaseException], tuple[str, str]] = {
 OUTAGES = (KafkaError, IllegalOperation, ConnectionError, TimeoutError, asyncio.CancelledError)
 """Errors that a client raises while the broker is away; see `asked_to_end` for the last.
 
-The second is that of a producer which was given up while its caller went on sending.
+A producer that was given up while its caller went on sending raises the second.
 """
 
 
@@ -38,21 +38,21 @@ AWAY = (
     ConnectionError, TimeoutError, aio.KafkaConnectionError, aio.NodeNotReadyError,
     aio.RequestTimedOutError, aio.KafkaTimeoutError, aio.CoordinatorNotAvailableError,
 )  # fmt: skip
-"""Those of them that say that no broker answers, and nothing else."""
+"""Outages that mean exactly that no broker answers."""
 
 
 ELSEWHERE = (aio.NotLeaderForPartitionError, aio.ProducerFenced, IllegalOperation)
-"""Those that say that another broker leads than answers readers, or that another owner writes.
+"""Outages that mean that another broker leads, or that another owner writes.
 
-The last is that of a producer which knows already that it was fenced.
+A producer that already knows that it was fenced raises the last.
 """
 
 
 def asked_to_end() -> bool:
     """Whether the running task was cancelled.
 
-    A client that loses its broker cancels its own tasks and may let their `CancelledError`
-    through. Our task would take that for its own cancellation, and end unnoticed.
+    A client that loses its broker cancels its own tasks, and their `CancelledError` may reach our
+    task. It would mistake that for its own cancellation, and end unnoticed.
     """
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
@@ -64,7 +64,7 @@ async def through_outages(
     let_go: Callable[[], Awaitable[None]],
     patience: int,
 ) -> None:
-    """Acquire something from the broker, however often that fails while it is away.
+    """Acquire something from the broker, with retries while it is away.
 
     Args:
         acquire: called again after each outage.
@@ -91,14 +91,14 @@ async def through_outages(
 
 
 def check_outage(what: str, until: float, patience: int, error: BaseException) -> None:
-    """Give up an outage that has lasted too long.
+    """Raise an error once an outage has lasted too long.
 
     Args:
-        until: monotonic time of the end of patience, seconds.
+        until: monotonic time at which patience ends, seconds.
         patience: microseconds, for the message.
 
     Raises:
-        EngineError: that time has come, or the error will not pass: a right is refused.
+        EngineError: that time has come, or the error is permanent, such as a refused right.
     """
     if (refused := aio_refusal(error, ROLE)) is not None:
         raise refused from error
@@ -113,11 +113,11 @@ def check_outage(what: str, until: float, patience: int, error: BaseException) -
 def aio_refusal(
     error: BaseException, role: str = "", operation: str | None = None
 ) -> RightError | None:
-    """Make an error of a right that aiokafka was refused; None for any other error.
+    """Make our own error of a right that aiokafka was refused; None for other errors.
 
     Args:
         role: the client's role; empty: not known.
-        operation: operation tried; None: the one that such an error usually stands for.
+        operation: operation tried; None: the usual one of such an error.
     """
     known = AIO_DENIED.get(type(error))
     if known is None:

@@ -14,7 +14,7 @@ class Progress:
         self._since: float | None = None
 
     def moved(self) -> None:
-        """Note that a part of the work is done, and more of it follows."""
+        """Note that a part of the work is done, and more follows."""
         self._since = time.monotonic()
 
     def rest(self) -> None:

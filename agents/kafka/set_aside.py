@@ -1,6 +1,6 @@
-"""Records that pipelines set aside: dead letters and late ones, with their reasons.
+"""Records that pipelines set aside: dead letters and late records, with reasons.
 
-Topics of them hold raw data: what is read here is for operators alone.
+Their topics hold raw data, so what is read here is for operators only.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ class Letter(NamedTuple):
     """A copy of a record that was set aside."""
 
     reason: str
-    field: str  # that is at fault; empty: none is known
-    topic: str  # raw one, with partition and offset of the record itself
+    field: str  # field at fault; empty: unknown
+    topic: str  # raw topic, followed by partition and offset, of the record itself
     partition: int
     offset: int
-    timestamp: int  # of the record, milliseconds since 1970
+    timestamp: int  # time of the record, milliseconds since 1970
     key: bytes | None
     value: bytes | None
-    headers: Headers  # of the record
+    headers: Headers  # headers of the record
     place: int  # offset of the copy
-    whose: str = ""  # pipeline that set it aside; empty where each has a topic of its own
+    whose: str = ""  # pipeline that set it aside; empty if each has its own topic
 
     @property
     def origin(self) -> Origin:
-        """The record itself."""
+        """Place of the record itself."""
         return self.topic, self.partition, self.offset
 
 
@@ -43,10 +43,11 @@ def letters(
     """Read the copies in a topic of records set aside, oldest first.
 
     Args:
-        topic: one with a single partition, as all of them have; it may be missing.
+        topic: topic with a single partition, like all of these; it may be missing.
         start: offset of the first copy.
-        newest: read at most as many offsets before the end; 0: all.
-        whose: pipeline whose copies are wanted, where several share the topic; empty: it is alone.
+        newest: most offsets before the end to read; 0: all.
+        whose: pipeline whose copies are wanted, if several share the topic; empty: only one uses
+            it.
 
     Raises:
         RightError: this user may not read the topic.
@@ -64,12 +65,12 @@ def letters(
 
 
 def _of(letter: Letter, whose: str) -> bool:
-    """Whether a copy is a pipeline's; a producer's header counts for nothing where it is alone."""
+    """Whether a copy is of a pipeline; without sharing, a header may be forged and is ignored."""
     return not whose or letter.whose == whose
 
 
 def _letter(message: object) -> Letter | None:
-    """Read a copy; None: another program wrote this record."""
+    """Read a copy; None: the record is from another program."""
     headers: Headers = tuple(message.headers() or ())  # type: ignore[attr-defined]
     told = {
         name.removeprefix(_PREFIX): (value or b"").decode(errors="replace")
@@ -90,29 +91,29 @@ def _letter(message: object) -> Letter | None:
 
 
 def mark(position: int) -> list[tuple[str, bytes]]:
-    """Make the headers of a record that says: every copy before this position was tried again.
+    """Make the headers of a mark: every copy before this position was retried.
 
-    It has no topic, which every copy has, so that no producer's headers make a mark.
+    A mark lacks the topic header, which every copy has, so no producer can forge a mark.
     """
     return [(f"{_PREFIX}reason", b"tried"), (_TRIED, str(position).encode())]
 
 
 def marked(headers: Iterable[tuple[str, bytes | None]]) -> int:
-    """Read the position of a mark; -1: it is another record."""
+    """Read the position of a mark; -1: the record is no mark."""
     told = dict(headers)
     return -1 if f"{_PREFIX}topic" in told else int(told.get(_TRIED) or -1)
 
 
 def tried(cluster: Cluster, topic: str, least: int = 0, whose: str = "") -> tuple[int, set[Origin]]:
-    """Find how far the copies were tried again, and the records that were.
+    """Find the position up to which copies were retried, and the retried records.
 
-    A record may have two copies: a later deployment may have read it a second time.
+    A record may have two copies, if a later deployment has read it again.
 
     Args:
         topic, whose: as for `letters`.
-        least: a position that is known otherwise.
+        least: position that is known from elsewhere.
     """
-    position, copies = least, list[tuple[int, Origin]]()  # their values may be large
+    position, copies = least, list[tuple[int, Origin]]()  # without values, which may be large
     for message in cluster.each(topic):
         if (found := _letter(message)) is not None:
             if _of(found, whose):
@@ -123,7 +124,7 @@ def tried(cluster: Cluster, topic: str, least: int = 0, whose: str = "") -> tupl
 
 
 def pipeline_in(headers: Iterable[tuple[str, bytes | None]]) -> str:
-    """Read which pipeline set a record aside, where several share the topic; else empty."""
+    """Read which pipeline set a record aside, if several share the topic; otherwise empty."""
     return (dict(headers).get(_PIPELINE) or b"").decode(errors="replace")
 
 

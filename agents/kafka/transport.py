@@ -1,9 +1,9 @@
-"""A Faust transport that hands an agent whole fetched lists, with the interval that they cover.
+"""A Faust transport that gives agents whole fetched lists, with the intervals that they cover.
 
-Stock Faust makes one event of each record and drops empty lists. Here one event is an `Interval`:
-the records of one partition between two positions, control records and aborted transactions
-counted as covered. Intervals are captured in the consumer's thread, right after the records were
-fetched, where ``position`` is exactly what was handed over.
+Stock Faust makes an event of each record and drops empty lists. Here, an event is an `Interval`:
+the records of one partition between two positions, which covers control records and aborted
+transactions. Intervals are taken in the consumer's thread, right after a fetch, when ``position``
+matches exactly what was taken.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .progress import Progress
 ALIAS = "hush"
 MAX_RECORDS = 20_000  # of one interval
 POLL_SECONDS = 0.1
-REST_SECONDS = 1.0  # of one wait while nothing comes and nothing is paused
+REST_SECONDS = 1.0  # of one wait while no records come and nothing is paused
 
 
 class ConsumerThread(of_faust.HookedThread):
@@ -44,7 +44,7 @@ class ConsumerThread(of_faust.HookedThread):
     _gone: Gone
 
     async def on_start(self) -> None:
-        """Start the consumer; wait for a broker that is away.
+        """Start the consumer, waiting for a broker that is away.
 
         Raises:
             EngineError: the broker stayed away for longer than `kafka.outage_timeout`.
@@ -56,7 +56,7 @@ class ConsumerThread(of_faust.HookedThread):
         await through_outages(consumer.progress, self.open_client, self._let_go, app.outage_timeout)
 
     async def on_thread_stop(self) -> None:
-        """Stop the consumer; errors of a broken one must not keep the thread from ending."""
+        """Stop the consumer; its errors must not keep the thread from ending."""
         with suppress(asyncio.CancelledError):
             await super().on_thread_stop()
 
@@ -64,10 +64,10 @@ class ConsumerThread(of_faust.HookedThread):
         await stop_quietly(self.client)
 
     def make_consumer(self, url: Any, port: int) -> aiokafka.AIOKafkaConsumer:
-        """Make the client as Faust would, except for isolation level and waiting times.
+        """Make the client like Faust, except for isolation level and waiting times.
 
-        Faust reads committed records only where it runs transactions itself. It runs none here, so
-        its client would read records of other stages before their transactions commit.
+        Faust reads only committed records if it runs transactions itself. Here it does not, so its
+        own client would read records of other stages before their transactions commit.
         """
         conf = self.app.conf
         return aiokafka.AIOKafkaConsumer(
@@ -75,7 +75,7 @@ class ConsumerThread(of_faust.HookedThread):
             group_id=conf.id,
             group_instance_id=conf.consumer_group_instance_id,
             bootstrap_servers=driver.server_list(url, port),
-            partition_assignment_strategy=[self.app.assignor],  # sticky: shards stay where they are
+            partition_assignment_strategy=[self.app.assignor],  # sticky: shards stay in place
             isolation_level="read_committed",
             enable_auto_commit=False,
             auto_offset_reset=conf.consumer_auto_offset_reset,
@@ -99,8 +99,8 @@ class ConsumerThread(of_faust.HookedThread):
     async def _intervals(self, consumer: Any, active: set[TP], seconds: float) -> list[Interval]:
         if of_aiokafka.closed(consumer):
             raise ConsumerStoppedError()
-        # Asked here too: a rebalance may have begun while the call was on its way to this thread,
-        # and intervals taken now would be dropped, with the fetcher's position moved on.
+        # Check here too: a rebalance may have begun while the call was queued for this thread, and
+        # intervals taken now would be dropped although the fetcher's position has moved.
         if not self.consumer.flow_active:
             return []
         wanted, most = self.consumer.positions, self.consumer.most()
@@ -110,21 +110,22 @@ class ConsumerThread(of_faust.HookedThread):
 class Consumer(of_faust.HookedConsumer):
     """Delivers intervals; positions come from shards, never from the group.
 
-    The group's offsets are written after a shard's transaction and may be behind or lost. A shard
-    that began there would apply records twice.
+    The group's offsets are written after a shard's transaction and may lag or be lost. A shard that
+    began there would apply records twice.
 
     Attributes:
-        positions: set by the worker; the position that each open shard wants next.
-        doubt: set by the worker; called with a partition whose wanted position is gone.
-        most: set by the worker; the most that one interval may hold.
-        progress: of joining the group and of fetching.
+        positions: function, set by the worker, that returns the position that each open shard wants
+            next.
+        doubt: function, set by the worker, called with a partition whose wanted position is gone.
+        most: limits of one interval, set by the worker.
+        progress: progress of joining the group and of fetching.
     """
 
     most: Callable[[], Most] = staticmethod(lambda: Most(MAX_RECORDS))
     positions: Positions = staticmethod(dict)
     doubt: Callable[[TP], None] = staticmethod(lambda _: None)
     progress: Progress
-    _heard = 0.0  # when records came last
+    _heard = 0.0  # time when records last came
     _resumed = False  # since the last seek
 
     def make_thread(self) -> ConsumerThread:
@@ -133,7 +134,7 @@ class Consumer(of_faust.HookedConsumer):
         return ConsumerThread(self, loop=self.loop, beacon=self.beacon)
 
     async def deliver(self, stopped: Callable[[], bool]) -> None:
-        """Hand intervals to the agents until ``stopped``; a rebalance stops the flow meanwhile.
+        """Hand intervals to the agents until ``stopped``, except during rebalances.
 
         Raises:
             EngineError: the consumer stopped without being asked to.
@@ -141,13 +142,13 @@ class Consumer(of_faust.HookedConsumer):
         try:
             while not stopped():
                 self.progress.moved()
-                if not self.flow_active:  # one that is not resumed counts as no progress
+                if not self.flow_active:  # a flow that is never resumed is no progress
                     await self.wait(self.can_resume_flow)
                     continue
                 await self._deliver_once()
         except (ConsumerStoppedError, asyncio.CancelledError):
-            # Either would end this service unnoticed, while the worker seems to run. So it is an
-            # error, unless it was asked for.
+            # A silent end of this service would leave a worker that only seems to run, so it is an
+            # error unless asked for.
             if asked_to_end() or stopped():
                 raise
             if not self.app.should_stop:
@@ -156,18 +157,19 @@ class Consumer(of_faust.HookedConsumer):
     def resume_flow(self) -> None:
         """Let intervals flow again, after a rebalance.
 
-        Faust has just emptied the queues of its agents, after it had sought. A rebalance that
-        overtakes another one lets intervals come in between: they are in no queue and in no shard
-        then, and nobody would fetch them again. So the next fetch begins with another seek.
+        Faust seeks, and then empties the queues of its agents. If one rebalance overtakes another,
+        intervals may come in between. They are then lost from the queues, in no shard, and would
+        not be fetched again. So the next fetch begins with another seek.
         """
         self._resumed = True
         super().resume_flow()
 
     def serve(self, partitions: set[TP]) -> None:
-        """Let intervals of some partitions flow at once, before a rebalance has ended.
+        """Let intervals of some partitions flow before a rebalance has ended.
 
-        Shards that stay need not wait until others are open. What is delivered too early or twice
-        does no harm: a shard refuses what does not follow, and the next fetch begins with a seek.
+        Shards that stay need not wait until others are open. Intervals that come too early or twice
+        do no harm: a shard refuses an interval that does not follow, and the next fetch begins with
+        a seek.
         """
         self.resume_partitions(partitions & self.assignment())
         self.app.flow_control.resume()
@@ -187,25 +189,26 @@ class Consumer(of_faust.HookedConsumer):
             self._heard = time.monotonic()
         for n, interval in enumerate(found):
             if not self.flow_active or self.app.consumer_generation_id != generation:
-                # Its partition may have moved: the owner by then fetches it again. That may be this
-                # worker, which may have sought already, before this was fetched. Without another
-                # seek it would miss these records until a later one shows the gap.
+                # The partition may have moved, and its new owner fetches these records again. If
+                # the owner is this worker, it may have sought before this fetch. Without another
+                # seek, it would miss these records until a later one shows the gap.
                 await self._give_back({late.tp for late in found[n:]})
                 return
             message = self._message(interval)
-            # The callback waits where an agent's buffer is full. A rebalance must not wait for it.
+            # The callback waits while an agent's buffer is full; a rebalance must not wait for
+            # that.
             await self.wait_first(self.callback(message), self.suspend_flow.wait())
-        await asyncio.sleep(0)  # let the agents run, also when records come without a pause
+        await asyncio.sleep(0)  # let the agents run, even if records come without a pause
 
     async def _give_back(self, dropped: set[TP]) -> None:
-        """Have what was fetched and not delivered fetched again."""
+        """Make the client fetch undelivered records again."""
         for tp, position in self.positions().items():
             if tp in dropped:
-                with suppress(IllegalStateError):  # revoked: another worker's by now
+                with suppress(IllegalStateError):  # revoked: it belongs to another worker
                     await self.seek_to(tp, position)
 
     def _patience(self) -> float:
-        """Seconds to wait for records; a partition that is resumed meanwhile waits as long."""
+        """Seconds to wait for records; a partition that is resumed meanwhile may wait as long."""
         quiet = time.monotonic() - self._heard > of_aiokafka.QUIET_SECONDS and not self.any_paused
         return REST_SECONDS if quiet else POLL_SECONDS
 
@@ -237,14 +240,14 @@ class Consumer(of_faust.HookedConsumer):
 
     async def seek_to(self, tp: TP, position: int) -> None:
         """Move the position of one partition."""
-        # In the consumer's thread: between a fetch and its interval the position must stay.
+        # In the consumer's thread: the position must not move between a fetch and its interval.
         thread = cast(ConsumerThread, self.thread)
         await thread.call_thread(_seek, thread.ready_client, TopicPartition(*tp), position)
 
     async def leave(self) -> None:
-        """Leave the group, and go on with what is assigned until others have opened it."""
+        """Leave the group, and keep serving the assigned partitions until others open them."""
         thread = cast(ConsumerThread, self.thread)
-        self.applied = dict  # their positions count from here on
+        self.applied = dict  # the new owners report positions from here on
         await thread.call_thread(of_aiokafka.leave_group, thread.ready_client)
 
     @property
@@ -253,7 +256,7 @@ class Consumer(of_faust.HookedConsumer):
         return "" if self.thread is None else of_aiokafka.member_id(self.thread.client)
 
     def group_error(self) -> EngineError | None:
-        """Make an error of the group's refusal of this member; None if it was not refused."""
+        """Make the error if the group has rejected this member; otherwise None."""
         error = None if self.thread is None else of_aiokafka.group_failure(self.thread.client)
         if error is None:
             return None
@@ -261,7 +264,7 @@ class Consumer(of_faust.HookedConsumer):
         return refused or EngineError(f"the consumer group refused this worker: {error!r}")
 
     def verify_event_path(self, now: float, tp: TP) -> None:
-        """Check nothing at ``now``, seconds: an idle shard is not an error."""
+        """Check nothing (``now`` in seconds): an idle shard is no error."""
 
 
 async def _seek(consumer: Any, tp: TopicPartition, position: int) -> None:
@@ -269,9 +272,9 @@ async def _seek(consumer: Any, tp: TopicPartition, position: int) -> None:
 
 
 class Producer(driver.Producer):
-    """A producer that never connects, because Faust demands one.
+    """A producer that never connects; Faust requires one.
 
-    Nothing is produced through it: each shard has a transactional producer of its own.
+    Nothing is sent through it: each shard has its own transactional producer.
     """
 
     async def on_start(self) -> None:
@@ -294,7 +297,7 @@ def register() -> None:
 
 
 def credentials(kafka: Kafka) -> Any:
-    """Describe the configured security as Faust wants it; None for plain connections."""
+    """Describe the configured security for Faust; None for plain connections."""
     options = client_options(kafka)
     context = options.get("ssl_context")
     if PROVIDER in options:

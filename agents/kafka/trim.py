@@ -1,4 +1,4 @@
-"""Trim internal topics below what has been applied: the state and its changelog hold that."""
+"""Trims internal topics below applied positions, whose records are in state and changelogs."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ CHECK_SECONDS = 30.0
 class Trimmer:
     """Deletes records of internal topics that no shard will read again.
 
-    A new worker's first fetch begins at the group's offset, and only then at the shard's own
-    position. The group's offset lags a little, so a round cuts at the position of the round
-    *before*, which it has long passed.
+    A new worker first fetches at the group's offset, and only then at the shard's own position. The
+    group's offset lags a little, so each round cuts at the positions of the *previous* round, which
+    that offset has passed long ago.
     """
 
     def __init__(self, kafka: Kafka) -> None:
@@ -35,22 +35,22 @@ class Trimmer:
         self._cut: dict[TP, int] = {}
 
     async def round(self, applied: Mapping[TP, int], check: Callable[[], Awaitable[None]]) -> None:
-        """Cut each partition at its offset of the round before, and wait for the broker.
+        """Cut each partition at its offset of the previous round, and wait for the broker.
 
-        A refused cut is logged, and tried again in the next round: it costs disk space only. If
-        there is something to cut, the cluster's history is checked at once before: in one that was
-        set back, records below what was applied may be wanted by a worker that lost its tables.
+        A refused cut is logged and retried in the next round, since it only costs disk space.
+        Before a cut, the cluster's history is checked: if it was rewound, a worker that has lost
+        its tables may need records below the applied position.
 
         Args:
             applied: position that each open shard of this worker has applied.
-            check: raises an error where the cluster was set back.
+            check: raises an error if the cluster was rewound.
 
         Raises:
-            RewoundError: it was.
+            RewoundError: the cluster was rewound.
         """
         due = {tp: n for tp, n in self._before.items() if n > self._cut.get(tp, 0)}
         self._before = dict(applied)
-        due = {tp: n for tp, n in due.items() if tp in applied}  # the rest has another owner now
+        due = {tp: n for tp, n in due.items() if tp in applied}  # the others have new owners
         if not due:
             return
         try:
@@ -73,9 +73,9 @@ class Trimmer:
                 tp = TP(place.topic, place.partition)
                 self._cut[tp] = due[tp]
             except TimeoutError:
-                continue  # it costs disk space only, and the next round tries again
+                continue  # it only costs disk space, and the next round retries
             except KafkaException as error:
-                if not passing(error.args[0]):  # a broker that is away is logged by others
+                if not passing(error.args[0]):  # outages are logged elsewhere
                     refused[_text(error)] = place.topic
         for reason, topic in refused.items():
             log.warning("%s is not trimmed: %s", topic, reason)

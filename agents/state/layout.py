@@ -1,8 +1,7 @@
-"""Every row that a shard keeps: tags, sortable numbers and fixed-width layouts.
+"""All rows that a shard keeps: tags, sortable numbers and fixed-width layouts.
 
-A key begins with the tag of its row. Numbers in keys are big-endian, signed ones shifted
-(`sortable`), so that the byte order of keys is the order of windows, and all windows below some
-number are one range (`below`).
+A key begins with the tag of its row. Numbers in keys are big-endian, signed numbers shifted
+(`sortable`), so keys sort by window, and all windows below some number are one range (`below`).
 
 =========  =========  ===========================================  ==========================
 tag        stage      key after the tag                            value
@@ -34,12 +33,12 @@ INDEX      all        all of a UNIT key but the digest             its blocks (`
 BLOCK      all        number                                       UNIT rows (`units.packed`): local
 =========  =========  ===========================================  ==========================
 
-Open sessions of a unit (`stages.bound.open_sessions`) are a UNIT row as well, under its pipeline's
-number and 2^15, and so are its attributes, under 2^15 - 1. Where units have a cap, the epoch in
-the key of a UNIT row is a period, and the row has a purse before what the unit has left in each
-open epoch (`stages.bound.purses`). Rows of bound under direct pipelines are kept by the ingest
-shard that does both. A ROW of which most numbers are 0 is packed (`rows.sparse`). Rows marked
-*local* follow from others: they never travel to the changelog.
+A unit's open sessions (`stages.bound.open_sessions`) are also a UNIT row, under its pipeline's
+number plus 2^15, and so are its attributes, under 2^15 - 1. If units have a cap, the epoch in the
+key of a UNIT row is a period, and the row begins with a purse, followed by what the unit has left
+in each open epoch (`stages.bound.purses`). For direct pipelines, the ingest shard keeps the rows of
+bound. A ROW whose numbers are mostly 0 is packed (`rows.sparse`). Rows marked *local* are derived
+from others and never go to the changelog.
 """
 
 from __future__ import annotations
@@ -54,13 +53,13 @@ UNIT, TOTAL, RUN, ROW, DUE, STATUS, PAIR = b"u", b"t", b"f", b"r", b"d", b"s", b
 OPEN, HELD, MANIFEST, NONCE, SHOWN, SCHEMA = b"o", b"h", b"m", b"n", b"l", b"x"
 CHAIN, STORY, TOLD, ATTRIBUTED, SAID = b"c", b"v", b"w", b"a", b"y"
 MARKER, POSITION = b"\x00marker", b"\x00place"
-PLAIN_POSITION = b"\x00position"  # of tables that held each unit's row by itself
+PLAIN_POSITION = b"\x00position"  # of tables in the earlier layout, with one stored row per unit
 SEEN = b"\x00seen"
 INDEX, BLOCK = b"\x00units", b"b"
 
 HEAD = 1 + 8  # tag and window before a key
-_SESSIONS = 1 << 15  # no deployment has as many pipelines
-_ATTRIBUTES = _SESSIONS - 1  # the number of none
+_SESSIONS = 1 << 15  # more than any deployment's pipelines
+_ATTRIBUTES = _SESSIONS - 1  # no pipeline has this number
 DIGEST = 16  # bytes
 UNIT_WIDTH = 1 + 2 + 8 + DIGEST  # bytes of a unit's key: tag, pipeline number, epoch, digest
 Range = tuple[bytes, bytes]  # start ≤ key < end
@@ -104,7 +103,7 @@ def units_of(pipeline: int) -> bytes:
 
 
 def sessions_of(pipeline: int) -> bytes:
-    """Prefix the rows of open sessions of a pipeline; to all that keeps them they are of units.
+    """Prefix the rows of open sessions of a pipeline, which are stored like rows of units.
 
     >>> sessions_of(3)
     b'u\\x80\\x03'
@@ -113,12 +112,12 @@ def sessions_of(pipeline: int) -> bytes:
 
 
 def attributes_of(kept: bytes) -> bytes:
-    """Prefix the rows of attributes of units, of which eight bytes say what is kept of each."""
+    """Prefix the rows of attributes of units; eight bytes identify the list of kept attributes."""
     return units_of(_ATTRIBUTES) + kept
 
 
 def of_unit(key: bytes) -> bool:
-    """Whether a key names the row of a unit."""
+    """Whether a key is of a unit's row."""
     return len(key) == UNIT_WIDTH and key[:1] == UNIT
 
 
@@ -133,12 +132,12 @@ def totals_of(pipeline: int) -> bytes:
 
 
 def bound_total(pipeline: int, window: int, batch: int) -> bytes:
-    """Name the totals that one bound shard counted in a micro-batch."""
+    """Name one bound shard's totals of a micro-batch."""
     return totals_of(pipeline) + sortable(window) + batch.to_bytes(4, "big")
 
 
 def trigger_total(ordinal: int) -> bytes:
-    """Name the totals that the barriers of one trigger have brought to an aggregate shard."""
+    """Name the sum of totals from one trigger's barriers at an aggregate shard."""
     return TOTAL + ordinal.to_bytes(8, "big")
 
 
@@ -184,30 +183,30 @@ def nonces_of(window: int) -> bytes:
 
 
 def chain_of(window: int) -> bytes:
-    """Name the row with the number of windows, up to one, whose rows it carries."""
+    """Name the row with the length of a window's chain."""
     return CHAIN + sortable(window)
 
 
 def shown_of(window: int) -> bytes:
-    """Prefix of the keys of a window that the latest topic shows."""
+    """Prefix the keys of a window that the latest topic shows."""
     return SHOWN + sortable(window)
 
 
 def pairs_of(window: int) -> bytes:
-    """Prefix of the pairs of key and value that a window has shown."""
+    """Prefix the pairs of key and value seen in a window."""
     return PAIR + sortable(window)
 
 
 def schema_row(number: int, tag: bytes = SCHEMA) -> bytes:
-    """Name the row that says what a schema's id stands for in this partition.
+    """Name the row with the schema of an id in this partition.
 
-    With the tag ``SAID`` it is of the topic that states attributes, which has offsets of its own.
+    The tag ``SAID`` is for the attribute topic, which has its own offsets.
     """
     return tag + number.to_bytes(4, "big")
 
 
 def schema_number(row: bytes) -> int:
-    """The id of a schema, by the name of its row.
+    """Read the schema's id in the name of its row.
 
     >>> schema_number(schema_row(7))
     7
@@ -231,8 +230,8 @@ def key_row(state: DTypeLike) -> np.dtype[Any]:
 def index_entries(key: bytes, value: bytes | None) -> dict[bytes, bytes | None]:
     """Make the local index entries of a row that was stored or restored.
 
-    An entry is a hint. When a row's due trigger moves on, its old entry stays behind as a stale
-    one, which is skipped when its trigger comes.
+    An entry is a hint. When a row's due trigger moves, its old entry stays, and is skipped as stale
+    when that trigger comes.
 
     Args:
         key: key of any row; only key rows have entries.
@@ -248,8 +247,8 @@ def pack_held(value: NDArray[np.int64], variance: NDArray[np.float64]) -> list[b
     """Encode n computed rows.
 
     Args:
-        value: (n, c) in grid steps.
-        variance: (n, c) in squared grid steps.
+        value: (n, c) values in grid steps.
+        variance: (n, c) variances in squared grid steps.
     """
     table = [value.astype("<i8").view("<u8"), variance.astype("<f8").view("<u8")]
     blob = np.ascontiguousarray(np.concatenate(table, axis=1)).tobytes()

@@ -31,7 +31,7 @@ class MemoryStore:
         return found
 
     def get_columns(self, keys: Keys) -> Keys:
-        """Read the rows of units, in the order of their keys; an empty one stands for none."""
+        """Read the rows of units, in the order of ``keys``; an empty row means none."""
         return self._units.look(keys)
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -63,7 +63,8 @@ class MemoryStore:
             tag = key[:1]
             rows = self._rows.setdefault(tag, {})
             if value is not None and key not in rows:
-                # A deleted key may stay in the list, since `scan` skips it; a new one may not lack.
+                # A deleted key may stay in the list, since `scan` skips it, but a new key must be
+                # added.
                 self._sorted.pop(tag, None)
             if value is None:
                 rows.pop(key, None)

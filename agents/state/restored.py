@@ -1,4 +1,4 @@
-"""Rows of a changelog as they were read, sorted into rows of units and all others."""
+"""Splits records of a changelog into rows of units and other rows."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from .store import Changes
 
 
 def restored(records: Sequence[Any], once: bool = True) -> tuple[Changes, RowColumns]:
-    """List the newest row of each key, units of a batch as columns; local rows are made again.
+    """List the newest row of each key, rows of units as columns, and rebuild local rows.
 
     Args:
-        records: records of a changelog, in order; a `RawBatch` takes no object for each unit's row.
-        once: False lists all rows of a unit of a batch, in order, for whoever takes the last.
+        records: records of a changelog, in order; a `RawBatch` needs no object per unit's row.
+        once: whether each unit's row occurs once; False: all its rows in order, of which the caller
+            takes the last.
 
     Raises:
-        EngineError: a record has no key, or a unit's row is empty: no shard wrote it.
+        EngineError: a record has no key, or a unit's row is empty, so no shard wrote it.
     """
     if not isinstance(records, RawBatch):
         changes: Changes = {}
@@ -74,7 +75,7 @@ def _units(batch: RawBatch, rows: NDArray[np.intp], once: bool) -> RowColumns:
 
 
 def _newest(rows: RowColumns) -> RowColumns:
-    """The last row of each key; most lists have each key once, which parts of the keys show."""
+    """Keep the last row of each key; usually keys are distinct, which parts of them show fast."""
     matrix = rows.keys.packed().reshape(-1, UNIT_WIDTH)
     heads = np.sort(np.ascontiguousarray(matrix[:, -DIGEST : 8 - DIGEST]).view("<u8").reshape(-1))
     if bool((heads[1:] != heads[:-1]).all()):

@@ -1,4 +1,4 @@
-"""State in RocksDB: a folder for each shard, written after the Kafka transaction has committed."""
+"""State in RocksDB: one folder per shard, written after the Kafka transaction has committed."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from .units.intake import UnitIntake
 from .units.room import UnitRoom
 from .units.table import FRESH_BYTES, Saved, SavedUnits
 
-READ = 1_000  # keys of one lookup: each pins the block that it lies in
-CLOSED_ROWS = 1_000_000  # of units, up to which a table is saved when it is closed soon
-QUICK_ROWS = 100_000  # of units, which are saved within some hundredths of a second
-PROGRESS = POSITION, MARKER  # rows that tell how far a table has come
+READ = 1_000  # keys of one lookup: each pins its block in memory
+CLOSED_ROWS = 1_000_000  # rows of units up to which a table that closes soon is saved
+QUICK_ROWS = 100_000  # rows of units that are saved within some hundredths of a second
+PROGRESS = POSITION, MARKER  # rows that record a table's progress
 _ASK: Any = object()  # not in memory
 _PREFIX = UNIT_WIDTH - 16
 
@@ -47,18 +47,18 @@ _PREFIX = UNIT_WIDTH - 16
 class RocksStore:
     """State in a RocksDB folder; one writer per folder.
 
-    With ``hold``, written rows stay in memory for a while, and a row that changes again meanwhile
-    is written once. They go to disk together, with the marker and the position that came with the
-    last of them: what is on disk is always the state of some earlier step, and a restart reads the
-    changelog from there. What went to disk last is still read from memory.
+    With ``hold``, written rows stay in memory for a while, so a row that changes several times is
+    written once. They go to disk together, with the marker and position of the last of them. So the
+    disk always has the state after some step, and a restart reads the changelog from there. The
+    rows that went to disk last are still read from memory.
 
-    Rows of units are in blocks (`units.table`), all others by themselves.
+    Rows of units are in blocks (`units.table`); other rows are stored singly.
 
     Args:
-        path: the folder; made if it does not exist.
+        path: folder, created if missing.
         cache: block cache, shared by all tables of a process.
-        hold: rows that are no units' and kept in memory; see `units.table` for those of units. 0:
-            each write goes to disk at once.
+        hold: number of other rows kept in memory; see `units.table` for rows of units. 0: each
+            write goes to disk at once.
         room: memory for rows of units; None: they are read from disk.
 
     Raises:
@@ -76,10 +76,10 @@ class RocksStore:
     ) -> None:
         self.path = path
         self._hold = hold
-        self._held: Changes = {}  # not on disk yet
-        self._recent: Changes = {}  # those, and what went to disk last
+        self._held: Changes = {}  # rows that are not on disk yet
+        self._recent: Changes = {}  # these, and the rows that went to disk last
         self._intake: UnitIntake | None = None
-        self._told: Changes = {}  # the progress of a table that is being filled
+        self._told: Changes = {}  # progress of a table that is being filled
         self._room = room or UnitRoom(0)
         path.mkdir(parents=True, exist_ok=True)
         options = partial(_options, cache, write_buffer_bytes)
@@ -93,20 +93,20 @@ class RocksStore:
         try:
             self._files.free = self._units.begin(self._index())
         except BaseException:
-            self._db.close()  # else its folder stays locked
+            self._db.close()  # otherwise its folder stays locked
             raise
         if hold:
             self._room.enter()
 
     def _index(self) -> Iterator[tuple[bytes, bytes]]:
-        """Rows of the index, each read by name: a scan that ends too early would not show it."""
+        """Yield rows of the index, each read by name, since a scan might end early unnoticed."""
         position, names = self._read([POSITION, INDEX])
         if names is None and position is not None:
             raise DamagedError(f"the table in {self.path} lacks its index: it is damaged")
         names = names or b""
         keys = [INDEX + names[at : at + _PREFIX] for at in range(0, len(names), _PREFIX)]
         for key, row in zip(keys, self._read(keys), strict=True):
-            yield key, row or b""  # which is found damaged
+            yield key, row or b""  # an empty row counts as damage
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Read the rows of ``keys``, in their order; None where a row is missing."""
@@ -158,7 +158,7 @@ class RocksStore:
     def _check_end(self, last: bytes, options: ReadOptions) -> None:
         """Check that a scan ended where its rows end.
 
-        The library's own loop also ends, without a word, where it meets a damaged block.
+        The library's own loop ends silently at a damaged block.
         """
         again = self._db.iter(options)
         try:
@@ -169,13 +169,13 @@ class RocksStore:
                 raise DamagedError(f"the table in {self.path} ends too early")
             again.status()
         finally:
-            # An error keeps this frame alive, and an iterator in it would keep the table open, and
-            # so its folder locked, after the table has been closed.
+            # An error keeps this frame alive. An iterator in it would keep the table open, and its
+            # folder locked, after the table is closed.
             del again
 
     def write(self, changes: Mapping[bytes, bytes | None], units: RowColumns = NO_ROWS) -> None:
         """Apply a batch of changes atomically, ``units`` first; None deletes a row."""
-        # Each row is held in one of the two places only, or an old value could hide a newer one.
+        # Each row is held in only one of the two places, or an old value could hide a newer one.
         named = [key for key in changes if of_unit(key)]
         single = {key: changes[key] for key in named}
         columns = [one for one in (units, RowColumns.of(single)) if len(one.keys)]
@@ -194,17 +194,17 @@ class RocksStore:
             self.flush()
 
     def note(self, key: bytes, row: bytes | None) -> None:
-        """Write a row at once, whatever is held; it must be none that `write` is given."""
+        """Write a row directly, bypassing held rows; `write` must never get the same key."""
         self._put({key: row})
 
     @property
     def gathers(self) -> bool:
-        """Whether it is being filled, and a row of a unit may come more than once in a batch."""
+        """Whether the table is being filled, so that a batch may have several rows of one unit."""
         return self._intake is not None
 
     @property
     def empty(self) -> bool:
-        """Whether there is no row on disk."""
+        """Whether there are no rows on disk."""
         with explained(self.path, "read"):
             rows = self._db.iter(ReadOptions())
             rows.seek(b"")
@@ -214,35 +214,35 @@ class RocksStore:
         return not found
 
     def gather(self) -> None:
-        """Begin to fill an empty table: rows of units are put where they belong by `gathered`.
+        """Begin to fill an empty table; `gathered` sorts rows of units into their blocks.
 
-        Until then no row of the table may be read. If the process ends before, the table is not
-        empty and tells no progress.
+        Until then, no row may be read. If the process ends first, the table is not empty but has no
+        progress.
         """
         self._intake = UnitIntake(self.path, max(self._room.share, FRESH_BYTES))
         self._quick.disable_wal = True
 
     def gathered(self) -> Iterator[None]:
-        """Write what came since `gather`; yield between two parts of many rows."""
+        """Write the rows since `gather`; yield between parts of many rows."""
         assert self._intake is not None
         with contextlib.closing(self._intake) as intake:
             with self._files.writing():
                 saved = yield from self._units.take(intake)
             self.flush()
             with explained(self.path, "written"):
-                self._db.flush()  # all rows are on disk before the table tells its progress
+                self._db.flush()  # all rows are on disk before the progress
             self._quick.disable_wal = False
             self._held.update(self._told)
             self._keep(saved)
         self._intake = None
 
     def settle(self) -> None:
-        """Hand the held rows to RocksDB if that is worth rewriting the blocks of units."""
+        """Write held rows to RocksDB if enough have changed to justify rewriting blocks."""
         if not self._units.changed or self._units.due:
             self.flush()
 
     def flush(self) -> None:
-        """Hand the held rows to RocksDB."""
+        """Write held rows to RocksDB."""
         if not self._held and not self._units.changed:
             return
         saved = None
@@ -278,15 +278,15 @@ class RocksStore:
 
     @property
     def known_bytes(self) -> int:
-        """Bytes of memory in use, about, for rows of units."""
+        """Approximate bytes of memory for rows of units."""
         return self._units.memory
 
     def size(self) -> int:
-        """Measure the bytes on disk; held rows are not among them."""
+        """Measure the bytes on disk, without held rows."""
         return sum(f.stat().st_size for f in self.path.rglob("*") if f.is_file())
 
     def compact(self) -> None:
-        """Rewrite everything into the last level, even a table that could be moved as it is."""
+        """Rewrite everything into the last level, even files that could be moved unchanged."""
         self.flush()
         options = CompactOptions()
         options.set_bottommost_level_compaction(BottommostLevelCompaction.force())
@@ -295,12 +295,12 @@ class RocksStore:
             self._db.compact_range(None, None, options)
 
     def copy(self, folder: Path) -> None:
-        """Link the files of the table, as it is on disk, into a new folder on the same disk.
+        """Hard-link the table's files into a new folder on the same disk.
 
-        What is held of a large table stays where it is: to write it would keep a step waiting.
+        Held rows of a large table stay in memory: writing them would delay a step.
 
         Raises:
-            EngineError: they cannot be linked.
+            EngineError: the files cannot be linked.
         """
         if self._units.rows <= QUICK_ROWS:
             self.flush()
@@ -313,25 +313,24 @@ class RocksStore:
         """Write the held rows, and release the folder.
 
         Args:
-            soon: there is not long to stop: a large table stays as it was saved last, as after a
-                kill.
+            soon: whether time is short: a large table then stays as last saved, as after a kill.
         """
         try:
             if not soon or self._units.rows <= CLOSED_ROWS:
                 self.flush()
         except BaseException:
-            self.abandon()  # what its end says after that would hide the reason
+            self.abandon()  # a later error would hide the reason
             raise
         self._leave()
-        with explained(self.path, "closed"):  # it may still write
+        with explained(self.path, "closed"):  # closing may still write
             self._db.close()
 
     def abandon(self) -> None:
-        """Release the folder of a damaged table; what is held is lost."""
+        """Release the folder of a damaged table; held rows are lost."""
         self._held.clear()
         self._units.clear()
         self._leave()
-        with contextlib.suppress(Exception):  # it is damaged: whatever this says is known
+        with contextlib.suppress(Exception):  # the damage is known already
             self._db.close()
 
     def _leave(self) -> None:
@@ -361,7 +360,7 @@ def _options(cache: Cache | None, write_buffer_bytes: int) -> Options:
 
 
 def read_rows(path: Path, keys: Sequence[bytes]) -> list[bytes | None]:
-    """Read rows, None for none, of a folder that another process may have open, without a lock."""
+    """Read rows, None if missing, of a folder that another process may have open; takes no lock."""
     table = Rdict(str(path), _options(None, 1 << 20), access_type=AccessType.read_only())
     try:
         found: list[bytes | None] = table.get(list(keys))
@@ -371,12 +370,12 @@ def read_rows(path: Path, keys: Sequence[bytes]) -> list[bytes | None]:
 
 
 def discard(path: Path) -> None:
-    """Delete a shard's local state; the changelog has it all."""
+    """Delete a shard's local state, all of which is in the changelog."""
     shutil.rmtree(path, ignore_errors=True)
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a shard's damaged folder; of those that were renamed before, none stays."""
+    """Rename a shard's damaged folder, and delete those renamed earlier."""
     other = path.with_name(f"damaged-{path.name}")
     shutil.rmtree(other, ignore_errors=True)
     path.rename(other)

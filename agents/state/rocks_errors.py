@@ -1,4 +1,4 @@
-"""Errors of RocksDB, told without its text, which may quote what is in the table."""
+"""Errors of RocksDB without its text, which may quote contents of the table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DAMAGED = ("Corruption", "No such file or directory", "Input/output error")
 
 @contextlib.contextmanager
 def explained(path: Path, what: str) -> Iterator[None]:
-    """Tell errors of the library, in its work on the table in ``path``, in own words.
+    """Replace errors of the library, while it works on the table in ``path``, by our own.
 
     Raises:
         DamagedError: the table is damaged.
@@ -37,7 +37,7 @@ def explained(path: Path, what: str) -> Iterator[None]:
 
 
 def told(path: Path, what: str, text: str) -> EngineError:
-    """Make the error of what the library has said."""
+    """Make our own error from the library's text."""
     if any(word in text for word in IN_USE):
         return EngineError(
             f"the state folder {path} is in use by another process: "

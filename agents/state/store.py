@@ -1,7 +1,7 @@
-"""The state of a shard: the read access of a stage, and the changes that a step makes.
+"""The state of a shard: read access for stages, and changes by steps.
 
-Rows are bytes (`layout` says which). Some tags are *local*: their rows are derived from others and
-are rebuilt, never sent to the changelog.
+Rows are bytes (see `layout`). Rows with a *local* tag are derived from others: they are rebuilt,
+never sent to the changelog.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ Changes = dict[bytes, bytes | None]  # None deletes
 
 
 class KeyLimit(NamedTuple):
-    """The most keys taken at once: a key has up to 1,024 bytes, so their bytes count too."""
+    """A limit of keys at once; bytes count too, since a key has up to 1,024."""
 
-    keys: int  # number of them
-    size: int  # bytes of all of them together
+    keys: int  # number of keys
+    size: int  # bytes of all keys together
 
     def first(self, source: Iterable[bytes]) -> list[bytes]:
-        """List the first keys within the limit, and the one after them if there is one."""
+        """List the first keys within the limit, and the next one if there is one."""
         found, size = list[bytes](), 0
         for key in source:
             found.append(key)
@@ -32,7 +32,7 @@ class KeyLimit(NamedTuple):
         return found
 
     def fit(self, keys: Sequence[bytes]) -> int:
-        """Count the first keys that are within the limit; one is, whatever its size."""
+        """Count the first keys within the limit, which always include one."""
         size = 0
         for place, key in enumerate(keys):
             size += len(key)
@@ -41,7 +41,7 @@ class KeyLimit(NamedTuple):
         return len(keys)
 
     def end(self, keys: Sequence[bytes]) -> bytes | None:
-        """Find the last key within the limit; None if all of them are."""
+        """Find the last key within the limit; None if all keys are."""
         fit = self.fit(keys)
         return keys[fit - 1] if fit < len(keys) else None
 

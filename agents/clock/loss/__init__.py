@@ -1,1 +1,1 @@
-"""Raw records that were deleted before they were used: found at once, and accepted by a person."""
+"""Raw records that were deleted before use: found at a start, and accepted by a person."""

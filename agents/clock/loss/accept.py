@@ -1,7 +1,7 @@
-"""The acceptance of lost records: a person says in the ledger that releases go on without them.
+"""Acceptance of lost records: a person has the ledger state that releases go on without them.
 
-The offsets at which reading goes on are exact counts. So they stand in the internal topic of
-beginnings, and the ledger, which may be public, holds a keyed hash of them.
+The offsets at which reading continues are exact counts. So they go to the internal topic of begins,
+and the ledger, which may be public, holds a keyed hash of them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Epochs = dict[str, tuple[int, int]]
 
 
 class Lost(SealedOffsets, frozen=True):
-    """Offsets [begin, end) of each partition of a raw topic that are given up; equal: none."""
+    """Offsets [begin, end) of each partition of a raw topic that are given up; none if equal."""
 
     purpose: ClassVar[str] = "losses"
 
@@ -47,7 +47,7 @@ def read_accepted(cluster: Cluster, names: Names, ledger: Ledger, secret: bytes)
     """Read the losses that the ledger accepts, in its order.
 
     Raises:
-        LedgerError: the internal topic lacks one.
+        LedgerError: one is missing from the internal topic.
     """
     if not ledger.losses:
         return []
@@ -56,7 +56,7 @@ def read_accepted(cluster: Cluster, names: Names, ledger: Ledger, secret: bytes)
         try:
             one = msgspec.json.decode(message.value(), type=Lost)
         except msgspec.MsgspecError:
-            continue  # where an input began
+            continue  # the begins of an input
         known[one.seal(secret)] = one
     found = [known.get(body["seal"]) for body in ledger.losses]
     if None in found:
@@ -68,20 +68,20 @@ def read_accepted(cluster: Cluster, names: Names, ledger: Ledger, secret: bytes)
 
 
 def resumed(accepted: Iterable[Lost]) -> dict[str, list[int]]:
-    """Tell where reading of each raw topic goes on, at least; by partition."""
+    """Find the least offsets, by raw topic and partition, at which reading continues."""
     found: dict[str, list[int]] = {}
     for one in accepted:
-        found[one.topic] = one.end  # of the newest: it begins where those before have ended
+        found[one.topic] = one.end  # the newest decides: it begins where earlier ones end
     return found
 
 
 def lacking(
     kafka: Kafka, names: Names, deployment: Deployment, losses: Sequence[Loss], now: int
 ) -> Epochs:
-    """Find the epochs that may lack records by ``now``, microseconds, of all that read the topic.
+    """Find the epochs, of all readers of the topic, that may lack records by ``now``, microseconds.
 
-    They are a function of the clock log and of the time: from the oldest window that a shard which
-    has lost records had not closed, up to the newest that records may have been sent for.
+    They are a function of the clock log and the time: from the oldest window that was open at a
+    shard with losses, up to the newest window for which records may have been sent.
     """
     horizons = {p.name: p.traits.horizon for p in deployment.pipelines}
     lines = read_standing(kafka, names, horizons, Clocked())
@@ -108,7 +108,7 @@ def _span(p: Pipeline, line: Timeline, waiting: Sequence[int], now: int) -> tupl
 
 @dataclass(frozen=True)
 class Acceptance:
-    """All that an acceptance depends on besides what was lost.
+    """The context of an acceptance.
 
     Attributes:
         now: microseconds since 1970.
@@ -124,9 +124,9 @@ class Acceptance:
     signing: SigningKey | None = None
 
     def write(self, losses: Sequence[Loss], epochs: Epochs) -> None:
-        """Write to the ledger that the records of one raw topic are given up.
+        """Give up the lost records of one raw topic, in the ledger.
 
-        The clock's owner is fenced, and reads the ledger again before it goes on.
+        This fences the clock's owner, which reads the ledger again before it continues.
 
         Raises:
             EngineError: another process writes to the ledger at the same time.

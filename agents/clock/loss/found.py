@@ -1,7 +1,7 @@
-"""Lost records: a raw topic that begins above the place where a shard would go on reading.
+"""Lost records: a raw topic begins above the place where a shard would continue reading.
 
-A worker that found out only when it reads would be ready for half a minute at each start, and own
-the clock meanwhile: epochs would be charged of which nothing can be released.
+If a worker noticed only when it reads, it would be ready for half a minute at each start and own
+the clock meanwhile, charging epochs of which nothing can be released.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ..begins import begin_of
 from ..ledger import Ledger
 
 Places = Mapping[str, list[int]]
-"""An offset of each partition, by raw topic."""
+"""Offsets of each partition, by raw topic."""
 
 
 class Loss(NamedTuple):
@@ -36,10 +36,10 @@ class Loss(NamedTuple):
 
     topic: str
     partition: int
-    # begin, end: offsets of the first one, and after the last one
+    # begin, end: offsets of the first lost record, and after the last
     begin: int
     end: int
-    clock: int  # the next entry of the clock log that the shard would handle
+    clock: int  # next entry of the clock log for the shard
 
 
 def find_lost(
@@ -51,7 +51,7 @@ def find_lost(
     begins: Places,
     resumed: Places,
 ) -> list[Loss]:
-    """Hold the beginning of each raw partition against the marker of its shard.
+    """Compare the beginning of each raw partition with its shard's marker.
 
     Args:
         resumed: offsets at which reading continues after accepted losses.
@@ -61,7 +61,7 @@ def find_lost(
         known = begin_of(begins, ledger, source)
         accepted = resumed.get(source.topic, [])
         floors = [max(a, b) for a, b in zip(known, [*accepted, *known][: len(known)], strict=True)]
-        # Before the markers: a worker that runs meanwhile may come further, and never back.
+        # Before the markers, which a running worker may move forwards but never back.
         starts = cluster.offsets.begins(source.topic, source.partitions)
         for n, (floor, start) in enumerate(zip(floors, starts, strict=True)):
             if start <= floor:
@@ -75,12 +75,12 @@ def find_lost(
 
 
 def check_lost(found: Iterable[Loss]) -> None:
-    """Refuse to begin where records were lost.
+    """Refuse to start if records were lost.
 
     Raises:
-        EngineError: they were; what to do.
+        EngineError: records were lost; the message says what to do.
     """
-    # Never the offsets: in a raw topic they are exact counts.
+    # Do not name offsets: in a raw topic they are exact counts.
     if places := ", ".join(sorted(f"{one.topic}-{one.partition}" for one in found)):
         raise EngineError(
             f"records of {places} were deleted before they were used (retention of the topic): "
@@ -90,10 +90,10 @@ def check_lost(found: Iterable[Loss]) -> None:
 
 
 async def check_kept(kafka: Kafka, tp: TP, applied: int) -> None:
-    """Check that a raw partition still has all from ``applied`` on, where its shard goes on.
+    """Check that a raw partition still has all records from ``applied`` on, which its shard needs.
 
     Raises:
-        EngineError: it has not.
+        EngineError: some were deleted.
     """
     place = Place(tp.topic, tp.partition)
     async with clients.reader(kafka) as client:

@@ -1,1 +1,1 @@
-"""Signing in, refusals of the cluster, and the owners of its topics."""
+"""Authentication, refused rights, and the ownership of topics."""

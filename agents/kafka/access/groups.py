@@ -1,7 +1,7 @@
 """Rights on a consumer group, asked through aiokafka.
 
-librdkafka ends the whole process, by an assertion, where the coordinator of a group hangs up in the
-middle of such a request: a worker that waits for a broker to come back would die of it.
+If a group's coordinator hangs up during such a request, an assertion in librdkafka ends the whole
+process. That would kill a worker that waits for a broker to come back.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from .tokens import client_options
 
 SECONDS = 10.0  # of one attempt
 
-_READ = 1 << 3  # codes of operations, as the protocol numbers them
+_READ = 1 << 3  # codes of operations in the protocol
 _ALL = 1 << 2
 _UNKNOWN = -(1 << 31)  # there is no authorizer
 
 
 def may_read(kafka: Kafka, group: str) -> bool:
-    """Ask whether this user may join a consumer group; it joins nothing.
+    """Ask whether this user may join a consumer group, without joining it.
 
     Args:
-        group: its name; the group need not exist.
+        group: name of the group, which need not exist.
 
     Raises:
         OutageError: no broker answers, or the group has no coordinator now.
         ConfigError: a file of the connection cannot be read, or there is no password.
     """
-    with ThreadPoolExecutor(1) as apart:  # the caller may be within an event loop
+    with ThreadPoolExecutor(1) as apart:  # the caller may run in an event loop
         return apart.submit(asyncio.run, _asked(kafka, group)).result()
 
 
@@ -47,7 +47,7 @@ async def _asked(kafka: Kafka, group: str) -> bool:
                 async with asyncio.timeout(SECONDS):
                     return await _told(kafka, group)
             except aio.KafkaError as error:
-                # The first question of all makes a cluster create the topic of the coordinators.
+                # The very first request makes a cluster create the coordinators' topic.
                 if not error.retriable or time.monotonic() > until:
                     raise
             await asyncio.sleep(0.2)
@@ -68,7 +68,7 @@ async def _told(kafka: Kafka, group: str) -> bool:
 
 
 def allowed(code: int, operations: int) -> bool:
-    """Read an answer of `described`: whether the group may be joined.
+    """Read from an answer of `described` whether the group may be joined.
 
     Raises:
         KafkaError: the coordinator refused to answer.

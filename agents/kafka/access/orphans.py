@@ -1,7 +1,7 @@
-"""Unused topics: those of a genesis that was never committed.
+"""Orphaned topics, whose genesis was never committed.
 
 `hush topics` makes a deployment's internal topics under a random genesis id, and then commits that
-id to the ledger. Where it is killed in between, the topics stay and no ledger names them.
+id to the ledger. If it is killed in between, the topics stay, and no ledger names them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class LeftBehind(NamedTuple):
 
     genesis: str
     topics: list[str]
-    used: bool  # whether they hold records: then it was committed once, to a ledger that is gone
+    used: bool  # whether they hold records: it was then committed, to a ledger that is gone
 
     def __str__(self) -> str:
         named = f"topics of genesis {self.genesis}, which the ledger does not name"
@@ -38,13 +38,13 @@ class LeftBehind(NamedTuple):
 
 
 def left_behind(cluster: Cluster, deployment: str, genesis: str) -> list[LeftBehind]:
-    """List what other geneses of a deployment have left on the cluster, as far as this user sees.
+    """List the topics, visible to this user, that other geneses of a deployment have left behind.
 
-    A `hush topics` that is running may be among them: it has not committed its genesis yet.
+    They include those of a running `hush topics` that has not committed its genesis yet.
 
     Args:
-        deployment: its name; topics of others are never listed.
-        genesis: the id in its ledger; empty: there is none.
+        deployment: name of the deployment; topics of others are never listed.
+        genesis: genesis id in its ledger; empty: there is none.
     """
     return _listed(cluster, _by_genesis(cluster, deployment), genesis)
 
@@ -54,16 +54,16 @@ def delete_orphans(
 ) -> list[LeftBehind]:
     """Delete the topics of every genesis of a deployment that was never committed.
 
-    Safe beside any number of `hush topics`: one that had begun a genesis when the topics were
-    listed is fenced before the ledger is read. So it has committed by then, and the ledger says so,
-    or it never will. One that begins later has an id that was not listed.
+    Safe while any number of `hush topics` run: one that had begun a genesis when the topics were
+    listed is fenced before the ledger is read. So either it has committed, and the ledger shows
+    that, or it never will. One that begins later has an id that was not listed.
 
     Args:
-        deployment: its name; topics of others are never touched.
+        deployment: name of the deployment; topics of others are never touched.
         genesis: reads the genesis id of a ledger; empty: there is none.
 
     Raises:
-        RightError: this user may not delete topics, or not write under the deployment's ids.
+        RightError: this user may not delete topics, or may not write under the deployment's ids.
     """
     found = _by_genesis(cluster, deployment)  # before the fence: see above
     if not found:
@@ -76,7 +76,7 @@ def delete_orphans(
 
 
 def _by_genesis(cluster: Cluster, deployment: str) -> dict[str, dict[str, int]]:
-    """Topics of a deployment with their numbers of partitions, by genesis id."""
+    """List topics of a deployment, with their numbers of partitions, by genesis id."""
     found: dict[str, dict[str, int]] = defaultdict(dict)
     for topic, partitions in sorted(cluster.topics().items()):
         of = genesis_of(topic)
@@ -94,10 +94,10 @@ def _listed(cluster: Cluster, found: dict[str, dict[str, int]], genesis: str) ->
 
 
 def _used(cluster: Cluster, topics: dict[str, int]) -> bool:
-    """Whether any of them holds a committed record; the marker of an aborted one is none."""
+    """Whether any of them holds a committed record, which an abort marker is not."""
     for topic, partitions in topics.items():
-        # Reading waits for what is being committed, where an end would not show it yet. A genesis
-        # is committed together with a record of this topic.
+        # A genesis is committed together with a record of this topic. Read it, since reading waits
+        # for a commit in progress, which an end offset would not show yet.
         ends = [1] if topic.endswith(".begins") else cluster.offsets.ends(topic, partitions)
         for number, end in enumerate(ends):
             if end and next(cluster.each(topic, number), None) is not None:
@@ -106,7 +106,7 @@ def _used(cluster: Cluster, topics: dict[str, int]) -> bool:
 
 
 def _fence(cluster: Cluster, identity: str) -> None:
-    """Fence the writer under a transactional id; returns once its transaction has ended."""
+    """Fence the writer under a transactional id; return once its transaction has ended."""
     producer = cluster.producer(**{"transactional.id": identity})
     try:
         producer.init_transactions(FENCE_SECONDS)

@@ -1,11 +1,11 @@
 """Ownership of topics whose names do not contain a genesis id.
 
-Releases, dead letters and late records go to topics that the configuration names, so two
-deployments on one cluster may name the same one. The topic `hush.owners.v1`, shared by all
-deployments of a cluster, says which deployment owns it: the first claim of a topic (by Kafka's own
-id of it) counts, whatever is claimed later. A topic that is deleted and created again is free
-again. So is one that nobody has claimed, but only as long as it holds nothing that others wrote:
-releases in between would damage whatever it is for. Ledgers are claimed too.
+The configuration names the topics of releases, dead letters and late records, so two deployments on
+one cluster may name the same topic. All deployments of a cluster share the topic `hush.owners.v1`,
+which records who owns what: the first claim of a topic (by Kafka's topic id) counts, and later
+claims are ignored. A topic that is deleted and created again can be claimed again. An unclaimed
+topic can be claimed only if it holds no foreign records, among which releases would do damage.
+Ledgers are claimed too.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from ...deployment.model import Deployment
 from ..cluster import Cluster
 from ..logs import raw
 
-REASON = "__streams.errors.reason"  # the header that every record set aside has
+REASON = "__streams.errors.reason"  # header of every record that was set aside
 log = logging.getLogger("hushstream.kafka")
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """The one deployment that writes a topic. All of it is public."""
+    """The one deployment that writes a topic. All fields are public."""
 
     topic: str
     topic_id: str
@@ -38,7 +38,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 def written(deployment: Deployment) -> list[str]:
-    """List topics that a deployment writes and that others could name too."""
+    """List topics that a deployment writes and others could also name."""
     found = (
         (p.release_topic, p.latest_topic, p.dlq_topic, p.late_topic) for p in deployment.pipelines
     )
@@ -47,12 +47,12 @@ def written(deployment: Deployment) -> list[str]:
 
 
 def _claimed(deployment: Deployment) -> list[str]:
-    """List what a deployment claims: what it writes, and its ledger."""
+    """List the topics that a deployment claims: those that it writes, and its ledger."""
     return [ledger_topic(deployment.name), *written(deployment)]
 
 
 def claim(cluster: Cluster, deployment: Deployment) -> None:
-    """Claim what is not claimed yet; safe to repeat.
+    """Claim topics that are not claimed yet; safe to repeat.
 
     Raises:
         EngineError: another deployment owns one of the topics, or the claim cannot be written.
@@ -69,7 +69,7 @@ def verify_owned(cluster: Cluster, deployment: Deployment) -> None:
     """Check that a deployment owns every topic that it writes.
 
     Raises:
-        EngineError: another deployment owns one, or none does.
+        EngineError: another deployment owns one, or one is unclaimed.
     """
     topics = cluster.topics((OWNERS, *written(deployment)))
     for topic in (OWNERS, *written(deployment)):
@@ -83,9 +83,9 @@ def verify_owned(cluster: Cluster, deployment: Deployment) -> None:
 
 
 def unclaimed(cluster: Cluster, deployment: Deployment) -> list[str]:
-    """List the topics that a deployment writes and that are not claimed.
+    """List the unclaimed topics that a deployment writes.
 
-    The ledger is not among them: an earlier version did not claim it.
+    The ledger is left out, because an earlier version did not claim it.
 
     Raises:
         EngineError: another deployment owns one.
@@ -102,14 +102,14 @@ def unclaimed(cluster: Cluster, deployment: Deployment) -> list[str]:
 def verify_unclaimed(
     cluster: Cluster, deployment: Deployment, pipelines: Collection[str] = ()
 ) -> None:
-    """Check that this deployment may claim what it would write, as far as that exists.
+    """Check that this deployment may claim the existing topics that it would write.
 
     Args:
-        pipelines: further names that its pipelines have had.
+        pipelines: former names of its pipelines.
 
     Raises:
-        EngineError: another deployment owns a topic; or nobody does, and it holds records that are
-            no releases and no dead letters of this deployment.
+        EngineError: another deployment owns a topic; or it is unclaimed, and holds records that are
+            neither releases nor dead letters of this deployment.
     """
     wanted = _claimed(deployment)
     existing = cluster.topics((OWNERS, *wanted))
@@ -118,7 +118,7 @@ def verify_unclaimed(
         topic = place[0]
         if place in owners:
             _refuse_other(owners[place], deployment, topic)
-        elif topic != wanted[0]:  # whoever reads a ledger holds it against its chain
+        elif topic != wanted[0]:  # readers check a ledger by its chain
             _refuse_strange(cluster, deployment, topic, existing[topic], pipelines)
 
 
@@ -136,7 +136,7 @@ def _refuse_strange(
     begins = tuple(f"{name}|".encode() for name in known | set(pipelines))
     for number in range(partitions):
         if not cluster.offsets.written(topic, number):
-            continue  # no right to read is needed, which an administrator has not
+            continue  # an empty topic needs no right to read, which an administrator may lack
         for message in cluster.each(topic, number):
             if not (_released(message, begins) if topic in released else _set_aside(message)):
                 raise EngineError(
@@ -149,13 +149,13 @@ def _refuse_strange(
 
 
 def _released(message: Any, begins: tuple[bytes, ...]) -> bool:
-    """Whether a record is a release of a pipeline whose keys begin so."""
+    """Whether a record is a release whose key begins with one of ``begins``."""
     own = {ROW, MANIFEST, GONE} & set(_headers(message))
     return bool(own) and (message.key() or b"").startswith(begins)
 
 
 def _set_aside(message: Any) -> bool:
-    """Whether a record is a dead letter, or was late."""
+    """Whether a record is a dead letter or a late record."""
     return REASON in _headers(message)
 
 
@@ -172,7 +172,7 @@ def _refuse_other(owner: str, deployment: Deployment, topic: str) -> None:
 
 
 def claimants(cluster: Cluster) -> set[str]:
-    """List every deployment that owns a topic of this cluster."""
+    """List all deployments that own topics of this cluster."""
     return set(_owners(cluster).values())
 
 
@@ -185,7 +185,7 @@ def owned(cluster: Cluster, deployment: str) -> set[str]:
 
 
 def _announces(value: bytes) -> bool:
-    """Whether a record is for readers: the schema of what a topic holds."""
+    """Whether a record announces the schema of its topic."""
     try:
         msgspec.json.decode(value, type=Announced)
     except (msgspec.MsgspecError, RecursionError):
@@ -194,7 +194,7 @@ def _announces(value: bytes) -> bool:
 
 
 def _owners(cluster: Cluster) -> dict[tuple[str, str], str]:
-    """(topic, its id) -> the deployment that claimed it first."""
+    """Map each (topic, topic id) to the deployment that claimed it first."""
     owners: dict[tuple[str, str], str] = {}
     strange = 0
     for message in cluster.read(OWNERS):
@@ -203,7 +203,7 @@ def _owners(cluster: Cluster) -> dict[tuple[str, str], str]:
         except msgspec.MsgspecError:
             strange += not _announces(message.value() or b"")
             continue
-        # The first claim counts. Two that claim at once both write, and both read the same order.
+        # The first claim counts. If two deployments claim at once, both read the same order.
         owners.setdefault((one.topic, one.topic_id), one.deployment)
     if strange:
         log.warning("%s holds %d records that claim nothing; they are ignored", OWNERS, strange)

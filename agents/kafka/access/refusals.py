@@ -1,7 +1,7 @@
-"""Refusals of the cluster: a right that is missing, or a client that it does not let in.
+"""Refusals of the cluster: missing rights, and failed authentication.
 
-What confluent-kafka tells of it becomes an error of ours, which names the operation, the resource
-and the user; `clients` does so for aiokafka.
+Errors of confluent-kafka become our own, which name operation, resource and user; `clients` does so
+for aiokafka.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ DENIED = {
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "cluster",
 }
 LOCKED_OUT = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.SASL_AUTHENTICATION_FAILED)
-# What a broker answers to a handshake comes as an error of transport, since with TLS 1.3 a client
-# has finished its own part by then.
+# With TLS 1.3, a client has finished its part before the broker judges the handshake, so a refusal
+# comes as a transport error.
 ALERT = re.compile(r"alert (?:certificate|bad certificate|unknown ca|access denied|handshake)")
 NO_CERTIFICATE = re.compile(r"alert (?:certificate required|bad certificate|handshake)")
 OTHER_PROTOCOL = re.compile(r"connecting to an? (?:PLAINTEXT|SSL|SASL)\w* (?:broker )?listener\?")
@@ -64,7 +64,7 @@ def lacking(
         wanted: operations by topic.
 
     Returns:
-        Nothing where the topic does not exist, or the broker does not tell rights.
+        The rights; empty if the topic does not exist, or the broker does not report rights.
     """
     try:
         allowed = told.result().authorized_operations
@@ -77,7 +77,7 @@ def lacking(
 
 
 def of_group(error: KafkaError) -> bool:
-    """Whether an error concerns the group alone, which clients that are assigned do not use."""
+    """Whether an error concerns only the group, which clients with assignments do not use."""
     return bool(error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED)
 
 
@@ -85,7 +85,7 @@ def locked_out(kafka: Kafka, heard: Iterable[KafkaError]) -> EngineError | None:
     """Make an error of a failed sign-in or handshake; None if there was none.
 
     Args:
-        heard: errors that the client reported by itself, oldest first.
+        heard: errors from the client's callback, oldest first.
     """
     for error in heard:
         said = str(error.str())
@@ -99,7 +99,7 @@ def locked_out(kafka: Kafka, heard: Iterable[KafkaError]) -> EngineError | None:
 
 
 def mistaken(kafka: Kafka, heard: Iterable[KafkaError]) -> str:
-    """Say that what answers may speak another protocol; empty if nothing hints at it."""
+    """Say that the port may speak another protocol; empty if nothing suggests it."""
     if any(OTHER_PROTOCOL.search(str(error.str())) for error in heard):
         return (
             f"something does, but not as kafka.security_protocol says ({kafka.security_protocol})"
@@ -108,24 +108,24 @@ def mistaken(kafka: Kafka, heard: Iterable[KafkaError]) -> str:
 
 
 def of_token(error: KafkaError) -> bool:
-    """Whether there is no token: librdkafka says so once in ten seconds, and no broker is asked."""
+    """Whether there is no token; librdkafka reports this every ten seconds, and asks no broker."""
     return NO_TOKEN in str(error.str())
 
 
 def passing(heard: Iterable[KafkaError]) -> bool:
-    """Whether what was heard may pass: the identity provider is away, which is an outage."""
+    """Whether the errors may be transient: an absent identity provider is an outage."""
     said = [str(error.str()) for error in heard if of_token(error)]
     return bool(said) and all(AWAY.search(one) for one in said)
 
 
 def _plain(error: KafkaError) -> str:
-    """The text of librdkafka without the address before it and the duration after it."""
+    """Strip the leading address and the trailing duration from a text of librdkafka."""
     said = re.sub(r"^\w+://\S+: ", "", str(error.str()))
     return re.sub(r" \(after \d+ms in state \w+\)$", "", said)
 
 
 class Permits:
-    """Rights of a user, as the cluster tells them.
+    """The rights of a user, as reported by the cluster.
 
     Args:
         role: the client's role; empty: not known.
@@ -135,13 +135,13 @@ class Permits:
         self._admin, self._kafka, self._role = admin, kafka, role
 
     def demand(self, wanted: Mapping[str, Sequence[str]]) -> None:
-        """Check that this user has rights on topics; what does not exist is passed over.
+        """Check that this user has rights on topics; missing topics are skipped.
 
         Args:
             wanted: operations by topic.
 
         Raises:
-            RightError: it lacks some; all of them are named.
+            RightError: some rights are missing; the message names all of them.
         """
         if not wanted:
             return
@@ -153,20 +153,20 @@ class Permits:
             raise RightError(missing, user_of(self._kafka), self._role)
 
     def refuse(self, error: KafkaException, operation: str, name: str) -> None:
-        """Raise an error of ours if a client's error is that of a refused right.
+        """Raise our own error if a client's error is a refused right.
 
         Args:
-            name: name of the topic, or of what else was refused.
+            name: name of the topic or other resource.
 
         Raises:
-            RightError: it is one.
+            RightError: the right was refused.
         """
         refused = refusal(self._kafka, error.args[0], operation, name, self._role)
         if refused is not None:
             raise refused from None
 
     def result(self, future: Any, operation: str, name: str) -> Any:
-        """Wait for an answer, and raise an error of ours where a right was refused.
+        """Wait for an answer; raise our own error if a right was refused.
 
         Raises:
             RightError: the right was refused.

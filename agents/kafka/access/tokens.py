@@ -1,4 +1,4 @@
-"""Tokens with which aiokafka's clients sign in; librdkafka gets its own, by the same settings.
+"""Tokens for the sign-in of aiokafka's clients; librdkafka gets its own by the same settings.
 
 A client asks its identity provider by client credentials (RFC 6749, section 4.4). All clients of a
 process share one token, and ask for the next one before it ends.
@@ -27,8 +27,8 @@ from ....topics.config.model import Kafka
 
 PROVIDER = "sasl_oauth_token_provider"
 SECONDS = 10.0  # of one request
-LEAST_SECONDS = 1.0  # between two requests, whatever comes
-SHARE = 0.8  # of a token's life, after which the next one is asked for
+LEAST_SECONDS = 1.0  # between two requests at least
+SHARE = 0.8  # share of a token's lifetime after which the next one is requested
 MOST_BYTES = 1 << 20
 
 
@@ -48,7 +48,7 @@ _providers: dict[Kafka, Tokens] = {}
 
 
 def provider(kafka: Kafka) -> Tokens:
-    """Find the provider that all clients of a connection share.
+    """Return the provider that all clients of a connection share.
 
     Raises:
         ConfigError: the secret or the authorities' certificates cannot be read.
@@ -59,10 +59,10 @@ def provider(kafka: Kafka) -> Tokens:
 
 
 class _Stay(urllib.request.HTTPRedirectHandler):
-    """Follow no redirection: the secret is for the configured address alone."""
+    """Follows no redirection: the secret is for the configured address only."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
-        """Answer nothing, so that the redirection is the error that it is."""
+        """Return None, so that a redirection is an error."""
 
 
 class Tokens(AbstractTokenProvider):  # type: ignore[misc]
@@ -93,16 +93,16 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
         self._failed: str = ""
 
     async def token(self) -> str:
-        """Return a token that has not ended.
+        """Return a token that has not expired.
 
         Raises:
-            KafkaConnectionError: there is none; a client then takes its broker for away, and tries
-                again.
+            KafkaConnectionError: there is none; a client then treats its broker as away, and
+                retries.
         """
         return await asyncio.to_thread(self._current)
 
     def extensions(self) -> dict[str, str]:
-        """Pairs that the broker is told with a token."""
+        """The extensions that are sent to the broker with a token."""
         return self._extensions
 
     def _current(self) -> str:
@@ -113,7 +113,7 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
             return self._token
 
     def _renew(self, now: float) -> None:
-        if now < self._again:  # hundreds of clients may want one at the same time
+        if now < self._again:  # hundreds of clients may ask at the same time
             raise KafkaConnectionError(self._failed)
         try:
             self._token, lasts = self._ask()
@@ -124,7 +124,7 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
         self._until = now + max(SHARE * lasts, LEAST_SECONDS)
 
     def _ask(self) -> tuple[str, float]:
-        """Ask for a token and the seconds for which it lasts."""
+        """Request a token; return it and its lifetime in seconds."""
         head = {
             "Authorization": f"Basic {self._login}",
             "Content-Type": "application/x-www-form-urlencoded",
@@ -141,7 +141,7 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
 
 
 def _plain(error: Exception) -> str:
-    """Describe a failure without anything that the other side wrote."""
+    """Describe a failure without any text from the other side."""
     if isinstance(error, urllib.error.HTTPError):
         error.close()
         return f"it answers HTTP {error.code}"

@@ -1,1 +1,1 @@
-"""Batches of records as Kafka sends them: read with limits, scanned and written by loops."""
+"""Kafka's record batches: read within limits, scanned and written by compiled loops."""

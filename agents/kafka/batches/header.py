@@ -8,17 +8,17 @@ from typing import NamedTuple
 _FIELDS = struct.Struct(">qiibIhiqqqhii")
 _LENGTH, _LENGTH_AT = struct.Struct(">i"), 8  # also in earlier formats
 SIZE = _FIELDS.size  # bytes of a batch before its records
-OVERHEAD = _LENGTH_AT + _LENGTH.size  # bytes that the length does not count
-CHECKED_FROM = 21  # the checksum is of all bytes from the attributes on
-CODEC = 0x07  # of the attributes; 0: the records are not compressed
-APPENDED = 0x08  # of the attributes: the broker's time counts, for all of the batch
+OVERHEAD = _LENGTH_AT + _LENGTH.size  # bytes not included in the length
+CHECKED_FROM = 21  # the checksum covers all bytes from the attributes on
+CODEC = 0x07  # mask of the attributes; 0: the records are not compressed
+APPENDED = 0x08  # bit of the attributes: the broker's time applies to the whole batch
 
 
 class BatchHeader(NamedTuple):
     """The fields of a header, in their order."""
 
     base: int  # offset of the first record
-    length: int  # of all that follows it
+    length: int  # bytes after this field
     leader_epoch: int
     magic: int
     checksum: int
@@ -29,7 +29,7 @@ class BatchHeader(NamedTuple):
     producer: int
     epoch: int
     sequence: int
-    records: int  # number of them
+    records: int  # number of records
 
     @classmethod
     def of(cls, batch: memoryview | bytes | bytearray) -> BatchHeader:
@@ -37,11 +37,11 @@ class BatchHeader(NamedTuple):
         return cls(*_FIELDS.unpack_from(batch))
 
     def write(self, batch: bytearray, **changed: int) -> None:
-        """Write it over the header of a batch, with some fields changed."""
+        """Overwrite the header of a batch with this one, with some fields changed."""
         _FIELDS.pack_into(batch, 0, *self._replace(**changed))
 
 
 def end_of(data: bytes, begin: int) -> int:
-    """Find where a batch ends that begins at a place, whatever its format."""
+    """Find the end of the batch, of any format, that begins at ``begin``."""
     (length,) = _LENGTH.unpack_from(data, begin + _LENGTH_AT)
     return int(begin + OVERHEAD + length)

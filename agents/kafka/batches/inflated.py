@@ -1,11 +1,12 @@
-"""Compressed batches, inflated a portion at a time, with a limit on the whole.
+"""Inflates compressed batches a portion at a time, with a limit on the whole.
 
 A hundred kilobytes may inflate to gigabytes. aiokafka inflates a batch at once, in the thread that
-also sends the group's heartbeats: one such batch would take a worker's memory and its membership.
-So a batch is first inflated without keeping anything, up to `MOST`. One that is larger gives a
-single `Unread` record in place of all of its records. Any other is inflated again in portions of
-`PORTION` bytes, and a record larger than the partition allows is passed over in the same way. Both
-decisions depend on the stored batch and on the pinned configuration alone: a replay repeats them.
+also sends the group's heartbeats: such a batch would exhaust the worker's memory and cost its
+membership. So a batch is first inflated up to `MOST` without keeping anything. A larger batch
+yields a single `Unread` record in place of its records. Any other batch is inflated again in
+portions of `PORTION` bytes, and a record larger than the partition allows is replaced in the same
+way. Both decisions depend only on the stored batch and the pinned configuration, so a replay
+repeats them.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ from aiokafka.record.util import decode_varint
 from ....formats.events.reasons import Unread
 from .header import CODEC, OVERHEAD, SIZE, BatchHeader
 
-MOST = 128 << 20  # bytes of one batch; no record that any input allows is larger
+MOST = 128 << 20  # bytes of one batch; no input allows larger records
 PORTION = 1 << 20
-_PREFIX = 32  # bytes of a record in which its offset stands
+_PREFIX = 32  # first bytes of a record, which contain its offset
 _STREAMS = {1: "gzip", 3: "lz4", 4: "zstd"}
 _SNAPPY = 2
 _SNAPPY_RATIO = 24  # a copy of 64 bytes takes 3
 _XERIAL = b"\x82SNAPPY\0"
 _XERIAL_HEADER = 16
-_SIZE = struct.Struct(">i")  # of a block, before it
+_SIZE = struct.Struct(">i")  # a block's size, which precedes it
 
 
 @dataclass
 class Allowed:
-    """Limits within which batches of one partition are read."""
+    """The limits for reading batches of one partition."""
 
     largest: int = MOST  # bytes of a record in a compressed batch; larger ones are `Unread`
     # whether whole batches are read into arrays, without an object per record
@@ -45,10 +46,10 @@ class Allowed:
 
 
 def pieces(codec: int, data: memoryview) -> Iterator[bytes]:
-    """Inflated bytes of a batch's records, about `PORTION` at a time.
+    """Yield the inflated bytes of a batch's records, about `PORTION` at a time.
 
     Raises:
-        CorruptRecordException: the bytes are not of that codec.
+        CorruptRecordException: the bytes do not fit the codec.
     """
     try:
         if codec == _SNAPPY:
@@ -74,7 +75,7 @@ def _snappy(data: memoryview) -> Iterator[bytes]:
 
 
 def _block(data: memoryview) -> bytes:
-    # The length that a block states is what the library would reserve.
+    # The library allocates the length that a block states, so check that first.
     if cramjam.snappy.decompress_raw_len(data) > _SNAPPY_RATIO * len(data):
         raise ValueError("a block that states another length")
     return bytes(cramjam.snappy.decompress_raw(data))
@@ -91,21 +92,21 @@ def within(codec: int, data: memoryview, most: int = MOST) -> bool:
 
 
 def portions(batch: memoryview, codec: int, reading: Allowed) -> Iterator[Any]:
-    """A compressed batch as smaller ones that are not, or an `Unread` record where one stands.
+    """Split a compressed batch into smaller uncompressed ones, with `Unread` records in between.
 
     Args:
-        batch: its bytes, from the base offset on.
+        batch: bytes of the batch, from the base offset on.
 
     Yields:
-        Bytes of an uncompressed batch with the next records, or a record.
+        Bytes of an uncompressed batch with the next records, or an `Unread` record.
 
     Raises:
-        CorruptRecordException: the batch is not what its header says.
+        CorruptRecordException: the batch contradicts its header.
     """
     data, made = batch[SIZE:], _Portions(BatchHeader.of(batch), reading)
     source = pieces(codec, data)
     piece, following = next(source, b""), next(source, b"")
-    if not following and len(piece) <= reading.largest:  # most batches: one portion holds all
+    if not following and len(piece) <= reading.largest:  # one portion holds most batches
         yield made.whole(piece, made.left)
         return
     if not within(codec, data):
@@ -130,7 +131,7 @@ class _Portions:
         self.last = header.base + header.last
 
     def take(self, piece: bytes) -> Iterator[Any]:
-        """Portions and records that end in ``piece``, or are too large and begin in it."""
+        """Yield portions and records that end in ``piece``, or begin in it and are too large."""
         piece = piece[self._skip :] if len(piece) > self._skip else self._passed(piece)
         if not piece:
             return
@@ -151,12 +152,12 @@ class _Portions:
         return b""
 
     def _complete(self) -> tuple[int, int]:
-        """End of the last whole record that is held, and the number of them."""
+        """Find the end of the last whole record held, and count the whole records."""
         held, end, number = self._held, 0, 0
         while number < self.left:
             try:
                 length, begin = decode_varint(held, end)
-            except IndexError:  # the length itself is cut
+            except IndexError:  # the length itself is incomplete
                 break
             if length < 0:
                 raise CorruptRecordException("a record of a negative length")
@@ -166,12 +167,12 @@ class _Portions:
         return end, number
 
     def _too_large(self) -> bool:
-        """Whether a record begins here that is passed over, and enough of it is held for that."""
+        """Whether the next record is too large, and enough of it is held to replace it."""
         held = self._held
         return len(held) >= _PREFIX and int(decode_varint(held, 0)[0]) > self._largest
 
     def _pass_over(self) -> Any:
-        """The record that begins here, unread; what is inflated of it later is dropped."""
+        """Replace the next record by an unread one; the rest of its bytes is dropped."""
         length, begin = decode_varint(self._held, 0)
         _, place = decode_varint(self._held, begin)  # attributes, unused
         _, place = decode_varint(self._held, place)  # time
@@ -184,12 +185,12 @@ class _Portions:
         return self.unread("oversized", place, place)
 
     def unread(self, reason: str, offset: int, first: int | None = None) -> Any:
-        """A record in place of what is not read; its time is the batch's first."""
+        """Make the record that replaces unread ones, with the batch's first time."""
         value = Unread.of(reason, self._header.base if first is None else first)
         return DefaultRecord(offset, self._header.first_time, 0, None, value, [])
 
     def whole(self, records: bytes, number: int) -> bytes:
-        """A batch of the same header, uncompressed, with other records."""
+        """Make an uncompressed batch with the same header and other records."""
         made = bytearray(SIZE) + records
         plain = self._header.attributes & ~CODEC
         self._header.write(made, length=len(made) - OVERHEAD, attributes=plain, records=number)

@@ -21,7 +21,7 @@ Place = int | np.signedinteger[Any]
 
 @compiled
 def _copy(data: Bytes, begin: Place, out: Bytes, to: Place, size: Place) -> None:
-    """Copy bytes. Places have no sign: else each would be looked at for a negative one."""
+    """Copy bytes. Places are unsigned, which saves a check for negative indices."""
     at, place = np.uint64(begin), np.uint64(to)
     for b in range(np.uint64(size)):
         out[place + b] = data[at + b]
@@ -29,7 +29,7 @@ def _copy(data: Bytes, begin: Place, out: Bytes, to: Place, size: Place) -> None
 
 @compiled
 def _width(number: int) -> int:
-    """Bytes of a number that is not negative, as a zigzag varint."""
+    """Bytes of a non-negative number as a zigzag varint."""
     width, rest = 1, number >> 6
     while rest > 0:
         width += 1
@@ -39,7 +39,7 @@ def _width(number: int) -> int:
 
 @compiled
 def _varint(out: Bytes, at: int, number: int) -> int:
-    """Write a number that is not negative as a zigzag varint; the place behind it."""
+    """Write a non-negative number as a zigzag varint; return the place after it."""
     rest = number << 1
     while rest >= 0x80:
         out[at] = np.uint8((rest & 0x7F) | 0x80)
@@ -54,14 +54,12 @@ def _pack(
     keys: Bytes, key_ends: I64, values: Bytes, value_ends: I64, gone: NDArray[np.bool_],
     begun: int, out: Bytes, most: int,
 ) -> tuple[int, int]:  # fmt: skip
-    """Write records of one time and without headers behind the header of a batch.
+    """Write records with one timestamp and no headers after the header of a batch.
 
-    Args:
-        out: the batch; it has room for ``most`` bytes, and for the first record.
-        most: bytes of a batch; only its first record may be larger.
-
-    Returns:
-        The first record that did not fit, and the end of the batch.
+        Args:
+            out: batch, with room for ``most`` bytes and for the first record.
+            most: most bytes of a batch; only its first record may be larger. Returns: Index of the
+    first record that did not fit, and the end of the batch.
     """
     at = SIZE
     for n in range(begun, len(gone)):
@@ -91,7 +89,7 @@ def _pack(
 
 
 def packed(rows: RecordColumns, begun: int, most: int) -> tuple[bytearray, int]:
-    """Write a batch, all but its header; return it, and the index of the first record left out.
+    """Write a batch without its header; return it, and the index of the first record left out.
 
     Args:
         most: bytes of a batch; only its first record may be larger.

@@ -17,23 +17,23 @@ Content = tuple[bytes | None, bytes | None, int | None, Sequence[tuple[str, byte
 
 @dataclass(frozen=True)
 class RecordColumns:
-    """n records of the time at which they are sent, without headers."""
+    """n records without headers, stamped with the time of sending."""
 
     keys: Keys
     values: Keys
-    gone: NDArray[np.bool_]  # (n,) which of them have no value, and so delete their key
+    gone: NDArray[np.bool_]  # (n,) mask of records without a value, which delete their key
 
     @classmethod
     def of(cls, rows: Mapping[bytes, bytes | None]) -> RecordColumns:
-        """Make columns of single rows, in their order."""
+        """Make columns from rows, in order."""
         values = list(rows.values())
         gone = np.fromiter((value is None for value in values), np.bool_, len(values))
         keys, texts = Keys.of(rows), Keys.of(value or b"" for value in values)
-        # Copied, since a compiled loop would be compiled once more for bytes that are read-only.
+        # Copy, since a compiled loop would be compiled again for read-only bytes.
         return cls(concat([keys]), concat([texts]), gone)
 
     def then(self, other: RecordColumns) -> RecordColumns:
-        """Put other records behind these."""
+        """Append other records."""
         return RecordColumns(
             concat([self.keys, other.keys]),
             concat([self.values, other.values]),
@@ -42,6 +42,6 @@ class RecordColumns:
 
     @cached_property
     def contents(self) -> Sequence[Content]:
-        """The same records one at a time."""
+        """List the records as single ones."""
         rows = zip(self.keys.tolist(), self.values.tolist(), self.gone.tolist(), strict=True)
         return [(key, None if gone else value, None, ()) for key, value, gone in rows]

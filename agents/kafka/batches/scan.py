@@ -1,4 +1,4 @@
-"""A compiled parser of uncompressed record batches, into arrays."""
+"""A compiled parser of uncompressed record batches into arrays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .header import APPENDED, SIZE, BatchHeader
 
 @compiled
 def _varint(data: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
-    """A zigzag number and the place after it; the place is -1 if the number is not whole."""
+    """Read a zigzag number; return it and the place after it, -1 if the number is incomplete."""
     value, shift = np.uint64(0), np.uint64(0)
     while at < end and shift < np.uint64(64):
         byte = np.uint64(data[at])
@@ -30,7 +30,7 @@ def _varint(data: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
 def _scan(
     data: NDArray[np.uint8], base: int, first: int, append: int, out: NDArray[np.int64]
 ) -> bool:
-    """Read records into the columns of a `RawBatch`; False if they are not whole."""
+    """Read records into the columns of a `RawBatch`; False if they are incomplete."""
     at, end = SIZE, len(data)
     for row in range(out.shape[1]):
         length, at = _varint(data, at, end)
@@ -59,7 +59,7 @@ def _scan(
         for place in range(2 * count):
             length, at = _varint(data, at, last)
             if at < 0 or at + length > last or (length < 0 and place % 2 == 0):
-                return False  # a header's value may be null, its name not
+                return False  # a header's value may be null, but not its name
             at += max(length, 0)
         if at != last:
             return False
@@ -71,7 +71,7 @@ def scan(data: memoryview) -> RawBatch:
     """Parse an uncompressed batch, from its base offset on.
 
     Raises:
-        CorruptRecordException: the records are not what the header says.
+        CorruptRecordException: the records contradict the header.
     """
     head = BatchHeader.of(data)
     if not 0 <= head.records <= len(data):

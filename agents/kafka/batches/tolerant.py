@@ -1,11 +1,11 @@
-"""Parse batches whatever a producer put into them, and never more of one than is bounded.
+"""Parses batches whatever a producer put into them, within limits.
 
-To a broker the name of a header is bytes. aiokafka decodes it as UTF-8 and gives up the whole fetch
-where that fails, so one such record would stop its partition for ever. Here such a record is read
-without its headers, which carry no event; all others are read as always. Likewise the attributes of
-a record: a byte that says nothing yet, so that brokers take any. aiokafka reads a number there that
-may be longer, and would take everything behind it for something else. Compressed batches come as
-`inflated` gives them.
+To a broker, the name of a header is bytes. aiokafka decodes it as UTF-8 and gives up the whole
+fetch if that fails, so one such record would stop its partition for ever. Here, such a record is
+read without its headers, which carry no event; all others are read normally. Similarly, the
+attributes of a record are one byte without a meaning so far, so brokers accept any value. aiokafka
+reads a varint there, which may be longer, and would misread everything after it. Compressed batches
+come from `inflated`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TolerantBatches:
     """The batches of one fetched partition, as aiokafka iterates over them.
 
     Attributes:
-        reading: set by whoever takes records; it knows the topic.
+        reading: limits of the partition, set by the caller that takes records.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -40,7 +40,7 @@ class TolerantBatches:
         self.reading = Allowed()
 
     def size_in_bytes(self) -> int:
-        """Bytes fetched, those of an unfinished batch included."""
+        """Bytes fetched, including an incomplete batch."""
         return len(self._data)
 
     def has_next(self) -> bool:
@@ -72,7 +72,7 @@ class TolerantBatch:
         self.is_transactional = batch.is_transactional
         self.validate_crc = batch.validate_crc
 
-    def __next__(self) -> Any:  # aiokafka calls it for control batches only
+    def __next__(self) -> Any:  # aiokafka calls this for control batches only
         return next(self._batch)
 
     def __iter__(self) -> Iterator[Any]:
@@ -93,7 +93,7 @@ class TolerantBatch:
 
 
 def _chunk(data: memoryview) -> Iterator[RawChunk]:
-    """All records of a batch that is not compressed, as arrays."""
+    """Yield all records of an uncompressed batch, as arrays."""
     from .scan import scan
 
     records = scan(data)
@@ -102,17 +102,17 @@ def _chunk(data: memoryview) -> Iterator[RawChunk]:
 
 
 def _records(batch: Any, data: memoryview) -> Iterator[Any]:
-    """Records of a batch that is not compressed."""
+    """Iterate over the records of an uncompressed batch."""
     if not _ordinary(data):
         return patiently(data)
     try:
-        return iter(list(batch))  # as a whole: a generator would cost more than parsing
+        return iter(list(batch))  # as a list: a generator would cost more than parsing
     except UnicodeDecodeError:
         return patiently(data)
 
 
 def _ordinary(data: memoryview) -> bool:
-    """Whether the attributes of all records are 0, and each lies within the batch."""
+    """Whether all records have attributes 0 and lie within the batch."""
     place, end = SIZE, len(data)
     for _ in range(BatchHeader.of(data).records):
         if place >= end:
@@ -125,10 +125,10 @@ def _ordinary(data: memoryview) -> bool:
 
 
 def patiently(data: memoryview) -> Iterator[Any]:
-    """Parse records one by one; those with a header name that is not UTF-8 lose all headers.
+    """Parse records one by one; a record with a header name that is not UTF-8 loses all headers.
 
     Raises:
-        CorruptRecordException: the records are not what the batch says.
+        CorruptRecordException: the records contradict the batch.
     """
     batch, buffer, place, number = opened(data)
     found = []
@@ -148,7 +148,7 @@ def patiently(data: memoryview) -> Iterator[Any]:
 
 
 def _record(batch: Any, buffer: bytearray, place: int) -> tuple[Any, int]:
-    """A record, and the place where it ends."""
+    """Read a record; return it and the place where it ends."""
     later, place = decode_varint(buffer, place + 1)  # after the attributes
     offset, place = decode_varint(buffer, place)
     key, place = _bytes(buffer, place)
@@ -161,7 +161,7 @@ def _record(batch: Any, buffer: bytearray, place: int) -> tuple[Any, int]:
 
 
 def _headers(buffer: bytearray, place: int) -> tuple[list[tuple[str, bytes | None]], int]:
-    """Headers, none of them if a name is not UTF-8, and the place where they end."""
+    """Read headers, none if a name is not UTF-8; return them and the place where they end."""
     found: list[tuple[str, bytes | None]] = []
     texts = True
     count, place = decode_varint(buffer, place)
@@ -189,5 +189,5 @@ def _bytes(buffer: bytearray, place: int) -> tuple[bytes | None, int]:
 
 
 def install() -> None:
-    """Have every consumer of this process read batches in this way."""
+    """Make every consumer of this process read batches in this way."""
     read_batches_with(TolerantBatches)

@@ -1,9 +1,9 @@
-"""Private names of Faust and aiokafka that the product relies on: here, and nowhere else.
+"""Private names of Faust and aiokafka that the product relies on, all in this package.
 
-Modules bear the name of their library. Both libraries are capped in ``pyproject.toml``, since any
-release may change what is private. Every name that a module needs is looked for when the module is
-imported, so that a worker on a version without one of them stops before it reads a record. The
-functions and classes of the modules wrap these names; their own names are public.
+Modules are named after their library. Both libraries are capped in ``pyproject.toml``, since any
+release may change private names. Importing a module checks that every name it needs exists, so a
+worker with an incompatible version stops before it reads a record. The modules wrap the private
+names in public functions and classes.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Needed = Sequence[tuple[Any, tuple[str, ...]]]
 
 
 def check(library: str, needed: Needed) -> None:
-    """Look for every private name.
+    """Check that every private name exists.
 
     Args:
-        needed: classes or modules of it, and their names.
+        needed: classes or modules of the library, and their private names.
 
     Raises:
         EngineError: one is missing; the message names library, version and name.
@@ -39,7 +39,7 @@ def check(library: str, needed: Needed) -> None:
 
 
 def _names(owner: Any) -> Iterator[str]:
-    """Attributes that the methods of a class use or annotate, those of instances included."""
+    """List attributes that methods of a class use or annotate, including those of instances."""
     for one in getattr(owner, "__mro__", ()):
         yield from vars(one).get("__annotations__", ())
         for member in vars(one).values():

@@ -1,4 +1,4 @@
-"""Private names of aiokafka: fetched records and their positions, batches written in one go."""
+"""Private names of aiokafka: fetched records with their positions, and whole-batch writes."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from ..batches.record_columns import Content, RecordColumns
 from ..intervals import Gone, Interval, Most, Positions, Taken, since
 from . import Needed, check
 
-QUIET_SECONDS = 2.0  # without a record, after which a fetcher becomes patient
+QUIET_SECONDS = 2.0  # without records, after which a fetcher becomes patient
 LONG_MS = 1_000  # for which the broker then holds a request; a new assignment may wait as long
-FIXED_MS = 5_000  # the same for a client whose assignment stays; other questions of it wait as long
+FIXED_MS = 5_000  # the same for a fixed assignment; other requests may wait as long
 
 NEEDED: Needed = (
     (AIOKafkaAdminClient, ("_send_request",)),
@@ -58,17 +58,17 @@ check("aiokafka", NEEDED)
 
 
 def closed(consumer: Any) -> bool:
-    """Whether a consumer or what fetches for it has been closed."""
+    """Whether a consumer or its fetcher is closed."""
     return bool(consumer._closed or consumer._fetcher._closed)
 
 
 class PatientFetcher(Fetcher):
-    """A fetcher that lets the broker hold its request for longer while nothing comes.
+    """A fetcher that lets the broker hold its request for longer while no records come.
 
     The broker answers as soon as there is a record, so an idle client asks once a second instead of
-    ten times and learns of a record no later. A request in flight holds back only partitions that
-    it does not name, those with fetched records that nobody has taken; so it is short while there
-    are any, and for a while after.
+    ten times and still gets each record as early. A request in flight delays only partitions that
+    it leaves out, which are those with fetched records that wait to be taken. So the time is short
+    while there are any, and for a while after.
     """
 
     _stirred = 0.0
@@ -89,14 +89,14 @@ class PatientFetcher(Fetcher):
 
 
 def wait_patiently(consumer: Any, longest_ms: int = LONG_MS) -> None:
-    """Let the broker hold a started consumer's requests for ``longest_ms`` while nothing comes."""
+    """Let the broker hold a started consumer's requests for ``longest_ms`` without records."""
     fetcher: Any = getattr(consumer, "_fetcher", None)
     if type(fetcher) is Fetcher:
         short = vars(fetcher).pop("_fetch_max_wait_ms")
         fetcher.__class__ = PatientFetcher
         fetcher._fetch_max_wait_ms = short
         fetcher._long_ms = longest_ms
-        fetcher._fetcher_timeout = longest_ms / 2000  # it is woken by everything that it waits for
+        fetcher._fetcher_timeout = longest_ms / 2000  # every awaited event wakes it
 
 
 async def fetch(
@@ -128,10 +128,11 @@ async def fetch(
 async def fetch_columns(
     consumer: Any, tp: TopicPartition, position: int, seconds: float
 ) -> list[Interval] | None:
-    """Collect fetched intervals of one partition as arrays; None if the client is not aiokafka's.
+    """Collect fetched intervals of one partition as arrays; None if the client is not from
+    aiokafka.
 
     Args:
-        consumer: an open one that reads nothing else.
+        consumer: open consumer that reads nothing else.
 
     Raises:
         EngineError: the position is gone.
@@ -153,8 +154,8 @@ def take(
         KafkaError: the broker reported another error.
     """
     fetcher = consumer._fetcher
-    # aiokafka's own `getmany` returns records without the positions between which they were taken.
-    # An empty list may cover a control record, and only the position shows that.
+    # aiokafka's `getmany` returns records without the positions between which they were taken. An
+    # empty list may cover a control record, which only the position shows.
     for tp in list(fetcher._records):
         name = TP(tp.topic, tp.partition)
         if name not in active:
@@ -175,7 +176,7 @@ def take(
 
 
 def _interval(name: TP, tp: TopicPartition, held: Any, most: Most) -> Interval | None:
-    """Take records up to ``most``; None if the position has not moved, or was revoked."""
+    """Take records up to ``most``; None if the position has not moved or is revoked."""
     assignment = held._assignment
     state = assignment.state_value(tp) if assignment.active else None
     start = state.position if state is not None else None
@@ -186,7 +187,7 @@ def _interval(name: TP, tp: TopicPartition, held: Any, most: Most) -> Interval |
 
 
 def _taken(tp: TopicPartition, held: Any, most: Most) -> tuple[Sequence[Any], int]:
-    """Records of a fetched list, and their bytes; aiokafka's own `getall` counts records alone."""
+    """Take records of a fetched list, counting bytes; aiokafka's `getall` only counts records."""
     if not held.has_more() or not held.check_assignment(tp):
         return [], 0
     source, found = held._partition_records, Taken()
@@ -205,27 +206,27 @@ def _taken(tp: TopicPartition, held: Any, most: Most) -> tuple[Sequence[Any], in
 
 
 def _drop(fetcher: Any, tp: TopicPartition) -> None:
-    """Let the fetcher ask for the next list of a partition."""
+    """Drop a partition's list, so that the fetcher asks for the next one."""
     del fetcher._records[tp]
     fetcher._notify(fetcher._wait_consume_future)
 
 
 def _as_it_is(_: TopicPartition, record: Any) -> Any:
-    """A record as the parser made it: it has all that a shard reads, at a third of the cost."""
+    """Return a record as parsed: it has all that a shard reads, at a third of the cost."""
     return record
 
 
 def member_id(consumer: Any) -> str:
-    """Look up the id that the group gave a member; it changes when the membership was lost."""
+    """Return the id that the group gave a member; it changes when the membership is lost."""
     coordinator = getattr(consumer, "_coordinator", None)
     return str(getattr(coordinator, "member_id", ""))
 
 
 async def leave_group(consumer: Any) -> None:
-    """Take a member out of its group at once, a named one too; it keeps what it fetches from.
+    """Remove a member, even a named one, from its group at once; it keeps fetching.
 
-    The library lets named members stay until their session has ended. Only this member is taken
-    out: one that has come under the same name since has another id.
+    The library lets named members stay until their session ends. Only this member is removed: a
+    later one with the same name has another id.
     """
     coordinator = consumer._coordinator
     coordinator._group_instance_id = None
@@ -233,7 +234,7 @@ async def leave_group(consumer: Any) -> None:
 
 
 class _Described(DescribeGroupsRequest_v3):
-    """The library reads answers of this version as those of the one before, without rights."""
+    """Version 3 with rights, which the library would parse like version 2, without rights."""
 
     RESPONSE_TYPE = DescribeGroupsResponse_v3
 
@@ -249,7 +250,7 @@ class _Ask(Request[_Described]):
 
 
 async def described(admin: AIOKafkaAdminClient, group: str) -> tuple[int, int]:
-    """Ask a group's coordinator what this user may do: an error's code or 0, and operations' bits.
+    """Ask a group's coordinator for this user's rights: an error code or 0, and bits of operations.
 
     Raises:
         KafkaError: there is no coordinator, or it does not answer.
@@ -261,7 +262,7 @@ async def described(admin: AIOKafkaAdminClient, group: str) -> tuple[int, int]:
 
 
 def group_failure(consumer: Any) -> BaseException | None:
-    """Find the error with which the group refused a member for good; no other call reports it."""
+    """Find the error by which the group rejected a member for good; no other call reports it."""
     coordinator = getattr(consumer, "_coordinator", None)
     task = getattr(coordinator, "_coordination_task", None)
     if task is None or not task.done():
@@ -278,8 +279,8 @@ def group_failure(consumer: Any) -> BaseException | None:
 def fill(batch: Any, records: Sequence[Content], begun: int) -> int:
     """Append records until a batch is full; return the index of the first that did not fit.
 
-    It goes straight to the batch's builder: most records are rows of a few bytes, for which
-    wrapping would cost more than writing them.
+    This uses the batch's builder directly: most records are rows of a few bytes, for which the
+    wrapper costs more than the write.
     """
     append, now, none = batch._builder.append, int(time.time() * 1000), list[Any]()
     for place, (key, value, stamp, headers) in enumerate(records[begun:]):
@@ -293,7 +294,7 @@ def fill(batch: Any, records: Sequence[Content], begun: int) -> int:
 
 
 class PackedBatch(BatchBuilder):
-    """A batch whose records were written in one go, and not by the builder."""
+    """A batch whose records were written at once, and not by the builder."""
 
     def _set_producer_state(self, producer_id: int, producer_epoch: int, sequence: int) -> None:
         data: bytearray = self._buffer
@@ -314,7 +315,7 @@ def fill_columns(batch: Any, rows: RecordColumns, begun: int, most: int) -> int:
     from ..batches.pack import packed
 
     data, end = packed(rows, begun, most)
-    # An empty batch of the builder's own: its attributes say what the producer is.
+    # An empty batch from the builder has the attributes of the producer.
     empty, now = BatchHeader.of(batch._builder.build()), int(time.time() * 1000)
     empty.write(
         data, length=len(data) - OVERHEAD, last=end - begun - 1, first_time=now, latest_time=now,
@@ -326,12 +327,12 @@ def fill_columns(batch: Any, rows: RecordColumns, begun: int, most: int) -> int:
 
 
 def opened(data: memoryview) -> tuple[Any, bytearray, int, int]:
-    """Uncompress a record batch: the batch, its bytes, where records begin, and their number."""
+    """Uncompress a record batch; return the batch, its bytes, the records' begin and number."""
     batch = _DefaultRecordBatchPy(data)
     batch._maybe_uncompress()
     return batch, batch._buffer, batch._pos, batch._num_records
 
 
 def read_batches_with(parser: type) -> None:
-    """Have every consumer of this process parse fetched data with ``parser``."""
+    """Make every consumer of this process parse fetched data with ``parser``."""
     fetching.MemoryRecords = parser

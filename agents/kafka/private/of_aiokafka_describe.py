@@ -1,4 +1,4 @@
-"""`DescribeProducers` (KIP-664), which aiokafka lacks: what transactions a partition has open."""
+"""`DescribeProducers` (KIP-664), which aiokafka lacks: the open transactions of a partition."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from aiokafka.structs import TopicPartition
 
 
 class Traces(NamedTuple):
-    """Newest epoch of one producer in a partition, and whether its transaction has no end.
+    """The newest epoch of one producer in a partition, and whether its transaction is open.
 
-    ``epoch`` is the newest that it has seen, of records or of a marker.
+    ``epoch`` is the newest one in records or markers.
     """
 
     epoch: int
-    open: bool  # it has records whose transaction has no end
+    open: bool  # it has records of an unfinished transaction
 
 
 class _ProducersTold(Response):
@@ -77,11 +77,11 @@ class _Describe(Request[_ProducersAsked]):
 async def describe(
     client: Any, node: int, places: Iterable[TopicPartition], producer_id: int
 ) -> Mapping[TopicPartition, Traces | int]:
-    """Ask the leader of partitions for what they know of a producer.
+    """Ask the leader of partitions for their traces of a producer.
 
     Returns:
-        For each partition the traces of the producer, or the number of an error; a partition that
-        has never seen it is left out.
+        For each partition, the traces of the producer, or an error code; partitions without traces
+        are left out.
 
     Raises:
         IncompatibleBrokerVersion: the broker is older than Kafka 2.8.

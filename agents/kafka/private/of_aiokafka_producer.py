@@ -1,39 +1,39 @@
-"""Private names of aiokafka's producer: what is sent for a transaction can end no other one.
+"""Private names of aiokafka's producer: no request of one transaction can end another.
 
-Kafka tells the transactions of a producer apart by producer id and epoch, and by nothing else. An
-`EndTxn` that is late therefore ends whichever transaction of its epoch is open when it arrives, and
-a late `AddPartitionsToTxn` opens one. aiokafka sends both again when no answer came, over another
-connection, and then goes on in the same epoch while the first one may still be on its way: it can
-commit the next transaction when half of that has been written.
+Kafka distinguishes the transactions of a producer only by producer id and epoch. So a late `EndTxn`
+ends whichever transaction of its epoch is open when it arrives, and a late `AddPartitionsToTxn`
+opens one. If no answer comes, aiokafka sends both again over another connection, and continues in
+the same epoch while the first request may still be in transit. That request can then commit the
+next transaction when half of it is written.
 
-**No request is on its way when the epoch goes on.** `AnsweredSender` gives a producer up, for good,
-as soon as one of these requests was sent and not answered. Then
+**No request is in transit when the epoch continues.** `AnsweredSender` gives a producer up for good
+as soon as one of these requests is sent but not answered. Then
 
-1. a connection delivers a request at most once, and the broker answers after it has worked;
+1. a connection delivers a request at most once, and the broker answers after it has acted on it;
 2. each request of an epoch is sent after the answer to the one before it (aiokafka has one
    transactional request in flight, and `agents.worker.shards.transaction` waits for every batch
-   before the commit), so as long as the epoch goes on, nothing of it arrives out of order;
+   before the commit), so as long as the epoch continues, no request of it arrives out of order;
 3. after a request without an answer nothing else is sent in this epoch. The next owner of the id
-   begins with `InitProducerId`. Its answer says that what was open has ended and that all
-   partitions have their markers (`agents.kafka.forgotten` looks whether they do); the coordinator
-   then knows a later epoch for the id, which only grows. So the request is refused whenever it
-   comes, and the logs, which are read only now, say how the transaction ended.
+   begins with `InitProducerId`. Its answer means that the open transaction has ended and all
+   partitions have its markers (`agents.kafka.forgotten` checks that they do). The coordinator then
+   has a later epoch for the id, and epochs only grow. So the unanswered request is refused whenever
+   it arrives, and the logs, which are read only now, show how the transaction ended.
 
-A late `InitProducerId` ends no transaction in part: it aborts the one that is open, whole, and
-fences its owner, which opens anew. A batch that comes late or twice is refused by its sequence
-number and, after a fence, by its epoch: each partition of an open transaction is told the new epoch
-by the marker that aborts it.
+A late `InitProducerId` never ends a transaction in part: it aborts the whole open transaction and
+fences its owner, which opens again. A late or repeated batch is refused by its sequence number and,
+after a fence, by its epoch: the marker that aborts an open transaction carries the new epoch to
+each of its partitions.
 
-**A commit that was answered may be forgotten** by a coordinator that starts anew (again, see
-`agents.kafka.forgotten`). The next transaction would end it in its own partitions alone. So a
-producer goes on over the connection that brought the answer; where that is gone, it is given up,
-and the next owner of the id looks.
+**An answered commit may be forgotten** by a coordinator that restarts (again, see
+`agents.kafka.forgotten`). The next transaction would end it in its own partitions only. So a
+producer continues only over the connection that brought the answer; if that is gone, the producer
+is given up, and the next owner of the id checks.
 
-**An answered request that arrives once more** breaks (1): a proxy that retries by itself does that.
-Where the cluster has reached ``transaction.version`` 2 (KIP-890; new clusters of Kafka 4 have),
-`EndTxn` is sent in its version 5: each commit and each abort begins a new epoch, which the answer
-tells. Then an epoch has one transaction, and what arrives once more finds its epoch over. Older
-brokers keep the epoch, and only the owner of such a proxy can help there.
+**An answered request that arrives again**, from a proxy that retries by itself, breaks (1). If the
+cluster has reached ``transaction.version`` 2 (KIP-890; the default of new Kafka 4 clusters),
+`EndTxn` is sent in version 5: each commit and each abort begins a new epoch, which the answer
+contains. Then each epoch has one transaction, and a repeated request finds its epoch over. Older
+brokers keep the epoch, and only the operator of such a proxy can prevent the error.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ from aiokafka.structs import TopicPartition
 from . import Needed, check
 
 FEATURE, WANTED = "transaction.version", 2
-FINALIZED = 2  # tag of the features that a cluster has reached, in an answer to ApiVersions
+FINALIZED = 2  # tag of a cluster's finalized features in an answer to ApiVersions
 _TRANSACTION = CoordinationType.TRANSACTION
-FENCED = 90  # PRODUCER_FENCED, which the library does not know
+FENCED = 90  # PRODUCER_FENCED, which the library lacks
 
 NEEDED: Needed = (
     (AIOKafkaClient, ("_conns",)),
@@ -107,7 +107,8 @@ NEEDED: Needed = (
 check("aiokafka", NEEDED)
 
 
-# -- what a cluster has reached --------------------------------------------------------------------
+# # -- what a cluster has reached
+# --------------------------------------------------------------------
 
 
 class _Versions(Response):
@@ -139,7 +140,7 @@ class _VersionsAsked(RequestStruct):
     )
 
     def parse_response_header(self, read_buffer: Any) -> ResponseHeader_v0:
-        return ResponseHeader_v0.decode(read_buffer)  # of any version, so that all can read it
+        return ResponseHeader_v0.decode(read_buffer)  # an answer of any version begins like this
 
 
 class _AskReached(Request[_VersionsAsked]):
@@ -156,10 +157,10 @@ _LEVELS = Schema(
 
 
 def finalized(features: bytes) -> dict[str, int]:
-    """Read the levels that features have reached in a cluster, from the field of an answer.
+    """Read the finalized levels of a cluster's features from the field of an answer.
 
     Raises:
-        ValueError: the field is cut off.
+        ValueError: the field is incomplete.
     """
     data = BytesIO(features)
     number = UnsignedVarInt32.decode(data) - 1
@@ -215,15 +216,15 @@ class _End(Request[_EndStruct]):
 
 
 class _OnceEach(BaseHandler):
-    """A request that is sent again after an answer that asks for it, and never without one."""
+    """A request that is repeated only if an answer asks for it."""
 
     async def do(self, node_id: int) -> bool:
-        """Send it; False: it was not written, or is to be sent again."""
+        """Send the request; False: it was not written, or must be sent again."""
         try:
             answer = await self._sender.client.send(
                 node_id, self.create_request(), group=self.group
             )
-        except NodeNotReadyError:  # there is no connection, so nothing was written
+        except NodeNotReadyError:  # no connection, so nothing was written
             await asyncio.sleep(self.handle_error())
             return False
         except KafkaError as error:
@@ -240,7 +241,7 @@ class _Add(_OnceEach, AddPartitionsToTxnHandler):
 
 
 class _Finish(_OnceEach, EndTxnHandler):
-    """`EndTxn` of brokers that keep the epoch."""
+    """`EndTxn` for brokers that keep the epoch."""
 
 
 class _FinishEpoch(_Finish):
@@ -263,7 +264,7 @@ class _FinishEpoch(_Finish):
 
 
 class AnsweredSender(Sender):
-    """A sender that sends nothing after a transactional request that was not answered.
+    """A sender that sends nothing after an unanswered transactional request.
 
     Attributes:
         epochs: whether the cluster begins a new epoch with each transaction.
@@ -273,23 +274,23 @@ class AnsweredSender(Sender):
     _ended: tuple[Any, ...] = ()  # the connection of the last answer to an `EndTxn`
 
     async def start(self) -> None:
-        """Look what the cluster has reached, and get the first epoch."""
+        """Find out the cluster's features, and get the first epoch."""
         self.epochs = await _bumps(self.client)
         await super().start()
 
     def give_up(self, error: KafkaError) -> None:
-        """Fail all that waits here, for good, and send nothing more."""
+        """Fail all pending work for good, and send nothing more."""
         self._forgive()
         manager = self._txn_manager
         manager.fatal_error(error)
-        manager._transaction_waiter.exception()  # it may be a new one
+        manager._transaction_waiter.exception()  # it may be a new future
         self._message_accumulator.fail_all(error)
         self._sender_task.cancel()
 
     def _forgive(self) -> None:
-        """Let what waits fail in silence: whoever is sending hears of it by the next record."""
+        """Keep pending futures from logging: a sender gets the error at its next record."""
         accumulator = self._message_accumulator
-        waiting = [self._txn_manager._transaction_waiter]  # for which nobody waits before a commit
+        waiting = [self._txn_manager._transaction_waiter]  # not awaited before a commit
         for batch in (*chain(*accumulator._batches.values()), *accumulator._pending_batches):
             waiting += [batch.future, batch._drain_waiter, *(one for one, _ in batch._msg_futures)]
         for future in waiting:
@@ -302,7 +303,7 @@ class AnsweredSender(Sender):
             return True
         try:
             done = await _Add(self, tps).do(node)
-        except ProducerFenced:  # which ends the sender, and fails what waits
+        except ProducerFenced:  # it ends the sender, and fails all pending work
             self._forgive()
             raise
         if done:
@@ -328,13 +329,13 @@ class AnsweredSender(Sender):
 
 
 def send_once(producer: Any) -> Any:
-    """Have a transactional producer, not yet started, give up rather than repeat a request."""
+    """Make a transactional producer, not yet started, give up rather than repeat a request."""
     producer._sender.__class__ = AnsweredSender
     return producer
 
 
 async def end_in(producer: Any, places: Iterable[TopicPartition], commit: bool) -> None:
-    """Put an end into partitions by a transaction that has no records; ends what hangs there.
+    """Write markers to partitions by an empty transaction, which ends hanging ones there.
 
     Raises:
         KafkaError: the broker refuses, or does not answer.
@@ -346,10 +347,10 @@ async def end_in(producer: Any, places: Iterable[TopicPartition], commit: bool) 
 
 
 def producer_id(producer: Any) -> int:
-    """The id that the records of a started producer bear."""
+    """Return the producer id of a started producer."""
     return int(producer._txn_manager.producer_id)
 
 
 def new_epochs(producer: Any) -> bool:
-    """Whether each transaction of a started producer has an epoch of its own."""
+    """Whether each transaction of a started producer has its own epoch."""
     return bool(producer._sender.epochs)

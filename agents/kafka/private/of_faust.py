@@ -1,4 +1,4 @@
-"""Private names of Faust: an application that fails, and a consumer and its thread with hooks."""
+"""Private names of Faust: an application that stops on failure, and a consumer with hooks."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ check("faust-streaming", NEEDED)
 class FailingApp(faust.App):
     """A Faust application that stops when an agent fails.
 
-    Stock Faust restarts the agent, after it has acknowledged, and so lost, the agent's event.
+    Stock Faust restarts the agent after acknowledging, and so losing, its event.
     """
 
-    on_agent_failure: Callable[[BaseException], None]  # called with the error that an agent raised
-    outage_timeout: int  # microseconds after which a broker that is away is given up
+    on_agent_failure: Callable[[BaseException], None]  # called with an agent's error
+    outage_timeout: int  # microseconds for which to wait for a broker that is away
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -52,13 +52,13 @@ class FailingApp(faust.App):
 
 
 class PromptTables(TableManager):
-    """Faust's manager of tables, which else waits a second until all of them are declared.
+    """Faust's table manager without its wait of a second for declarations.
 
-    There are none here: the state is in the shards.
+    There are no Faust tables here: state is in the shards.
     """
 
     async def on_start(self) -> None:
-        """Start what follows the assignment of partitions."""
+        """Start the work that follows the assignment of partitions."""
         if not self.should_stop:
             await self._update_channels()
             await self.recovery.start()
@@ -68,7 +68,7 @@ class HookedThread(driver.AIOKafkaConsumerThread):
     """Faust's consumer thread with hooks: `make_consumer`, `open_client`, `client`."""
 
     def make_consumer(self, url: Any, port: int) -> AIOKafkaConsumer:
-        """Make the client of this thread, without starting it."""
+        """Make this thread's client, without starting it."""
         raise NotImplementedError
 
     def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
@@ -82,12 +82,12 @@ class HookedThread(driver.AIOKafkaConsumerThread):
 
     @property
     def client(self) -> Any:
-        """The client, or None before it was made."""
+        """The client; None before it is made."""
         return self._consumer
 
     @property
     def ready_client(self) -> Any:
-        """The client; raises Faust's error before it was made."""
+        """The client; raises Faust's error before it is made."""
         return self._ensure_consumer()
 
 
@@ -110,7 +110,7 @@ class HookedConsumer(driver.Consumer):
 
     @property
     def thread(self) -> Any:
-        """The thread of `make_thread`, or None before the start."""
+        """The thread of `make_thread`; None before the start."""
         return self._thread
 
     @property
@@ -126,7 +126,7 @@ class HookedConsumer(driver.Consumer):
         return bool(self._paused_partitions)
 
     def ack(self, message: Message) -> bool:
-        """Acknowledge an event without noting its offset: positions are in the shards' state."""
+        """Acknowledge an event without its offset, since positions are in the shards' state."""
         message.acked = True
         self._unacked_messages.discard(message)
         return True

@@ -1,7 +1,7 @@
-"""Private names of Faust's assignor: a partition that moves goes to a member that has its table.
+"""Private names of Faust's assignor: partitions that move go to members that have their tables.
 
-Faust's assignor takes arbitrary partitions from a member that has too many, and then looks for a
-member that stands by for one of them. A worker that comes back gets nothing of what it had.
+Faust's assignor takes arbitrary partitions from a member that has too many, and only then looks for
+standbys of them. So a worker that comes back would rarely get its former partitions.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ check("faust-streaming", NEEDED)
 
 
 class WarmAssignor(CopartitionedAssignor):
-    """Faust's assignor of topics with the same number of partitions, as the module says."""
+    """Faust's assignor for co-partitioned topics, changed as the module describes."""
 
     def get_assignment(self) -> MutableMapping[str, CopartitionedAssignment]:
-        """Free what members that have too many can hand to members that stand by for it."""
+        """First free partitions that overloaded members can hand to their standbys."""
         members = list(self._client_assignments.values())
         for least in sorted(members, key=lambda one: len(one.actives)):
             wanted = self.max_capacity - len(least.actives)
@@ -41,12 +41,12 @@ class WarmAssignor(CopartitionedAssignor):
 
 
 def install() -> None:
-    """Have the leader of each group assign like this."""
+    """Make each group's leader assign like this."""
     partition_assignor.CopartitionedAssignor = WarmAssignor
 
 
 def claim(assignor: PartitionAssignor, found: Iterable[tuple[str, int]]) -> None:
-    """Let a member that has not joined yet stand by for partitions of topics."""
+    """Declare a member, before it joins, a standby for partitions of topics."""
     standbys: dict[str, list[int]] = {}
     for topic, number in found:
         standbys.setdefault(topic, []).append(number)

@@ -116,7 +116,10 @@ def take(
         begins: (u+1,) bounds of each unit's records, which are in log order.
         texts, text_ends: keys that records name.
         key, time, beyond: (n,) columns of the records.
-        closed: ordinal of the last closed trigger; x
+        closed: ordinal of the last closed trigger; sessions beyond it no longer wait.
+        gap: most microseconds between two records of a session.
+        most: most open sessions of a unit.
+        out, out_ends: output, new rows.
     """
     held = np.empty((most, 7), np.int64)
     left, place = 0, np.int64(0)

@@ -1,1 +1,1 @@
-"""Rows as columns and tables in memory, and rows of mostly zeros."""
+"""Rows as columns, tables of rows in memory, and packed rows of mostly zeros."""

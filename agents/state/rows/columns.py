@@ -1,6 +1,6 @@
-"""Rows as two columns: for the rows of units, which a step changes by the thousand.
+"""Rows as two columns, for rows of units, which a step changes by the thousand.
 
-An object for each row, in dictionaries and lists, would cost more than all that is done with it.
+One object per row, in dictionaries and lists, would cost more than the work on the row.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ..store import Changes
 
 
 class RowColumns(NamedTuple):
-    """n rows, each key once."""
+    """n rows with distinct keys."""
 
-    keys: Keys  # of the rows
-    values: Keys  # likewise; an empty one stands for no row: it was deleted, or never written
+    keys: Keys  # (n,) keys
+    values: Keys  # (n,) rows; an empty row means none: deleted, or never written
 
     @classmethod
     def of(cls, changes: Changes) -> RowColumns:
-        """Make columns of single rows.
+        """Make columns from single rows.
 
         Raises:
             EngineError: a row is empty.
@@ -34,11 +34,11 @@ class RowColumns(NamedTuple):
         return cls(Keys.of(changes), column_of(list(changes.values())))
 
     def changes(self) -> Changes:
-        """Make single rows of the columns."""
+        """Make single rows from the columns."""
         return dict(self.pairs())
 
     def pairs(self) -> Iterator[tuple[bytes, bytes | None]]:
-        """List keys with their rows; None stands for no row."""
+        """Yield keys with their rows; None means no row."""
         for key, value in zip(self.keys.tolist(), self.values.tolist(), strict=True):
             yield key, value or None
 
@@ -47,10 +47,10 @@ NO_ROWS = RowColumns(Keys.of([]), Keys.of([]))
 
 
 def column_of(rows: Sequence[bytes | None]) -> Keys:
-    """Make a column of rows, where None stands for no row.
+    """Make a column of rows, where None means no row.
 
     Raises:
-        EngineError: a row is empty; it would be taken for none, and its unit for a new one.
+        EngineError: a row is empty, which would mean no row, so that its unit would look new.
     """
     if b"" in rows:
         raise EngineError("a unit's stored row is damaged: it is empty")
@@ -58,21 +58,21 @@ def column_of(rows: Sequence[bytes | None]) -> Keys:
 
 
 class Found(NamedTuple):
-    """An answer of a table about keys."""
+    """A table's rows for some keys."""
 
-    values: Keys  # (n,) empty where there is no row, and where the table does not know
-    known: NDArray[np.bool_]  # (n,) whether it knows
+    values: Keys  # (n,) rows; empty if there is none, or the table does not know
+    known: NDArray[np.bool_]  # (n,) whether the table knows the key
 
 
 def pick(keys: Keys, rows: NDArray[np.intp]) -> Keys:
-    """Take some of a column of keys of one width."""
+    """Take some keys of a column of keys of one width."""
     if len(rows) == len(keys):
         return keys
     return Keys.fixed(keys.packed().reshape(len(keys), -1)[rows])
 
 
 def taken(values: Keys, rows: NDArray[np.intp]) -> Keys:
-    """Take some of a column, like `Keys.take`, by a compiled loop."""
+    """Take some values of a column, like `Keys.take`, in a compiled loop."""
     begins = values.offsets[:-1][rows]
     ends = np.zeros(len(rows) + 1, np.int64)
     np.cumsum(values.offsets[1:][rows] - begins, out=ends[1:])
@@ -80,7 +80,7 @@ def taken(values: Keys, rows: NDArray[np.intp]) -> Keys:
 
 
 def gathered(data: NDArray[np.uint8], begins: NDArray[np.int64], ends: NDArray[np.int64]) -> Keys:
-    """Make a column of strings that lie anywhere in ``data``; see `mechanisms.keys.gather`."""
+    """Make a column from strings anywhere in ``data``; see `mechanisms.keys.gather`."""
     from .scan import gather
 
     out = np.empty(int(ends[-1]), np.uint8)
@@ -89,7 +89,7 @@ def gathered(data: NDArray[np.uint8], begins: NDArray[np.int64], ends: NDArray[n
 
 
 def by_epoch(keys: Keys) -> Iterator[tuple[bytes, NDArray[np.intp]]]:
-    """Group keys of units: all of a key but the digest, and which of them begin with it."""
+    """Group keys of units by their prefix before the digest; yield prefix and indices."""
     if len(keys) == 0:
         return
     heads = keys.packed().reshape(len(keys), UNIT_WIDTH)[:, :-DIGEST]
@@ -106,12 +106,12 @@ def put_in(values: Keys, rows: NDArray[np.intp], found: Keys) -> Keys:
     """Put values into the empty places of a column.
 
     Args:
-        values: (n,) of them.
-        rows: increasing numbers of the empty rows.
-        found: the new values, in the order of ``rows``.
+        values: (n,) column.
+        rows: increasing indices of the empty places.
+        found: new values, in the order of ``rows``.
 
     Returns:
-        (n,) values.
+        The filled (n,) column.
     """
     if len(rows) == len(values):
         return found

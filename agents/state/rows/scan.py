@@ -1,9 +1,9 @@
-"""Compiled loops over a table of rows in memory: open addressing, and one arena for the rows.
+"""Compiled loops over a table of rows in memory: open addressing, with one arena for the rows.
 
-A row stands in the arena as its key in whole words, one word with the size of its value and the
-room for it, and the value: whoever finds the key has the value in the same lines of the processor's
-cache, and to wait for memory is what a large table costs. For the same reason a slot holds a part
-of the hash, and the loops that look for keys first only fetch slots, without a branch.
+In the arena, a row is its key in whole words, one word with the size and capacity of its value, and
+the value. So key and value are in the same cache lines: the main cost of a large table is waiting
+for memory. For the same reason, a slot holds a part of the hash, and look-ups first only fetch
+slots, without branches.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ I64 = NDArray[np.int64]
 Place = int | np.signedinteger[Any]
 Words = NDArray[np.uint64]
 
-SPARE = 16  # bytes behind a value, so that it can grow where it stands
+SPARE = 16  # spare bytes after a value, so that it can grow in place
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
-_DEAD = np.uint64(0xFFFFFFFF)  # in place of a size: a newer row of this key stands elsewhere
+_DEAD = np.uint64(0xFFFFFFFF)  # size of a row that was replaced by a newer one elsewhere
 
 
 @compiled
 def _copy(data: Bytes, begin: Place, out: Bytes, to: Place, size: Place) -> None:
-    """Copy bytes. Places have no sign: else each would be looked at for a negative one."""
+    """Copy bytes. Places are unsigned, which saves a check for negative indices."""
     at, place = np.uint64(begin), np.uint64(to)
     for b in range(np.uint64(size)):
         out[place + b] = data[at + b]
@@ -45,7 +45,7 @@ def _hash(keys: Words, n: int) -> np.uint64:
 
 @compiled
 def _hashes(slots: Words, arena: Words, keys: Words, hashed: Words, met: Words) -> None:
-    """The hash of each key; what it is likely to meet has been fetched then."""
+    """Compute the hash of each key, and prefetch the slot and row that it probably meets."""
     mask, wide = np.uint64(len(slots) - 1), keys.shape[1]
     for n in range(len(keys)):
         state = _hash(keys, n)
@@ -57,7 +57,7 @@ def _hashes(slots: Words, arena: Words, keys: Words, hashed: Words, met: Words) 
 
 @compiled
 def _seek(slots: Words, arena: Words, keys: Words, n: int, state: np.uint64) -> tuple[int, int]:
-    """The slot of a key, and the place of its row; the slot that it would take, and -1."""
+    """Find a key's slot and the place of its row; without a row, the slot to use and -1."""
     mask = np.uint64(len(slots) - 1)
     slot = state & mask
     while True:
@@ -79,15 +79,15 @@ def put(
     slots: Words, arena: Words, space: Bytes, count: int, used: int,
     keys: Words, values: Bytes, ends: I64, hashed: Words, met: Words,
 ) -> tuple[int, int]:  # fmt: skip
-    """Write rows, for all of which there must be room; return ``count`` and ``used`` by then.
+    """Write rows, for which there must be room; return the new ``count`` and ``used``.
 
     Args:
-        slots: a power of two of them, at most three quarters full.
-        space: the same as bytes.
+        slots: slots, a power of two of them, at most three quarters full.
+        space: the arena as bytes.
         count: rows in use.
         used: words of the arena in use.
-        keys: (n, w) those to write.
-        hashed, met: (n,) space to work in.
+        keys: (n, w) keys to write.
+        hashed, met: (n,) work space.
     """
     wide = keys.shape[1]
     _hashes(slots, arena, keys, hashed, met)
@@ -121,8 +121,8 @@ def look(
 
     Args:
         slots, arena, keys, hashed, met: as for `put`.
-        begins: (n,), taken: the byte of the arena where each value begins; -1 for none.
-        ends: (n+1,), taken: ends of the values, one after the other.
+        begins: (n,) output, byte of the arena where each value begins; -1: none.
+        ends: (n+1,) output, ends of the concatenated values.
     """
     wide, total = keys.shape[1], np.int64(0)
     _hashes(slots, arena, keys, hashed, met)
@@ -145,7 +145,7 @@ def gather(space: Bytes, begins: I64, ends: I64, out: Bytes) -> None:
 
 @compiled
 def listed(arena: Words, used: int, keys: Words, begins: I64, ends: I64) -> None:
-    """List all rows in use, in the order of the arena; the rest is taken, as for `look`."""
+    """List all rows in use, in arena order; ``keys``, ``begins`` and ``ends`` are output."""
     wide, at, n, total = keys.shape[1], np.int64(0), np.int64(0), np.int64(0)
     ends[0] = 0
     while at < used:
@@ -179,7 +179,7 @@ def rebuild(slots: Words, arena: Words, used: int, wide: int) -> None:
 def merge(
     data: Bytes, ends: I64, rows: I64, other: Bytes, others: I64, out: Bytes, out_ends: I64
 ) -> None:
-    """Copy values, those of ``rows`` (in increasing order) from ``other``."""
+    """Copy values, taking those of ``rows`` (increasing) from ``other``."""
     at, m = np.int64(0), np.int64(0)
     out_ends[0] = 0
     for n in range(len(ends) - 1):

@@ -1,9 +1,9 @@
-"""Rows of keys of which most numbers are 0, as bytes.
+"""Rows of keys whose numbers are mostly 0, as bytes.
 
-A packed row is its due trigger (int32, little-endian), then its numbers up to the last that is not
-0. A number other than 0 is a varint: seven bits a byte, the lowest first, the highest bit of all
-bytes but the last set; of 2v for v > 0, of -2v - 1 for v < 0. Zeros before it are a byte 0 and the
-varint of how many. So a row has one packing alone, whoever packs it: on a restore, in a replay.
+A packed row is its due trigger (int32, little-endian), then its numbers up to the last non-zero
+one. A non-zero number is a varint (seven bits a byte, lowest first, the highest bit set in all
+bytes but the last) of 2v for v > 0 and of -2v - 1 for v < 0. A run of zeros before it is a byte 0
+and the varint of its length. So each row has exactly one packing, also on a restore or in a replay.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ....mechanisms.keys import Keys
 
 
 def pack(due: NDArray[np.int32], numbers: I64) -> Keys:
-    """Pack n rows of w numbers each, (n,) and (n, w); a column of n byte strings."""
+    """Pack n rows of w numbers, given as (n,) and (n, w), into a column of n byte strings."""
     from . import sparse_scan
 
     numbers, ends = writeable(numbers), np.empty(len(numbers) + 1, np.int64)
@@ -32,7 +32,7 @@ def unpack(rows: Keys, width: int) -> tuple[NDArray[np.int32], I64]:
     """Read n packed rows of ``width`` numbers: (n,) due triggers and (n, width) numbers.
 
     Raises:
-        EngineError: a row is not packed as `pack` does it.
+        EngineError: a row is not a packing by `pack`.
     """
     from . import sparse_scan
 

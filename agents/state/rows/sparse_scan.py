@@ -1,4 +1,4 @@
-"""Compiled loops over packed rows: `sparse` says what they look like."""
+"""Compiled loops over packed rows; `sparse` describes their format."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SEVEN, _LOW, _MORE = np.uint64(7), np.uint64(127), np.uint64(128)
 
 @compiled
 def _folded(value: np.int64) -> np.uint64:
-    """0, -1, 1, -2, … as 0, 1, 2, 3, …, so that small numbers of either sign are short."""
+    """Map 0, -1, 1, -2, … to 0, 1, 2, 3, …, so that small numbers of either sign are short."""
     return np.uint64((value << np.int64(1)) ^ (value >> np.int64(63)))
 
 
@@ -32,7 +32,7 @@ def _width(word: np.uint64) -> int:
 
 @compiled
 def sizes(numbers: I64, ends: I64) -> None:
-    """Sum up the bytes of packed rows: ``ends`` is (n+1,), taken."""
+    """Add up the bytes of packed rows into ``ends`` (n+1,)."""
     ends[0] = 0
     for n in range(len(numbers)):
         size, zeros = HEAD, 0
@@ -59,7 +59,7 @@ def _put(out: Bytes, at: int, word: np.uint64) -> int:
 
 @compiled
 def pack(due: I32, numbers: I64, ends: I64, out: Bytes) -> None:
-    """Write rows; ``ends`` as `sizes` leaves them, ``out`` of that many bytes."""
+    """Write rows; ``ends`` comes from `sizes`, and ``out`` has that many bytes."""
     for n in range(len(numbers)):
         at, zeros = ends[n], 0
         for place in range(HEAD):
@@ -78,7 +78,7 @@ def pack(due: I32, numbers: I64, ends: I64, out: Bytes) -> None:
 
 @compiled
 def _get(data: Bytes, at: int, end: int) -> tuple[np.uint64, int]:
-    """A varint other than 0 in its only encoding, and where it ends; -1 if there is none."""
+    """Read a canonical non-zero varint; return it and its end, -1 if there is none."""
     word, shift = np.uint64(0), np.uint64(0)
     while at < end and shift < np.uint64(64):
         byte = np.uint64(data[at])
@@ -93,7 +93,7 @@ def _get(data: Bytes, at: int, end: int) -> tuple[np.uint64, int]:
 
 @compiled
 def unpack(data: Bytes, ends: I64, due: I32, numbers: I64) -> int:
-    """Read rows into ``due`` (n,) and zeros ``numbers`` (n, w); the first damaged one, or n."""
+    """Read rows into ``due`` (n,) and zeroed ``numbers`` (n, w); the first damaged row, or n."""
     width = np.uint64(numbers.shape[1])
     for n in range(len(due)):
         at, end, place = ends[n], ends[n + 1], np.uint64(0)

@@ -1,4 +1,4 @@
-"""Tables of rows in memory, all keys of one width."""
+"""Tables of rows in memory, with keys of one width."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ....mechanisms.keys import Keys
 from .apart import zeros
 from .columns import Found, RowColumns
 
-_LEAST = 16  # slots of a table that has rows
-_NONE = np.zeros(1, np.uint64)  # of a table without rows; there may be one for each open window
+_LEAST = 16  # fewest slots of a table that has rows
+_NONE = np.zeros(1, np.uint64)  # arrays of an empty table; there may be one for each open window
 _OBJECTS = 1024  # bytes of the objects of a table
 
 
 class HeldTable:
-    """Rows by keys of ``width`` bytes; the newest value counts, and an empty one stands for no row.
+    """Rows by keys of ``width`` bytes; the newest value counts, and an empty value means no row.
 
-    It is a table in arrays: some seventy bytes for a row beside its value, and no object.
+    The table is arrays: some seventy bytes per row besides its value, and no object.
     """
 
     __slots__ = ("_arena", "_count", "_loops", "_slots", "_used", "_wide", "_width")
@@ -34,17 +34,17 @@ class HeldTable:
         self._slots = self._arena = _NONE  # the first row replaces both
 
     def __len__(self) -> int:
-        """Rows that it knows, deleted ones among them."""
+        """Number of known rows, including deleted ones."""
         return self._count
 
     @property
     def size(self) -> int:
-        """Bytes of the rows, those that were replaced among them."""
+        """Bytes of the rows, including replaced ones."""
         return 8 * self._used
 
     @property
     def memory(self) -> int:
-        """Bytes of memory in use, about."""
+        """Approximate bytes of memory in use."""
         return _OBJECTS + 8 * (self._used + len(self._slots))
 
     def put(self, rows: RowColumns) -> None:
@@ -65,14 +65,14 @@ class HeldTable:
         return Found(self._values(begins, ends), begins >= 0)
 
     def known(self, keys: Keys) -> NDArray[np.bool_]:
-        """(n,) whether it knows each key."""
+        """Whether (n,) each key is known."""
         n = len(keys)
         begins, ends = np.empty(n, np.int64), np.empty(n + 1, np.int64)
         self._loops.look(self._slots, self._arena, self._words(keys), *_space(n), begins, ends)
         return begins >= 0
 
     def rows(self) -> RowColumns:
-        """All that it knows, each key once."""
+        """All known rows, each key once."""
         n = self._count
         keys = np.empty((n, self._wide), np.uint64)
         begins, ends = np.empty(n, np.int64), np.empty(n + 1, np.int64)
@@ -81,7 +81,11 @@ class HeldTable:
         return RowColumns(Keys.fixed(matrix), self._values(begins, ends))
 
     def clear(self) -> None:
+<<<<<<< HEAD
         """Forget everything."""
+=======
+        """Forget everything, but keep the memory for new rows."""
+>>>>>>> fc936966 (Words: docstrings and comments of clock, Kafka and state)
         self._count = self._used = 0
         self._slots = self._arena = _NONE
 
@@ -91,7 +95,7 @@ class HeldTable:
         return Keys(out, ends)
 
     def _words(self, keys: Keys) -> NDArray[np.uint64]:
-        """(n, w) keys as words, which are compared faster than bytes."""
+        """View keys as (n, w) words, which compare faster than bytes."""
         if len(keys) and keys.width() != self._width:
             raise ValueError("a key of another width")
         padded = np.zeros((len(keys), 8 * self._wide), np.uint8)

@@ -1,4 +1,4 @@
-"""Blocks of units' rows in a table: written past its log, into a file of their own."""
+"""Blocks of unit rows in a table, written to a separate file and not through its log."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _FILE = "units.sst"
 class BlockFiles:
     """Blocks by number.
 
-    A number is used again where blocks were written of which no index has ever told.
+    Numbers of blocks that no index ever named are used again.
 
     Args:
         path: folder of the table.
-        options: makes those of its files.
+        options: makes the options of the table's files.
 
     Attributes:
-        free: no block that counts has this number or a higher one.
+        free: lowest number above all blocks that count.
     """
 
     def __init__(self, path: Path, db: Rdict, options: Callable[[], Options]) -> None:
@@ -36,7 +36,7 @@ class BlockFiles:
         self._writer: Any = None
         self.free = self._next = 0
         self._file = path / _FILE
-        self._file.unlink(missing_ok=True)  # a process was killed before it was taken
+        self._file.unlink(missing_ok=True)  # left by a process that was killed while writing
 
     def read(self, ids: Sequence[int]) -> list[bytes]:
         """Read blocks.
@@ -55,7 +55,7 @@ class BlockFiles:
         return found
 
     def write(self, blocks: Iterable[bytes]) -> list[int]:
-        """Write blocks; they are there once `writing` has ended."""
+        """Write blocks; they can be read once `writing` has ended."""
         ids = []
         with explained(self._path, "written"):
             for block in blocks:
@@ -69,7 +69,7 @@ class BlockFiles:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Let blocks be written; once it has ended, all of them are on disk."""
+        """Open the file for `write`; at the end, all blocks are on disk."""
         self._next = self.free
         try:
             yield
@@ -84,14 +84,14 @@ class BlockFiles:
             self._file.unlink(missing_ok=True)
 
     def count(self) -> None:
-        """Note that an index tells of all blocks that were written."""
+        """Note that an index names all written blocks."""
         self.free = self._next
 
     def dropped(self, gone: Sequence[int]) -> Changes:
-        """Rows that delete blocks."""
+        """Make the changes that delete blocks."""
         return dict.fromkeys(map(block_row, gone))
 
     def reclaim(self, gone: Sequence[int]) -> None:
-        """Free the disk of blocks that were deleted."""
+        """Free the disk space of deleted blocks."""
         with explained(self._path, "written"):
             self._db.compact_range(block_row(min(gone)), block_row(max(gone) + 1))

@@ -1,9 +1,9 @@
 """The rows of units of one pipeline and epoch: in memory, in blocks on disk, or both.
 
-They are divided by the first bits of their digests into ranges. A range in memory is packed; what
-changes there beside the sizes of rows is written over. All else is *fresh*: a table of its own,
-which is merged into the ranges when it has grown. A range that is not in memory is read from its
-blocks, as far as rows of it are asked for, and its fresh rows wait for the next `save`.
+The first bits of digests divide the rows into ranges. A range in memory is packed, and a row that
+keeps its size is overwritten in place. All other new rows are *fresh*: they go to a separate table,
+which is merged into the ranges when it has grown. For a range that is not in memory, only the
+blocks with wanted rows are read, and its fresh rows wait for the next `save`.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from .ranges import OBJECTS, Range, UnitBlocks, Words
 
 I64 = NDArray[np.int64]
 
-CROWDED = 1 << 16  # rows of a range, on average, above which each is halved
-CROWDED_BYTES = 1 << 23  # of such a range
+CROWDED = 1 << 16  # average rows of a range above which all ranges are halved
+CROWDED_BYTES = 1 << 23  # average bytes of a range above which all ranges are halved
 _MOST_BITS = 16
-_LISTED = 2_000  # rows made at once for a scan
+_LISTED = 2_000  # rows listed at once for a scan
 _ALL = slice(None)
-_MARK = 8  # bytes of the mark before a block
-_BESIDE = 8  # bytes that a range in memory takes for a row beside its digest and itself, at most
+_MARK = 8  # bytes of the mark that precedes a block
+_BESIDE = 8  # most bytes per row of a range in memory, besides digest and row
 
 
 class UnitEpoch:
     """Rows of units whose keys have one prefix.
 
     Args:
-        prefix: all of a key but the digest.
-        blocks: on disk.
-        bits, ranges: what is on disk.
+        prefix: key without the digest.
+        blocks: blocks on disk.
+        bits, ranges: ranges on disk, and the bits that number them.
     """
 
     __slots__ = ("_bits", "_blocks", "_filters", "_prefix", "_room", "fresh", "ranges", "stale")
@@ -52,23 +52,23 @@ class UnitEpoch:
         self._prefix, self._blocks, self._bits = prefix, blocks, bits
         self.ranges = list(ranges) or [Range(PackedRows.none())]
         self.fresh = HeldTable(DIGEST)
-        self.stale: list[Words] = []  # blocks of ranges that were halved in memory
-        self._room = self._filters = 0  # bytes that ranges may take, and filters
+        self.stale: list[Words] = []  # old blocks of ranges that were halved in memory
+        self._room = self._filters = 0  # bytes allowed for ranges, and for filters
 
     @classmethod
     def empty(cls, prefix: bytes, blocks: UnitBlocks, bits: int) -> UnitEpoch:
-        """No rows, divided into the ranges of the first ``bits`` bits."""
+        """Make an epoch without rows, with ranges by the first ``bits`` bits."""
         ranges = [Range(PackedRows.none(bits)) for _ in range(1 << bits)]
         return cls(prefix, blocks, bits, ranges)
 
     @property
     def memory(self) -> int:
-        """Bytes of memory of the ranges that are there."""
+        """Bytes of memory of the ranges in memory."""
         return sum(one.memory for one in self.ranges)
 
     @property
     def filters(self) -> int:
-        """Bytes of memory of the filters of those that are not."""
+        """Bytes of memory of the filters of the other ranges."""
         return sum(one.filter for one in self.ranges)
 
     @property
@@ -78,20 +78,20 @@ class UnitEpoch:
 
     @property
     def number(self) -> int:
-        """Rows, without fresh ones."""
+        """Number of rows, without fresh ones."""
         return sum(one.number for one in self.ranges)
 
     @property
     def changed(self) -> bool:
-        """Whether the disk has other rows."""
+        """Whether rows have changed since the last save."""
         return len(self.fresh) > 0 or any(one.dirty for one in self.ranges)
 
     def look(self, asked: Digests, room: int, filters: int) -> Keys:
-        """Read rows, in the order of their digests; an empty one stands for none.
+        """Read rows, in the order of their digests; an empty row means none.
 
         Args:
-            room: bytes of memory that ranges may take.
-            filters: that filters may take.
+            room: bytes of memory allowed for ranges.
+            filters: bytes of memory allowed for filters.
         """
         values, known = self.fresh.look(Keys.fixed(asked.bytes()))
         rows = np.flatnonzero(~known)
@@ -99,12 +99,12 @@ class UnitEpoch:
             return values
         self._room, self._filters = room, filters
         found = self._packed(asked, asked.order[~known[asked.order]])
-        # Of fresh rows nothing was found there, so those of all others stand together.
+        # Fresh rows found nothing in the ranges, so the rows of the others are contiguous.
         ends = np.append(found.offsets[rows], found.offsets[-1])
         return put_in(values, rows, Keys(found.data, ends))
 
     def _packed(self, asked: Digests, wanted: I64) -> Keys:
-        """Read those of the asked rows that are wanted, which are numbered in order."""
+        """Read the wanted ones of the asked rows, given by sorted indices."""
         m = len(asked.heads)
         place, size = np.full(m, -1, np.int64), np.zeros(m, np.int64)
         sources = list[tuple[PackedRows, I64]]()
@@ -121,7 +121,7 @@ class UnitEpoch:
         return Keys(out, ends)
 
     def _source(self, part: Range, asked: Digests, rows: I64) -> tuple[PackedRows | None, I64]:
-        """Find rows to look some digests up in, and which of them may be there."""
+        """Load the rows in which to look up digests, and list the digests that may be there."""
         if part.packed is None and part.known is None:
             self._admit(part)
         if part.packed is not None or part.known is None:
@@ -130,7 +130,7 @@ class UnitEpoch:
         if len(rows) == 0:
             return None, rows
         heads, marks = asked.heads[rows], np.zeros(len(part.ids) + 1, np.int64)
-        # From the block before those that begin with this very head, which may end with it.
+        # Include the block before the first that begins with this head, since it may end with it.
         np.add.at(marks, np.maximum(np.searchsorted(part.firsts, heads, "left") - 1, 0), 1)
         np.add.at(marks, np.searchsorted(part.firsts, heads, "right"), -1)
         return self._read(part, np.cumsum(marks[:-1]) > 0), rows
@@ -142,7 +142,7 @@ class UnitEpoch:
         return read_blocks([one[_MARK:] for one in blocks], self._bits)
 
     def _admit(self, part: Range) -> None:
-        """Take a range into memory if there is room; else know its units."""
+        """Take a range into memory if there is room; otherwise make its filter."""
         packed = self._read(part)
         if self.memory + packed.memory + OBJECTS <= self._room:
             part.packed = packed
@@ -154,7 +154,7 @@ class UnitEpoch:
         return filter_of(packed.digests) if fits else ANY
 
     def _spans(self, heads: Words) -> Iterator[tuple[int, int, int]]:
-        """Yield ranges by number, each with the span of ordered heads that belong to it."""
+        """Yield the number of each range with the span of its sorted heads."""
         edges = np.arange(1, len(self.ranges), dtype=np.uint64) << np.uint64(64 - self._bits)
         cuts = [0, *np.searchsorted(heads, edges).tolist(), len(heads)]
         for number in range(len(self.ranges)):
@@ -162,13 +162,13 @@ class UnitEpoch:
                 yield number, cuts[number], cuts[number + 1]
 
     def put(self, asked: Digests, values: Keys) -> None:
-        """Write rows, each digest once; an empty one deletes."""
+        """Write rows of distinct digests; an empty row deletes."""
         keys = Keys.fixed(asked.bytes())
         if self.number == 0:
             self.fresh.put(RowColumns(keys, values))
             return
         done, wanted = np.zeros(len(keys), np.bool_), asked.order
-        if len(self.fresh):  # a row is in one of both alone, or an old one could hide a newer
+        if len(self.fresh):  # a row is in only one of the two, or an old one could hide a newer
             wanted = wanted[~self.fresh.known(keys)[wanted]]
         for number, low, high in self._spans(asked.heads[wanted]):
             part, rows = self.ranges[number], wanted[low:high]
@@ -179,7 +179,7 @@ class UnitEpoch:
             self.fresh.put(RowColumns(keys.take(left), values.take(left)))
 
     def fold(self) -> None:
-        """Merge fresh rows into ranges that are in memory."""
+        """Merge fresh rows into the ranges in memory."""
         if len(self.fresh):
             new, kept = self._ordered(), list[NewRows]()
             for number, low, high in self._spans(new.digests.heads):
@@ -198,11 +198,11 @@ class UnitEpoch:
             self._bits += 1
 
     def fill(self, new: NewRows, room: int, filters: int) -> None:
-        """Write rows of ranges that have none, all of each, as blocks.
+        """Write all rows of so far empty ranges, as blocks.
 
         Args:
-            room: bytes of memory that ranges may take; those that do not fit in leave it.
-            filters: for filters of those.
+            room: bytes of memory for ranges; ranges that do not fit stay on disk only.
+            filters: bytes of memory for filters of those.
         """
         self._filters = filters
         used, hints = self.memory, self.filters
@@ -224,11 +224,12 @@ class UnitEpoch:
         return over and self._bits < _MOST_BITS
 
     def saved(self, room: int, filters: int) -> UnitEpoch:
-        """Write all changed ranges as blocks; what this epoch is once the index names them.
+        """Write all changed ranges as blocks; return the epoch that counts once the index names
+        them.
 
         Args:
-            room: bytes of memory for its ranges; those that do not fit in leave it.
-            filters: for filters of those.
+            room: bytes of memory for its ranges; ranges that do not fit stay on disk only.
+            filters: bytes of memory for filters of those.
         """
         self.fold()
         self._filters = filters
@@ -265,7 +266,7 @@ class UnitEpoch:
         return Range(packed, ids, firsts, marks, len(packed), packed.memory)
 
     def left(self, after: UnitEpoch) -> set[int]:
-        """List blocks that no longer count after a `saved`."""
+        """List blocks that no longer count after `saved`."""
         before = [*self.stale, *(one.ids for one in self.ranges)]
         kept = {number for one in after.ranges for number in one.ids.tolist()}
         return {number for ids in before for number in ids.tolist()} - kept
@@ -277,7 +278,7 @@ class UnitEpoch:
         spans = {number: (low, high) for number, low, high in self._spans(new.digests.heads)}
         digest = start[len(self._prefix) :] if start > self._prefix else b""
         head = int.from_bytes(digest[:8].ljust(8, b"\0"), "big")
-        ranges = self.ranges  # which stay these, whatever is written meanwhile
+        ranges = self.ranges  # fixed, even if rows are written meanwhile
         for number in range(head >> (64 - self._bits), len(ranges)):
             part, some = ranges[number], new.part(*spans.get(number, (0, 0)))
             packed = self._read(part) if part.packed is None else part.packed
@@ -301,7 +302,7 @@ class UnitEpoch:
 
 
 def bits_of(rows: int, size: int) -> int:
-    """Bits of the ranges for so many rows, of ``size`` bytes with their digests: none is halved."""
+    """Compute the bits of ranges for rows of ``size`` bytes with digests: none is halved."""
     crowd = max(rows / CROWDED, (size + _BESIDE * rows) / CROWDED_BYTES)
     return min(max(ceil(log2(crowd)), 0), _MOST_BITS) if crowd > 0 else 0
 
@@ -310,7 +311,7 @@ _VERSION = 1
 
 
 def read_index(prefix: bytes, data: bytes, blocks: UnitBlocks) -> UnitEpoch | None:
-    """Make the epoch that an index describes; None if it is damaged."""
+    """Make the epoch described by an index; None if the index is damaged."""
     if len(data) % 8 or len(data) < 16:
         return None
     words = np.frombuffer(data, "<u8").astype(np.uint64)
@@ -339,7 +340,7 @@ def _halved(part: Range) -> tuple[PackedRows, PackedRows]:
 
 
 def _listed(prefix: bytes, packed: PackedRows, first: int) -> Iterator[tuple[bytes, bytes]]:
-    """Yield rows from one on, made some at a time."""
+    """Yield rows from ``first`` on, listing some at a time."""
     for begun in range(first, len(packed), _LISTED):
         rows = packed.listed(begun, min(begun + _LISTED, len(packed)))
         for digest, value in zip(rows.keys.tolist(), rows.values.tolist(), strict=True):

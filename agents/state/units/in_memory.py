@@ -1,4 +1,4 @@
-"""Rows of units in memory, in one table for each pipeline and epoch."""
+"""Rows of units in memory, one table for each pipeline and epoch."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _SCANNED = 2_000  # keys looked up at once
 
 
 class MemoryUnits:
-    """Rows of units by key; a table is dropped once all of its rows have been deleted."""
+    """Rows of units by key; a table is dropped once all of its rows are deleted."""
 
     def __init__(self) -> None:
-        self._epochs: dict[bytes, _Epoch] = {}  # by all of a key but the digest
+        self._epochs: dict[bytes, _Epoch] = {}  # by key without the digest
 
     def put(self, rows: RowColumns) -> None:
-        """Write rows, each key once; an empty one deletes."""
+        """Write rows of distinct keys; an empty row deletes."""
         for prefix, places in by_epoch(rows.keys):
             some = rows
             if len(places) < len(rows.keys):
@@ -34,7 +34,7 @@ class MemoryUnits:
                 del self._epochs[prefix]
 
     def look(self, keys: Keys) -> Keys:
-        """Read rows, in the order of their keys; an empty one stands for none."""
+        """Read rows, in the order of their keys; an empty row means none."""
         found: list[bytes | None] = [None] * len(keys)
         for prefix, places in by_epoch(keys):
             epoch = self._epochs.get(prefix)
@@ -59,8 +59,8 @@ class _Epoch:
 
     def __init__(self) -> None:
         self._table = HeldTable(UNIT_WIDTH)
-        self._dead = 0  # keys of the table whose rows were deleted
-        self._sorted: list[bytes] | None = None  # all other keys, once they were asked for
+        self._dead = 0  # keys whose rows were deleted
+        self._sorted: list[bytes] | None = None  # all other keys, made on demand
 
     @property
     def live(self) -> int:
@@ -76,8 +76,9 @@ class _Epoch:
             values, known = self._table.look(rows.keys)
             self._dead += int(gone.sum()) - int((known & _empty(values)).sum())
         self._table.put(rows)
-        # A deleted key may stay in the list, since `scan` skips it; no other may lack. Half of it
-        # may stay, or a window's end would pass over all of its deleted keys again and again.
+        # Deleted keys may stay in the list, since `scan` skips them, but no other may be missing.
+        # At most half may be deleted, or the end of a window would scan its deleted keys again and
+        # again.
         kept = self._sorted or []
         if not gone.all() or 2 * self.live < len(kept):
             self._sorted = None

@@ -1,9 +1,9 @@
-"""Rows of units on their way into an empty table, so that each is written to its block once.
+"""Sorts rows of units on their way into an empty table, so that each block is written once.
 
-A restore reads rows in the order in which they were written, which is none of their digests. To
-merge each list of them into the table would write the table again and again. They are divided by
-the first byte of their digests instead, in memory or in a file, and then taken one part after the
-other: each part is one stretch of the table.
+A restore reads rows in the order of writing, which is unrelated to their digests. Merging each list
+into the table would rewrite the table again and again. Instead, rows are divided by the first byte
+of their digests, in memory or in a file, and then written part by part: each part is a contiguous
+range of the table.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from ..rows.columns import RowColumns, by_epoch, taken
 from .packed import Digests, NewRows
 
 PARTS = 256  # one for each first byte of a digest
-BITS = 8  # of that byte
+BITS = 8  # bits of that byte
 
 I64 = NDArray[np.int64]
 
 
 class _Segment(NamedTuple):
-    """Rows in the file: digests, (n+1,) ends of their values, and the values.
+    """Rows in the file: digests, (n+1,) ends of values, and the values.
 
     Attributes:
-        at: where it begins.
-        firsts: (PARTS+1,) the first row of each part.
+        at: offset in the file.
+        firsts: (PARTS+1,) first row of each part.
     """
 
     at: int
@@ -48,27 +48,27 @@ class Gathered:
     """Rows of one epoch.
 
     Attributes:
-        rows, size: their number and bytes, those that were replaced later among them.
+        rows, size: number and bytes of the rows, including replaced ones.
     """
 
     rows: int = 0
     size: int = 0
     waiting: list[RowColumns] = field(default_factory=list)
-    kept: int = 0  # bytes that wait in memory
+    kept: int = 0  # bytes in memory
     segments: list[_Segment] = field(default_factory=list)
 
     @property
     def bits(self) -> int:
-        """First bits of the digests that the rows of a part share."""
+        """Number of first bits that the digests of a part share."""
         return BITS if self.segments else 0
 
 
 class UnitIntake:
-    """Rows by epoch, in the order in which they came.
+    """Rows by epoch, in order of arrival.
 
     Args:
-        folder: of the table; the file in it has no name, so that nothing is left of it.
-        room: bytes that may wait in memory.
+        folder: folder of the table; the file in it is unnamed, so it vanishes with the process.
+        room: most bytes in memory.
     """
 
     def __init__(self, folder: Path, room: int) -> None:
@@ -78,7 +78,7 @@ class UnitIntake:
         self.epochs: dict[bytes, Gathered] = {}
 
     def add(self, rows: RowColumns) -> None:
-        """Take rows in their order; of two of one key the last one counts. An empty one deletes.
+        """Take rows in order; the last row of a key counts, and an empty row deletes.
 
         Raises:
             EngineError: the disk is full.
@@ -97,10 +97,10 @@ class UnitIntake:
             self._spill(max(self.epochs.values(), key=lambda one: one.kept))
 
     def _spill(self, one: Gathered) -> None:
-        """Write what waits of an epoch to the file, by parts."""
+        """Write an epoch's rows in memory to the file, by parts."""
         rows = _joined(one.waiting)
         matrix = rows.keys.packed().reshape(-1, DIGEST)
-        order = np.argsort(matrix[:, 0], kind="stable")  # of two rows of a unit the last one counts
+        order = np.argsort(matrix[:, 0], kind="stable")  # the last row of a unit counts
         values = taken(rows.values, order)
         firsts = np.zeros(PARTS + 1, np.int64)
         np.cumsum(np.bincount(matrix[:, 0], minlength=PARTS), out=firsts[1:])
@@ -118,9 +118,9 @@ class UnitIntake:
         one.waiting.clear()
 
     def parts(self, prefix: bytes) -> Iterator[NewRows]:
-        """Yield the rows of an epoch, each unit once, in disjoint and ascending ranges of digests.
+        """Yield the rows of an epoch, each unit once, in disjoint ascending ranges of digests.
 
-        An epoch that is in memory is one part.
+        An epoch that is all in memory is one part.
         """
         one = self.epochs[prefix]
         if not one.segments:
@@ -161,7 +161,7 @@ def _joined(rows: list[RowColumns]) -> RowColumns:
 
 
 def _newest(rows: RowColumns) -> NewRows:
-    """The last row of each unit."""
+    """Keep the last row of each unit."""
     digests = Digests.of(rows.keys.packed().reshape(-1, DIGEST))
     order = np.argsort(digests.heads)
     heads, tails = digests.heads[order], digests.tails[order]

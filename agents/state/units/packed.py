@@ -1,4 +1,4 @@
-"""Rows of units in memory and on disk, sorted: twenty bytes for each beside its own."""
+"""Sorted rows of units in memory and on disk, with twenty bytes of overhead each."""
 
 from __future__ import annotations
 
@@ -20,16 +20,15 @@ I64 = NDArray[np.int64]
 Words = NDArray[np.uint64]
 
 BLOCK = 512  # rows of a block on disk
-BLOCK_BYTES = 1 << 16  # of its rows, about, where they are large
+BLOCK_BYTES = 1 << 16  # approximate bytes of a block's rows, if they are large
 _PER_BUCKET = 8  # rows between two entries of the index of a range
 
 
 @dataclass
 class Digests:
-    """Digests of m units: (m,) their first and their last eight bytes, as numbers in their order.
+    """Digests of m units: (m,) their first and last eight bytes, as big-endian numbers.
 
-    ``order`` (m,) are their places in that order; ``matrix`` (m, 16) the bytes that they were read
-    from, if they were.
+    ``order`` (m,) sorts them; ``matrix`` (m, 16) has the bytes from which they were read, if any.
     """
 
     heads: Words
@@ -44,7 +43,7 @@ class Digests:
 
     @cached_property
     def order(self) -> I64:
-        """Places of the digests in their order."""
+        """Indices that sort the digests."""
         order = np.argsort(self.heads)
         heads = self.heads[order]
         if bool((heads[1:] == heads[:-1]).any()):
@@ -52,23 +51,23 @@ class Digests:
         return order
 
     def bytes(self) -> NDArray[np.uint8]:
-        """The (m, 16) bytes of them."""
+        """The digests as (m, 16) bytes."""
         if self.matrix is not None:
             return self.matrix
         words = np.stack([self.heads, self.tails], axis=1).astype(">u8")
         return words.view(np.uint8).reshape(len(self.heads), DIGEST)
 
     def take(self, rows: NDArray[np.intp]) -> Digests:
-        """Some of them."""
+        """Take some digests."""
         return Digests(self.heads[rows], self.tails[rows])
 
 
 class NewRows:
-    """Rows in the order of their digests; an empty one deletes.
+    """Rows sorted by digest; an empty row deletes.
 
     Args:
-        digests: of all of them, in any order.
-        values: in the same order.
+        digests: digests of all rows, in any order.
+        values: rows, in the same order.
     """
 
     def __init__(self, digests: Digests, values: Keys) -> None:
@@ -79,7 +78,7 @@ class NewRows:
 
     @classmethod
     def ordered(cls, digests: Digests, values: Keys) -> NewRows:
-        """Rows that are in order; their values can be written over."""
+        """Make rows that are already sorted; their values may be overwritten."""
         made = cls.__new__(cls)
         made.digests, made.values, made.ends = digests, values.data, values.offsets
         return made
@@ -92,19 +91,19 @@ class NewRows:
         return RowColumns(Keys.fixed(self.digests.bytes()), Keys(self.values, self.ends))
 
     def part(self, low: int, high: int) -> NewRows:
-        """Some neighbours."""
+        """Take the rows from ``low`` to below ``high``."""
         digests = Digests(self.digests.heads[low:high], self.digests.tails[low:high])
         return NewRows.ordered(digests, Keys(self.values, self.ends[low : high + 1]))
 
 
 class PackedRows:
-    """Rows of units in a range of digests; what changes a row's size makes a new object.
+    """Rows of units in a range of digests; changing a row's size needs a new object.
 
     Args:
-        bits: first bits of a digest that all of the range share.
-        digests: (n,) in order.
-        starts: (n+1,) uint32, where each row begins.
-        data: the rows, one after the other.
+        bits: number of first bits that all digests of the range share.
+        digests: (n,) sorted digests.
+        starts: (n+1,) uint32 offsets where each row begins.
+        data: concatenated rows.
     """
 
     def __init__(
@@ -120,7 +119,7 @@ class PackedRows:
 
     @classmethod
     def none(cls, bits: int = 0) -> PackedRows:
-        """No rows."""
+        """Make a range without rows."""
         digests = Digests(np.zeros(0, np.uint64), np.zeros(0, np.uint64))
         return cls(bits, digests, np.zeros(1, np.uint32), np.zeros(0, np.uint8))
 
@@ -133,16 +132,16 @@ class PackedRows:
         return 16 * len(self) + self.starts.nbytes + self.data.nbytes + self._firsts.nbytes
 
     def find(self, asked: Digests, rows: I64, place: I64, size: I64) -> None:
-        """Find some of the asked digests, ``rows``; note place and bytes of those that are here."""
+        """Find the asked digests at ``rows``; write place and bytes of those that are here."""
         self._find(asked, rows, place)
         self._loops.sizes(self.starts, rows, place, size)
 
     def gather(self, rows: I64, place: I64, ends: I64, out: NDArray[np.uint8]) -> None:
-        """Copy the found ones of ``rows`` to where ``ends`` say."""
+        """Copy the found ones of ``rows`` to the places given by ``ends``."""
         self._loops.gather(self.starts, self.data, rows, place, ends, out)
 
     def replace(self, asked: Digests, rows: I64, values: Keys, done: NDArray[np.bool_]) -> bool:
-        """Write over those rows that keep their size, which ``done`` notes; False if none does."""
+        """Overwrite rows that keep their size, and mark them in ``done``; False if none does."""
         place = np.empty(len(asked.heads), np.int64)
         self._find(asked, rows, place)
         data = writeable(values.data)
@@ -157,7 +156,7 @@ class PackedRows:
         )  # fmt: skip
 
     def merged(self, new: NewRows) -> PackedRows:
-        """These rows with newer ones."""
+        """Merge newer rows into these."""
         old, add = self.digests, new.digests
         at, same = np.empty(len(new), np.int64), np.empty(len(new), np.bool_)
         ends = np.ascontiguousarray(new.ends)
@@ -174,7 +173,7 @@ class PackedRows:
         return PackedRows(self._bits, out, starts, data)
 
     def halves(self) -> tuple[PackedRows, PackedRows]:
-        """The rows with the next bit of the digest 0, and those with 1; none is copied."""
+        """Split, without a copy, by the next bit of the digest: 0, then 1."""
         next_bit = np.uint64(63 - self._bits)
         middle = int(np.count_nonzero((self.digests.heads >> next_bit) & np.uint64(1) == 0))
         return self._part(0, middle), self._part(middle, len(self))
@@ -194,7 +193,7 @@ class PackedRows:
         return RowColumns(Keys.fixed(digests.bytes()), Keys(data, starts - starts[0]))
 
     def blocks(self) -> tuple[list[bytes], Words]:
-        """The rows as blocks for the disk, and the head that each begins with."""
+        """Make blocks for the disk; return them, and the first head of each."""
         begins = np.empty(len(self) + 1, np.int64)
         number = self._loops.cut(self.starts, BLOCK, BLOCK_BYTES, begins)
         begins, ends = begins[: number + 1], np.empty(number + 1, np.int64)
@@ -205,10 +204,10 @@ class PackedRows:
 
 
 def read_blocks(blocks: Sequence[bytes], bits: int) -> PackedRows:
-    """Rows of blocks, given in the order of their rows.
+    """Read the rows of blocks, given in order.
 
     Raises:
-        DamagedError: a block is not what `PackedRows.blocks` makes.
+        DamagedError: a block does not come from `PackedRows.blocks`.
     """
     from . import packed_scan
 

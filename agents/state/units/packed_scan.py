@@ -1,8 +1,8 @@
-"""Compiled loops over sorted rows of units: find, replace, merge, and blocks of them on disk.
+"""Compiled loops over sorted rows of units: find, replace, merge, write and read blocks.
 
-Rows are columns in the order of their digests, each of which is two words: ``heads`` and ``tails``
-(n,), of the first and the last eight bytes as big-endian numbers; ``starts`` (n+1,) say where in
-``data`` each row begins. All rows of a range share the first ``bits`` bits of their heads.
+Rows are columns sorted by digest. A digest is two words: ``heads`` and ``tails`` (n,) are its first
+and last eight bytes as big-endian numbers. ``starts`` (n+1,) give the offset in ``data`` where each
+row begins. All rows of a range share the first ``bits`` bits of their heads.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BYTE = np.uint64(8)
 
 @compiled
 def _copy(data: Bytes, begin: Place, out: Bytes, to: Place, size: Place) -> None:
-    """Copy bytes. Places have no sign: else each would be looked at for a negative one."""
+    """Copy bytes. Places are unsigned, which saves a check for negative indices."""
     at, place = np.uint64(begin), np.uint64(to)
     for b in range(np.uint64(size)):
         out[place + b] = data[at + b]
@@ -34,13 +34,13 @@ def _copy(data: Bytes, begin: Place, out: Bytes, to: Place, size: Place) -> None
 
 @compiled
 def _bucket(head: np.uint64, bits: np.uint64, log: np.uint64) -> np.int64:
-    """One of 2^log parts of a range, by the bits after those that all of the range share."""
+    """Compute the bucket, of 2^log, from the bits after those that the whole range shares."""
     return np.int64((head << bits) >> (_WORD - log))
 
 
 @compiled
 def index(heads: Words, bits: int, log: int, out: U32) -> None:
-    """Note the first row of each of 2^``log`` buckets, log >= 1; ``out`` is (2^log + 1,), taken."""
+    """Write the first row of each of 2^``log`` buckets, log >= 1, to ``out`` (2^log + 1,)."""
     at = np.int64(0)
     for bucket in range(len(out) - 1):
         while at < len(heads) and _bucket(heads[at], np.uint64(bits), np.uint64(log)) < bucket:
@@ -59,8 +59,8 @@ def find(
     Args:
         firsts: result of `index`.
         asked, asked_tails: (m,) digests.
-        rows: which of them lie in this range.
-        place: (m,), those of ``rows`` are taken: the place of each, or -1 where it has no row.
+        rows: indices of digests that lie in this range.
+        place: (m,) output at ``rows``, place of each row, or -1 if there is none.
     """
     for n in range(len(rows)):
         row = rows[n]
@@ -77,7 +77,7 @@ def find(
 
 @compiled
 def sizes(starts: U32, rows: I64, place: I64, size: I64) -> None:
-    """Note the bytes of the rows that `find` found."""
+    """Write the bytes of rows that `find` found."""
     for n in range(len(rows)):
         at = place[rows[n]]
         if at >= 0:
@@ -86,7 +86,7 @@ def sizes(starts: U32, rows: I64, place: I64, size: I64) -> None:
 
 @compiled
 def gather(starts: U32, data: Bytes, rows: I64, place: I64, ends: I64, out: Bytes) -> None:
-    """Copy the rows that `find` found to where ``ends`` (m+1,) say."""
+    """Copy rows that `find` found to the places given by ``ends`` (m+1,)."""
     for n in range(len(rows)):
         at = place[rows[n]]
         if at >= 0:
@@ -99,11 +99,11 @@ def replace(
     starts: U32, data: Bytes, rows: I64, place: I64, values: Bytes, ends: I64,
     done: NDArray[np.bool_],
 ) -> int:  # fmt: skip
-    """Write over rows that keep their size; returns how many.
+    """Overwrite rows that keep their size; return their number.
 
     Args:
-        values, ends: the new rows of all digests that `find` was asked for; no row is none.
-        done: (m,), those of ``rows`` that were written are set.
+        values, ends: new rows of all digests given to `find`; none is empty.
+        done: (m,) output at ``rows``, set if the row was written.
     """
     count = 0
     for n in range(len(rows)):
@@ -125,11 +125,11 @@ def measure(
     heads: Words, tails: Words, starts: U32, new: Words, new_tails: Words, ends: I64,
     spots: I64, same: NDArray[np.bool_],
 ) -> tuple[int, int]:  # fmt: skip
-    """Find how many rows, and bytes of them, a merge makes.
+    """Compute the number and bytes of merged rows.
 
     Args:
-        new, new_tails, ends: newer rows, likewise in order; an empty one deletes.
-        spots, same: (m,), taken: the place of each among the older rows, and whether it is there.
+        new, new_tails, ends: newer rows, also sorted; an empty row deletes.
+        spots, same: (m,) output, place of each among the older rows, and whether it is there.
     """
     place, rows, size = np.int64(0), np.int64(len(heads)), np.int64(starts[len(heads)])
     for n in range(len(new)):
@@ -155,7 +155,7 @@ def merge(
     new: Words, new_tails: Words, values: Bytes, ends: I64, spots: I64, same: NDArray[np.bool_],
     out: Words, out_tails: Words, out_starts: U32, out_data: Bytes,
 ) -> None:  # fmt: skip
-    """Merge newer rows into older ones; arguments as for `measure`, ``out…`` are taken."""
+    """Merge newer rows into older ones; arguments as for `measure`, ``out…`` are output."""
     source, row, byte = np.int64(0), np.int64(0), np.int64(0)
     for n in range(len(new) + 1):
         stop = spots[n] if n < len(new) else np.int64(len(heads))
@@ -182,10 +182,10 @@ def merge(
 
 @compiled
 def cut(starts: U32, most: int, large: int, begins: I64) -> int:
-    """Cut rows into blocks of ``most`` rows and about ``large`` bytes at most; returns how many.
+    """Cut rows into blocks of at most ``most`` rows and about ``large`` bytes; return their number.
 
     Args:
-        begins: (n+1,), taken: the first row of each block, and n.
+        begins: (n+1,) output, first row of each block, then n.
     """
     count, begin = 0, np.int64(0)
     begins[0] = 0
@@ -200,7 +200,7 @@ def cut(starts: U32, most: int, large: int, begins: I64) -> int:
 
 @compiled
 def _plane(out: Bytes, at: np.int64, step: np.int64, width: int, word: np.uint64) -> None:
-    """Write a number's bytes, the highest first, each into a plane of its own."""
+    """Write a number's bytes, highest first, each into its own plane."""
     for plane in range(width):
         shift = _BYTE * np.uint64(width - 1 - plane)
         out[at + step * plane] = np.uint8((word >> shift) & np.uint64(255))
@@ -220,14 +220,14 @@ def write(
 ) -> None:
     """Write blocks.
 
-    A block is the number of its rows (4 bytes); then, of each row, the head less the one before it
-    (8), the tail (8) and the bytes of the row (4), each of these bytes in a plane of its own, for
-    those that are almost always 0 then stand together; then the rows.
+    A block is the number of its rows (4 bytes); then, for each row, the difference of its head to
+    the previous one (8), the tail (8) and the row's length (4), with each of these bytes in its own
+    plane, so that bytes that are almost always 0 are contiguous; then the rows.
 
     Args:
         begins: result of `cut`.
-        out: taken; 4 bytes for each block, 20 for each row, and their bytes.
-        ends: (blocks + 1,), taken.
+        out: output of 4 bytes per block, 20 per row, and the rows' bytes.
+        ends: (blocks + 1,) output.
     """
     at = np.int64(0)
     ends[0] = 0
@@ -251,7 +251,7 @@ def write(
 
 @compiled
 def count(data: Bytes, ends: I64) -> tuple[int, int]:
-    """Count the rows of blocks and their bytes; -1 if a block has a length that none has."""
+    """Count the rows of blocks and their bytes; -1 if a block has an impossible length."""
     rows, size = np.int64(0), np.int64(0)
     for block in range(len(ends) - 1):
         at, end = ends[block], ends[block + 1]
@@ -273,10 +273,10 @@ def count(data: Bytes, ends: I64) -> tuple[int, int]:
 
 @compiled
 def read(data: Bytes, ends: I64, heads: Words, tails: Words, starts: U32, out: Bytes) -> bool:
-    """Read blocks that `count` found whole; False if their rows are not in order.
+    """Read blocks that `count` has accepted; False if their rows are not sorted.
 
     Args:
-        heads, tails, starts, out: taken.
+        heads, tails, starts, out: output.
     """
     row, byte, sorted_ = np.int64(0), np.int64(0), True
     for block in range(len(ends) - 1):

@@ -1,4 +1,4 @@
-"""Ranges of the digests of units: their rows in memory, or the blocks on disk that hold them."""
+"""Ranges of digests of units: rows in memory, or the blocks on disk that hold them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .packed import PackedRows
 
 Words = NDArray[np.uint64]
 
-OBJECTS = 1024  # bytes of the objects of a range in memory: there may be one for each open window
+OBJECTS = 1024  # bytes of a range's objects in memory, since there may be one for each open window
 _NONE = np.zeros(0, np.uint64)
 
 
@@ -37,12 +37,12 @@ class Range:
     """Rows of one range of digests.
 
     Attributes:
-        packed: the rows; None while they are on disk alone.
-        ids: of its blocks; what they hold is old where it is ``dirty``.
-        firsts: (blocks,) the head that each begins with.
-        marks: (blocks,) that each begins with: no other block, of any time, is taken for it.
-        rows, size: their number, and the bytes that they take in memory; of what is on disk.
-        known: filter of the units on disk; None while it was not made.
+        packed: rows; None while they are only on disk.
+        ids: numbers of its blocks, which are outdated if it is ``dirty``.
+        firsts: (blocks,) first head of each.
+        marks: (blocks,) unique first bytes of each, so that no other block is taken for it.
+        rows, size: number of rows on disk, and the bytes that they would take in memory.
+        known: filter of the units on disk; None: not made.
     """
 
     packed: PackedRows | None = None
@@ -56,7 +56,7 @@ class Range:
 
     @property
     def memory(self) -> int:
-        """Bytes of memory in use for what need not be there."""
+        """Bytes of memory that could be freed."""
         return 0 if self.packed is None else self.packed.memory + OBJECTS
 
     @property
@@ -71,9 +71,9 @@ class Range:
 
     @property
     def whole(self) -> int:
-        """Bytes of memory that its rows take, or would take."""
+        """Bytes of memory that its rows need."""
         return self.size if self.packed is None else self.packed.memory
 
     def copied(self) -> Range:
-        """Name the same blocks, without the filter; not dirty."""
+        """Copy the references to blocks, without filter, as not dirty."""
         return Range(self.packed, self.ids, self.firsts, self.marks, self.rows, self.size)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class UnitRoom:
-    """The bytes that the tables of one process may fill with rows of units."""
+    """The bytes that all tables of one process may use for rows of units."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -12,13 +12,13 @@ class UnitRoom:
 
     @property
     def share(self) -> int:
-        """Bytes for each table that is open."""
+        """Bytes for each open table."""
         return self._size // max(self._tables, 1)
 
     def enter(self) -> None:
-        """Count a table that was opened."""
+        """Count an opened table."""
         self._tables += 1
 
     def leave(self) -> None:
-        """Count a table that was closed."""
+        """Count a closed table."""
         self._tables -= 1

@@ -20,18 +20,18 @@ from .packed import Digests
 from .ranges import UnitBlocks
 from .room import UnitRoom
 
-FRESH_BYTES = 8 << 20  # of rows that wait for `save`, which a table may have in any case
-REPLAYED = 64  # times `hold`: rows written since the last `save`, which a restart reads again
-IDLE_SECONDS = 120.0  # after which few changed rows are saved too
+FRESH_BYTES = 8 << 20  # of rows that wait for `save`, allowed for every table
+REPLAYED = 64  # times `hold`: most rows written since the last `save`, which a restart reads again
+IDLE_SECONDS = 120.0  # after which even a few changed rows are saved
 
 
 class Saved(NamedTuple):
     """A state of the table whose blocks are on disk.
 
     Attributes:
-        epochs: the state.
-        changes: rows of the index, which make it count.
-        gone: blocks that it no longer has.
+        epochs: epochs of that state.
+        changes: changes of the index, which make it count.
+        gone: numbers of blocks that it no longer uses.
     """
 
     epochs: dict[bytes, UnitEpoch]
@@ -42,30 +42,30 @@ class Saved(NamedTuple):
 class SavedUnits:
     """Rows of units by key.
 
-    Of the memory that the table may take, a quarter is for fresh rows, which wait for `save`, and
-    the rest for ranges of rows that need not be there, and for filters of those that are not.
+    A quarter of the table's memory is for fresh rows, which wait for `save`. The rest is for cached
+    ranges, and for filters of ranges that are not cached.
 
     Args:
-        blocks: those on disk.
-        room: shared with the other tables of this process.
-        hold: see `REPLAYED`.
+        blocks: blocks on disk.
+        room: memory shared with the other tables of this process.
+        hold: factor of `REPLAYED`.
     """
 
     def __init__(self, blocks: UnitBlocks, room: UnitRoom, hold: int) -> None:
         self._blocks, self._room, self._hold = blocks, room, hold
-        self.epochs: dict[bytes, UnitEpoch] = {}  # by all of a key but the digest
-        # Bytes of memory of all of them, kept up to date: each open window is one.
+        self.epochs: dict[bytes, UnitEpoch] = {}  # by key without the digest
+        # Bytes of memory of all epochs, kept up to date, since each open window is one.
         self._ranges = self._filters = self._fresh = 0
         self._written = 0  # rows since the last save
-        self._kept = 0  # fresh bytes that the last merge has left
+        self._kept = 0  # fresh bytes left after the last merge
         self._saved = time.monotonic()
         self._last: tuple[Keys, Digests] | None = None
 
     def begin(self, index: Iterable[tuple[bytes, bytes]]) -> int:
-        """Take what is on disk; return the first number that no block has.
+        """Load the index; return the first unused block number.
 
         Raises:
-            DamagedError: a row of the index is.
+            DamagedError: a row of the index is damaged.
         """
         free = 0
         for key, row in index:
@@ -79,14 +79,14 @@ class SavedUnits:
         return free
 
     def _count(self) -> None:
-        """Add up what all epochs take."""
+        """Add up the memory of all epochs."""
         self._ranges = sum(one.memory for one in self.epochs.values())
         self._filters = sum(one.filters for one in self.epochs.values())
         self._fresh = sum(one.waiting for one in self.epochs.values())
 
     @contextmanager
     def _changing(self, epoch: UnitEpoch) -> Iterator[None]:
-        """Count what the body makes one epoch take, more or less."""
+        """Keep the sums up to date while the body changes one epoch."""
         ranges, filters, fresh = epoch.memory, epoch.filters, epoch.waiting
         try:
             yield
@@ -97,16 +97,16 @@ class SavedUnits:
 
     @property
     def memory(self) -> int:
-        """Bytes of memory in use, about."""
+        """Approximate bytes of memory in use."""
         return self._ranges + self._filters + self._fresh
 
     @property
     def rows(self) -> int:
-        """Number of rows, without most of those that are new since the last save."""
+        """Number of rows, without most new ones since the last save."""
         return sum(one.number for one in self.epochs.values())
 
     def get(self, keys: Keys) -> Keys:
-        """Read rows, in the order of their keys; an empty one stands for none."""
+        """Read rows, in the order of their keys; an empty row means none."""
         found: list[bytes | None] = []
         for prefix, places in by_epoch(keys):
             epoch = self.epochs.get(prefix)
@@ -124,7 +124,7 @@ class SavedUnits:
         return column_of(found or [None] * len(keys))
 
     def put(self, rows: RowColumns) -> None:
-        """Write rows, each key once; an empty one deletes."""
+        """Write rows of distinct keys; an empty row deletes."""
         self._written += len(rows.keys)
         for prefix, places in by_epoch(rows.keys):
             some = rows
@@ -134,12 +134,12 @@ class SavedUnits:
             if epoch is None:
                 epoch = UnitEpoch(prefix, self._blocks)
                 self._ranges += epoch.memory
-            self.epochs[prefix] = epoch  # the last one is that which was written last
+            self.epochs[prefix] = epoch  # keeps the epochs in order of their last write
             with self._changing(epoch):
                 epoch.put(self._asked(some.keys), some.values)
 
     def _asked(self, keys: Keys) -> Digests:
-        """Digests of keys; a step writes the keys that it has read, so they are sorted once."""
+        """Digests of keys, cached: a step writes the keys that it has read, sorted once."""
         if self._last is None or self._last[0] is not keys:
             matrix = keys.packed().reshape(len(keys), UNIT_WIDTH)
             self._last = keys, Digests.of(np.ascontiguousarray(matrix[:, -DIGEST:]))
@@ -147,7 +147,7 @@ class SavedUnits:
 
     @property
     def _most(self) -> int:
-        """Bytes for rows that need not be in memory."""
+        """Bytes for cached rows."""
         return 3 * self._room.share // 4 - self._filters
 
     @property
@@ -157,7 +157,7 @@ class SavedUnits:
 
     @property
     def full(self) -> bool:
-        """Whether it should be saved: for memory, or since a restart would read too much again."""
+        """Whether it must be saved, for memory or to limit what a restart reads again."""
         if self._fresh - self._kept > max(self._room.share // 8, FRESH_BYTES):
             for epoch in self.epochs.values():
                 epoch.fold()
@@ -171,7 +171,7 @@ class SavedUnits:
 
     @property
     def due(self) -> bool:
-        """Whether so much has changed, or so long ago, that it should be saved."""
+        """Whether enough has changed, or long enough ago, to save it."""
         return self._written >= self.rows or time.monotonic() > self._saved + IDLE_SECONDS
 
     @property
@@ -188,8 +188,8 @@ class SavedUnits:
                 yield from epoch.scan(start, end)
 
     def save(self) -> Saved:
-        """Write what has changed as blocks; nothing counts before `commit`."""
-        # A little less than there may be, so that a table which grows is not full at once.
+        """Write changes as blocks, which count after `commit`."""
+        # A little less than allowed, so that a growing table is not full at once.
         after, changes, gone = dict[bytes, UnitEpoch](), Changes(), list[int]()
         room, filters = 7 * self._most // 8, self._hints
         for prefix, epoch in reversed(self.epochs.items()):
@@ -205,10 +205,10 @@ class SavedUnits:
         return Saved(dict(reversed(after.items())), changes, gone)
 
     def take(self, intake: UnitIntake) -> Generator[None, None, Saved]:
-        """Write the rows of an intake to a table that has none; nothing counts before `commit`.
+        """Write the rows of an intake to an empty table, as blocks that count after `commit`.
 
         Yields:
-            Between two parts of many rows.
+            None, between parts of many rows.
         """
         after, changes = dict[bytes, UnitEpoch](), Changes()
         room, filters = 7 * self._most // 8, self._hints
@@ -225,7 +225,7 @@ class SavedUnits:
         return Saved(after, changes, [])
 
     def commit(self, saved: Saved) -> None:
-        """Take a state whose index is on disk."""
+        """Adopt a state whose index is on disk."""
         self.epochs = saved.epochs
         self._count()
         self._last = None
