@@ -57,7 +57,7 @@ def reset(flags: Flags, as_json: bool, name: str | None, dry_run: bool) -> None:
 
 
 def _forgotten(store: str, genesis: str) -> int | None:
-    """Delete the snapshots; None: some stay, which is said, since nobody else would delete them."""
+    """Delete the snapshots; None: some stay, and a message says so."""
     try:
         return asyncio.run(delete_all(Objects(store), genesis)) if store else 0
     except (ConfigError, SnapshotError) as error:

@@ -1,9 +1,9 @@
 """Reports that have been made, kept so that a retry sends the same bytes; and what they cost.
 
-Fresh noise on every attempt would average out, so a report is written down, durably, before its
-first byte leaves the device, and whatever is found there is sent. A survey comes from somebody
-else, who may think of another one every day: what all of them together may draw from a device is
-for its owner to say, and is kept in the same file.
+Fresh noise on every attempt would average out. So a report is stored durably before its first byte
+leaves the device, and a stored report is sent as it is. Surveys come from others, who may start a
+new one every day. So the device's owner limits what all of them together may cost, and the same
+file keeps that account.
 """
 
 from __future__ import annotations

@@ -60,8 +60,8 @@ class Survey:
     """One question asked of every user, and how much each answer may say.
 
     Guarantee: each report is epsilon-locally differentially private in its value (neighbours: two
-    values of one report), a user's reports of one period together ``reports * epsilon``. That
-    somebody reported, and when, is not hidden.
+    values of one report), a user's reports of one period together ``reports * epsilon``. Whether
+    and when a user reports is not hidden.
 
     Attributes:
         epsilon: loss of one report, a fraction in [1/1000, 16].

@@ -1,8 +1,8 @@
 """The budget of a contribution bound, from what the first epochs of its pipeline have released.
 
 Everything here is a function of public releases and of the configuration, so it costs nothing. The
-first window in which the activity of units tells anything decides, and later ones change nothing:
-whoever asks, and however often, gets the same budget.
+first window with informative activity of units decides, and later windows change nothing, so every
+question gets the same budget.
 """
 
 from __future__ import annotations

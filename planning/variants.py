@@ -81,7 +81,7 @@ def shorter(base: Variant) -> Iterator[Variant]:
     """Shorter windows, the shortest first; each is released once."""
     length = base.settings.window_length
     if base.settings.window.length is None or base.settings.calendar is not None:
-        return  # windows of the calendar are those that somebody wants
+        return  # windows of the calendar are deliberate
     for one in LENGTHS:
         if one < length and length % one == 0:
             yield _windowed(base, one, one)

@@ -41,8 +41,8 @@ class UnitSum:
     # epsilon, delta: the sums of what was charged. They hold however budgets were chosen
     epsilon: Fraction
     delta: Fraction
-    # ε at the same δ by composing the mechanisms themselves; it holds where nobody chose a
-    # budget after a look at releases. Never above ``epsilon``
+    # ε at the same δ by composing the mechanisms themselves; it holds if no budget was chosen after
+    # a look at releases. Never above ``epsilon``
     composed: Fraction
 
 

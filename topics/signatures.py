@@ -104,7 +104,7 @@ class Seal(NamedTuple):
     trigger: int  # number of the trigger in its window, from 1
     charge: str  # hash of the ledger record that paid for the release, hexadecimal
     rows: str  # digest of the rows, hexadecimal; see `rows_digest`
-    signature: str = ""  # hexadecimal; empty where nobody has signed
+    signature: str = ""  # hexadecimal; empty: not signed
 
     def encode(self) -> bytes:
         """Write the header's value: version and fields, between spaces."""

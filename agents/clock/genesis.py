@@ -37,7 +37,7 @@ OLDEST = 2
 
 
 class Overtaken(EngineError):
-    """Another process wrote to the ledger at the same time."""
+    """A concurrent write: another process wrote to the ledger at the same time."""
 
 
 class NoLedgerError(LedgerError):

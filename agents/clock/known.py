@@ -1,4 +1,4 @@
-"""What the clock's owner reads: ledger and clock log at each opening, requests continuously.
+"""Readers of the clock's owner: ledger and clock log at each opening, requests continuously.
 
 Nothing here writes to the broker. The owner reports each commit to `KnownLogs`, which is thus
 always up to date with both logs.

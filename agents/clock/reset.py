@@ -20,7 +20,7 @@ LOOK_SECONDS = 0.5  # between two looks at a group
 
 
 class Remains(NamedTuple):
-    """What the end of a deployment would delete.
+    """Topics that the end of a deployment would delete, with what is forgotten.
 
     Attributes:
         deployment: name of the deployment.

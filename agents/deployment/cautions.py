@@ -1,4 +1,4 @@
-"""Cautions of `hush plan` and `hush check`: settings that are valid and protect little."""
+"""Cautions of `hush plan` and `hush check` about valid settings that are probably unintended."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from .compile import parameters_of
 
 LARGE_EPSILON = Fraction(20)
 LARGE_DELTA = Fraction(1, 10**4)
-LONG_PAUSE = Fraction(4, 5)  # of the time between two triggers: then the turns of shards fill it
+LONG_PAUSE = Fraction(
+    4, 5
+)  # of the time between two triggers, beyond which the turns of shards fill it
 
 
 def cautions(config: Config, now: int) -> Iterator[str]:
-    """Yield a sentence for each setting that is valid and hardly meant; ``now`` in microseconds."""
+    """Yield a sentence for each valid but probably unintended setting; ``now`` in microseconds."""
     units = {one.name: one.unit for one in config.input}
     for p in config.pipeline:
         pause = config.engine.publish_delay

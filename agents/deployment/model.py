@@ -1,4 +1,4 @@
-"""A compiled deployment: every public fact that stages need."""
+"""A compiled deployment: all public facts that stages need."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Lifetime:
     """The most that one unit may lose over all epochs of a period, as compiled.
 
     Attributes:
-        epsilon, delta: of all members together.
+        epsilon, delta: cap of all members together.
         period: microseconds; None: for good.
         members: names of the pipelines that share it; one alone has its own name here.
         part: f of `accounting.lifetime`: how many epochs' bounds a unit may spend in a period.
-        cap: what is kept of each unit.
+        cap: layout of what is kept of each unit.
     """
 
     epsilon: Fraction
@@ -111,13 +111,13 @@ class Pipeline:
     confidence: float
     aggregates: tuple[AnyAggregate, ...]  # made of released columns, where keys are of the record
     until: int | None = None  # microseconds since 1970: no epoch from then on is served
-    follows: str | None = None  # whose releases this one goes on with
+    follows: str | None = None  # pipeline whose releases this one continues
     lineage: tuple[str, ...] = ()  # all that it follows, the first generation first
     own_key: str | None = None  # public name of a noise key of its own, or of the ratchet
     public_keys: tuple[bytes, ...] | None = None
     key_names: tuple[str, ...] = ()
     encoding: Encoding = "json"  # of released records, as configured
-    codec: ReleaseCodec = JSON  # of released records, as they are written: needs the ledger
+    codec: ReleaseCodec = JSON  # codec of released records, completed from the ledger
     joined: tuple[int, ...] = ()  # last trigger before each raw partition counted; (): all always
     purse: Purse | None = None  # the budget that it shares; None: it has its own
     lifetime: Lifetime | None = None  # what a unit may lose over many epochs; None: no cap
@@ -172,9 +172,9 @@ class Attributes:
     """The topic that states attributes of an input's units; it has the input's partitions.
 
     Attributes:
-        fields: of the topic.
-        paths: of the attributes that are kept.
-        compared: those of them that conditions alone look at, so that they may be any number.
+        fields: fields of the topic's records.
+        paths: paths of the kept attributes.
+        compared: kept attributes that only conditions use, so that they may be any number.
     """
 
     topic: str
@@ -233,12 +233,12 @@ class ReleaseView:
     Attributes:
         source: the pipeline; its ledger pays for all that a view shows.
         key_names: columns of the source's key that rows are grouped by.
-        values: of the view, all named.
+        values: values of the view, all named.
         where, having: conditions on rows of the source and of the view; None: there are none.
         limit: most rows of a release; None: all.
         leads: for each value that is a count or a sum, how far the noise of a count is in its own;
             other noise is independent. None: noises that may depend on each other in any way.
-        counts: of each `Lead.base` the value that is this count, if one is.
+        counts: name of the value that is the count of each `Lead.base`, if there is one.
         additive: values of the source that add up over keys and windows.
         floored: values of the source that cannot truly be negative.
         digest: of all that determines its releases, besides those of the source.
@@ -297,7 +297,7 @@ class Deployment:
         return self.each(lambda p: replace(p, own_key=marks[p.name]) if p.name in marks else p)
 
     def fingerprints(self, secret: bytes) -> dict[str, str]:
-        """Tell under which noise key each pipeline releases, by the key's fingerprint."""
+        """List the fingerprint of each pipeline's noise key."""
         common = fingerprint(secret)
         return {p.name: p.own_key or common for p in self.pipelines}
 
@@ -322,7 +322,7 @@ class Deployment:
 
     @cached_property
     def largest(self) -> Mapping[str, int]:
-        """Bytes of a record, by raw topic, beyond which it is not read from a compressed batch."""
+        """Most bytes of a record, by raw topic; no larger one is read from compressed batches."""
         found: dict[str, int] = {}
         for one in self.inputs:
             most = one.fields.max_record_bytes + BESIDE

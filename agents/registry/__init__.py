@@ -1,1 +1,1 @@
-"""Schemas of a registry: asked for once, and waited for while it is away."""
+"""Schemas from a registry: each is fetched once, and workers wait while the registry is away."""

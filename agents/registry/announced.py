@@ -1,4 +1,4 @@
-"""Schemas of releases as readers find them: beside the owners of topics, without a registry."""
+"""Publishes the schemas of releases, in the topic of owners, for readers without a registry."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..kafka.cluster import Cluster
 
 
 def announce(cluster: Cluster, deployment: Deployment) -> None:
-    """Write what readers must know of a deployment's schemas; safe to repeat.
+    """Publish the schemas of a deployment; safe to repeat.
 
     Raises:
         EngineError: it cannot be written.
@@ -31,7 +31,7 @@ def announce(cluster: Cluster, deployment: Deployment) -> None:
 
 
 def announced(cluster: Cluster, topic: str) -> dict[int, Described]:
-    """Read what is known of the schemas of a release topic, by their numbers; the last one counts.
+    """Read the published schemas of a release topic, by number; the last of each number counts.
 
     Raises:
         RightError: this user may not read `hush.owners.v1`.
@@ -43,7 +43,7 @@ def announced(cluster: Cluster, topic: str) -> dict[int, Described]:
         try:
             one = msgspec.json.decode(message.value() or b"", type=Announced)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            continue  # an owner, or nothing of ours
+            continue  # an owner's claim, or another program's record
         if one.topic == topic:
             found[one.number] = one.described
     return found

@@ -1,10 +1,9 @@
-"""The asking for schemas beside the work: stages ask at any time, and are woken by the answer.
+"""Fetches schemas in the background: stages ask at any time, and an answer wakes them.
 
-While the registry gives no clear answer, stages that asked wait. So an outage delays records, and
-never turns a good one into a dead letter. An id that has no answer while others have one is bad:
-the writers of records must not stop a worker, nor delay other partitions, by the ids in them.
-What an id once stood for is remembered by the stages themselves: a registry that says something
-else later is not even asked.
+While the registry gives no clear answer, stages wait. So an outage delays records, and never turns
+a good one into a dead letter. If one id gets no answer while others do, it is bad: writers must not
+be able to stop a worker, or delay other partitions, by ids in records. Stages themselves keep the
+schema of an id, so a later, different answer of the registry is never asked for.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ from ...topics.config.model import RegistrySettings
 from ..kafka.progress import Progress
 from .refusals import FORBIDDEN, WHOLE, IdRefused
 
-AGAIN_SECONDS = 0.5  # until an id that is unknown is asked for once more: replicas may lag behind
+AGAIN_SECONDS = 0.5  # until an unknown id is asked for again, since replicas may lag
 RETRY_SECONDS = 1.0
 ALONE_SECONDS = 60.0  # for one id without an answer, while the registry answers others
-UNKNOWN_SECONDS = 30.0  # how long an unknown id is not asked for again
+UNKNOWN_SECONDS = 30.0  # for which an unknown id is not asked for again
 MOST_UNKNOWN = 10_000
 MOST_FOUND = 64_000_000  # bytes of schemas
-MOST_ASKED = 100  # unknown ids that are asked for, of one partition in a minute
+MOST_ASKED = 100  # most unknown ids asked for, per partition and minute
 MINUTE = 60.0
 SLOTS = 16  # requests at a time
-MINE = 8  # of these for one partition
-WAKE_SECONDS = 0.02  # answers that come together wake the stages once
+MINE = 8  # most requests of one partition
+WAKE_SECONDS = 0.02  # for answers to gather, which then wake stages once
 WITNESSES = 3
 
 log = logging.getLogger("hushstream.registry")
@@ -50,16 +49,16 @@ class Fetcher(Protocol):
         """Ask for a schema by its id.
 
         Raises:
-            IdRefused: the answer is none, and may be about this id alone.
+            IdRefused: the answer has no schema, perhaps for this id only.
             Exception: there is no answer.
         """
 
     def probe(self, number: int) -> None:
-        """Ask for an id anew, whatever is remembered; any error means that there is no answer."""
+        """Ask for an id again, without a cache; any error means that there is no answer."""
 
 
 class _Quota:
-    """Ids of one partition that are asked for; strangers may write any number of them."""
+    """Limits the ids of one partition that are asked for: writers may send any number."""
 
     def __init__(self) -> None:
         self.asked: set[int] = set()
@@ -68,19 +67,19 @@ class _Quota:
         self._begun = 0.0
 
     def begin(self, now: float) -> None:
-        """Count anew once a minute is over."""
+        """Reset the count after a minute."""
         if now - self._begun >= MINUTE:
             self._begun, self.unknown = now, 0
 
 
 class Asking:
-    """Answers stages from memory, and asks the registry for what is not known yet.
+    """Answers stages from memory, and asks the registry for new ids.
 
     Args:
-        patience: microseconds without a clear answer, `registry.outage_timeout`.
+        patience: most microseconds without a clear answer, `registry.outage_timeout`.
 
     Attributes:
-        progress: of the asking; away while the registry does not answer.
+        progress: progress of the requests; away while the registry does not answer.
     """
 
     def __init__(self, client: Fetcher, patience: int, wake: Callable[[], None]) -> None:
@@ -90,16 +89,16 @@ class Asking:
         self._lock = threading.Lock()
         self._found: dict[int, Schema] = {}
         self._found_bytes = 0
-        self._unknown: dict[int, float] = {}  # until when, seconds of the monotonic clock
-        self._aside: set[int] = set()  # of these, the ones that are no longer waited for
-        self._witnesses: dict[int, None] = {}  # ids that a schema was found for, the last ones
+        self._unknown: dict[int, float] = {}  # until when they are not asked for, monotonic seconds
+        self._aside: set[int] = set()  # unknown ids for which stages no longer wait
+        self._witnesses: dict[int, None] = {}  # last ids with a schema
         self._quotas: defaultdict[Place, _Quota] = defaultdict(_Quota)
         self._fresh: list[tuple[Place, int]] = []
         self._asked = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._open = 0  # ids that are asked for
+        self._open = 0  # ids being asked for
         self._waking = False
-        self._away: float | None = None  # since when nothing is answered
+        self._away: float | None = None  # begin of the outage
         self._said = 0.0
         self._probed: dict[bool, tuple[float, bool]] = {}
         self.progress = Progress("asking the schema registry")
@@ -109,7 +108,7 @@ class Asking:
         return {}
 
     def seen(self, number: int) -> None:
-        """Take an id for one that the registry has answered; any thread may tell."""
+        """Note an id that the registry has answered; any thread may call this."""
         with self._lock:
             self._witness(number)
 
@@ -117,7 +116,7 @@ class Asking:
         """Answer at once; any thread may ask.
 
         Args:
-            topic, partition: place of the id; the number of unknown ids is limited by partition.
+            topic, partition: place of the id; unknown ids are limited per partition.
         """
         place, now = (topic, partition), time.monotonic()
         with self._lock:
@@ -133,16 +132,16 @@ class Asking:
             if quota.unknown >= MOST_ASKED:
                 return Verdict.UNKNOWN
             if quota.unknown + len(quota.asked) >= MOST_ASKED:
-                return waits  # it has its turn when some of the others are answered
+                return waits  # it gets its turn after answers to others
             quota.asked.add(number)
             self._fresh.append((place, number))
-        with contextlib.suppress(RuntimeError):  # the worker stops, and no longer waits
+        with contextlib.suppress(RuntimeError):  # the event loop is closed: the worker stops
             if (loop := self._loop) is not None:
                 loop.call_soon_threadsafe(self._asked.set)
         return waits
 
     async def run(self) -> None:
-        """Ask for what is wanted, for as long as the worker runs.
+        """Send requests for as long as the worker runs.
 
         Raises:
             EngineError: there was no clear answer for too long.
@@ -160,7 +159,7 @@ class Asking:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _begin(self) -> None:
-        """Make what belongs to one loop, and ask for what was asked for before."""
+        """Make the objects of this event loop, and start the requests from before."""
         self._asked, self._slots, self._probing = (
             asyncio.Event(), asyncio.Semaphore(SLOTS), asyncio.Lock()
         )  # fmt: skip
@@ -183,7 +182,7 @@ class Asking:
                 tasks.create_task(self._settle(place, number))
 
     async def _settle(self, place: Place, number: int) -> None:
-        """Ask for one id, however long it takes, and remember the answer."""
+        """Ask for one id until there is an answer, and remember it."""
         answer = await self._answer(place, number)
         with self._lock:
             quota = self._quotas[place]
@@ -213,14 +212,14 @@ class Asking:
         self._wake()
 
     async def _answer(self, place: Place, number: int) -> Schema | Verdict:
-        """The answer for an id; `Verdict.PENDING` if it alone has none.
+        """Get the answer for an id; `Verdict.PENDING` if only this id has none.
 
-        What is no schema is asked for twice.
+        An id without a schema is asked for twice.
         """
         denied, alone = 0, 0.0
         while True:
             if (found := self._found.get(number)) is not None:
-                return found  # another partition asked, too
+                return found  # another partition asked for it
             begun = time.monotonic()
             try:
                 answer = await self._fetch(place, number)
@@ -258,13 +257,13 @@ class Asking:
     async def _answers_others(self, number: int, error: Exception) -> bool:
         """Whether the registry answers other ids while it does not answer this one.
 
-        It is asked for an id that nobody has, and for some that it has answered: a proxy's page for
-        a wrong address, or rights that the client lacks, must not make a good record a bad one.
+        It is asked for an unassigned id, and for some that it has answered: a proxy's page for a
+        wrong address, or missing rights of the client, must not make a good record a bad one.
         """
         status = getattr(error, "http_status_code", None)
         if status in WHOLE:
             return False
-        strict = status == FORBIDDEN  # an id that nobody has may be looked up without any right
+        strict = status == FORBIDDEN  # looking up an unassigned id may need no right
         async with self._probing:
             when, good = self._probed.get(strict, (0.0, False))
             if time.monotonic() - when > RETRY_SECONDS:
@@ -287,7 +286,7 @@ class Asking:
         self.progress.outage(False)
 
     def _outage(self, error: Exception) -> None:
-        """Note that nothing is answered."""
+        """Note that the registry does not answer."""
         now = time.monotonic()
         self._away = now if self._away is None else self._away
         self.progress.outage(True)
@@ -315,7 +314,7 @@ class Asking:
     def _refuse(self, number: int, aside: bool) -> None:
         """Remember for a while that the registry has no such schema.
 
-        One that was set aside is asked for again later, but nobody waits for it a second time.
+        An id that was set aside is asked for again later, but stages wait for it only once.
         """
         self._unknown.pop(number, None)
         if len(self._unknown) >= MOST_UNKNOWN:
@@ -334,13 +333,13 @@ class Asking:
 
 
 def _why(error: Exception) -> str:
-    """The kind of an error; its text may quote an answer."""
+    """Name the type of an error, since its text may quote an answer."""
     status = getattr(error, "http_status_code", None)
     return type(error).__name__ + (f" {status}" if isinstance(status, int) else "")
 
 
 def asking_of(settings: RegistrySettings, wake: Callable[[], None]) -> Asking:
-    """Make what asks the registry of a configuration.
+    """Make the `Asking` for a configuration's registry.
 
     Raises:
         ConfigError: a certificate, a key or the password cannot be read.

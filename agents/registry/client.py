@@ -16,8 +16,8 @@ with needs("registry"):
     from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 MOST_REFERENCES = 64
-MISSING = (40401, 40402, 40403)  # subject, version or schema, in the registry's own words
-TOO_MUCH = Schema("none", "")  # stands for one that is too large or no text, and fits no format
+MISSING = (40401, 40402, 40403)  # the registry's codes for a missing subject, version or schema
+TOO_MUCH = Schema("none", "")  # stands for a schema that is too large or no text; it fits no format
 
 
 class RegistryClient:
@@ -31,7 +31,7 @@ class RegistryClient:
         try:
             options = registry_options(settings)
             self._client = SchemaRegistryClient(options)
-            self._prober = SchemaRegistryClient(options)  # with a memory of its own
+            self._prober = SchemaRegistryClient(options)  # with its own cache
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             raise ConfigError(
                 f"registry: certificates or key cannot be used ({type(error).__name__})"
@@ -39,16 +39,16 @@ class RegistryClient:
 
     @property
     def asked(self) -> SchemaRegistryClient:
-        """The client underneath, for what is asked of subjects."""
+        """The underlying client, for requests about subjects."""
         return self._client
 
     def fetch(self, number: int) -> Schema | Verdict:
         """Ask for a schema by its id.
 
         Raises:
-            IdRefused: the answer holds no schema, or the registry refuses this one or one of those
-                that it refers to.
-            Exception: there is no clear answer, whatever the reason: ask again later.
+            IdRefused: the answer has no schema, or the registry refuses it or one of its
+                references.
+            Exception: there is no clear answer; ask again later.
         """
         try:
             found = self._client.get_schema(number)
@@ -68,7 +68,7 @@ class RegistryClient:
             raise
 
     def probe(self, number: int) -> None:
-        """Ask for an id anew, to learn whether the registry answers; that it has none is an answer.
+        """Ask for an id again, to learn whether the registry answers; "not found" is an answer.
 
         Raises:
             Exception: there is no clear answer.
@@ -81,7 +81,7 @@ class RegistryClient:
                 raise
 
     def _refer(self, found: Any, into: dict[str, str], depth: int = 0) -> None:
-        """Fetch what a schema refers to, depth first: what is needed comes before what needs it."""
+        """Fetch the references of a schema, depth first, so that each precedes its users."""
         if depth > MOST_REFERENCES:
             raise _TooMuch
         for one in found.references or ():
@@ -100,7 +100,7 @@ class _TooMuch(Exception):
 
 
 def _is_missing(error: SchemaRegistryError) -> bool:
-    """Whether a registry says so itself; a proxy's page for an unknown address is no answer."""
+    """Whether the registry itself says that an id is missing; a proxy's error page does not."""
     return bool(error.http_status_code == 404 and error.error_code in MISSING)
 
 

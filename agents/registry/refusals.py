@@ -1,9 +1,9 @@
-"""Answers of a registry that may be about one id alone, and those that never are."""
+"""Classifies a registry's refusals: of one id, or of all."""
 
 from __future__ import annotations
 
 WHOLE = (401, 407, 408, 429)  # HTTP: of the client or the moment, never of one id
-FORBIDDEN = 403  # of the client, unless other ids are not
+FORBIDDEN = 403  # of the client, unless other ids are allowed
 
 
 class IdRefused(Exception):

@@ -1,6 +1,6 @@
 """Schemas of releases in the registry: registered by an administrator, looked up by `hush check`.
 
-A worker does neither: what it writes is pinned in the ledger.
+A worker does neither, since the ledger pins what it writes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Ask = Callable[[SchemaRegistryClient, str, Schema], int]
 
 
 def register(settings: RegistrySettings, deployment: Deployment) -> Deployment:
-    """Register the schemas of pipelines that release them, and note their numbers; safe to repeat.
+    """Register the schemas of pipelines that need them, and store their numbers; safe to repeat.
 
     Raises:
         ConfigError: a certificate, a key or the password cannot be read.
@@ -38,9 +38,9 @@ def register(settings: RegistrySettings, deployment: Deployment) -> Deployment:
 
 
 def verify_numbers(settings: RegistrySettings, pinned: Deployment) -> None:
-    """Check that the registry knows no pinned schema by another number; nothing is registered.
+    """Check that the registry has no pinned schema under another number, without registering.
 
-    Schemas that it does not know are passed over: `register` may give them back to it.
+    Missing schemas are skipped, since `register` may restore them.
 
     Raises:
         ConfigError: a certificate, a key or the password cannot be read.
@@ -112,7 +112,7 @@ def _asked(client: SchemaRegistryClient, one: Subject, ask: Ask) -> int:
         return ask(client, one.name, Schema(one.text, FORMATS[one.encoding].registered))
     except SchemaRegistryError as error:
         status = error.http_status_code
-        # The registry's own words may quote anything; what it was asked about is public.
+        # The registry's text may quote anything; the subject and number asked for are public.
         if status == CONFLICT:
             why = (
                 "the registry knows another schema under this subject, with which ours is not "

@@ -1,1 +1,1 @@
-"""Snapshots of tables in an object store: what they are sealed by, how they come and go."""
+"""Snapshots of tables in an object store: sealing, upload and fetch."""

@@ -1,8 +1,7 @@
-"""Snapshots of one deployment's tables: how one comes to the store, and back to a disk.
+"""Snapshots of one deployment's tables: upload to the store, and fetch to a disk.
 
-A snapshot counts once its head is there, which is written last and replaces the one before. So a
-process that is killed at any moment leaves parts of which no head tells; the next snapshot of the
-table deletes them.
+A snapshot counts once its head is stored, which is written last and replaces the previous one. So a
+process that is killed may leave parts without a head, which the next snapshot of the table deletes.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from .objects import Objects
 from .sealed import HEAD_BYTES, PART, TAG, CopyHead, TableKeys, fingerprint_of
 
 HEAD = "head"  # object of a table beside the folders of parts
-HEAD_SECONDS = 10.0  # for a head: a shard that opens waits for it, and needs no snapshot
+HEAD_SECONDS = 10.0  # for a head: an opening shard waits for it, although it can open without
 FETCHED = 4  # parts in memory at once
-SPARE = 1 << 28  # bytes of the disk that a snapshot leaves free
-_OWN = ("LOCK", "LOG", "units.sst")  # begin names of files that RocksDB makes anew
+SPARE = 1 << 28  # bytes of disk space that a snapshot leaves free
+_OWN = ("LOCK", "LOG", "units.sst")  # first letters of files that RocksDB recreates
 
 
 class Copies:
@@ -31,7 +30,7 @@ class Copies:
 
     Args:
         secret: the deployment's key.
-        folder: on the disk of the tables; emptied, since what lies there was left by a kill.
+        folder: folder on the disk of the tables; emptied, since its files are left from a kill.
     """
 
     def __init__(self, objects: Objects, secret: bytes, genesis: str, folder: Path) -> None:
@@ -54,16 +53,16 @@ async def delete_all(objects: Objects, genesis: str) -> int:
     """Delete the snapshots of all tables of one deployment; return the number of objects.
 
     Raises:
-        SnapshotError: the store refuses; what is left can be deleted by another call.
+        SnapshotError: the store refuses; the rest can be deleted by another call.
     """
     names = await objects.names(genesis)
     for name in sorted(names, key=lambda name: not name.endswith(f"/{HEAD}")):
-        await objects.delete(name)  # heads first: no part is missing that one names
+        await objects.delete(name)  # heads first, so that no head names a missing part
     return len(names)
 
 
 class TableCopies:
-    """Snapshots of one table, of which the newest counts."""
+    """Snapshots of one table; the newest counts."""
 
     def __init__(
         self, objects: Objects, keys: TableKeys, place: str, fresh: Callable[[], Path]
@@ -128,7 +127,7 @@ class TableCopies:
             files.write(key.open(number, part, head.length(number)))
 
     def upload(self, folder: Path, seal: str, made: float, rows: list[bytes | None]) -> Upload:
-        """Begin to write a snapshot of the files in a folder, which nobody changes meanwhile.
+        """Begin an upload of the files in a folder, which must not change meanwhile.
 
         Args:
             made: when they were copied, seconds since 1970.
@@ -140,7 +139,7 @@ class TableCopies:
         return Upload(self._objects, self._keys, self._place, folder, seal, head)
 
     async def keep(self, head: CopyHead | None) -> None:
-        """Delete all objects of the table but one snapshot; None: that too.
+        """Delete all objects of the table except one snapshot; None: delete all.
 
         Raises:
             SnapshotError: the store refuses.
@@ -155,7 +154,7 @@ class TableCopies:
 
 
 class Upload:
-    """A snapshot on its way; after an error it goes on with the part that failed."""
+    """A snapshot being uploaded; after an error, it continues with the failed part."""
 
     def __init__(
         self, objects: Objects, keys: TableKeys, place: str, folder: Path, seal: str, head: CopyHead
@@ -183,7 +182,7 @@ class Upload:
         return len(data)
 
     async def end(self) -> None:
-        """Let the snapshot count.
+        """Write the head, so that the snapshot counts.
 
         Raises:
             SnapshotError: the store does not take its head.
@@ -226,7 +225,7 @@ class _Files:
             data = data[size:]
 
     def end(self) -> None:
-        """Go on to the next file that is not complete; empty ones are made."""
+        """Advance to the next incomplete file, creating empty ones."""
         while self._left and self._left[0][1] == 0:
             (self._folder / self._left.pop(0)[0]).touch()
 

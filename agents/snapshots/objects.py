@@ -1,4 +1,4 @@
-"""An object store, by its address; its errors are told by their kind, never by their text."""
+"""An object store, by its address; its errors are reported by type, never by text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from ...errors import ConfigError, SnapshotError
 
 SCHEMES = ("s3", "gs", "az", "file")
-REQUEST_SECONDS = 60.0  # for one object, with all that is tried again
+REQUEST_SECONDS = 60.0  # for one object, including retries
 CONNECT_SECONDS = 5
 
 
@@ -19,8 +19,8 @@ class Objects:
     """Objects by name, below one prefix.
 
     Args:
-        url: ``s3://bucket/prefix``, likewise ``gs`` and ``az``, or ``file:///folder``. Clouds find
-            credentials in the environment, or ask the machine for them.
+        url: address: ``s3://bucket/prefix``, likewise ``gs`` and ``az``, or ``file:///folder``.
+            Clouds take credentials from the environment, or from the machine.
 
     Raises:
         ConfigError: it names no store.
@@ -35,7 +35,7 @@ class Objects:
             client = {
                 "timeout": f"{REQUEST_SECONDS:g}s",
                 "connect_timeout": f"{CONNECT_SECONDS}s",
-                # The library reads this variable no more once it is given options.
+                # With options, the library no longer reads this variable itself.
                 "allow_http": os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("1", "true"),
             }
             options = {"client_options": client, "retry_config": {"max_retries": 3}}
@@ -62,8 +62,8 @@ class Objects:
         """Read an object; None: there is none.
 
         Args:
-            most: bytes; a longer one is refused unread.
-            seconds: after which it is given up.
+            most: most bytes; a larger object is refused unread.
+            seconds: time after which it is given up.
 
         Raises:
             SnapshotError: the store does not give it.
@@ -84,7 +84,7 @@ class Objects:
         """List the objects in a folder, and in those within.
 
         Raises:
-            SnapshotError: the store does not tell.
+            SnapshotError: the store does not answer.
         """
         import obstore
 
@@ -114,5 +114,5 @@ def _told(what: str) -> Iterator[None]:
         yield
     except SnapshotError:
         raise
-    except Exception as error:  # a kind of its own for each cloud and each refusal
+    except Exception as error:  # each cloud and refusal has its own type
         raise SnapshotError(f"an object cannot be {what} ({type(error).__name__})") from None

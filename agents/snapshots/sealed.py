@@ -1,13 +1,13 @@
-"""The bytes of a snapshot: a head that says what it is of, and parts of a table's files.
+"""The bytes of a snapshot: a head that describes it, and parts of a table's files.
 
-Both are sealed with AES-256-GCM (NIST SP 800-38D), bound to the table by the data that is
-authenticated beside them: a snapshot of another table opens as little as one that was changed.
+Both are sealed with AES-256-GCM (NIST SP 800-38D) and bound to the table by associated data:
+neither a changed snapshot nor another table's can be opened.
 
-- The *head* has a key that follows from the deployment's key and is the same for ever. So a head is
-  evidence: only a worker can have made it, and it tells how far the table had come.
+- The *head* has a fixed key, derived from the deployment's key. So a head is evidence: only a
+  worker can have made it, and it records the table's progress.
 - The *parts* need a *seal* as well: 32 random bytes in the marker of the shard's changelog. A later
-  marker has another one, so with the older markers the older snapshots are forgotten, wherever
-  copies of them are left.
+  marker has another seal, so older snapshots are lost with the older markers, wherever copies of
+  them remain.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ...mechanisms.noise import derive
 PART = 8 << 20  # bytes of files in one object
 TAG = 16
 NONCE = 12
-HEAD_BYTES = 1 << 22  # more than the head of the largest table has
+HEAD_BYTES = 1 << 22  # larger than the head of any table
 MAGIC = b"hush-snapshot-1\n"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
@@ -37,11 +37,11 @@ class CopyHead(msgspec.Struct, frozen=True):
     """The description of a snapshot.
 
     Attributes:
-        name: folder of its parts, which no other one has.
+        name: unique folder of its parts.
         seal: fingerprint of the seal.
         made: when the table was copied, seconds since 1970.
-        rows: those of the table that tell how far it had come (`evidence.TOLD`).
-        files: names and bytes, in the order in which they follow each other in the parts.
+        rows: rows that record the table's progress (`evidence.TOLD`).
+        files: names and sizes in bytes, in their order in the parts.
     """
 
     name: str
@@ -74,7 +74,7 @@ def new_seal() -> str:
 
 
 def fingerprint_of(seal: str) -> str:
-    """Name a seal without telling it."""
+    """Compute a public fingerprint of a seal."""
     return hashlib.sha256(b"hushstream seal " + seal.encode()).hexdigest()[:32]
 
 
@@ -83,7 +83,7 @@ class TableKeys:
 
     Args:
         secret: the deployment's key.
-        place: name of the table, which no other table of any deployment has.
+        place: name of the table, unique among all deployments.
     """
 
     def __init__(self, secret: bytes, place: str) -> None:
@@ -119,15 +119,15 @@ class TableKeys:
     def parts(self, seal: str, name: str) -> PartKey:
         """Make the key of the parts of one snapshot.
 
-        HMAC-SHA256 of the seal and all names, under a key that follows from the deployment's: who
-        has one of the two alone learns nothing of it.
+        It is an HMAC-SHA256 of the seal and all names, under a key derived from the deployment's:
+        both secrets are needed to compute it.
         """
         told = b"\n".join([seal.encode(), name.encode(), self._place])
         return PartKey(hmac.digest(self._parts, told, "sha256"), self._place)
 
 
 class PartKey:
-    """The key of one snapshot's parts, each of which it seals once: the number is the nonce."""
+    """The key of one snapshot's parts; each is sealed once, with its number as nonce."""
 
     def __init__(self, key: bytes, place: bytes) -> None:
         self._key, self._place = AESGCM(key), place
@@ -140,10 +140,10 @@ class PartKey:
         """Decrypt a part.
 
         Args:
-            length: bytes that it must have.
+            length: expected bytes.
 
         Raises:
-            SnapshotError: it was changed or cut, or is another one.
+            SnapshotError: it was changed or truncated, or is another part.
         """
         try:
             found = self._key.decrypt(part.to_bytes(NONCE, "big"), data, self._place)

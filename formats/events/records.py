@@ -37,7 +37,7 @@ class Inspected(NamedTuple):
     """Records as the input, or one of its pipelines, reads them; it notes the faults."""
 
     sight: Readable
-    bad: Bad  # rows that nobody can use
+    bad: Bad  # unusable rows
     own: Bad  # rows that this reader cannot use; of the input itself, ``bad``
 
     @property

@@ -5,9 +5,9 @@ A unit that is in many epochs meets the releases of all of them, one after the o
 *Theorem.* Fix a number N of epochs before the first release, and let every epoch be charged the
 same cost (μ², e, c): Gaussian releases whose shifts, in units of their noise, have squares of at
 most μ² together on every path, steps of pure loss e together, and failures of a coupling with
-probability c. However many of the N epochs are run, and whoever decides this after a look at what
-was released, the whole is (ε, δ) differentially private for adding or removing all records of one
-unit in *all* epochs, with the ε that `costs.total` gives for N entries (μ², e, c) and any δ > N·c.
+probability c. However many of the N epochs are run, even if that is decided after a look at
+releases, the whole is (ε, δ) differentially private for adding or removing all records of one unit
+in *all* epochs, with the ε that `costs.total` gives for N entries (μ², e, c) and any δ > N·c.
 
 *Proof.* Given the past, a release of a later epoch is one more Gaussian release with a predictable
 shift, and with a noise that is predictable too; divided by it, the noise is that of a unit, and the

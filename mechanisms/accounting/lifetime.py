@@ -2,7 +2,7 @@
 
 The ledger charges what a unit *can* lose in an epoch. What one unit does lose follows from what was
 accepted of it. So a unit may spend more than one epoch's bound over a period of any number of
-epochs, and once that is used up its records are dropped; nobody learns when.
+epochs, and once that is used up, its records are dropped without a visible sign.
 
 A mechanism says with `Spending` what it costs a unit to spend its bound. Its terms are linear: who
 spends s out of a bound of ``left`` in an epoch is met there by Gaussian releases whose shifts, in
@@ -11,10 +11,10 @@ loss (s/left)·e together; and by failures of a coupling with probability (s/lef
 
 *Theorem.* Let the neighbours differ by all records of one unit in all epochs of one period, which
 is fixed and public, and let the unit spend at most f·left in them together, on every path. However
-many epochs are run, and whoever decides this after a look at what was released, everything that is
-released of them is (ε, δ) differentially private, with the ε that `costs.total` gives for one entry
-(fμ², fe, fc) and any δ > fc. Several pipelines in which the unit spends at most f·leftᵢ each, the
-same f for all, are so together for the entry (f Σμᵢ², f Σeᵢ, f Σcᵢ).
+many epochs are run, even if that is decided after a look at releases, everything that is released
+of them is (ε, δ) differentially private, with the ε that `costs.total` gives for one entry (fμ²,
+fe, fc) and any δ > fc. Several pipelines in which the unit spends at most f·leftᵢ each, the same f
+for all, are so together for the entry (f Σμᵢ², f Σeᵢ, f Σcᵢ).
 
 *Proof.* What is accepted of a unit follows from its own records, and from keys and statuses that
 are public by then. So all other units are treated alike in both worlds as long as the outputs

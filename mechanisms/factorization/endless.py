@@ -1,4 +1,4 @@
-"""A Toeplitz factorisation for a number of triggers that nobody knows.
+"""A Toeplitz factorisation for an unknown number of triggers.
 
 C is one infinite lower triangular Toeplitz matrix, of which T triggers use the first T rows: what
 is drawn, and what it costs, does not depend on T. So the last trigger need not be stated.

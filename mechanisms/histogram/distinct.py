@@ -28,9 +28,9 @@ d²(a² + w²b²) or a² + w²(a + db)², each times Δ². As 2·w·d·a·wb ≤
 the second is at most max(1 + w² + τ, d² + w²d²/τ)·(a² + w²b²). `factor2` is that, with a τ that
 makes both alike: the declared multiple of Q.
 
-*Keys.* A gate of a key differs between the worlds only while nobody else has shown anything in it;
-then all that the key holds are the unit's own m pairs, as with counts of records. So the argument
-of `thresholds.key_selection` holds as it is, with the larger noise.
+*Keys.* A gate of a key differs between the worlds only while no other unit has shown anything in
+it; then the key holds only the unit's own m pairs, as with counts of records. So the argument of
+`thresholds.key_selection` holds as it is, with the larger noise.
 
 Deletions are refused: whether a value is still shown by others would have to be known, and one unit
 that shows and deletes it in turn would change the count at each trigger.

@@ -73,7 +73,7 @@ Nonces = tuple[tuple[int, bytes], ...]
 """Which nonce is in force: (trigger from which it holds, nonce), the first from trigger 1 on."""
 
 STEADY: Nonces = ((1, bytes(NONCE)),)
-"""One nonce for ever, for simulations and tests: what nobody publishes, nobody can rewind."""
+"""A fixed nonce for simulations and tests, whose logs cannot be rewound."""
 
 _SIZE = 32
 
@@ -268,7 +268,7 @@ class KeyedNoise:
 
 @dataclass(frozen=True)
 class ZeroNoise:
-    """All draws zero: what a mechanism would release without noise. For tests; protects nobody.
+    """All draws zero, for tests: releases without noise, and without protection.
 
     >>> first = np.ones(2, np.int64)
     >>> zero.gauss("release", Keys.of([b"a"]), np.arange(2), Fraction(4), first).tolist()

@@ -1,10 +1,10 @@
-"""A ratchet of noise keys: what is held now gives every later key and no earlier one.
+"""A ratchet of noise keys: the current state gives every later key and no earlier one.
 
 Steps are records of the ledger: public, in one order for all pipelines, without gaps. The key of
 step i + 1 is an HMAC of that of step i, and the key of a charge is another HMAC of the key of its
-step. So whoever holds the key of step i can compute the keys of all charges from record i on; going
-back would take inverting HMAC-SHA256. What is held is the key of the step that was reached, and the
-keys of earlier charges whose epochs may still be released, one by one.
+step. So the key of step i gives the keys of all charges from record i on; going back would take
+inverting HMAC-SHA256. The ratchet holds the key of its current step, and single keys of earlier
+charges whose epochs may still be released.
 """
 
 from __future__ import annotations

@@ -285,11 +285,11 @@ def describe(shape: ExtensionRules, tree: LiveTree, variance: F64) -> Leaves:
 def share_error(inherited: I64, spread: F64, shares: I64, child: Child) -> F64:
     """(c,) mean squared error of each child's share of what its ancestors counted, records squared.
 
-    A share w of a count A errs by the noise of A, w²·V. It also errs because nobody counted which
-    child the A records lie in: w is a guess from other records. So the parts that they divide into
-    are taken as random, with mean w and, among β children, as uncertain as Jeffreys' prior has it,
-    which knows nothing of them: the variance of a part is w(1 - w)/(β/2 + 1). All of this reads
-    released numbers only.
+    A share w of a count A errs by the noise of A, w²·V. It also errs because the A records were not
+    counted by child: w is a guess from other records. So the parts into which they divide are taken
+    as random, with mean w and, among β children, as uncertain as Jeffreys' prior has it, which
+    knows nothing of them: the variance of a part is w(1 - w)/(β/2 + 1). All of this reads released
+    numbers only.
 
     Args:
         inherited: (s,) Ca + Cn of the split nodes, grid steps.

@@ -7,8 +7,8 @@ covers triggers j·2^i+1 … (j+1)·2^i and has one draw; after t triggers a sum
 the nodes that the binary digits of t select. A trigger lies in at most H = ⌊log2 T⌋+1 released
 nodes, one per height, so H and not log2 T nodes pay. One trigger (T = 1) is the one-pass algorithm.
 
-Nothing is stored: draws are functions of their labels, for sums without a record as well, since
-a sum that is exactly zero would reveal that nobody is there.
+Nothing is stored: draws are functions of their labels, also for sums without records, since a sum
+of exactly zero would reveal an empty cell.
 
 *No draw covers two contents.* A node is first used at its last trigger, when its content is
 complete; a coordinate of a factorisation likewise (`Process.first`). The nonce in force at that

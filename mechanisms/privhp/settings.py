@@ -20,7 +20,7 @@ from .noise import MatrixNoise, SumNoise, TreeNoise
 
 _UNIT = Domain.unit(2, depth=20)
 USUAL = 50_000
-"""Records of a window where nobody says how many are expected."""
+"""Records of a window if no expected number is configured."""
 
 _LEAST, _LARGEST = 16, 1 << 14
 

@@ -4,8 +4,8 @@ At the q-quantile x the number of records below, F(x), passes q·n. So the pivot
 estimated at every edge e of the bands, with noise whose variance v(e) is known exactly. An edge
 with D̂(e) + z·√v(e) < 0 lies below the quantile but for the one-sided error of z, one with
 D̂(e) - z·√v(e) > 0 above it (Woodruff 1952). The interval goes from the first edge that is not
-below to the last one that is not above, and is widened to whole bands, because nobody knows
-how records lie within one.
+below to the last one that is not above, and is widened to whole bands, because the places of
+records within a band are unknown.
 
 D never decreases, its estimate does: for the interval its isotonic regression is taken, the nearest
 function that never falls, which is no further from D than D̂ is anywhere. It is nearer, as

@@ -9,10 +9,10 @@ older ones, by weighted least squares at every level of the tree: a child's shar
 *agreement* b is 1 where the maps divide cells alike and 0 where they have nothing in common. Levels
 that the newer map does not reach have the agreement of the level above.
 
-As far as the maps do not agree, a leaf is divided evenly, or as a smooth map of the same counts is.
-Counts of leaves stay what they are; only what nobody has counted is divided. The function reads two
-releases and the public domain alone: post-processing, at no cost for either, whatever window, epoch
-or charge they come from.
+As far as the maps disagree, a leaf is divided evenly, or like a smooth map of the same counts.
+Counts of leaves are unchanged; only the uncounted detail within them is divided. The function reads
+two releases and the public domain alone: post-processing, at no cost for either, whatever window,
+epoch or charge they come from.
 
 Where a map has changed only below the cells that the newer one shows, the earlier shares are wrong,
 and no released number tells.

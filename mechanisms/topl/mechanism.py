@@ -12,8 +12,8 @@ A survey in two rounds releases a range at ``warmup``, from a range group that r
 of octaves. A third group, the *narrow* one, reports by Square Wave within that range, and at twice
 ``warmup`` theta follows from its reports. A device still reports once about a slot, in one group.
 
-Anybody can send a report, so claims in a report are not believed: its group must be the one that
-the salted hash gives its unit, and its theta and channel those that were published for its window
+Anyone can send a report, so claims in a report are checked: its group must be the one that the
+salted hash gives its unit, and its theta and channel those that were published for its window
 before it came. Two reports of one group therefore always weigh the same.
 
 Paper: Wang, Chen, Zhang, Su, Cheng, Li, Li, Jha ("Continuous Release of Data Streams under both

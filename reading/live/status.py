@@ -221,9 +221,9 @@ class Status:
         return None if limit is None else max(limit - one["budget"]["total"], 0.0)
 
     def late(self, name: str) -> int | None:
-        """Tell how many records of a pipeline were late; None: nobody here knows.
+        """Count the late records of a pipeline; None: unknown here.
 
-        Where they are not kept, workers count them since they began.
+        If late records are not kept, the figure is the count of workers since their start.
         """
         kept = self.aside.get(name)
         if kept is not None and kept.late is not None:

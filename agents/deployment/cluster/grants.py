@@ -1,4 +1,4 @@
-"""Rights and topics as an administrator's tools take them: a table, `kafka-acls`, Strimzi."""
+"""Rights and topics in the formats of administrators' tools: a table, `kafka-acls`, Strimzi."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STRIMZI_KINDS = {"topic": "topic", "group": "group", "transactional-id": "transa
 
 
 def table(role: Role, given: Sequence[Right]) -> str:
-    """The rights of a role for people: a line for each."""
+    """List the rights of a role for people, one per line."""
     lines = [f"{role}: {TASKS[role]}"]
     for one in given:
         name = f"{one.name}*" if one.prefixed else one.name
@@ -52,7 +52,7 @@ def _joined(operation: str) -> str:
 
 
 def strimzi_user(user: str, given: Sequence[Right], cluster: str) -> str:
-    """A ``KafkaUser`` manifest with exactly these rights, who signs in by SCRAM-SHA-512."""
+    """Make a ``KafkaUser`` manifest with exactly these rights and sign-in by SCRAM-SHA-512."""
     acls = [
         {
             "resource": {

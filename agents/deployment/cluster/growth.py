@@ -1,7 +1,7 @@
 """Growth: partitions that are added to a raw topic count from the next trigger on.
 
-This is for inputs whose units are re-partitioned here. Where the producers' partitioner is
-declared, the partitions stay as they are.
+Only inputs whose units are re-partitioned here can grow. If the producers' partitioner is declared,
+the partitions are fixed.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class Growth:
     """Partitions of one raw topic that the ledger does not count yet."""
 
     topic: str
-    changelog: str  # of the shards that read it; it needs as many partitions
+    changelog: str  # changelog of the shards that read it, which needs as many partitions
     before: int  # partitions that count so far
-    after: int  # partitions that there are
+    after: int  # partitions that exist
 
     @property
     def layout(self) -> dict[str, int]:
@@ -54,7 +54,7 @@ def growth(
     counted: Mapping[str, Mapping[str, int]],
     fixed: Collection[str],
 ) -> Growth | None:
-    """Tell by how much an input has grown; None if it has not.
+    """Find the growth of an input; None if it has not grown.
 
     Args:
         counted: counted partitions, by declared pipeline that reads the topic.
@@ -104,7 +104,7 @@ def refused(
 
 
 def extended(pinned: Mapping[str, int], grown: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Tell how many partitions the topics of a declaration have, as they have grown."""
+    """Compute the partitions of the topics of a declaration, including growth."""
     found = dict(pinned)
     for body in grown:
         for topic in found.keys() & {body["topic"], body["changelog"]}:
@@ -113,7 +113,7 @@ def extended(pinned: Mapping[str, int], grown: Sequence[Mapping[str, Any]]) -> d
 
 
 def joined(pipeline: str, grown: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
-    """Tell the last trigger before each raw partition counted; () where all did at once."""
+    """Look up the last trigger before each raw partition counted; () if all always counted."""
     found: list[int] = []
     for body in grown:
         if pipeline in body["triggers"]:
@@ -123,9 +123,10 @@ def joined(pipeline: str, grown: Sequence[Mapping[str, Any]]) -> tuple[int, ...]
 
 
 def with_joined(deployment: Deployment, since: Mapping[str, tuple[int, ...]]) -> Deployment:
-    """Tell each pipeline after which of its triggers each raw partition counts.
+    """Give each pipeline the triggers after which raw partitions count.
 
     Args:
-        since: first triggers by pipeline; () where all have counted from the beginning.
+        since: last triggers before each raw partition counted, by pipeline; () if all always
+            counted.
     """
     return deployment.each(lambda p: replace(p, joined=since.get(p.name, ())))

@@ -1,4 +1,4 @@
-"""Rights on the cluster that each role needs, and no more: the source of every list of them."""
+"""The minimal rights of each role on the cluster: the source of every list of rights."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ class Right(NamedTuple):
     """Operations that a role may do on one resource of Kafka."""
 
     kind: Kind
-    name: str  # of the resource, or with ``prefixed`` the beginning of its name
+    name: str  # name of the resource, or with ``prefixed`` its beginning
     prefixed: bool
     operations: tuple[str, ...]  # as Kafka calls them
     why: str
 
     def covers(self, topic: str) -> bool:
-        """Whether the right is one on a topic of this name."""
+        """Whether the right covers a topic."""
         alike = topic.startswith(self.name) if self.prefixed else topic == self.name
         return self.kind == "topic" and alike
 
 
 def rights(role: Role, deployment: Deployment, names: Names) -> list[Right]:
-    """List what a role needs; it needs nothing else of Kafka.
+    """List all rights that a role needs.
 
     Args:
         names: names of topics; the genesis is `UNKNOWN` before `hush topics` has made one.
@@ -54,7 +54,7 @@ _GROUPS = "clients that read name a group, and never join it"
 
 
 def _administrator(deployment: Deployment, names: Names) -> list[Right]:
-    """Internal topics are made under a genesis id that is not known before: hence the prefix."""
+    """Internal topics get a genesis id that is not known beforehand, hence rights by prefix."""
     own = f"{deployment.name}."
     every = ("CREATE", "READ", "WRITE", "DELETE", "ALTER", "DESCRIBE_CONFIGS", "ALTER_CONFIGS")
     return [
@@ -154,7 +154,7 @@ def _aside(deployment: Deployment) -> list[str]:
 
 
 def wanted(found: Iterable[Right], topics: Iterable[str]) -> dict[str, list[str]]:
-    """Tell what rights mean for topics.
+    """Collect the operations that rights allow on topics.
 
     Returns:
         The operations on each topic, in Kafka's words and without those on which there is no right.
@@ -168,7 +168,7 @@ def wanted(found: Iterable[Right], topics: Iterable[str]) -> dict[str, list[str]
 
 
 def reached(deployment: Deployment) -> str:
-    """Name topics that the administrator's rights by prefix reach and are not of this deployment.
+    """Say which foreign topics the administrator's rights by prefix cover.
 
     All other roles have a genesis id in their prefixes.
     """

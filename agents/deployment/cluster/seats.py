@@ -1,8 +1,8 @@
 """Seats: pipelines of one input share topics, and each has partitions of its own in them.
 
-Nothing of two pipelines meets in a partition, so order, compaction, deletion and ownership of a log
-are those of topics of their own. Stages know the topics of their pipeline alone; `Names.place`
-says where these lie. A seat is pinned in the ledger and never moves.
+No partition holds records of two pipelines, so order, compaction, deletion and ownership are as
+with separate topics. Stages use the topic names of their pipeline; `Names.place` maps these to the
+cluster. A seat is pinned in the ledger and never moves.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from ..model import Deployment, Input, Pipeline
 
 
 def seated(deployment: Deployment, names: Names) -> Names:
-    """Give each pipeline that has none yet a seat in the topics that its input's pipelines share.
+    """Give each pipeline without a seat a seat in the shared topics of its input.
 
     Args:
-        names: with the seats that the ledger has pinned.
+        names: names, with the seats that the ledger has pinned.
     """
     if not deployment.shared:
         return names
@@ -31,7 +31,7 @@ def seated(deployment: Deployment, names: Names) -> Names:
 
 
 def declared_in_order(source: Input) -> list[Pipeline]:
-    """Pipelines of an input as they are declared: each after the one that it follows."""
+    """Sort an input's pipelines in order of declaration: each after the one that it follows."""
     return sorted(source.pipelines, key=lambda p: len(p.lineage))
 
 
@@ -52,7 +52,7 @@ def _next(source: Input, p: Pipeline, names: Names, seats: Mapping[str, Seat]) -
 
 
 def taken(seats: Iterable[Seat]) -> dict[str, int]:
-    """Tell how many partitions each shared topic needs."""
+    """Compute the partitions that each shared topic needs."""
     found: dict[str, int] = {}
     for seat in seats:
         found[seat.topic] = max(found.get(seat.topic, 0), seat.first + seat.partitions)

@@ -10,14 +10,14 @@ from ..model import Deployment, Input, Pipeline
 from .seats import seated, taken
 
 FOREVER = {"retention.ms": "-1", "retention.bytes": "-1"}
-# Event times may be of any year: the broker must neither refuse nor delete by them.
+# Event times may be of any year, so the broker must neither refuse nor delete records by them.
 ANY_TIME = {"message.timestamp.after.max.ms": str((1 << 63) - 1)}
 KEPT = FOREVER | ANY_TIME
 # Public records carry scheduled times. The broker's own times would reveal load.
 PUBLIC = KEPT | {"message.timestamp.type": "CreateTime"}
-# A broker deletes and compacts whole segments, and never the one that it writes. Segments of a
-# gigabyte or a week would keep what was trimmed or overwritten for as long. Managed clusters accept
-# these, and hardly less.
+# A broker deletes and compacts whole segments, and never the active one. Segments of a gigabyte or
+# a week would keep trimmed or overwritten records as long. Managed clusters accept these values,
+# but hardly smaller ones.
 SEGMENTS = {"segment.bytes": str(64 << 20), "segment.ms": str(4 * 3_600_000)}
 COMPACTION = {"min.cleanable.dirty.ratio": "0.3", "max.compaction.lag.ms": str(6 * 3_600_000)}
 TRIMMED = KEPT | SEGMENTS
@@ -26,7 +26,7 @@ CLOCK = TRIMMED | {"message.timestamp.type": "LogAppendTime"}
 COMPACTED = ANY_TIME | {"cleanup.policy": "compact"} | SEGMENTS | COMPACTION
 NEWEST = COMPACTED | {"message.timestamp.type": "CreateTime"}
 SIZED = (*SEGMENTS, *COMPACTION)
-"""Settings that decide when space comes back, and nothing else: `hush topics` may change them."""
+"""Settings that only decide when space is freed, so that `hush topics` may change them."""
 
 DEAD = "records that cannot be used, each with its reason"
 UNITS = "events, on their way to their units"
@@ -36,7 +36,7 @@ FLOW = "events and bounded sums, on their way to units and keys: a seat for each
 class TopicSpec(NamedTuple):
     """One topic that must exist.
 
-    ``internal`` ones hold raw data; ``pipeline`` is empty where the topic serves all of them.
+    ``internal`` topics hold raw data; ``pipeline`` is empty if the topic serves all pipelines.
     """
 
     name: str
@@ -48,7 +48,7 @@ class TopicSpec(NamedTuple):
 
 
 def sized(spec: TopicSpec) -> dict[str, str]:
-    """The settings of a topic that decide when space comes back."""
+    """The settings of a topic that decide when space is freed."""
     return {name: spec.config[name] for name in SIZED if name in spec.config}
 
 
@@ -81,13 +81,13 @@ def public_topics(deployment: Deployment) -> list[TopicSpec]:
         text = f"a view of what {v.source.name} releases"
         specs.append(TopicSpec(v.release_topic, 1, PUBLIC, False, text, v.name))
     first: dict[str, TopicSpec] = {}
-    for spec in specs:  # who follows a pipeline goes on with its topics
+    for spec in specs:  # a follower continues the topics of its predecessor
         first.setdefault(spec.name, spec)
     return list(first.values())
 
 
 def internal_topics(deployment: Deployment, names: Names) -> list[TopicSpec]:
-    """List the topics of one genesis; pipelines without a seat get the one that they would get."""
+    """List the topics of one genesis; pipelines without a seat get their future one."""
     names = seated(deployment, names)
     specs = [
         TopicSpec(names.clock, 1, CLOCK, True, "beats and triggers, in the one order for all"),

@@ -1,4 +1,4 @@
-"""Thresholds of keys where nobody knows how many triggers there will be.
+"""Thresholds of keys for an unknown number of triggers.
 
 `thresholds.key_selection` needs probabilities β_t > 0 whose sum over *all* triggers is at most δ.
 Trigger t = 2^j … 2^(j+1) - 1 has β_t = δ / (2^j (j+1)(j+2)): an octave has δ/((j+1)(j+2)) =

@@ -8,8 +8,8 @@ the root of the budget, and what the keys that stay hidden hold.
 Guarantee, for neighbours that differ by all records of one unit in one epoch: none of its own, and
 none is needed. The choice is a function of released numbers and of the configuration.
 
-The arithmetic is that of floating point: whoever applies a choice must record it, and whoever
-checks it reads the record. Where a release is missing, or says nothing, the bound stays.
+The arithmetic is in floating point, so a choice must be recorded when it is applied, and a check
+reads the record. If a release is missing or uninformative, the bound stays.
 """
 
 from __future__ import annotations

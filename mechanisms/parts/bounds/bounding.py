@@ -28,7 +28,7 @@ RESERVED = np.uint32(0xFFFFFFFF)
 
 MOST = 2**16 - 1  # records per pair and lane that `Units.used` can hold
 _LARGEST_BUDGET = 2**40
-_SEED = secrets.randbits(62)  # so that nobody can make keys that meet in one place of the table
+_SEED = secrets.randbits(62)  # so that crafted keys cannot collide in the table
 
 
 class Accepted(NamedTuple):

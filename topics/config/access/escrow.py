@@ -1,9 +1,9 @@
 """Escrow: noise keys sealed to an auditor's public key before every machine forgets them.
 
 A key is sealed by HPKE (RFC 9180: X25519, HKDF-SHA256, ChaCha20-Poly1305), bound to the ratchet and
-to the charge. Nobody who can seal can open. The file grows by a line for each charge, and need not
-be secret while the auditor's private key is. A line that a crash has torn is passed over, and its
-key is sealed again.
+to the charge. Sealing needs no secret that could open. The file grows by a line for each charge,
+and need not be secret as long as the auditor's private key is. A line that a crash has torn is
+skipped, and its key is sealed again.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def open_escrow(path: Path, key_file: Path) -> dict[str, dict[Charge, bytes]]:
     """Open a file's sealed keys, by ratchet, with a private key (X25519, PEM, without a password).
 
     Raises:
-        ConfigError: a file cannot be read, or a key was sealed to somebody else.
+        ConfigError: a file cannot be read, or a key was sealed to another public key.
     """
     private = _private(key_file)
     try:

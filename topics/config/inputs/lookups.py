@@ -1,7 +1,8 @@
-"""Tables of lookups: public files with a header, read at start, and topics that were read before.
+"""Lookup tables: public files with a header, read at the start, and topics that were read before.
 
-A topic changes, so a pipeline keeps what its declaration has read. Nothing here opens a connection:
-whoever has one gives `Tables`; without them a table is unread, and nothing can be declared with it.
+A topic changes, so a pipeline keeps the content that its declaration has read. Nothing here opens a
+connection: a caller that has one passes `Tables`. Without them, a table is unread, and no pipeline
+can be declared with it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Public reference data in a topic, as a table.
 
-All that is wrong is refused with its place, for whoever declares a pipeline; a message shows no
-values, since a topic may be named by mistake. Once a pipeline is declared, what the topic holds
-later changes nothing.
+Every error is refused with its place when a pipeline is declared; messages show no values, since a
+topic may be named by mistake. After the declaration, later content of the topic has no effect.
 """
 
 from __future__ import annotations
