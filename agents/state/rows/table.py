@@ -81,11 +81,7 @@ class HeldTable:
         return RowColumns(Keys.fixed(matrix), self._values(begins, ends))
 
     def clear(self) -> None:
-<<<<<<< HEAD
         """Forget everything."""
-=======
-        """Forget everything, but keep the memory for new rows."""
->>>>>>> fc936966 (Words: docstrings and comments of clock, Kafka and state)
         self._count = self._used = 0
         self._slots = self._arena = _NONE
 
