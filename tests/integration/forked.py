@@ -14,6 +14,7 @@ import gc
 import inspect
 import json
 import os
+import runpy
 import select
 import signal
 import socket
@@ -21,7 +22,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from hushstream.deploy.process import Child
 from ..tree import ROOT
 
 NEW = [sys.executable, "-m", "hushstream"]
+ENV = "/usr/bin/env"
 SECONDS = 120.0  # until a server has imported everything, on a busy machine
 TEXT = """
 [deployment]
@@ -51,18 +53,31 @@ mechanism = { kind = "histogram", budget = 1 }
 
 
 def started(command: Sequence[str], log: Path) -> Child | Forked:
-    """Fork what would be a new process of the product; else start the command as it is."""
-    if list(command[:3]) != NEW:
+    """Fork what would be a new process of the product; else start the command as it is.
+
+    The product may come after ``env`` with variables, which the fork then has, or after a script of
+    a test, which the fork then runs.
+    """
+    words, given = list(command), dict[str, str]()
+    if words[:1] == [sys.executable] and words[1].endswith(".py"):
+        return Forked(_server(), words[1:], log, given)
+    if words[0] == ENV:
+        del words[0]
+        while "=" in words[0]:
+            name, _, given[name] = words.pop(0).partition("=")
+    if words[:3] != NEW:
         return Child(command, log)
-    return Forked(_server(), command[3:], log)
+    return Forked(_server(), ["hush", *words[3:]], log, given)
 
 
 class Forked:
-    """A worker that a server has forked, with what `Child` has."""
+    """What a server has forked, with what `Child` has: the words are a program and arguments."""
 
-    def __init__(self, server: Server, words: Sequence[str], log: Path) -> None:
+    def __init__(
+        self, server: Server, words: Sequence[str], log: Path, given: Mapping[str, str]
+    ) -> None:
         self._server = server
-        self.pid = server.fork(words, log)
+        self.pid = server.fork(words, log, given)
 
     @property
     def returncode(self) -> int | None:
@@ -104,12 +119,13 @@ class Server:
         self._begun: list[int] = []
         self._codes: dict[int, int] = {}
 
-    def fork(self, words: Sequence[str], log: Path) -> int:
-        """Begin ``hush`` with these words; returns its process id."""
+    def fork(self, words: Sequence[str], log: Path, given: Mapping[str, str]) -> int:
+        """Begin ``hush``, or a script, with further variables; returns its process id."""
         environ = {name: value for name, value in os.environ.items() if name[:5] != "HUSH_"}
         log.touch()
+        asked = json.dumps([list(words), environ | dict(given), str(log)])
         with self._lock:
-            self._line.sendall(json.dumps([list(words), environ, str(log)]).encode() + b"\n")
+            self._line.sendall(asked.encode() + b"\n")
             while not self._begun:
                 self._take()
             pid = self._begun.pop()
@@ -209,11 +225,14 @@ def _become(parent: int, words: list[str], environ: dict[str, str], log: str) ->
     os.close(output)
     os.environ.clear()
     os.environ.update(environ)
-    sys.argv = ["hush", *words]
+    sys.argv = words
 
 
 if __name__ == "__main__":
     serve(sys.argv[1])
-    from hushstream.cli.group import main
+    if sys.argv[0].endswith(".py"):
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    else:
+        from hushstream.cli.group import main
 
-    main()
+        main()

@@ -6,7 +6,9 @@ import os
 import sys
 from pathlib import Path
 
-from .forked import started
+from hushstream.deploy.process import Child
+
+from .forked import Forked, started
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 if str(BENCHMARKS) not in sys.path:
@@ -26,8 +28,9 @@ cage = _cage
 TOLD = _unwell.TOLD
 Local = _cluster.Local
 local = _cluster.local
-if os.environ.get("STARTED") == "forked":
-    Local.process = staticmethod(started)
+Process = Child | Forked
+process = started if os.environ.get("STARTED") == "forked" else Child  # begins one of `hush`
+Local.process = staticmethod(process)
 Pace = chaos.Pace
 Trio = _trio.Trio
 buffered = _outage.buffered

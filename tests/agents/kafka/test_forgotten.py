@@ -21,7 +21,8 @@ from hushstream.errors import EngineError
 from hushstream.topics.config.model import Kafka
 
 Place = TopicPartition
-LEVELS = (2, 0)  # of transaction.version: each transaction has an epoch of its own, or not
+# Of transaction.version: each transaction has an epoch of its own, or not.
+LEVELS = (2, pytest.param(0, marks=pytest.mark.thorough))
 
 
 @pytest.fixture(scope="module", params=LEVELS)

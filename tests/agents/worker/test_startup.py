@@ -173,7 +173,9 @@ asyncio.run(startup.warmed(None, None))
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)]
+)
 def test_a_signal_while_loops_are_compiled_ends_the_process_at_once(number: signal.Signals):
     with subprocess.Popen(
         [sys.executable, "-c", COMPILE], stderr=subprocess.PIPE, text=True

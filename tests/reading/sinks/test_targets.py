@@ -6,8 +6,10 @@ Covers: reading/sinks/parquet.py, reading/sinks/iceberg.py, reading/sinks/postgr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -67,19 +69,43 @@ class Place:
         return found
 
 
-@contextmanager
-def _place(kind: str, folder: Path, patch: pytest.MonkeyPatch) -> Iterator[Place]:
-    if kind == "postgresql":
-        with Postgres() as database:
-            url = database.url.removeprefix("jdbc:").replace("://", "://hush@")
-            yield Place(kind, folder, url)
-        return
-    if kind == "iceberg":
-        (folder / "warehouse").mkdir()
-        patch.setenv("PYICEBERG_CATALOG__DEFAULT__URI", f"sqlite:///{folder}/catalog.db")
-        patch.setenv("PYICEBERG_CATALOG__DEFAULT__WAREHOUSE", f"file://{folder}/warehouse")
-    urls = {"duckdb": f"duckdb:{folder}/f.db", "parquet": f"parquet:{folder}/out"}
-    yield Place(kind, folder, urls.get(kind, "iceberg:hush"))
+Placed = Callable[[str], Place]
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[Callable[[], str]]:
+    """Return a function that makes an empty database, of a server that starts when needed."""
+    numbers = itertools.count()
+    with ExitStack() as ended:
+
+        @cache
+        def server() -> Postgres:
+            return ended.enter_context(Postgres())
+
+        def fresh() -> str:
+            name = f"d{next(numbers)}"
+            server().ask(f"CREATE DATABASE {name}")
+            url = server().url.removeprefix("jdbc:").replace("://", "://hush@")
+            return f"{url.rpartition('/')[0]}/{name}"
+
+        yield fresh
+
+
+@pytest.fixture
+def placed(database: Callable[[], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Placed:
+    """Return a function that makes a target of a kind."""
+
+    def made(kind: str) -> Place:
+        if kind == "iceberg":
+            (tmp_path / "warehouse").mkdir()
+            uri, warehouse = f"sqlite:///{tmp_path}/catalog.db", f"file://{tmp_path}/warehouse"
+            monkeypatch.setenv("PYICEBERG_CATALOG__DEFAULT__URI", uri)
+            monkeypatch.setenv("PYICEBERG_CATALOG__DEFAULT__WAREHOUSE", warehouse)
+        urls = {"duckdb": f"duckdb:{tmp_path}/f.db", "parquet": f"parquet:{tmp_path}/out"}
+        url = database() if kind == "postgresql" else urls.get(kind, "iceberg:hush")
+        return Place(kind, tmp_path, url)
+
+    return made
 
 
 def _plain(table: Any, layout_: SinkLayout) -> list[dict[str, Any]]:
@@ -100,33 +126,31 @@ def _emptied(release: Released) -> Released:
 
 @pytest.mark.spread(2)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_target_holds_what_was_released(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with _place(kind, tmp_path, monkeypatch) as place:
-        for case in ("histogram", "privhp"):
-            wanted, layout_ = batches(case), layout(case)
-            target = place.target()
-            assert target.open(layout_) is None
-            target.write(layout_, wanted[0])
-            again = place.target()  # as after the end of a process
-            assert again.open(layout_) == wanted[0].position
-            again.write(layout_, wanted[1])
-            with pytest.raises(EngineError, match="another process writes"):
-                target.write(layout_, wanted[1])
-            for batch in wanted[2:]:
-                again.write(layout_, batch)
-            assert place.target().open(layout_) == wanted[-1].position
-            every = [one for batch in wanted for one in batch.releases]
-            assert _plain(place.read(layout_.table), layout_) == _plain(table_of(every), layout_)
-            if kind == "iceberg":
-                continue
-            latest = table_of(every, latest=True)
-            assert _plain(place.read(layout_.table, "_newest"), layout_) == _plain(latest, layout_)
-            if kind != "parquet":
-                told = place.read(layout_.table, "_releases")
-                assert sorted(told["trigger"].to_pylist()) == sorted(one.trigger for one in every)
-        _without_rows(place, layout("privhp", table="gone"), kind)
+def test_a_target_holds_what_was_released(kind: str, placed: Placed) -> None:
+    place = placed(kind)
+    for case in ("histogram", "privhp"):
+        wanted, layout_ = batches(case), layout(case)
+        target = place.target()
+        assert target.open(layout_) is None
+        target.write(layout_, wanted[0])
+        again = place.target()  # as after the end of a process
+        assert again.open(layout_) == wanted[0].position
+        again.write(layout_, wanted[1])
+        with pytest.raises(EngineError, match="another process writes"):
+            target.write(layout_, wanted[1])
+        for batch in wanted[2:]:
+            again.write(layout_, batch)
+        assert place.target().open(layout_) == wanted[-1].position
+        every = [one for batch in wanted for one in batch.releases]
+        assert _plain(place.read(layout_.table), layout_) == _plain(table_of(every), layout_)
+        if kind == "iceberg":
+            continue
+        latest = table_of(every, latest=True)
+        assert _plain(place.read(layout_.table, "_newest"), layout_) == _plain(latest, layout_)
+        if kind != "parquet":
+            told = place.read(layout_.table, "_releases")
+            assert sorted(told["trigger"].to_pylist()) == sorted(one.trigger for one in every)
+    _without_rows(place, layout("privhp", table="gone"), kind)
 
 
 def _without_rows(place: Place, layout_: SinkLayout, kind: str) -> None:
@@ -151,61 +175,59 @@ def _without_rows(place: Place, layout_: SinkLayout, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", [one for one in KINDS if one in ("duckdb", KINDS[-1])])
 def test_what_fails_half_way_leaves_nothing(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, placed: Placed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with _place(kind, tmp_path, monkeypatch) as place:
-        layout_, batch = layout("histogram"), batches("histogram")[0]
-        target, write = place.target(), sql._upserted
-        target.open(layout_)
+    place = placed(kind)
+    layout_, batch = layout("histogram"), batches("histogram")[0]
+    target, write = place.target(), sql._upserted
+    target.open(layout_)
 
-        def broken(session: Any, table: str, rows: Any, identity: Any) -> None:
-            write(session, table, rows, identity)
-            if table.endswith("_releases"):
-                raise EngineError("away")
+    def broken(session: Any, table: str, rows: Any, identity: Any) -> None:
+        write(session, table, rows, identity)
+        if table.endswith("_releases"):
+            raise EngineError("away")
 
-        with monkeypatch.context() as patch:
-            patch.setattr(sql, "_upserted", broken)
-            with pytest.raises(EngineError, match="away"):
-                target.write(layout_, batch)
-        assert place.target().open(layout_) is None and place.read(layout_.table).num_rows == 0
-        target.write(layout_, batch)
-        assert place.target().open(layout_) == batch.position
+    with monkeypatch.context() as patch:
+        patch.setattr(sql, "_upserted", broken)
+        with pytest.raises(EngineError, match="away"):
+            target.write(layout_, batch)
+    assert place.target().open(layout_) is None and place.read(layout_.table).num_rows == 0
+    target.write(layout_, batch)
+    assert place.target().open(layout_) == batch.position
 
 
 @pytest.mark.spread(2)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_table_of_another_kind_is_refused(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with _place(kind, tmp_path, monkeypatch) as place:
-        layout_ = layout("histogram", table="t")
-        target = place.target()
-        target.open(layout_)
-        target.write(layout_, batches("histogram")[0])
-        with pytest.raises(ConfigError, match="--table"):
-            place.target().open(layout("histogram", table="t", integers=["zone"]))
+def test_a_table_of_another_kind_is_refused(kind: str, placed: Placed) -> None:
+    place = placed(kind)
+    layout_ = layout("histogram", table="t")
+    target = place.target()
+    target.open(layout_)
+    target.write(layout_, batches("histogram")[0])
+    with pytest.raises(ConfigError, match="--table"):
+        place.target().open(layout("histogram", table="t", integers=["zone"]))
 
 
 @pytest.mark.parametrize("kind", [one for one in KINDS if one in ("duckdb", KINDS[-1])])
 def test_a_table_that_was_dropped_is_written_anew_and_one_of_others_is_left_alone(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, placed: Placed
 ) -> None:
-    with _place(kind, tmp_path, monkeypatch) as place:
-        layout_, target = layout("histogram", table="t"), place.target()
-        assert isinstance(target, sql.Database)
+    place = placed(kind)
+    layout_, target = layout("histogram", table="t"), place.target()
+    assert isinstance(target, sql.Database)
+    with target.session() as session:
+        session.ask("CREATE TABLE t (a BIGINT)")
+    with pytest.raises(ConfigError, match="'t' is there already, and no sink has made it"):
+        target.open(layout_)
+    assert place.read("t").column_names == ["a"]
+    for first in (0, 1):
         with target.session() as session:
-            session.ask("CREATE TABLE t (a BIGINT)")
-        with pytest.raises(ConfigError, match="'t' is there already, and no sink has made it"):
-            target.open(layout_)
-        assert place.read("t").column_names == ["a"]
-        for first in (0, 1):
-            with target.session() as session:
-                session.ask("DROP TABLE t" + " CASCADE" * first)
-            assert target.open(layout_) is None
-            for batch in batches("histogram"):
-                target.write(layout_, batch)
-            assert target.open(layout_) == batches("histogram")[-1].position
-            assert place.read("t").num_rows == sum(one.rows for one in batches("histogram"))
+            session.ask("DROP TABLE t" + " CASCADE" * first)
+        assert target.open(layout_) is None
+        for batch in batches("histogram"):
+            target.write(layout_, batch)
+        assert target.open(layout_) == batches("histogram")[-1].position
+        assert place.read("t").num_rows == sum(one.rows for one in batches("histogram"))
 
 
 @no_postgres
