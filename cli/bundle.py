@@ -40,7 +40,7 @@ def write_bundle(folder: Path, sink: str, kafka: Kafka) -> None:
     """Write jars, properties of a worker and of a sink, and a page with the commands.
 
     Args:
-        folder: is created; it must not hold a bundle yet, which may have passwords in it.
+        folder: folder to create; it must not hold a bundle yet, which may contain passwords.
         sink: properties of the connector.
         kafka: the cluster; no secret of it is written.
 

@@ -65,7 +65,7 @@ def followed(
     """Make a board of a deployment's public topics; errors as for `read_config`, and `RightError`.
 
     Args:
-        deployment: its name; None: the configuration's.
+        deployment: name of the deployment; None: the configuration's.
         only: pipelines that are shown; empty: all.
         windows: newest ones that are read.
         there: whether an `EngineError` says that Kafka does not answer or has no such deployment;

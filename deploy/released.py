@@ -31,10 +31,10 @@ def query(
     """Return a query of the plugin's own JSON parser.
 
     Args:
-        path: of the document, on the provisioned address.
-        root: where its list lies.
-        columns: of the rows of that list; none where it is a list of texts.
-        params: of the address; the plugin escapes them.
+        path: path of the document, on the provisioned address.
+        root: place of its list.
+        columns: columns of the list's rows; none for a list of texts.
+        params: parameters of the address; the plugin escapes them.
     """
     return {
         "refId": "A",

@@ -270,7 +270,7 @@ def compare_dead_letters(
     """Compare a topic of bad, late or far-future records, which may have been trimmed.
 
     Args:
-        topic: its name, for problems.
+        topic: name of the topic, for problems.
         log: records of the topic.
         begins: first offset that was recomputed, by raw topic and partition.
         sure: first offset, by the same, that no worker has read before it knew the pipeline. Of

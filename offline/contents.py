@@ -23,8 +23,8 @@ class Content:
     """Rows that can be read again and again.
 
     Attributes:
-        name: for people.
-        digest: of the content and of how it is read, in hexadecimal.
+        name: name for people.
+        digest: digest of the content and of how it is read, in hexadecimal.
         rows: yields the rows; True refuses those of a CSV file with too few or too many fields.
         stamp: tells what changes when the content does.
         stamped: what it told when the digest was taken.

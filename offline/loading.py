@@ -41,7 +41,7 @@ class Loaded(NamedTuple):
     """Outcome of a load into a raw topic.
 
     Attributes:
-        topic: its name.
+        topic: name of the topic.
         created: whether it was created.
         records: number of records written now.
         unusable: how many of these lack a unit or a time: they will be dead letters.
@@ -119,7 +119,7 @@ class Loading:
         cluster: the cluster, which answers.
         source: the input that reads the topic.
         content: the rows.
-        replicas: of the topic, if it is created.
+        replicas: number of replicas of the topic, if it is created.
     """
 
     cluster: Cluster

@@ -20,8 +20,8 @@ class Left(NamedTuple):
     """Share of a file that a cap leaves, where all purses are full at its beginning.
 
     Attributes:
-        windows: of the file.
-        records: that were played, `MOST` of a longer file.
+        windows: number of windows of the file.
+        records: number of records played, `MOST` of a longer file.
         kept: records accepted with the cap over those accepted without it; None: none was.
         errors: by value, with the cap and without: absolute errors of released rows together, over
             their truths; the mean of the windows.
@@ -69,8 +69,8 @@ def left(config: Config, rows: list[dict[str, Any]], source: str) -> dict[str, L
     """Play a file with the caps and without; by pipeline that has one.
 
     Args:
-        config: as it was read.
-        rows: of a file that is public or synthetic.
+        config: configuration as read.
+        rows: rows of a public or synthetic file.
         source: name of the input.
 
     Raises:

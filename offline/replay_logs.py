@@ -55,7 +55,7 @@ class StreamLog:
         wait: asked before each answer; whether to hold back records for now.
 
     Attributes:
-        end: of the span; an open transaction may move it back while the span is read.
+        end: end of the span; an open transaction may move it back while the span is read.
     """
 
     def __init__(

@@ -44,7 +44,7 @@ class Reach:
     Args:
         place: the snapshot's offset in the clock topic; 0 without one.
         snapshot: snapshot at the beginning of the clock log; None if the log is whole.
-        triggers: those of the log, in order.
+        triggers: triggers of the log, in order.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ def in_sessions(p: Pipeline, view: View, decoded: Decoded) -> View:
 
     Args:
         p: a pipeline that has sessions.
-        view: its records.
+        view: view of its records.
         decoded: all records, with times and units.
     """
     assert p.sessions is not None

@@ -49,10 +49,10 @@ def learnt(
     """Learn the budget of a pipeline's bound; None while releases do not tell it.
 
     Args:
-        settings: of the pipeline, which has a table ``learn``.
+        settings: settings of the pipeline, which has a table ``learn``.
         p: the same, compiled.
         activity: releases of its units' activity.
-        own: its own last releases of windows.
+        own: last releases of the pipeline's own windows.
         now: microseconds since 1970.
 
     Raises:

@@ -78,7 +78,7 @@ def read_releases(
 
     Args:
         bootstrap: brokers as ``host:port``, or the settings ``load("hush.toml").kafka``.
-        pipeline: its name.
+        pipeline: name of the pipeline.
         which: "all" triggers; "final": the last one of each window; "latest": the newest row of
             each window and key.
         window: a time (ISO text or datetime; UTC if it has no zone): only the window that holds it.

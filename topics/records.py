@@ -172,7 +172,7 @@ class TableSeal(msgspec.Struct, frozen=True, array_like=True):
     """A secret of snapshots of a shard's table: who has none of it can read none of them.
 
     Attributes:
-        secret: random, in hexadecimal digits.
+        secret: random number in hexadecimal digits.
         of: the transaction that a snapshot with this secret ends with: it is in this history, even
             if compaction has deleted its marker since; empty: not known yet.
     """

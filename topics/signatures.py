@@ -135,7 +135,7 @@ class Signed(NamedTuple):
 
         Args:
             genesis: hash of the ledger's first record.
-            seal: its own signature is left out.
+            seal: seal, whose own signature is left out.
         """
         named = [one for name, value in self.headers for one in (name.encode(), value)]
         sealed = seal._replace(signature="").encode()
@@ -153,7 +153,7 @@ def chained(before: bytes, key: bytes, value: bytes, timestamp: int, headers: He
     Args:
         before: end of the chain so far; `START` before the first row.
         timestamp: the record's timestamp, in milliseconds.
-        headers: all of the record.
+        headers: all headers of the record.
     """
     named = [one for name, told in headers for one in (name.encode(), told)]
     return hashlib.sha256(before + _joined([key, value, b"%d" % timestamp, *named])).digest()

@@ -61,7 +61,7 @@ class ClockOwner:
         settling: holds back triggers after an outage; one object per process.
 
     Attributes:
-        leaving: set it to end `run` with the first failure, such as another owner, instead of
+        leaving: whether to end `run` with the first failure, such as another owner, instead of
             opening again.
     """
 

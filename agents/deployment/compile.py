@@ -49,7 +49,7 @@ def compile_config(
     Args:
         partitions: number of partitions of each raw topic; 1 where the topic is not known.
         numbers: each pipeline's number in the ledger; None: the order in the file.
-        spread: of state over partitions, where the configuration leaves it open; None: the widest.
+        spread: partitions of state, if the configuration leaves them open; None: the most.
 
     Raises:
         ConfigError: a mechanism refuses its parameters; the message names the pipeline.

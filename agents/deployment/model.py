@@ -66,7 +66,7 @@ class Attributed:
     """Columns of a pipeline's key that are attributes of the unit.
 
     Attributes:
-        columns: in order, each with its place in the key.
+        columns: columns in order, each with its place in the key.
         sampled: fields of the pipeline where records hold the attributes themselves.
     """
 
@@ -236,12 +236,12 @@ class ReleaseView:
         values: values of the view, all named.
         where, having: conditions on rows of the source and of the view; None: there are none.
         limit: most rows of a release; None: all.
-        leads: for each value that is a count or a sum, how far the noise of a count is in its own;
-            other noise is independent. None: noises that may depend on each other in any way.
+        leads: part of a count's noise in each value that is a count or a sum; other noise is
+            independent. None: noises that may depend on each other in any way.
         counts: name of the value that is the count of each `Lead.base`, if there is one.
         additive: values of the source that add up over keys and windows.
         floored: values of the source that cannot truly be negative.
-        digest: of all that determines its releases, besides those of the source.
+        digest: digest of all that determines its releases, besides those of the source.
     """
 
     name: str

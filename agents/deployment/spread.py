@@ -60,7 +60,7 @@ def by_inputs(partitions: Collection[int]) -> StatePartitions:
     """Choose a spread for a deployment that begins.
 
     Args:
-        partitions: of each input topic.
+        partitions: number of partitions of each input topic.
 
     >>> by_inputs([1, 2]), by_inputs([12])
     (StatePartitions(units=2, cells=2), StatePartitions(units=4, cells=4))

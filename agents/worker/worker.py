@@ -59,9 +59,9 @@ class Worker:
     Attributes:
         public: metrics that anyone may scrape.
         operator: metrics that are a function of raw data.
-        shards: those that are open, by input partition.
+        shards: open shards, by input partition.
         error: the first error that made this worker stop; None if none did.
-        stopped: set it to stop the worker.
+        stopped: event that stops the worker when set.
     """
 
     def __init__(self, setup: WorkerSetup) -> None:

@@ -41,10 +41,10 @@ class AttributeDecoder:
     """Decoder of records that state attributes.
 
     Args:
-        fields: of the topic; its unit is one field.
+        fields: fields of the topic; its unit is one field.
         paths: of the attributes. What is read of one does not depend on which others there are:
             they may be another pipeline's.
-        compared: those of them that may be any number, as conditions alone look at them.
+        compared: attributes that may be any number, as only conditions use them.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ def completed(key: bytes, values: Sequence[Value], places: Sequence[int]) -> byt
 
     Args:
         key: JSON of its other columns.
-        values: of the columns, in their order.
+        values: values of the columns, in their order.
         places: (n,) place of each in the whole key.
 
     >>> completed(b'["p1"]', ["DE", "none"], [0, 2])

@@ -77,7 +77,7 @@ def numbers(
     Args:
         data, offsets: the texts, one after the other, and where they begin.
         wanted: (n,) rows.
-        seed: random, so that no producer can choose texts that collide in the table.
+        seed: random number, so that no producer can choose texts that collide in the table.
         table: (2^b,) of -1, more than twice as long as there are rows.
         first: (n,), taken: row of the first appearance of each number.
         out: (n,), taken.

@@ -37,7 +37,7 @@ class Message:
     """A compiled message type.
 
     Attributes:
-        leaves: by field number.
+        leaves: leaves by field number.
         inner: messages within, by field number.
         wrong: paths whose type cannot be used.
 

@@ -27,7 +27,7 @@ def facts(ledger: Ledger, limits: Mapping[str, Limits]) -> dict[str, Any]:
 
     Args:
         ledger: verified.
-        limits: by pipeline or shared budget; they stand in the configuration, not in the ledger.
+        limits: limits by pipeline or shared budget, from the configuration, not the ledger.
 
     Raises:
         LedgerError: a declaration or a charge cannot be read.

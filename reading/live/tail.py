@@ -36,7 +36,7 @@ class Tail(threading.Thread):
         end: time of the last record that matters, microseconds since 1970; None: all do.
 
     Attributes:
-        caught_up: set once all that was there has been taken.
+        caught_up: event that is set once all earlier records have been taken.
         trouble: reason for which nothing can be read now; empty: none is known.
     """
 

@@ -70,7 +70,7 @@ class SinkProgress:
     """Releases that are open or complete, by the records that have come; it reads nothing itself.
 
     Args:
-        position: where the reader begins.
+        position: place where the reader begins.
     """
 
     def __init__(self, position: SinkPosition) -> None:
@@ -126,7 +126,7 @@ class Feed:
     """The releases of one topic from a position on.
 
     Args:
-        position: None: from the beginning.
+        position: place where to begin; None: at the beginning.
 
     Raises:
         EngineError: no broker answers, the topic does not exist, or it is not the one of the

@@ -49,7 +49,7 @@ class SinkLayout:
         table: name of the first table.
         pipeline: the pipeline, or view, that the topic is read for.
         keys: column and type of each field of the key.
-        axes: of a map.
+        axes: axes of a map.
         values: names of released values.
         replaces: whether a key that a release lacks is gone.
     """

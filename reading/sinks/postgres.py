@@ -19,7 +19,7 @@ class Postgres(Database):
     """Tables in a database of PostgreSQL.
 
     Args:
-        uri: as libpq takes it; what it lacks comes from libpq's environment and password file.
+        uri: URI for libpq; missing parts come from libpq's environment and password file.
     """
 
     def __init__(self, uri: str, name: str) -> None:

@@ -17,7 +17,7 @@ class SinkTarget(Protocol):
     """A place for tables, which one process at a time writes to.
 
     Attributes:
-        name: for people, without a password.
+        name: name for people, without a password.
     """
 
     name: str

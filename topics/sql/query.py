@@ -41,7 +41,7 @@ class Query(NamedTuple):
     """A query as a pipeline.
 
     Attributes:
-        settings: of the pipeline, as a TOML file would state them.
+        settings: settings of the pipeline, as a TOML file would state them.
         view: name of the view that the query creates, as the name of a pipeline; None: none.
         notes: what was read and changes nothing, or less than in the system that it is from.
         over: settings of the view over it that the query asks for, without name and source; None:

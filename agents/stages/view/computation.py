@@ -22,7 +22,7 @@ class Made(NamedTuple):
     Attributes:
         key: the key's columns and their values.
         encoded: the key as bytes.
-        values: as released, by name.
+        values: released values by name.
     """
 
     key: dict[str, Scalar]
@@ -50,7 +50,7 @@ class Arithmetic:
         """Compute a release.
 
         Args:
-            history: of its window.
+            history: history of its window.
 
         Returns:
             The rows of the view, in their order; and values of all keys, released or not, for the

@@ -24,9 +24,9 @@ class Noisy(NamedTuple):
     """A number with noise.
 
     Attributes:
-        value: of the number.
-        variance: of its noise.
-        ends: its interval; None: that of normal noise of this variance.
+        value: the number.
+        variance: variance of its noise.
+        ends: interval; None: the interval of normal noise of this variance.
         floored: whether the exact number cannot be negative.
     """
 
@@ -67,8 +67,8 @@ def ratio(above: Noisy, below: Noisy, covariance: float | None, quantile: float)
     estimation", 1954). It is an interval where b lies more than z deviations above 0.
 
     Args:
-        covariance: of the two noises; None: unknown, and then q is twice what it is without one,
-            which is at least as large, whatever the covariance.
+        covariance: covariance of the two noises; None: unknown; then q is taken as twice its value
+            without covariance, which is an upper bound.
         quantile: z.
 
     Returns:
@@ -102,7 +102,7 @@ def told(one: Noisy | None, quantile: float, shown: bool) -> dict[str, Any] | No
     """A number as it is released.
 
     Args:
-        quantile: of the confidence level: how many deviations an interval reaches.
+        quantile: normal quantile of the confidence level, in deviations.
         shown: whether a field with negative values shown as 0 is added.
     """
     if one is None:

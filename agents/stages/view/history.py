@@ -25,7 +25,7 @@ class Reached(msgspec.Struct, frozen=True):
     """The place that a view has come to.
 
     Attributes:
-        digest: of the view.
+        digest: digest of the view.
         done: the last release: scheduled time (ms), start of the window, number of the trigger.
         windows: numbers of those that are remembered, ascending.
         out: records of the release in progress that are published.
@@ -64,9 +64,9 @@ class Lookback:
     """The past of one view, as a release of one window sees it.
 
     Args:
-        number: of the window.
+        number: number of the window.
         windows: numbers of the windows that are remembered, ascending.
-        overlap: as the function of this name says.
+        overlap: result of the function of this name.
     """
 
     def __init__(

@@ -43,8 +43,8 @@ class InOrder:
     """Puts the releases of one pipeline together.
 
     Args:
-        pipeline: its name; records of others on the topic are passed over.
-        codec: of its records.
+        pipeline: name of the pipeline; records of others on the topic are skipped.
+        codec: codec of its records.
         done: the last release that was used; records of it and of earlier ones are passed over.
     """
 

@@ -25,7 +25,7 @@ class Of(NamedTuple):
     """The release that a view's release is made of.
 
     Attributes:
-        manifest: of its first shard, as JSON.
+        manifest: manifest of its first shard, as JSON.
         millis: time of its records: the scheduled time, in milliseconds.
     """
 

@@ -1,4 +1,4 @@
-"""Makes the shards of a worker, and the tables of those that it stands by for."""
+"""Makes the shards of a worker, and the tables of its standbys."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ShardMaker:
         self._rests = rests
 
     async def begin(self, tp: TP) -> int:
-        """Find where a release topic begins, for views of what it still has; 0 for other stages."""
+        """Find the first offset of a release topic, for views; 0 for other stages."""
         if self._topology.of(*tp).stage != VIEW:
             return 0
         cluster = Cluster(self._setup.config.kafka)
@@ -47,8 +47,8 @@ class ShardMaker:
         """Make a shard, closed.
 
         Args:
-            begin: see `begin`.
-            copy: its table, which a standby has left open; None: it is closed.
+            begin: result of `begin`.
+            copy: table that a standby has left open; None: the table is closed.
         """
         made = self._factory.make(self._topology.of(*tp), tp.partition, begin)
         return Shard(self._shared, self._spec(tp, begin), made, host, copy)
@@ -66,8 +66,8 @@ class ShardMaker:
             stage.changelog,
             self._topology.written(stage, tp.partition),
             begin=setup.begin_of(stage.source, tp.partition) if raw else begin,
-            # Rows of units change often, so a few steps' worth of them goes to disk together;
-            # what aggregate writes is read again at the next trigger at the earliest.
+            # Rows of units change often, so those of several steps go to disk together. Rows that
+            # aggregate writes are not read before the next trigger.
             hold=0 if stage.stage in (AGGREGATE, VIEW) else HELD,
             step_bytes=setup.config.engine.step_bytes if raw else 0,
             step_records=setup.config.engine.step_records if raw else 0,
@@ -78,7 +78,7 @@ class ShardMaker:
 
     def _rest(self, stage: StageSpec) -> Rest | None:
         if stage.stage in (AGGREGATE, VIEW):
-            return None  # they commit at triggers alone, or where memory is full
+            return None  # they commit only at triggers, or when memory is full
         if stage.pipeline is not None:
             return self._rests.of([stage.pipeline.name], raw=False)
         return self._rests.of([p.name for p in stage.source.pipelines], raw=True)

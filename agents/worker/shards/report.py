@@ -1,4 +1,4 @@
-"""The operator's metrics of one shard, and what its steps tell the worker."""
+"""Reports the steps of one shard to the operator's metrics and to the worker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class ShardReport:
     """Series of one shard.
 
     Args:
-        name: of its input's partition.
+        name: name of its input partition.
     """
 
     def __init__(self, shared: Shared, partition: int, name: str) -> None:
@@ -25,7 +25,7 @@ class ShardReport:
         """Add a committed step.
 
         Args:
-            waiting: records of the input that are fetched and not applied.
+            waiting: fetched records of the input that are not applied yet.
         """
         metrics = self._shared.metrics
         metrics.count(step.counts)

@@ -1,12 +1,12 @@
 """Rests between the steps of a process that owns many shards.
 
-A step costs some milliseconds however few records it takes, and writes a frame to each partition
-of the next stage. At one step a beat, many shards would spend more on steps than on events. So
-such a process lets its shards rest after a step, for longer the more of them it has: then its steps
-per second stay the same however many shards share them, and frames grow as partitions do.
+A step costs some milliseconds, however few records it takes, and writes a frame to each partition
+of the next stage. With one step per beat, a process with many shards would spend more on steps than
+on events. So its shards rest after each step, longer the more shards there are. Then the steps per
+second do not grow with the number of shards, and frames grow instead.
 
-Where steps are cut changes no release. A release waits for no rest either: none is kept once the
-clock has written a trigger that a shard has not handed on.
+How steps are cut changes no release. A release waits for no rest either: a shard does not rest
+while it has not passed on a trigger that the clock has written.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from ....topics.records import Marker
 from ...clock.log import ClockLog
 
 EACH = 0.025  # seconds of rest for each shard of the process
-LEAST = 0.5  # a process with few shards keeps no rest at all: a shorter one would save nothing
-LONGEST = 5.0  # what a trigger finds undone grows with it
-ENOUGH = 1 << 20  # bytes of waiting records, for which a step is worth its cost
+LEAST = 0.5  # shorter rests would save nothing, so a process with few shards keeps none
+LONGEST = 5.0  # the work that is left when a trigger comes grows with it
+ENOUGH = 1 << 20  # bytes of waiting records that justify a step at once
 
 
 def kept(among: float) -> float:
@@ -37,7 +37,7 @@ def kept(among: float) -> float:
 
 
 class Rests:
-    """Length of the rests that the shards of one process keep.
+    """The length of rests for all shards of one process.
 
     Attributes:
         among: number of shards of this process.
@@ -56,8 +56,8 @@ class Rests:
         """Make the rest of one shard.
 
         Args:
-            pipelines: whose records it takes.
-            raw: whether it reads the clock log itself, and not the barriers of those who do.
+            pipelines: names of the pipelines whose records it takes.
+            raw: whether it reads the clock log itself, rather than barriers of shards that do.
         """
         called = self._clock.called
 
@@ -77,7 +77,7 @@ class Rest:
         self._rests = rests
         self._pressing = pressing
         self._ended: float | None = None
-        self._timer: asyncio.TimerHandle | None = None  # which ends a rest
+        self._timer: asyncio.TimerHandle | None = None  # ends a rest
 
     def stepped(self, now: float, more: bool) -> None:
         """Note the end of a step.
@@ -88,10 +88,10 @@ class Rest:
         self._ended = None if more else now
 
     def left(self, now: float, marker: Marker, size: int) -> float:
-        """Tell for how long to wait with the next step; 0.0: take it.
+        """Compute how long to wait before the next step; 0.0: take it now.
 
         Args:
-            size: bytes of the records that wait.
+            size: bytes of the waiting records.
         """
         if self._ended is None or size >= ENOUGH or not (seconds := self._rests.seconds):
             return 0.0

@@ -1,7 +1,7 @@
 """A shard: one stage over one partition, with its producer, its table and its changelog.
 
-A step is numbered below: compute, transact, store, acknowledge. The Kafka transaction is the
-only point at which anything becomes true; RocksDB follows it and can always be rebuilt.
+A step is numbered below: compute, transact, store, acknowledge. Only the Kafka transaction makes a
+step count; RocksDB follows it and can always be rebuilt.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from .transaction import names, transact
 log = logging.getLogger("hushstream.shard")
 
 FENCED_SECONDS = 3.0
-LARGE = 16 << 20  # bytes of input that one step takes at the most, about
+LARGE = 16 << 20  # most bytes of input of one step, about
 SLICE_SECONDS = 1.0
 
 
@@ -46,12 +46,12 @@ class Shard:
     """One stage over one partition of one topic.
 
     Args:
-        state: its table, which a standby has left open; None: it is closed.
+        state: table that a standby has left open; None: the table is closed.
 
     Attributes:
-        marker: the last committed one.
-        moved: whether it has come further here.
-        seals: of snapshots of the table, in the markers of all further steps.
+        marker: last committed marker.
+        moved: whether it has committed a step here.
+        seals: seals of table snapshots, for the markers of all further steps.
     """
 
     def __init__(
@@ -78,15 +78,15 @@ class Shard:
         self._task: asyncio.Task[None] | None = None
         self._producer: Any = None
         self._state = state or spec.state(shared, self.progress.moved)
-        self._state.moved = self.progress.moved  # and no longer a standby's
+        self._state.moved = self.progress.moved  # instead of a standby's
         self._guard = threading.Lock()
         self.moved = self._closing = self._leaving = False
         self._ended = asyncio.Event()  # it is being closed
         self._reached = self._last = 0
-        self._end: int | None = None  # of the changelog as it was read, until a step tells
+        self._end: int | None = None  # end of the changelog as read, until a step confirms it
         self.seals: list[TableSeal] = []
         self._name_next = names()
-        self._aborted = ""  # the transaction before the next one, if brokers had forgotten it
+        self._aborted = ""  # an aborted transaction that brokers had forgotten, for the next marker
         self._report = ShardReport(shared, self.tp.partition, self._name)
         self._begin = Marker(shared.genesis, spec.begin)
         self.marker = self._begin
@@ -103,7 +103,7 @@ class Shard:
 
     @property
     def paused(self) -> bool:
-        """Whether its input is not fetched, since enough of it waits here."""
+        """Whether fetching its input is paused, since enough records wait."""
         return self._backlog.paused
 
     # -- opening ------------------------------------------------------------------------------
@@ -124,17 +124,17 @@ class Shard:
             self._shared.kafka, self._spec.transactional_id, self._shared.transaction_timeout_ms
         )
         own, public = ([TopicPartition(*one) for one in places] for places in self._spec.written)
-        # Once it returns, what earlier owners have left open has ended.
+        # When this returns, open transactions of earlier owners have ended.
         await start_producer(self._producer, own, public, self._answered)
         self._name_next = names()
         try:
             await self._restored()
-        except DamagedError as error:  # where nothing but the stage looks
+        except DamagedError as error:  # in rows that only the stage reads
             await self._in_thread(partial(self._state.set_aside, error))
             await self._restored()
 
     async def _answered(self) -> bool:
-        """Whether brokers had answered the commit of the transaction that hangs here."""
+        """Whether brokers had answered the commit of the hanging transaction."""
         name, answered = await self._state.hanging()
         self._aborted = "" if answered else name
         return answered
@@ -143,19 +143,19 @@ class Shard:
         marker = await self._state.open() or self._begin
         self._end = self._state.end
         self.seals = [] if self._shared.copies is None else list(marker.seals)
-        # Past what is lost for good; the next step commits the place.
+        # Skip records whose loss was accepted; the next step commits the place.
         self.marker = replace(marker, applied=max(marker.applied, self._spec.resume))
         await self._host.before_open(self.tp, self.marker)
         self._stage.open(self._state.table, self.marker)
-        self._backlog.restart(max(self._stage.position, 0))  # a view may want earlier ones again
+        self._backlog.restart(max(self._stage.position, 0))  # a view may want earlier records again
 
     # -- input --------------------------------------------------------------------------------
 
     def deliver(self, interval: Interval) -> None:
-        """Take an interval that was fetched; never waits.
+        """Take a fetched interval, without waiting.
 
-        Intervals may overlap after a seek, or leave a gap after a rebalance. A stage gets neither:
-        a record that came twice would be counted twice.
+        Intervals may overlap after a seek, or leave a gap after a rebalance. The stage must see
+        neither: a repeated record would be counted twice.
         """
         if not self._backlog.take(interval):
             again = asyncio.ensure_future(self._host.seek(self.tp, self.wanted))
@@ -168,14 +168,14 @@ class Shard:
         self._backlog.paused = False
 
     def wake(self) -> None:
-        """Have the shard look whether there is something to do."""
+        """Make the shard check whether there is work."""
         self._wake.set()
 
     def doubt(self) -> None:
-        """Open again before the next step, because the record that is wanted next is gone.
+        """Open again before the next step, because the next record is gone.
 
-        Another worker may have owned the partition meanwhile, and have applied and trimmed more:
-        then the state here is old.
+        Another worker may have owned the partition meanwhile and have applied and trimmed more, so
+        that the state here is outdated.
         """
         self._doubted = True
         self.wake()
@@ -204,24 +204,24 @@ class Shard:
                 more = await self._step(leave)
 
     def _rests(self) -> bool:
-        """Whether the next step is not due yet; then the shard is woken when it is."""
+        """Whether the next step is not due yet; the shard is woken when it is."""
         rest, backlog = self._spec.rest, self._backlog
         due = rest is None or backlog.full or not rest.waits(self.marker, backlog.size, self.wake)
         return not due
 
     def _weight(self) -> int:
-        """Bytes of the next step, about: of its input, or what the last one was."""
+        """Approximate bytes of the next step: those of its input, or of the last step."""
         return max(min(self._backlog.size, LARGE), self._last)
 
     async def _step(self, leave: Callable[[], None]) -> bool:
-        """Take one step; False if there is none, or the shard has to begin anew."""
+        """Take one step; False if there is none, or the shard was opened again."""
         try:
             step = await self._compute()
         except DamagedError as error:
             leave()  # what follows waits for the broker
             await self._restore(error)
             return False
-        self._backlog.release(self._stage.position)  # what the stage has taken
+        self._backlog.release(self._stage.position)  # records that the stage has taken
         if step is None:
             return False
         if step.not_before:
@@ -234,8 +234,8 @@ class Shard:
         except HushError:  # the same step would raise it again
             raise
         except (Exception, asyncio.CancelledError) as error:
-            # Any error: a client knows many, and after none of them is it certain whether the
-            # transaction was committed. The changelog tells, so the shard opens again.
+            # Any error of a client: after none of them is it certain whether the transaction was
+            # committed. Only the changelog shows that, so the shard opens again.
             if asked_to_end():
                 raise
             leave()
@@ -243,20 +243,20 @@ class Shard:
             return False
         try:
             await self._follow(step)
-        except DamagedError as error:  # the step is committed: the changelog has it
+        except DamagedError as error:  # the step is committed, so the changelog has it
             leave()
             await self._restore(error)
             return False
         return True
 
     async def _restore(self, error: DamagedError) -> None:
-        """Put a damaged table out of the way, and open the shard anew from the changelog."""
+        """Set a damaged table aside, and open the shard again from the changelog."""
         await self._in_thread(lambda: self._state.set_aside(error))
         await self._open_again()
 
     async def _compute(self) -> Step | None:
         """1. Compute: the stage's pure function, on committed state."""
-        # A list of its own: the event loop delivers more records while a thread computes the step.
+        # A separate list, since the event loop delivers more records while a thread computes.
         parts, fetched = self._backlog.offered()
 
         def work() -> Step | None:
@@ -269,7 +269,7 @@ class Shard:
             return step
 
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
-        """Run work on the store off the event loop; the store is never closed under it."""
+        """Run work on the store in a thread; the store is not closed meanwhile."""
 
         def guarded() -> Any:
             with self._guard:
@@ -280,8 +280,8 @@ class Shard:
     async def _until(self, not_before: int) -> None:
         """Wait for the scheduled time plus a public delay, so that load does not show in it.
 
-        The time is monotonic, and not behind the clock log: a wall clock that is set back delays
-        nothing. It is read again and again, since the clock log may move it on.
+        The time is monotonic and never behind the clock log, so a wall clock that is set back
+        delays nothing. It is read repeatedly, since the clock log may advance it.
 
         Args:
             not_before: microseconds since 1970; 0: do not wait.
@@ -322,10 +322,10 @@ class Shard:
         self._report.step(step, self.wanted - self.marker.applied)
 
     async def measure(self) -> None:
-        """Report the size of the local state to the operator; held rows go to disk for that."""
+        """Report the size of the local state to the operator, after writing held rows to disk."""
         try:
             size = await self._in_thread(self._state.size)
-        except DamagedError:  # the next step meets it
+        except DamagedError:  # the next step handles it
             self.wake()
             return
         if self._closing:
@@ -334,7 +334,7 @@ class Shard:
 
     @property
     def table(self) -> LocalState:
-        """Its table, which is open while the shard is."""
+        """The table, which is open while the shard is."""
         return self._state
 
     async def copy(self, folder: Path) -> list[bytes | None]:
@@ -349,10 +349,10 @@ class Shard:
         elif not self._leaving:
             said = "%s: a transaction failed (%s); reopening"
             log.warning(said, self._name, type(error).__name__)
-        if isinstance(error, TimeoutError):  # nobody has answered for long
+        if isinstance(error, TimeoutError):  # no broker has answered for long
             self.progress.outage(True)
         if isinstance(error, ELSEWHERE) and not self._leaving:
-            # Where another worker owns this shard, a rebalance will tell, and close this one.
+            # If another worker owns this shard, a rebalance will close it here.
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._ended.wait(), FENCED_SECONDS)
         await self._open_again()
@@ -369,18 +369,18 @@ class Shard:
     # -- closing ------------------------------------------------------------------------------
 
     def leave(self) -> None:
-        """Step on until another worker has opened the shard, or until it is closed."""
+        """Continue until another worker has opened the shard, or until it is closed."""
         self._leaving = True
         if self._task is not None:
             self._tasks.release(self._task)
 
     @property
     def left(self) -> bool:
-        """Whether it steps no more."""
+        """Whether it has stopped stepping."""
         return self._closing or self._task is None or self._task.done()
 
     async def close(self, patience: float = 3.0) -> None:
-        """Let the step in flight end; after ``patience`` seconds, cancel it, and it aborts."""
+        """Let the step in flight end; after ``patience`` seconds, cancel it, which aborts it."""
         self._closing = True
         self._ended.set()
         if self._task is not None:

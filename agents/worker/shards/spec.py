@@ -1,4 +1,4 @@
-"""A shard by name, and the worker as far as a shard needs it."""
+"""The names and limits of a shard, and the interface of the worker to its shards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .transaction import Find, here
 
 
 class Host(Protocol):
-    """The worker, as far as a shard needs it."""
+    """The interface of the worker to its shards."""
 
     def flow(self, tp: TP, open_: bool) -> None:
         """Resume or pause the input of a shard."""
@@ -26,7 +26,7 @@ class Host(Protocol):
         """Fetch the input of a shard from another offset on."""
 
     async def before_open(self, tp: TP, marker: Marker) -> None:
-        """Make ready what a shard needs whose committed marker is ``marker``."""
+        """Prepare the opening of a shard with the committed marker ``marker``."""
 
     def fail(self, error: BaseException) -> None:
         """Stop the worker."""
@@ -42,12 +42,12 @@ class ShardSpec:
     written: tuple[Collection[Place], Collection[Place]]  # see `Topology.written`
     begin: int = 0  # offset where the input began when the deployment did
     hold: int = 0  # rows kept in memory before they are written to disk
-    step_bytes: int = 0  # of records offered to one step; 0: all that are held
-    step_records: int = 0  # that one step takes at the most; 0: all that are held
-    resume: int = 0  # offset before which nothing is left to use, since a loss was accepted
-    place: Find = here  # where the topics lie that its stage sends to
-    rest: Rest | None = None  # between its steps; None: none
+    step_bytes: int = 0  # bytes of records offered to one step; 0: all held records
+    step_records: int = 0  # most records of one step; 0: all held records
+    resume: int = 0  # offset before which records are skipped, since their loss was accepted
+    place: Find = here  # maps topics that its stage sends to
+    rest: Rest | None = None  # rest between its steps; None: none
 
     def state(self, shared: Shared, moved: Callable[[], None]) -> LocalState:
-        """Make its table, closed; ``moved`` as for `LocalState`."""
+        """Make the table, closed; ``moved`` as for `LocalState`."""
         return LocalState(shared, self.changelog, self.tp.partition, self.hold, moved)

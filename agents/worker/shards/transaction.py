@@ -19,11 +19,11 @@ from ...stages.step import Out, Step
 from ...state.layout import MARKER
 
 Find = Callable[[str, int], tuple[str, int]]
-"""Tells where a partition of a topic of a pipeline lies on the cluster: see `Names.place`."""
+"""Maps a partition of a pipeline's topic to its place on the cluster: see `Names.place`."""
 
 
 def here(topic: str, partition: int) -> tuple[str, int]:
-    """Leave a topic where it is, as those are that nobody shares."""
+    """Return the place unchanged, for topics that are not shared."""
     return topic, partition
 
 
@@ -37,18 +37,18 @@ async def transact(
 ) -> int:
     """Commit a step; return the offset of the first record of the changelog's last batch.
 
-    A leader that is cut off from the other brokers may not know that it leads no more, and answer
-    readers with an end of before. What this writes goes to the leader of now, and so tells: nobody
-    else writes the changelog, so its first record lies where reading had ended. Until that is
-    known nothing else is sent: even a step that is not committed would be a second content.
+    A leader that is cut off from the other brokers may not know that it was replaced, and report an
+    old end to readers. Writes go to the current leader. Only this shard writes the changelog, so
+    its first record must lie where reading ended. Until that is confirmed, nothing else is sent:
+    even an uncommitted step would be a second content.
 
     Args:
-        end: of the changelog as it was read; None: this producer has written since.
+        end: end of the changelog as read; None: this producer has written since.
 
     Raises:
         EngineError: a record does not fit into a batch.
         NotLeaderForPartitionError: the changelog was not read to its end; nothing is committed.
-        KafkaError: all of it happened or nothing did, and which of the two is unknown.
+        KafkaError: the transaction was committed or not; which is unknown.
     """
     await producer.begin_transaction()
     # Last, so that a changelog that ends with a marker holds every row before it.
@@ -62,16 +62,16 @@ async def transact(
     for (topic, number), outs in _grouped(step.out).items():
         sent += await send(producer, *place(topic, number), [out[2:] for out in outs])
     kept = kept or await send(producer, changelog, partition, rows)
-    last = (await answers([*sent, *kept]))[-1]  # else a commit would leave out what was refused
+    last = (await answers([*sent, *kept]))[-1]  # or a commit would leave refused batches out
     await producer.commit_transaction()
     return int(last.offset)  # reading the rows of a batch again is harmless
 
 
 def names() -> Callable[[], str]:
-    """Names for the transactions of one opening of a shard: one random part, and a count.
+    """Make names for the transactions of one opening of a shard: a random part and a count.
 
-    A log that was rewound, and has grown again since, has transactions of other openings. So a name
-    says which history a marker is of: see `evidence.check_same`.
+    A log that was rewound and has grown again has transactions of other openings. So a name
+    identifies the history of a marker: see `evidence.check_same`.
     """
     opening, numbers = secrets.token_hex(8), count(1)
     return lambda: f"{opening}-{next(numbers)}"
@@ -85,7 +85,7 @@ def _unit_records(step: Step) -> RecordColumns:
 async def send(
     producer: Any, topic: str, partition: int, records: RecordColumns | Sequence[Content]
 ) -> list[Any]:
-    """Send records in batches; returns their futures.
+    """Send records in batches; return their futures.
 
     Raises:
         EngineError: a record does not fit into a batch.
@@ -107,7 +107,7 @@ async def send(
 
 
 def _grouped(outs: Sequence[Out]) -> dict[tuple[str, int], list[Out]]:
-    # A batch for each partition: a request for each record would be most of a step's time.
+    # One batch per partition: a request per record would take most of a step's time.
     groups: dict[tuple[str, int], list[Out]] = {}
     for out in outs:
         groups.setdefault((out.topic, out.partition), []).append(out)

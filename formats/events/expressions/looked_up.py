@@ -42,7 +42,7 @@ class PublicTable:
 
     Attributes:
         rows: the values.
-        sha256: of `lines`.
+        sha256: digest of `lines`.
         origin: the topic that it is from; None: a file.
     """
 

@@ -170,7 +170,7 @@ def plane(view: dict[str, Any], width: int, height: int) -> Plane:
     """Draw cells of two axes, shaded by density: they differ in size.
 
     Args:
-        view: with ``axes`` and ``cells``, as `views.view` makes them; not without a cell.
+        view: view with ``axes`` and ``cells``, as made by `views.view`; it has at least one cell.
         height: lines, without the axis.
     """
     (_, west, east), (_, south, north) = view["axes"]

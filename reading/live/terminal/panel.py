@@ -31,7 +31,7 @@ def panel(
     Args:
         link: state of the connection, as `Board.summary` tells it.
         told: the pipeline, as `Board.summary` tells it.
-        seen: its values, as `views.view` makes them.
+        seen: values, as made by `views.view`.
         size: columns and lines of the terminal.
     """
     width, height = size

@@ -110,7 +110,7 @@ class RatchetFile:
 
         Args:
             step: number of ledger records that were read.
-            charges: all of them under this ratchet's keys, from record `step` of this one on.
+            charges: all charges under this ratchet's keys, from record `step` of this one on.
             over: whether nothing more will be released of an epoch.
 
         Raises:

@@ -23,7 +23,7 @@ class ChosenColumn(NamedTuple):
     """A column as a setting, with the clipping interval that its query states.
 
     Attributes:
-        derive: of the pipeline's ``derive``, without a name.
+        derive: entry of the pipeline's ``derive``, without a name.
         ends: ``low``, ``high`` and perhaps ``grid``.
     """
 

@@ -29,7 +29,7 @@ class Quantile(NamedTuple):
 
     Attributes:
         node: the expression, for messages.
-        field: its path.
+        field: path of the field.
         ends: the public range of its values.
         at: shares of the quantiles.
     """

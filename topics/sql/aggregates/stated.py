@@ -13,7 +13,7 @@ class Aggregated(NamedTuple):
     """An aggregate as a setting.
 
     Attributes:
-        setting: of the pipeline's ``aggregate``.
+        setting: entry of the pipeline's ``aggregate``.
         units: whether it counts units instead of records.
         values: whether it counts distinct values.
         per_group: most records of a unit in a group, where the query bounds a count.

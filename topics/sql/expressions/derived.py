@@ -62,8 +62,8 @@ class Derivation(NamedTuple):
     """A derived column of a key.
 
     Attributes:
-        name: that it has without an alias.
-        settings: as a person would write them.
+        name: name without an alias.
+        settings: settings as a person would write them.
         note: what is not as it is written; None: all is.
     """
 

@@ -37,7 +37,7 @@ class Spoken:
     Attributes:
         text: the query; what was taken out is spaces.
         view: name of the view, table or stream that it was to create.
-        options: of the clause on differential privacy, by lower-case name, as SQL.
+        options: options of the clause on differential privacy, by lower-case name, as SQL.
         window: SQL of the window's length, from a clause or a table function.
         hop: SQL of the time from one window to the next, where they overlap.
         time: SQL of the column that the window is of; None: the event time, unsaid.
