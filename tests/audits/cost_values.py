@@ -131,32 +131,51 @@ def unraised(mechanism: Pak | Tops) -> Pak | Tops:
     return replace(plain, relearning=again)
 
 
+def least(wins: Callable[[int], bool], near: int) -> int:
+    """The least noise with which a candidate wins: looked for around a guess, wider each time."""
+    low, high, step = near - 1, near, 1
+    if wins(low):
+        low, high = low - step, low
+        while wins(low):
+            step *= 2
+            low, high = low - step, low
+            assert low > -REACH, "a score is out of reach"
+    else:
+        while not wins(high):
+            low, high, step = high, high + step, 2 * step
+            assert high < REACH, "a score is out of reach"
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if wins(middle) else (middle, high)
+    return high
+
+
 def scores(
-    mechanism: Pak | Tops, values: Sequence[Value], made: Choice
+    mechanism: Pak | Tops, values: Sequence[Value], made: Choice, near: np.ndarray | None = None
 ) -> tuple[np.ndarray, Fraction]:
     """Scores of all candidates less that of the first, read from who wins; and the noise's scale.
 
     Candidate i beats the first one from some noise on: that noise is the gap of their scores.
+    ``near`` are scores that are alike, from which the search begins; else it is the score before.
     """
     plain = unraised(mechanism)
     trace, out, scale = stream(mechanism, values), [0], Fraction(0)
     for place in range(1, len(mechanism.slots.thresholds)):
-        low, high = -REACH, REACH
-        while high - low > 1:
-            middle = (low + high) // 2
 
-            def planted(label: Label, place: int = place, middle: int = middle) -> int:
+        def wins(noise: int, place: int = place) -> bool:
+            def planted(label: Label) -> int:
                 if label.purpose != made.purpose:
                     return 0
-                return {0: 0, place: middle}.get(label.index, -LARGE)
+                return {0: 0, place: noise}.get(label.index, -LARGE)
 
+            nonlocal scale
             recorder = Recorder(planted)
             view = seen(plain, trace, recorder, until=made.at)
             scale = next(one.parameter for one in recorder.asked if one.purpose == made.purpose)
-            wins = view[made.at, "threshold", 0] == plain.slots.thresholds[place]
-            low, high = (low, middle) if wins else (middle, high)
-        assert -REACH + 1 < high < REACH, "a score is out of reach"
-        out.append(1 - high)  # the least winning noise; ties go to the first
+            return bool(view[made.at, "threshold", 0] == plain.slots.thresholds[place])
+
+        guess = out[-1] if near is None else int(near[place])
+        out.append(1 - least(wins, 1 - guess))  # ties go to the first
     return np.array(out), scale
 
 
@@ -170,7 +189,8 @@ def chosen(mechanism: Pak | Tops, records: int, crowds: Sequence[int], made: Cho
         crowd = [Value(made.at, thresholds[len(thresholds) // 2])] * others
         first, scale = scores(mechanism, crowd, made)
         for value in (thresholds[-1], thresholds[0]):
-            second, _ = scores(mechanism, [*crowd, *[Value(made.at, value)] * records], made)
+            more = [Value(made.at, value)] * records
+            second, _ = scores(mechanism, [*crowd, *more], made, first)
             worst = max(worst, choice_loss(first, second, scale))
     return worst
 

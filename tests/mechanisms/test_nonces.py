@@ -85,19 +85,25 @@ def upto(memory: Memory, trace: Trace, last: int) -> list[Releases]:
     ]
 
 
-def forked(
-    case: Case, at: int, nonces: Nonces
-) -> tuple[tuple[Noting, list[Releases]], tuple[Noting, list[Releases]]]:
-    """Both continuations of a run that was copied after trigger ``at``."""
+Course = tuple[Noting, list[Releases]]
+
+
+def forked(case: Case, at: int, *others: Nonces) -> list[Course]:
+    """Continuations of a run that was copied after trigger ``at``: its own, and those of others.
+
+    The first goes on with its own nonce and records, each other one under its nonces with records
+    that are the same for all of them.
+    """
     first = begun(case, Noting(STEADY))
     upto(first, trace_of(case, 1), at)
-    out = []
-    for number, (held, renewals) in enumerate(((STEADY, ()), (nonces, _begins(nonces)))):
-        memory = copy.deepcopy(first)
-        memory.t, memory.renewals = at, renewals
+    out = list[Course]()
+    for number, held in enumerate((STEADY, *others)):
+        memory = copy.deepcopy(first, {id(first.noise): first.noise})  # it gets another one
+        memory.t, memory.renewals = at, _begins(held)
         memory.noise = noise = Noting(held)
-        out.append((noise, upto(memory, trace_of(case, number + 1), case.mechanism.traits.horizon)))
-    return out[0], out[1]
+        trace = trace_of(case, 2 if number else 1)
+        out.append((noise, upto(memory, trace, case.mechanism.traits.horizon)))
+    return out
 
 
 def _begins(nonces: Nonces) -> tuple[int, ...]:
@@ -115,10 +121,9 @@ def shared_beyond(one: Noting, other: Noting, at: int) -> list[Any]:
 def test_two_continuations_share_no_draw_of_what_came_later(case: Case) -> None:
     blind, last = True, case.mechanism.traits.horizon - 1
     for at in sorted({1, (last + 1) // 2, last}):
-        ours, theirs = forked(case, at, (*STEADY, (at + 1, ANOTHER)))
+        ours, theirs, steady = forked(case, at, (*STEADY, (at + 1, ANOTHER)), STEADY)
         assert not shared_beyond(ours[0], theirs[0], at)
-        ours, theirs = forked(case, at, STEADY)
-        blind = blind and not shared_beyond(ours[0], theirs[0], at)
+        blind = blind and not shared_beyond(ours[0], steady[0], at)
     assert not blind, "without nonces nothing would be found"
 
 

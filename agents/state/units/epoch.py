@@ -54,6 +54,7 @@ class UnitEpoch:
         self.fresh = HeldTable(DIGEST)
         self.stale: list[Words] = []  # old blocks of ranges that were halved in memory
         self._room = self._filters = 0  # bytes allowed for ranges, and for filters
+        self._filled: tuple[int, int] | None = None  # bytes that both take, while `fill` goes on
 
     @classmethod
     def empty(cls, prefix: bytes, blocks: UnitBlocks, bits: int) -> UnitEpoch:
@@ -200,18 +201,22 @@ class UnitEpoch:
     def fill(self, new: NewRows, room: int, filters: int) -> None:
         """Write all rows of so far empty ranges, as blocks.
 
+        An epoch may be filled part by part, with nothing else in between.
+
         Args:
             room: bytes of memory for ranges; ranges that do not fit stay on disk only.
             filters: bytes of memory for filters of those.
         """
         self._filters = filters
-        used, hints = self.memory, self.filters
+        used, hints = self._filled or (self.memory, self.filters)
         for number, low, high in self._spans(new.digests.heads):
             packed = PackedRows.none(self._bits).merged(new.part(low, high))
+            used -= self.ranges[number].memory
             part = self.ranges[number] = self._written(packed)
             if used + part.memory > room:
                 part.packed, part.known = None, self._filter(packed, hints)
             used, hints = used + part.memory, hints + part.filter
+        self._filled = used, hints
 
     def _ordered(self) -> NewRows:
         rows = self.fresh.rows()

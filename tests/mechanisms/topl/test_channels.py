@@ -88,6 +88,7 @@ def test_the_ratio_of_any_two_values_is_bounded_after_rounding(
     assert first <= second * exp_below(epsilon) and second <= first * exp_below(epsilon)
 
 
+@pytest.mark.spread(4)  # of twelve cases: each channel once
 @each
 @pytest.mark.parametrize("value", [0.0, 30.0, 61.8, 100.0])
 def test_outputs_are_drawn_with_the_probabilities_of_the_table(channel: int, value: float) -> None:
