@@ -44,7 +44,17 @@ class UnitEpoch:
         bits, ranges: ranges on disk, and the bits that number them.
     """
 
-    __slots__ = ("_bits", "_blocks", "_filters", "_prefix", "_room", "fresh", "ranges", "stale")
+    __slots__ = (
+        "_bits",
+        "_blocks",
+        "_filled",
+        "_filters",
+        "_prefix",
+        "_room",
+        "fresh",
+        "ranges",
+        "stale",
+    )
 
     def __init__(
         self, prefix: bytes, blocks: UnitBlocks, bits: int = 0, ranges: Sequence[Range] = ()
