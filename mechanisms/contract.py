@@ -138,7 +138,7 @@ class Guarantee(NamedTuple):
     """Words for what is promised to a unit; numbers are `Cost` and `Statement.bounds`.
 
     Attributes:
-        distribution: of the noise.
+        distribution: distribution of the noise.
         definition: kind of differential privacy.
         neighbouring: relation of two streams that cannot be told apart.
     """
@@ -350,7 +350,7 @@ class Setting:
             nothing is made.
         shards: aggregate shards. Each draws under nonces of its own, so whatever all of them
             release of the same content is released with so many independent noises.
-        confidence: of released intervals, for a mechanism that makes its own.
+        confidence: confidence of released intervals, for a mechanism that makes its own.
     """
 
     epsilon: Fraction

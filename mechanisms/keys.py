@@ -198,7 +198,7 @@ def gather(data: Bytes, begins: NDArray[np.int64], offsets: NDArray[np.int64]) -
     """(offsets[-1],) bytes: strings that lie anywhere in ``data``, one after the other.
 
     Args:
-        data: (bytes,) that holds them.
+        data: (bytes,) array that holds them.
         begins: (n,) where each begins.
         offsets: (n+1,) from 0, where each is to begin and end.
     """

@@ -135,7 +135,7 @@ class RowTable:
     """Rows of the keys of one aggregate shard; the empty key's row, if any, is kept apart.
 
     Attributes:
-        state, due: (k,) of all other keys, in canonical order.
+        state, due: (k,) columns of all other keys, in canonical order.
         empty: row of the empty key.
     """
 

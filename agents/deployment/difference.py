@@ -1,8 +1,8 @@
-"""Old terms of pipelines against new ones: what changes, from when on, and what a unit pays.
+"""Compares old terms of pipelines with new ones: what changes, when, and what a unit pays.
 
-A charged setting holds for as long as a pipeline has its name. So a change of one comes with
-another pipeline, which follows the first one at a boundary of its epochs; all other settings change
-at once. Everything here is public.
+A charged setting is fixed for a pipeline's name. So changing one takes another pipeline, which
+follows the first at a boundary of its epochs; all other settings change at once. Everything here is
+public.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ IDENTITY = ("name", "follows", "deployment", "schema")
 
 @dataclass(frozen=True)
 class Terms:
-    """The terms of one pipeline, as a configuration or a ledger has them."""
+    """The terms of one pipeline, from a configuration or a ledger."""
 
     name: str
     config: Mapping[str, Any]  # its charged settings
@@ -63,7 +63,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class ChangedSetting:
-    """One setting that differs; ``holds`` says from when on the new value does."""
+    """One changed setting; ``holds`` says from when on the new value applies."""
 
     setting: str
     old: str
@@ -73,7 +73,7 @@ class ChangedSetting:
 
 @dataclass(frozen=True)
 class Difference:
-    """One pipeline against the one that it was, or follows."""
+    """One pipeline compared with its earlier terms, or with the one that it follows."""
 
     pipeline: str
     against: str | None  # name of the other one; None: there is none, and it is new
@@ -82,7 +82,7 @@ class Difference:
 
 
 def differences(old: Sequence[Terms], new: Sequence[Terms], now: int) -> list[Difference]:
-    """Hold new terms against old ones, at ``now``, microseconds since 1970."""
+    """Compare new terms with old ones, at ``now``, microseconds since 1970."""
     before = {one.name: one for one in old}
     after = {one.name: one for one in new}
     found = [_one(terms, before, after, now) for terms in new]
@@ -226,7 +226,7 @@ def _proposed(old: Terms, now: int) -> str:
 
 
 def proposal(old: Terms, now: int) -> str:
-    """Say what to write so that new terms hold from a boundary of epochs on.
+    """Say what to write so that new terms apply from a boundary of epochs on.
 
     Args:
         now: microseconds since 1970.

@@ -1,4 +1,4 @@
-"""Shares of a budget that several pipelines have together: one charge, less noise than by parts."""
+"""Shares of a budget of several pipelines: one charge, and less noise than with separate parts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...topics.config.pipelines.budgets import SharedBudget
 from ...topics.config.pipelines.pipeline import PipelineSettings
 
 TRIES = 64
-"""Shares that are tried, each of a squared loss that is less by 2 %."""
+"""Number of shares tried, each with a squared loss that is 2 % smaller."""
 
 
 @dataclass(frozen=True)

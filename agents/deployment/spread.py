@@ -1,8 +1,8 @@
-"""Spread: over how many partitions the state of each pipeline lies.
+"""Spread: the number of partitions for the state of each pipeline.
 
 The number is chosen when a deployment begins, by the configuration or by the size of its inputs.
-It decides on which shard the bound of a unit is kept, so the genesis in the ledger holds it from
-then on, whatever becomes of the inputs. All of this is public.
+It decides which shard keeps the bound of a unit, so the genesis in the ledger fixes it, even if the
+inputs change. All of this is public.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...topics.config.load import Config
 from ...topics.config.toml.values import INPUT
 
 MOST = 4
-"""Most partitions that are chosen by the size of inputs: each takes memory in some worker."""
+"""Most partitions chosen by the size of inputs, since each takes memory in some worker."""
 
 
 class StatePartitions(NamedTuple):
@@ -26,7 +26,7 @@ class StatePartitions(NamedTuple):
 
 
 BEFORE = StatePartitions(4, 4)
-"""What a genesis means that does not say it: an earlier version wrote it."""
+"""Spread of a genesis that states none, written by an earlier version."""
 
 
 def held(genesis: Mapping[str, Any]) -> StatePartitions:
@@ -36,10 +36,10 @@ def held(genesis: Mapping[str, Any]) -> StatePartitions:
 
 
 def spread_of(config: Config, otherwise: StatePartitions | None = None) -> StatePartitions:
-    """Tell the spread that a configuration states.
+    """Read the spread of a configuration.
 
     Args:
-        otherwise: what holds where the configuration leaves it open; None: the most it can be.
+        otherwise: spread for what the configuration leaves open; None: the largest possible.
     """
     engine, units, cells = config.engine, *(otherwise or StatePartitions(MOST, MOST))
     stated = engine.units_partitions, engine.cells_partitions
@@ -70,5 +70,5 @@ def by_inputs(partitions: Collection[int]) -> StatePartitions:
 
 
 def is_open(config: Config) -> bool:
-    """Whether the size of the inputs decides about the spread."""
+    """Whether the size of the inputs decides the spread."""
     return INPUT in (config.engine.units_partitions, config.engine.cells_partitions)

@@ -121,7 +121,7 @@ class ColumnDecoder:
     def _part(
         self, p: PipelineFields, m: Mechanism, found: Scanned, time: I64, read: ScannedFields
     ) -> _Part:
-        """Read what one pipeline needs; rows that it cannot read are known no more."""
+        """Read what one pipeline needs; rows that it cannot read become unknown."""
         known = read.known
         names = {name: path for name in m.traits.inputs if (path := _path(p, name)) is not None}
         floats = {path: self._floats(path, found, known) for path in set(names.values())}

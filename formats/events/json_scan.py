@@ -325,13 +325,13 @@ def scan(
     """Scan all records.
 
     Args:
-        begin, end: (n,) where each stands; one that begins below 0 is none.
+        begin, end: (n,) bounds of each record; a begin below 0 means none.
         names: names of the f needed fields, one after the other, as JSON writes them without
             quotes.
         ends: (f,) of the names.
         most: bytes of a record that is read.
-        kind, low, high: (n, f), taken: type, begin and end of each field.
-        known: (n,), taken: whether a record is what this scanner knows to be valid.
+        kind, low, high: (n, f) output, type, begin and end of each field.
+        known: (n,) output, whether this scanner recognises a record as valid.
     """
     for row in range(len(begin)):
         known[row] = (
@@ -362,7 +362,7 @@ def integers(data: Bytes, low: I64, high: I64, wanted: NDArray[np.bool_], out: I
 def decimals(
     data: Bytes, low: I64, high: I64, known: NDArray[np.bool_], out: NDArray[np.float64]
 ) -> None:
-    """Read the decimals of known rows; one that could be rounded is known no more."""
+    """Read the decimals of known rows; one that could be rounded becomes unknown."""
     for row in range(len(low)):
         if not known[row]:
             continue

@@ -20,9 +20,9 @@ def lengths(
 
     Args:
         kind, low, high: (n, f) as `json_scan.scan` gives them.
-        fields: (k,) which fields make the key, in order.
+        fields: (k,) numbers of the fields that make the key, in order.
         known: (n,) rows.
-        out: (n,), taken.
+        out: (n,) output.
     """
     for row in range(len(known)):
         total = 0
@@ -78,9 +78,9 @@ def numbers(
         data, offsets: the texts, one after the other, and where they begin.
         wanted: (n,) rows.
         seed: random number, so that no producer can choose texts that collide in the table.
-        table: (2^b,) of -1, more than twice as long as there are rows.
-        first: (n,), taken: row of the first appearance of each number.
-        out: (n,), taken.
+        table: (2^b,) slots of -1, more than twice as many as rows.
+        first: (n,) output, row of the first appearance of each number.
+        out: (n,) output.
     """
     mask = len(table) - 1
     found = 0

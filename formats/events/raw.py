@@ -30,10 +30,10 @@ class RawBatch(Sequence[RawRecord]):
     Attributes:
         data: the buffer.
         offset, timestamp: (n,).
-        key, key_end: (n,) where each key stands; -1 for none.
-        value, value_end: (n,) likewise.
-        headers: (n,) where the number of the headers stands.
-        end: (n,) where each record ends.
+        key, key_end: (n,) bounds of each key; -1: none.
+        value, value_end: (n,) bounds of each value; -1: none.
+        headers: (n,) place of the number of headers.
+        end: (n,) end of each record.
     """
 
     __slots__ = (

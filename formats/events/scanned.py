@@ -68,7 +68,7 @@ class JsonScanned:
         return out
 
     def numbers(self, place: int, known: Flags) -> NDArray[np.float64]:
-        """As `Scanned.numbers`; a decimal that could be rounded is known no more."""
+        """As `Scanned.numbers`; a row with a decimal that could be rounded becomes unknown."""
         from .json_scan import decimals
 
         kind = self.kind[:, place]

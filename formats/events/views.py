@@ -23,7 +23,7 @@ class UnitTexts(Sequence[Any]):
 
     Attributes:
         data: the buffer.
-        low, high: (n,) where each text stands.
+        low, high: (n,) bounds of each text.
         integer: (n,) whether it is the text of an integer.
         rest: values of the rows that the buffer does not hold; None stands for no unit.
     """
@@ -105,7 +105,7 @@ def keyed(
     """Rows of a pipeline with keys of their own; other keys than its public ones are dropped.
 
     Args:
-        rows: (n,) those to use.
+        rows: (n,) rows to use.
         keys, key: distinct keys, and (n,) that of each row.
         columns: (N,) inputs of the mechanism of all records, if it makes the values of these.
         value, sign: (N, c) and (N,) of all records.

@@ -1,7 +1,7 @@
 """Payloads of many records side by side, read column by column instead of record by record.
 
 A reader walks the same step of the schema in all records at once, so the cost of a step is shared
-by all of them. A record whose bytes do not fit goes bad, and takes part no more.
+by all of them. A record whose bytes do not fit becomes bad, and is skipped from then on.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ class Payloads:
 
     Attributes:
         data: all bytes, one payload after the other.
-        at: (n,) where each is read next.
-        end: (n,) where each ends, or the part of it that is being read.
-        bad: (n,) those whose bytes do not fit their schema.
+        at: (n,) next place to read in each record.
+        end: (n,) end of each record, or of the part being read.
+        bad: (n,) mask of records whose bytes do not fit their schema.
     """
 
     def __init__(self, payloads: Sequence[bytes], skip: int = 0) -> None:

@@ -139,7 +139,7 @@ class ReleaseCodec:
     """Writes the records of a pipeline, and reads them back.
 
     Attributes:
-        records: by the name of the header; empty: JSON.
+        records: codecs by the name of the header; empty: JSON.
     """
 
     records: Mapping[str, Described] = field(default_factory=dict)

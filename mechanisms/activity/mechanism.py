@@ -53,7 +53,7 @@ class Activity(Mechanism):
 
     Attributes:
         profile: the buckets.
-        variance: of the noise of one bucket, in squared 1/`STEPS` of a unit.
+        variance: noise variance of one bucket, in squared 1/`STEPS` of a unit.
         loss: cost per unit and epoch.
 
     Released: one row for each bucket, always the same ones.

@@ -98,7 +98,7 @@ class Shifted:
     Attributes:
         core: (T,) first column of C in units of 2^-16.
         fine: (3, T) first column of B in limbs of 30 bits, the first one signed.
-        column: (T,) the same as doubles.
+        column: (T,) the same numbers as doubles.
         wrong: bound of the distance of each entry of ``fine`` from the exact one.
     """
 

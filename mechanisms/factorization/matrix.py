@@ -67,7 +67,7 @@ class Factorization:
     """One factorisation A = BC for a public horizon T, with m noise coordinates.
 
     Attributes:
-        name: its name, see `NAMES`.
+        name: name of the factorisation, see `NAMES`.
         horizon: T, the number of triggers.
         bits: C and the noise are multiples of 2^-bits.
         matrices: C and B, dense or by a rule that needs less memory.
@@ -162,7 +162,7 @@ def build(name: str, horizon: int, bits: int | None = None) -> Factorization:
     (Fraction(4, 1), 15)
 
     Args:
-        name: one of `NAMES`.
+        name: name, one of `NAMES`.
         horizon: T ≥ 1, at most `LONGEST` of the name.
         bits: 4…16, the grid 2^-bits of C and of the noise; `BITS` if None, or `normalized.BITS`.
 

@@ -114,7 +114,7 @@ def absorb(
     repetition and left out: a function of the unit's own records.
 
     Args:
-        bound: of pairs.
+        bound: bound on pairs.
         units: state of the slice's units.
         batch: keys that hold the value.
         lanes: (k,) lane of each of its keys.

@@ -143,10 +143,10 @@ class KeyedNoise:
     Attributes:
         secret: 32 bytes; never shown.
         charge: the 32-byte chain hash of the ledger charge that pays for these draws.
-        mechanism: its registered name.
+        mechanism: registered name of the mechanism.
         config: whatever names the configuration, best its hash.
-        pipeline: its name.
-        window: its name; a text is the same as its UTF-8 bytes.
+        pipeline: name of the pipeline.
+        window: name of the window; a text is the same as its UTF-8 bytes.
         nonces: nonces of the window up to now; public. A trigger to come has the last one.
         test: noise for tests: other draws than production's, no guarantee.
 

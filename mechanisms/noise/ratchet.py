@@ -55,7 +55,7 @@ class Ratchet:
     Attributes:
         name: public, the fingerprint of the first key; the same at every step.
         step: number of ledger records that were passed.
-        key: of that step, 32 bytes.
+        key: key of that step, 32 bytes.
         kept: keys of charges before the step whose epochs are not over, 32 bytes each.
 
     >>> first = Ratchet.new(bytes(range(32)))
@@ -94,7 +94,7 @@ class Ratchet:
 
         Args:
             step: number of ledger records that were read; a smaller one than here moves nothing.
-            charges: all of them among the records from this ratchet's step on.
+            charges: all charges among the records from this ratchet's step on.
             over: whether the key of an epoch may go.
         """
         passed = (one for one in charges if one.number < step and not over(one))

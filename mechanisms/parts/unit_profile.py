@@ -143,9 +143,9 @@ class UnitProfile:
         Args:
             totals: (buckets,) all changes of the epoch added up.
             t: trigger of the epoch's last window at which this is asked for.
-            last: its last trigger.
-            variance: of the noise, in squared steps.
-            noise: of that window; the draws have the nonce of its last trigger.
+            last: last trigger of the window.
+            variance: variance of the noise, in squared steps.
+            noise: noise of that window; the draws have the nonce of its last trigger.
 
         Raises:
             ContractError: it is not the last trigger, or the totals cannot be numbers of units.

@@ -32,7 +32,7 @@ class BandTree:
     """The tree of one key.
 
     Attributes:
-        variances: of the noise of a node, by level, bands first, the total last.
+        variances: noise variances of a node, by level, bands first, the total last.
     """
 
     variances: tuple[float, ...]
@@ -78,7 +78,7 @@ class BandTree:
         not negative and add up to what their node was given.
 
         Args:
-            bands: (r, B) of `estimates`.
+            bands: (r, B) bands from `estimates`.
             total: (r,) positive.
         """
         out, whole, nodes = total[:, None], 0.0, [bands]

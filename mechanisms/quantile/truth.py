@@ -20,7 +20,7 @@ def exact_answers(
     """Counts and quantiles by key; a key whose records do not add up to one has no quantile.
 
     Args:
-        bands: of the values.
+        bands: bands of the values.
         at: share of each quantile, by its name.
         own: names of the number of records, and of those below and above the range.
         seen: records of the window.

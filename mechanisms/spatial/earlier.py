@@ -115,7 +115,7 @@ def divided(
 
     Args:
         domain: public geometry of both maps.
-        newer: its leaves; their counts stay what they are.
+        newer: leaves of the newer map, whose counts are unchanged.
         earlier: leaves of the map before it.
         variance: noise variance of a leaf of ``newer``, records squared.
         otherwise: finer leaves (such as those of `smooth.smoothed`) by which to divide as far as

@@ -106,9 +106,9 @@ class _Windows:
     """Sums over stretches of an array that are ``width`` long, cut to the array.
 
     Args:
-        length: of the array.
-        width: of each stretch.
-        start: where each begins.
+        length: length of the array.
+        width: width of each stretch.
+        start: begin of each stretch.
     """
 
     def __init__(self, length: int, width: int, start: I64) -> None:

@@ -25,7 +25,7 @@ KINDS: dict[type, str] = {bool: "boolean", int: "int64", str: "string"}
 
 
 def value_schema(p: Pipeline, integers: Collection[str] = ()) -> Field:
-    """Describe the rows of a pipeline in the words of Connect's JSON converter.
+    """Describe the rows of a pipeline as a schema of Connect's JSON converter.
 
     Args:
         integers: key columns that hold whole numbers, among those of `undeclared`.
@@ -53,13 +53,13 @@ def value_schema(p: Pipeline, integers: Collection[str] = ()) -> Field:
 def undeclared(p: Pipeline) -> list[str]:
     """List key columns that producers may fill with text or with numbers.
 
-    Connect's converter reads a number in a column of text as no value at all, and says nothing.
+    Connect's converter silently reads a number in a text column as no value.
     """
     return [name for name, kind in key_kinds(p).items() if kind is None]
 
 
 def key_kinds(p: Pipeline) -> dict[str, str | None]:
-    """Find Connect's type of each key column; None where only the records tell it."""
+    """Find Connect's type of each key column; None if only the records determine it."""
     listed = list(zip(*map(decode_key, p.public_keys or ()), strict=True))
     return {
         name: _own_kind(p, name) or (_kind_of(listed[place]) if listed else None)

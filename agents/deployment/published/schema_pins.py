@@ -1,4 +1,4 @@
-"""Schemas of released records: what is registered, and what the ledger pins of it.
+"""Schemas of released records: their subjects in a registry, and their pins in the ledger.
 
 Bytes of a record must be the same in every replay, so numbers and texts of schemas are pinned with
 the pipeline's declaration. A worker asks no registry.
@@ -34,7 +34,7 @@ def subjects(p: Pipeline) -> list[Subject]:
     """List the subjects of a pipeline; none if it releases JSON.
 
     The release topic has two kinds of records, so its subjects are named after topic and record.
-    The latest topic has rows alone, and tools look for them under the name of the topic.
+    The latest topic has only rows, and tools look for their schema under the topic's name.
     """
     if p.encoding == "json":
         return []
@@ -77,7 +77,7 @@ def with_pinned_codecs(
     """Give each pipeline the codec that its declaration has pinned.
 
     Raises:
-        EngineError: what was pinned is missing, or is not what this version writes.
+        EngineError: a pin is missing, or differs from what this version writes.
     """
 
     def pinned(p: Pipeline) -> Pipeline:
@@ -94,7 +94,7 @@ def verify_pinned(asked: Deployment, pinned: Deployment) -> None:
         asked: codecs with the ids that the registry names now.
 
     Raises:
-        EngineError: a number is another one.
+        EngineError: a number differs.
     """
     for mine, theirs in zip(asked.pipelines, pinned.pipelines, strict=True):
         for header, one in theirs.codec.records.items():

@@ -316,14 +316,14 @@ def scan(
 
     Args:
         data: buffer of the records and of the program's texts.
-        begin, end: (n,) where each record stands, without its frame.
+        begin, end: (n,) bounds of each record, without its frame.
         rows: numbers of the records that this program is for.
         ordered: whether it is one for Avro, whose values come in order.
         code, jumps, symbols, absent: parts of the program; the last is its ``begin``.
         texts: offset of the program's texts.
-        kind, low, high, whole: (n, f), taken: what each field holds; for texts and truth values
+        kind, low, high, whole: (n, f) output, content of each field; for texts and truth values
             from where to where, for integers the number, for reals their bits.
-        known: (n,), taken: whether a record is what the program knows to be valid.
+        known: (n,) output, whether the program recognises a record as valid.
     """
     left = np.zeros(MOST_DEPTH + 2, np.int64)
     for row in rows:

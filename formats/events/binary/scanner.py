@@ -37,7 +37,7 @@ class BinaryScanned:
         return np.where(wanted, self.whole[:, place], 0)
 
     def numbers(self, place: int, known: Flags) -> NDArray[np.float64]:
-        """As `Scanned.numbers`; what is no finite number is known no more."""
+        """As `Scanned.numbers`; a record without a finite number is no longer known."""
         kind, whole = self.kind[:, place], self.whole[:, place].copy()
         out = np.where(known & (kind == INTEGER), whole, 0).astype(np.float64)
         real = known & (kind == REAL)

@@ -51,7 +51,7 @@ def told(shown: ActivityTold, counts: Sequence[float]) -> EpochReleases:
     """Releases of an epoch, from the values in its public records.
 
     Args:
-        counts: of the keys at the last trigger of the window.
+        counts: counts of the keys at the last trigger of the window.
 
     Raises:
         ContractError: the activity does not have one number for each bucket.
@@ -86,8 +86,8 @@ def chosen(
 
     Args:
         profile: the grid of ``seen``.
-        parameters: those of the epoch of ``seen``, its budget included.
-        setting: of the epochs to come.
+        parameters: parameters of the epoch of ``seen``, including its budget.
+        setting: setting of the epochs to come.
 
     Raises:
         ParameterError: the bound is not of one number, or the parameters are impossible.

@@ -115,7 +115,7 @@ class PrivateTotal:
 
         Args:
             value: (m, c) released counts, the first column non-negative, in 1/grid records.
-            variance: (m, c) of each.
+            variance: (m, c) variance of each.
             grid: steps of a record.
 
         Returns:

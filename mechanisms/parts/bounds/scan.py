@@ -69,15 +69,15 @@ def decide(
     Args:
         used: (p, lanes) records accepted; changed in place.
         left: (u,) what remains of each bound; changed in place.
-        unit, key: (n,) of the records.
-        hashed, lane: (k,) of the keys.
+        unit, key: (n,) columns of the records.
+        hashed, lane: (k,) columns of the keys.
         quadratic: whether the n-th record of a pair and lane costs ``weights[lane]·(2n-1)``; else
             each costs 1.
-        weights, caps: (lanes,) of a quadratic bound.
+        weights, caps: (lanes,) parameters of a quadratic bound.
         per_key: most records of a pair, of the other bound.
         table: zeros, a power of two of them, more than n.
         code, row, fresh, met: (n,) space for the pairs that come; ``fresh`` (n, lanes) is zeros.
-        accepted: (n,), taken: whether a record is accepted.
+        accepted: (n,) output, whether a record is accepted.
     """
     least, pairs = np.int64(1), 0
     if quadratic:
@@ -138,8 +138,8 @@ def merge(
         start, pair, used: state of the stored units after `decide`.
         added: result of `new_pairs`, in order.
         table, code, fresh, seed: as for `decide`.
-        begins: (u+1,), taken: first pair of each unit.
-        pairs, counts: taken; they have room for all.
+        begins: (u+1,) output, first pair of each unit.
+        pairs, counts: output, with room for all.
     """
     out, new = 0, 0
     begins[0] = 0

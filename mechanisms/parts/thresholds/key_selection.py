@@ -96,9 +96,9 @@ def first_crossing(count: I64, noise: I64, threshold: I64) -> I64:
     """(r,) the first column with ``count + noise ≥ threshold``, or -1.
 
     Args:
-        count: (r,) in the steps of ``noise``.
-        noise: (r, u) at u consecutive triggers.
-        threshold: (u,) of those triggers.
+        count: (r,) counts in the steps of ``noise``.
+        noise: (r, u) noise at u consecutive triggers.
+        threshold: (u,) thresholds of those triggers.
 
     >>> first_crossing(np.array([1, 0]), np.array([[0, 5], [0, 1]]), np.array([3, 4])).tolist()
     [1, -1]
