@@ -23,9 +23,11 @@ MARGIN = 2
 GUARD = 1.5
 """Mass of the first round's estimate that is left out, in units of its noise: chosen on "tuned"."""
 
-# Of surveys that tell a channel, both chosen on "tuned" and "filled" of `benchmarks/heldout.py`.
+# Of surveys that tell a channel, all chosen on "tuned" and "filled" of `benchmarks/heldout.py`.
 _NEAR_TOP = 0.6  # a range from this share of B on is B itself
 _DOUBT = 0.5  # of a cut's cost, over ε
+_END = 8  # the last eighth of a range shows what lies beyond it, as values are clipped to it
+_SHOWN = 0.5  # mass there that is taken for true, in units of its worst noise
 
 
 @lru_cache(maxsize=64)
@@ -70,7 +72,8 @@ def found_threshold(survey: Survey, seen: Buckets, exact: F64, within: int) -> i
 
     With theta a share of the range and n value reports, ``theta² V / 4n + T² / 2`` is least. It is
     the range itself without a report. Where that is B and the channel is told, B is kept if its
-    cost is at most ``1 + 1 / 2ε`` times the least: so much the cost of a cut is in doubt.
+    cost is at most ``1 + 1 / 2ε`` times the least: so much the cost of a cut is in doubt. Where
+    it is less, theta may lie beyond it, see `_farther`.
     """
     reports = int(seen.reports[seen.group == NARROW].sum())
     if not reports:
@@ -84,7 +87,33 @@ def found_threshold(survey: Survey, seen: Buckets, exact: F64, within: int) -> i
         keeps = cost[-1] <= (1 + _DOUBT / float(survey.epsilon)) * cost[best]
         best = len(exact) - 1 if keeps else best
     share = float(survey.threshold(within) / survey.bound)
-    return step_of(survey, float(theta[best]) * share) + int(channel[best]) * STEP
+    step = step_of(survey, float(theta[best]) * share) + int(channel[best]) * STEP
+    if within == survey.buckets or not _told(survey):
+        return step
+    return _farther(survey, reports, exact, within, step)
+
+
+def _farther(survey: Survey, reports: int, exact: F64, within: int, step: int) -> int:
+    """The step of twice the range, by Hybrid, if values beyond it are worth that; else ``step``.
+
+    On the scale of octaves noise hides rare large values from the range group. The narrow group
+    clips them to its range, so they are mass at its end. That counts if it is more than half of its
+    worst noise, less a quarter of that noise. Values beyond the range are thought to lie at twice
+    its end: where they lie is not known, and a guess of B would pay the noise of all of B for a few
+    values that are hardly clipped.
+    """
+    noise = (float(variances(survey)[NARROW]) / reports) ** 0.5
+    mass = float(exact[-(len(exact) // _END) :].sum())
+    if mass <= _SHOWN * noise:
+        return step
+    top = edges(survey)
+    end = min(MARGIN * float(top[within - 1]), 1.0)
+    far = step_of(survey, end)
+    theta = np.array([top[step % STEP - 1], top[far - 1]])
+    cut = (mass - _SHOWN / 2 * noise) * np.maximum(end - theta, 0)
+    spread = float(variances(survey)[VALUE]) / (4 * _values(survey, reports))
+    near, beyond = spread * theta**2 + cut**2 / 2
+    return far if beyond < near else step
 
 
 def _told(survey: Survey) -> bool:

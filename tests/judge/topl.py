@@ -240,7 +240,8 @@ def found_range(survey: Survey, seen: Counter[Report], smooth: bool, guard: floa
 def found_threshold(survey: Survey, seen: Counter[Report], exact: list[float], within: int) -> int:
     """Of two rounds: θ²V/4n + T²/2 within the range; the range itself without a report.
 
-    With a channel that is told, B where it is the range and costs little more.
+    With a channel that is told, B where it is the range and costs little more, and twice the range
+    where its last eighth shows values that were clipped to it.
     """
     reports = sum(n for r, n in seen.items() if r[0] == NARROW)
     if not reports:
@@ -258,6 +259,15 @@ def found_threshold(survey: Survey, seen: Counter[Report], exact: list[float], w
     ):
         best = d - 1
     step = step_of(survey, (best + 1) / d * float(survey.top(within) / survey.bound))
+    doubt = (float(survey.variances[NARROW]) / reports) ** 0.5
+    mass = sum(exact[-(d // 8) :])
+    if survey.told and within < d and mass > doubt / 2:
+        end = min(2 * float(survey.top(within) / survey.bound), 1)
+        far, noise = step_of(survey, end), float(survey.variances[VALUE]) / (4 * values)
+        both = [float(survey.top(n) / survey.bound) for n in (step, far)]
+        near, wide = (noise * x**2 + ((mass - doubt / 4) * max(end - x, 0)) ** 2 / 2 for x in both)
+        if wide < near:
+            return far
     return step + STEP * ways[best][1]
 
 

@@ -10,14 +10,14 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from hushstream.client import Budget, Client, ReportStore, Survey, parse, published_threshold
-from hushstream.client.survey import NARROW, RANGE, VALUE
+from hushstream.client.survey import NARROW, RANGE, STEP, VALUE
 from hushstream.errors import ContractError, ParameterError
 from hushstream.mechanisms.columns import Releases, Rows
 from hushstream.mechanisms.contract import UNIT, Setting
 from hushstream.mechanisms.in_memory import Memory, Trace
 from hushstream.mechanisms.noise import ZeroNoise
 from hushstream.mechanisms.tables import RowTable
-from hushstream.mechanisms.topl.estimate import Buckets, mean
+from hushstream.mechanisms.topl.estimate import Buckets, density, mean
 from hushstream.mechanisms.topl.fit import simulate, worst_variance
 from hushstream.mechanisms.topl.mechanism import INPUTS, ToPL
 from hushstream.mechanisms.topl.rounds import GUARD, edges, found_range, found_threshold, step_of
@@ -338,6 +338,24 @@ def test_the_threshold_lies_within_the_range() -> None:
         theta = found_threshold(survey, seen, density, within)
         share = float(survey.threshold(theta) / survey.threshold(within))
         assert 0.1 < share < 0.25
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1])
+def test_values_clipped_to_the_range_raise_the_threshold_to_twice_its_end(share: float) -> None:
+    """A range group that missed a second level: the narrow group has it at the end of its range."""
+    survey = Survey(Fraction(2), Fraction(2000), "s", rounds=2, channel="told")
+    draw, n, within = np.random.default_rng(4), 10_000, 352
+    value = np.where(draw.random(n) < share, 400.0, 25.0)
+    words, who = draw.integers(0, 1 << 64, (n, 3), dtype=np.uint64), np.full(n, NARROW)
+    codes = simulate(survey, value, who, within, words)
+    seen = Buckets(who, np.full(n, within), codes, np.ones_like(codes))
+    step = found_threshold(survey, seen, density(survey, seen, True, NARROW), within)
+    end = float(survey.threshold(within))
+    assert 60 < end < 200
+    if share:
+        assert float(survey.threshold(step)) == 2 * end
+    else:
+        assert float(survey.threshold(step % STEP)) < end
 
 
 def setting(horizon: int) -> Setting:
