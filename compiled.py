@@ -33,9 +33,6 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 log = logging.getLogger("hushstream")
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -62,12 +59,6 @@ def compiled(function: F) -> F:
             return kept
     made: F = njit(**options)(function)
     return made
-
-
-def writeable(column: NDArray[Any]) -> NDArray[Any]:
-    """Give the same numbers such that one compiled version of each loop serves all arrays."""
-    whole = np.ascontiguousarray(column)
-    return whole if whole.flags.writeable else whole.copy()
 
 
 def _sealing(dispatcher: Any) -> bool:

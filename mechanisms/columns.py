@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..compiled import writeable
 from ..errors import ContractError
 from .keys import Keys, concat
 from .sums import totals as summed
@@ -204,13 +203,7 @@ def compact(index: NDArray[np.intp], size: int) -> tuple[NDArray[np.intp], NDArr
     return np.flatnonzero(present), (present.cumsum() - 1)[index]
 
 
-def pair_hash(keys: Keys, window: int) -> NDArray[np.uint32]:
-    """(k,) FNV-1a hash of (window, key), for `Units.pair`; stable for ever.
-
-    Collisions only make a unit pay more than it needs to, so no secret is needed here.
-    """
-    from .hash_scan import hashes
-
-    out = np.empty(len(keys), np.uint32)
-    hashes(writeable(keys.data), keys.offsets, window, out)
-    return out
+def writeable(column: NDArray[Any]) -> NDArray[Any]:
+    """Give the same numbers such that one compiled version of each loop serves all arrays."""
+    whole = np.ascontiguousarray(column)
+    return whole if whole.flags.writeable else whole.copy()

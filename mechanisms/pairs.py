@@ -18,9 +18,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..compiled import writeable
 from ..errors import ContractError
-from .columns import Part, merge
+from .columns import Part, merge, writeable
 from .keys import Keys
 
 PAIR = 2

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import RewoundError
-from ...mechanisms.columns import pair_hash
 from ...mechanisms.keys import Keys
+from ...mechanisms.parts.bounds.bounding import pair_hash
 from ...topics.records import Marker
 from ..state.layout import UNIT_WIDTH
 from ..state.rows.columns import NO_ROWS, Found, RowColumns, pick, put_in

@@ -6,7 +6,8 @@ They take every record that is plain enough, without an object for it, and leave
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -84,8 +85,9 @@ class ColumnDecoder:
             found = self._widened(found, time, known)
         (low, high), integer = self._units(found, known)
         every = zip(self._pipelines, self._mechanisms, strict=True)
-        read = ScannedFields(found, self._place, known)
-        parts = [self._part(p, m, found, time, read) for p, m in every]
+        # Made where a condition asks first, and once for all conditions.
+        asked = cache(partial(ScannedFields, found, self._place, known))
+        parts = [self._part(p, m, found, time, known, asked) for p, m in every]
         units = UnitTexts(found.data, low, high, integer, {})
         views = tuple(part.view(known) for part in parts)
         return Decoded(time, units, views, {}), np.flatnonzero(~known)
@@ -119,27 +121,32 @@ class ColumnDecoder:
         return (low, high), found.kind[:, place] == INTEGER
 
     def _part(
-        self, p: PipelineFields, m: Mechanism, found: Scanned, time: I64, read: ScannedFields
-    ) -> _Part:
+        self, p: PipelineFields, m: Mechanism, found: Scanned, time: I64, known: Flags,
+        asked: Callable[[], ScannedFields],
+    ) -> _Part:  # fmt: skip
         """Read what one pipeline needs; rows that it cannot read become unknown."""
-        known = read.known
         names = {name: path for name in m.traits.inputs if (path := _path(p, name)) is not None}
         floats = {path: self._floats(path, found, known) for path in set(names.values())}
-        numbers = [self._numbers(column, found, read) for column in p.columns]
+        numbers = [self._numbers(column, found, known, asked) for column in p.columns]
         keys = self._keys(p, found, known) if m.traits.by_record else None
         wanted = None
         if p.where is not None:
-            wanted = p.where.fulfilled(read)
+            wanted = p.where.fulfilled(asked())
         return _Part(p, m, floats, numbers, names, time, keys, wanted, self._seed)
 
-    def _numbers(self, column: NumericField, found: Scanned, read: ScannedFields) -> Numbers:
+    def _numbers(
+        self, column: NumericField, found: Scanned, known: Flags,
+        asked: Callable[[], ScannedFields],
+    ) -> Numbers:  # fmt: skip
         """Numbers of a value column, and the rows that are in it."""
-        path, known = column.field, read.known
-        counted = None if column.where is None else column.where.fulfilled(read)
+        path = column.field
+        counted = None if column.where is None else column.where.fulfilled(asked())
         if column.chosen is not None:
             among = np.ones(len(known), bool) if counted is None else counted
             return column.chosen.values(
-                read, len(known), lambda path, rows: self._needed(path, found, known, rows & among)
+                asked(),
+                len(known),
+                lambda path, rows: self._needed(path, found, known, rows & among),
             ), counted
         if path is None:
             return None, counted

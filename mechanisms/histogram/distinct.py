@@ -46,11 +46,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ContractError, ParameterError
-from ..columns import I64, Batch, Part, Units, compact, pair_hash
+from ..columns import I64, Batch, Part, Units, compact
 from ..contract import Setting
 from ..factorization import Factorization
 from ..pairs import PAIR, Split
-from ..parts.bounds.bounding import Bound
+from ..parts.bounds.bounding import Bound, pair_hash
 
 _LARGEST = 2048  # triggers up to which all distances of columns are computed
 _SEEN = np.uint32(1 << 31)  # bit of an entry of `Units.pair` that stands for a pair

@@ -26,8 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...compiled import writeable
-from ..columns import F64, I64
+from ..columns import F64, I64, writeable
 
 INTERVALS = "quantile intervals 2"
 """Which intervals are released. It is pinned: versions of it must not share an epoch."""

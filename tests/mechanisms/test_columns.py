@@ -1,7 +1,4 @@
-"""Columns: partial sums merge like sums in a dictionary; pairs are hashed as published.
-
-Covers: mechanisms/hash_scan.py
-"""
+"""Columns: partial sums merge like sums in a dictionary."""
 
 from __future__ import annotations
 
@@ -19,7 +16,6 @@ from hushstream.mechanisms.columns import (
     empty_units,
     merge,
     no_releases,
-    pair_hash,
 )
 from hushstream.mechanisms.keys import Keys
 from hypothesis import given
@@ -67,20 +63,6 @@ def test_compact_is_unique(index: list[int]) -> None:
     used, place = compact(np.array(index, np.intp), 20)
     expected, inverse = np.unique(np.array(index, np.intp), return_inverse=True)
     assert used.tolist() == expected.tolist() and place.tolist() == inverse.tolist()
-
-
-def fnv(data: bytes) -> int:
-    """FNV-1a of 64 bits, its halves folded together."""
-    state = 0xCBF29CE484222325
-    for byte in data:
-        state = (state ^ byte) * 0x100000001B3 % 2**64
-    return state >> 32 ^ state % 2**32
-
-
-@given(st.lists(st.binary(max_size=9)), st.integers(0, 2**32 - 1))
-def test_pairs_are_hashed_with_the_published_function(keys: list[bytes], window: int) -> None:
-    expected = [fnv(window.to_bytes(4, "big") + key) for key in keys]
-    assert pair_hash(Keys.of(keys), window).tolist() == expected
 
 
 def test_empty_tables_have_their_widths() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....compiled import compiled, writeable
+from ....compiled import compiled
+from ....mechanisms.columns import writeable
 from ....mechanisms.keys import Keys
 from .header import SIZE
 from .record_columns import RecordColumns

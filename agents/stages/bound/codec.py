@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ....compiled import writeable
 from ....errors import EngineError
-from ....mechanisms.columns import Units
+from ....mechanisms.columns import Units, writeable
 from ....mechanisms.contract import Traits
 from ....mechanisms.keys import Keys
 

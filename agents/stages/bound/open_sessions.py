@@ -34,9 +34,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ....compiled import writeable
 from ....errors import EngineError
-from ....mechanisms.columns import I64
+from ....mechanisms.columns import I64, writeable
 from ....mechanisms.keys import Keys, gather
 
 MOST = 64

@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....compiled import writeable
 from ....errors import EngineError
-from ....mechanisms.columns import I64
+from ....mechanisms.columns import I64, writeable
 from ....mechanisms.keys import Keys
 from ....mechanisms.parts.bounds.lifetime import Cap
 

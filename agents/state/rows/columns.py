@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ....compiled import writeable
 from ....errors import EngineError
+from ....mechanisms.columns import writeable
 from ....mechanisms.keys import Keys
 from ..layout import DIGEST, UNIT_WIDTH
 from ..store import Changes

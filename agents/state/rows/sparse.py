@@ -11,9 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ....compiled import writeable
 from ....errors import EngineError
-from ....mechanisms.columns import I64
+from ....mechanisms.columns import I64, writeable
 from ....mechanisms.keys import Keys
 
 

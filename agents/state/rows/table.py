@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....compiled import writeable
+from ....mechanisms.columns import writeable
 from ....mechanisms.keys import Keys
 from .apart import zeros
 from .columns import Found, RowColumns

@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ....compiled import writeable
 from ....errors import DamagedError
+from ....mechanisms.columns import writeable
 from ....mechanisms.keys import Keys
 from ..layout import DIGEST
 from ..rows.apart import apart

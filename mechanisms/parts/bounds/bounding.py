@@ -18,9 +18,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ....compiled import writeable
 from ....errors import ContractError, ParameterError
-from ...columns import I64, Batch, Units, pair_hash
+from ...columns import I64, Batch, Units, writeable
+from ...keys import Keys
 from ...validate import at_least, one_of
 
 RESERVED = np.uint32(0xFFFFFFFF)
@@ -170,6 +170,18 @@ def decided(
         bound.per_key, _SEED, table, code, row, fresh, met, accepted,
     )  # fmt: skip
     return Decided(table, code[:s], row[:s], met[:s], fresh, accepted)
+
+
+def pair_hash(keys: Keys, window: int) -> NDArray[np.uint32]:
+    """(k,) FNV-1a hash of (window, key), for `Units.pair`; stable for ever.
+
+    Collisions only make a unit pay more than it needs to, so no secret is needed here.
+    """
+    from .scan import hash_keys
+
+    out = np.empty(len(keys), np.uint32)
+    hash_keys(writeable(keys.data), keys.offsets, window, out)
+    return out
 
 
 def hashes(batch: Batch) -> NDArray[np.uint64]:

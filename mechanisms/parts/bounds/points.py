@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...columns import I64, Batch, Units, pair_hash
+from ...columns import I64, Batch, Units
+from .bounding import pair_hash
 
 Bool = NDArray[np.bool_]
 

@@ -92,7 +92,6 @@ def test_no_step_compiles_loops_over_rows_of_units_once_a_worker_is_warm(tmp_pat
     from hushstream.agents.stages.bound import unit_scan
     from hushstream.agents.state.rows import scan as row_scan
     from hushstream.agents.state.units import packed_scan
-    from hushstream.mechanisms import hash_scan
     from hushstream.mechanisms.parts.bounds import scan as bound_scan
 
     made = compile_config(loads(TEXT, environ={}), {"events": 2})
@@ -103,7 +102,7 @@ def test_no_step_compiles_loops_over_rows_of_units_once_a_worker_is_warm(tmp_pat
              packed_scan.replace, packed_scan.measure, packed_scan.merge, packed_scan.cut,
              packed_scan.write, packed_scan.count, packed_scan.read,
              row_scan.put, row_scan.look, row_scan.gather, row_scan.listed, row_scan.rebuild,
-             row_scan.merge, hash_scan.hashes, bound_scan.in_order, bound_scan.decide,
+             row_scan.merge, bound_scan.hash_keys, bound_scan.in_order, bound_scan.decide,
              bound_scan.new_pairs, bound_scan.merge]  # fmt: skip
     before = [len(loop.signatures) for loop in loops]  # type: ignore[attr-defined]
     assert all(before)

@@ -7,9 +7,9 @@ import itertools
 import numpy as np
 import pytest
 from hushstream.errors import ParameterError
-from hushstream.mechanisms.columns import Batch, Units, empty_units, pair_hash
+from hushstream.mechanisms.columns import Batch, Units, empty_units
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.parts.bounds.bounding import MOST, Bound
+from hushstream.mechanisms.parts.bounds.bounding import MOST, Bound, pair_hash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -214,3 +214,17 @@ def test_arguments_are_not_changed() -> None:
 def test_bad_bounds_are_refused(make: object) -> None:
     with pytest.raises(ParameterError):
         make()  # type: ignore[operator]
+
+
+def fnv(data: bytes) -> int:
+    """FNV-1a of 64 bits, its halves folded together."""
+    state = 0xCBF29CE484222325
+    for byte in data:
+        state = (state ^ byte) * 0x100000001B3 % 2**64
+    return state >> 32 ^ state % 2**32
+
+
+@given(st.lists(st.binary(max_size=9)), st.integers(0, 2**32 - 1))
+def test_pairs_are_hashed_with_the_published_function(keys: list[bytes], window: int) -> None:
+    expected = [fnv(window.to_bytes(4, "big") + key) for key in keys]
+    assert pair_hash(Keys.of(keys), window).tolist() == expected
