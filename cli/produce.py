@@ -114,7 +114,7 @@ def _told(done: Loaded, total: int) -> None:
 
 
 def _told_interrupt(loading: Loading, total: int) -> None:
-    """Say what is committed, as Kafka tells it: a commit may have gone through unheard."""
+    """Ask Kafka what is committed, since a commit may have succeeded without an answer."""
     words = [one for one in sys.argv[1:] if one not in ("--append", "--resume")]
     again = f"hush {shlex.join(words)} --resume" if "produce" in words else "--resume"
     try:

@@ -184,12 +184,12 @@ def in_part(told: Manifest) -> str:
 
 
 def cut_off(release: Released) -> str:
-    """Tell what intervals cover, and what share of the records the contribution bound cut."""
+    """State the confidence of intervals, and the share of records the contribution bound cut."""
     return f"intervals: noise alone; {in_words(release.cut)}{beyond(release.manifest)}"
 
 
 def beyond(told: Manifest) -> str:
-    """A line that tells what share of the values a learnt threshold cuts, where that is stated."""
+    """State, if known, the share of values that a learnt threshold cuts."""
     words = beyond_in_words(told.beyond)
     return words and f"\n{words}"
 

@@ -97,7 +97,7 @@ def published_threshold(
     slot: int | None = None,
     group: int = VALUE,
 ) -> int | None:
-    """The step that a release record tells devices, for `Client.report`; else None.
+    """The step for `Client.report` in a release record; None if there is none.
 
     It is that of the threshold, 1 to ``survey.buckets``, and 8192 times the channel that is told
     with it. In two rounds the narrow group is told a range in its place.

@@ -179,7 +179,7 @@ class ReportStore:
         return report
 
     def _now(self) -> int:
-        """The device's time; not before the newest report, whatever the clock was set to."""
+        """The device's time, but never before the newest report, even if the clock was set back."""
         newest = self._db.execute("SELECT max(made) FROM report").fetchone()[0]
         now = self._whole_seconds()
         return now if newest is None else max(now, newest)

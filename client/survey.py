@@ -122,7 +122,7 @@ class Survey:
 
     @cached_property
     def hybrid(self) -> Hybrid:
-        """Channel of the value group where none is told."""
+        """Channel of the value group if none is given."""
         return hybrid(self.epsilon, self.levels + 1)
 
     def mixed(self, channel: int) -> Hybrid:

@@ -81,7 +81,7 @@ BUDGET = (
     Alert(
         "BudgetNearlyExhausted",
         # A budget falls by steps, so a line through a few of them says nothing: what the last seven
-        # days took is held against what is left. Workers see charges at different times.
+        # days took is compared with what is left. Workers see charges at different times.
         "(min by (pipeline) (hush_budget_remaining_ratio) < 0.1 "
         "or 2 * min by (pipeline) (hush_budget_remaining_ratio) "
         "< min by (pipeline) (hush_budget_remaining_ratio offset 7d)) "

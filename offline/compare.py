@@ -176,7 +176,7 @@ class ReleaseCheck:
         return ordinal <= self._reached[self._chosen.shard((key, "", 0))]
 
     def _missing(self, outcome: ReplayOutcome) -> None:
-        """Tell lost from pending: a shard publishes in order, a manifest after its rows."""
+        """Tell lost from pending rows: a shard publishes in order, a manifest after its rows."""
         chosen, reached = self._chosen, self._reached
         for one in self._seen:
             if one in self._expected and one[1].startswith("hush.manifest"):
@@ -280,7 +280,7 @@ def compare_dead_letters(
     # They bear the time at which they were written, which no replay can know.
     mine = (o for o in outs if not whose or pipeline_in(o.headers) == whose)
     made = (of_out(o)._replace(timestamp=-1) for o in mine)
-    # Attributes are read from their beginning, whatever is compared.
+    # Attributes are always read from their beginning.
     expected = Counter(one for one in made if _origin(one)[1] >= begins.get(_origin(one)[0], 0))
     letters = [
         of_raw(0, record)._replace(timestamp=-1)

@@ -109,7 +109,7 @@ def _guarded(path: Path, kind: str, rows: Rows) -> Rows:
 
 
 def _opened(path: Path, compression: str | None) -> Any:
-    """The text of a file; a mark of its encoding at the beginning is passed over."""
+    """Read the text of a file, without a byte-order mark."""
     raw = pa.input_stream(str(path), compression=compression, buffer_size=1 << 20)
     return TextIOWrapper(raw, encoding="utf-8-sig", newline="")
 

@@ -337,7 +337,7 @@ def _check_whole(span: Span, needed: int) -> None:
 
 
 def reach_of(deployment: Deployment, logs: Logs) -> Reach:
-    """Tell what can be recomputed: all of it, unless the clock log was trimmed."""
+    """Find what can be recomputed: everything, unless the clock log was trimmed."""
     return logs.reach or Reach(deployment, 0, None, logs.read.triggers)
 
 

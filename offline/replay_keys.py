@@ -49,7 +49,7 @@ class ReplayKeys:
 
 
 def left_out(pipeline: str, forgotten: Iterable[Trigger]) -> str:
-    """Say of which epochs nothing was compared."""
+    """Say for which epochs nothing was compared."""
     epochs = sorted({t.epoch for t in forgotten})
     return (
         f"pipeline {pipeline!r}: nothing is compared of {len(epochs)} epochs, {epochs[0]} to "

@@ -174,7 +174,7 @@ def timed(message: Any) -> Timed:
 
 
 def frame(message: Any) -> LogFrame:
-    """Take a record of a units topic as it is."""
+    """Take a record of a units topic unchanged."""
     return LogFrame(message.offset(), message.value() or b"")
 
 

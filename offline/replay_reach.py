@@ -95,7 +95,7 @@ class Reach:
         return replace(deployment, inputs=tuple(inputs))
 
     def triggers(self, pipeline: str) -> list[Trigger]:
-        """Triggers of the windows that are recomputed, numbered anew.
+        """Triggers of the recomputed windows, renumbered.
 
         Raises `EngineError` if there are none, since all windows had begun before the snapshot.
         """

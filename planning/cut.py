@@ -50,7 +50,7 @@ class SampleRoom(NamedTuple):
 
 
 def cut(records: Records, schedule: Schedule) -> Cut:
-    """The windows of a file; without times of its own it is one window."""
+    """The windows of a file; a file without times is one window."""
     n = len(records.time)
     if not records.timed:
         return Cut((0,), ((0, n),), True, 0)

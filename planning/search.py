@@ -272,7 +272,7 @@ class Search:
         )  # fmt: skip
 
     def _ranged(self, way: Alternative) -> Alternative:
-        """A way that is told, with the range of its error: most that are searched never are."""
+        """Add the range of its error to a way that will be shown; most ways searched are not."""
         question = self._question(way.variant)
         return way._replace(likely=likely(self._planner, question, way.best.parameters, SPREAD))
 

@@ -75,13 +75,13 @@ def _show(console: Console, place: int, way: Alternative, measure: str) -> None:
 
 
 def _likely(way: Alternative) -> str:
-    """Tell the range of a single epoch's error, where that is more than one number."""
+    """State the range of a single epoch's error, if it is more than one number."""
     low, high = map(percent, way.likely)
     return "" if low == high else f" ({low} to {high} in {HOLDS:.0%} of the epochs)"
 
 
 def _given(found: Forecast) -> str:
-    """Tell what the settings as given would give."""
+    """State the result of the settings as given."""
     cut = f", and the bound cuts off {found.cut:.1%}" if found.cut else ""
     return f"with the settings as given it is {percent(found.score)}{cut}"
 

@@ -109,7 +109,7 @@ def _declared(ledger: Ledger) -> dict[str, _Declared]:
 
 
 def topics_of(ledger: Ledger) -> dict[str, int]:
-    """Tell the release topics of a deployment, with the number of their partitions."""
+    """List the release topics of a deployment, with their numbers of partitions."""
     return {one.topic: one.partitions for one in _declared(ledger).values()}
 
 

@@ -77,7 +77,7 @@ def ready(host: str, port: int) -> bool | None:
 
 
 def page_of(identity: Identity | None, host: str, engine: Engine) -> tuple[str, int] | None:
-    """Tell where a worker has its operator's page; None: it has none.
+    """Find the address of a worker's operator page; None: it has none.
 
     Args:
         identity: what the worker says of itself; None: nothing.

@@ -117,7 +117,7 @@ class Board:
         self._tail = Tail(kafka, topic, self._begin_ledger, self._take_ledger, None, self._options)
 
     def start(self) -> None:
-        """Begin to follow, in threads of its own."""
+        """Start following, in separate threads."""
         self._tail.start()
         threading.Thread(target=self._pulse, name="pulse", daemon=True).start()
 

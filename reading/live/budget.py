@@ -98,7 +98,7 @@ def spent(ledger: Ledger, pipeline: Declared, limit: float | None) -> dict[str, 
 
 
 def cap(pipeline: Declared) -> dict[str, Any] | None:
-    """Tell what one unit loses at most over many epochs, as it was promised; None: nothing was.
+    """State the promised cap on a unit's loss over many epochs; None: there is none.
 
     Returns:
         ``epsilon``, ``delta``, ``period`` (None: without end), and ``pipelines`` that share it.

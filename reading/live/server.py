@@ -173,7 +173,7 @@ def asked(given: dict[str, str]) -> Wish:
 
 
 def serve(board: Board, host: str, port: int) -> PageServer:
-    """Serve the page of a board in a thread of its own; shut the server down to end it.
+    """Serve the page of a board in a separate thread, until the server is shut down.
 
     Port 0 takes a free one. Raises `EngineError` if the address cannot be used.
     """

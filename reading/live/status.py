@@ -72,7 +72,7 @@ def members(cluster: Cluster, names: Names) -> list[Member] | None:
 
 
 def working(member: Member, engine: Engine) -> Working:
-    """Tell what is known of one worker, whose page is asked."""
+    """Collect what a worker's page shows."""
     told = Identity.read(member.client_id)
     return Working(
         member.instance or member.client_id,
@@ -94,7 +94,7 @@ def lost(found: Iterable[Member], engine: Engine) -> Losses | None:
 
 
 def backlog(cluster: Cluster, names: Names, topic: str) -> Untaken | None:
-    """Tell how far workers are behind the end of a raw topic; None: this user may not know."""
+    """Compute the workers' lag on a raw topic; None: this user may not read it."""
     try:
         number = cluster.partitions(topic, "READ")
         begins, ends = (
@@ -216,7 +216,7 @@ class Status:
         return found
 
     def left(self, one: Mapping[str, Any]) -> float | None:
-        """Tell what is left of the limit on a pipeline's ε; None: it has no limit of its own."""
+        """Compute what is left of a pipeline's limit on ε; None: it has no limit of its own."""
         limit = self.limits.get(one["name"])
         return None if limit is None else max(limit - one["budget"]["total"], 0.0)
 
@@ -290,7 +290,7 @@ def _wrong_pipeline(one: Mapping[str, Any], found: Aside | None, left: float | N
 
 
 def behind(now: int, one: Untaken) -> str:
-    """Tell a backlog in words.
+    """Describe a backlog in words.
 
     >>> behind(0, Untaken(0, None, {}))
     'up to date'

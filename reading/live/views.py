@@ -94,7 +94,7 @@ def _meta(sheet: Sheet, value: str) -> dict[str, Any]:
 
 
 def cut_off(seen: Mapping[str, Any], unit: str) -> str:
-    """Tell what is known of the records of a view that the contribution bound cut off."""
+    """State what is known of the records that the contribution bound cut."""
     lost = in_words(None if seen["cut"] is None else CutShare(**seen["cut"]))
     known = "; ".join(filter(None, (lost, beyond_in_words(seen.get("beyond")))))
     if seen["most"] is None:

@@ -193,7 +193,7 @@ class Feed:
         return SinkBatch(found, self._progress.position()) if found else None
 
     def _ended(self, message: Any) -> bool:
-        """Whether an error tells that the last partition has been read to its end."""
+        """Whether an error means that the last partition has been read to its end."""
         if message.error().code() != KafkaError._PARTITION_EOF:
             topic = self._source.topic
             check(self._source.kafka, topic, message.error(), topic, "reader")

@@ -114,7 +114,7 @@ class NewestRows:
         self._rows: dict[tuple[Any, ...], Mapping[str, Any]] = {}
 
     def take(self, rows: Any, releases: list[tuple[int, int]]) -> None:
-        """Take the rows of releases, of which each is given by its window and trigger."""
+        """Take the rows of releases, each given by its window and trigger."""
         for window, trigger in releases:
             self._last[window] = max(trigger, self._last.get(window, 0))
         for row in rows.to_pylist():

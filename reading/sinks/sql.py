@@ -67,7 +67,7 @@ class Database(ABC):
                 f"SELECT turn, position FROM {STATE} WHERE name = $1", [layout.table]
             )
         ((self._turns[layout.table], text),) = found
-        # A table that was dropped is written anew, from the first release on.
+        # A dropped table is written again, from the first release on.
         return msgspec.json.decode(text, type=SinkPosition) if text and there else None
 
     def write(self, layout: SinkLayout, batch: SinkBatch) -> None:
@@ -178,7 +178,7 @@ def newest(layout: SinkLayout) -> str:
 
 
 def quoted(name: str) -> str:
-    """Write a name as SQL does, whatever it holds.
+    """Quote any name for SQL.
 
     >>> print(quoted('a "b" c'))
     "a ""b"" c"

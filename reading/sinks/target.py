@@ -23,7 +23,7 @@ class SinkTarget(Protocol):
     name: str
 
     def open(self, layout: SinkLayout) -> SinkPosition | None:
-        """Make the tables of a layout if they are missing, and find where to go on.
+        """Create missing tables of a layout, and find the place to continue from.
 
         Raises:
             ConfigError: a table of this name has other columns.

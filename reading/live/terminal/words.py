@@ -94,7 +94,7 @@ def budget(told: Mapping[str, Any], unit: str) -> str:
     own = f"ε={about(told['epsilon'])}, δ={about(told['delta'])} per {unit} and epoch"
     charged = f"{count(told['charged'], 'epoch')} charged, ε={about(told['total'])} in all"
     limit, shared = told["limit"], told["shared"]
-    # The first release tells the limit.
+    # The first release states the limit.
     left = "no limit is set" if told["charged"] else "the limit is not known yet"
     if limit is not None:
         left = f"of at most {about(limit)}; ε={about(told['left'])} left"
