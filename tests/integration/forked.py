@@ -123,7 +123,7 @@ class Server:
         """Begin ``hush``, or a script, with further variables; returns its process id."""
         environ = {name: value for name, value in os.environ.items() if name[:5] != "HUSH_"}
         log.touch()
-        asked = json.dumps([list(words), environ | dict(given), str(log)])
+        asked = json.dumps([list(words), environ | dict(given), os.getcwd(), str(log.absolute())])
         with self._lock:
             self._line.sendall(asked.encode() + b"\n")
             while not self._begun:
@@ -212,13 +212,14 @@ def _report(line: socket.socket) -> None:
         line.sendall(b"%d %d\n" % (pid, os.waitstatus_to_exitcode(status)))
 
 
-def _become(parent: int, words: list[str], environ: dict[str, str], log: str) -> None:
+def _become(parent: int, words: list[str], environ: dict[str, str], folder: str, log: str) -> None:
     """Be what a new process of the product is."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
     os.setsid()
+    os.chdir(folder)
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     for file in (1, 2):
         os.dup2(output, file)
