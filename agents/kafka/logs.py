@@ -66,8 +66,8 @@ def read_topic(
     If a log is trimmed meanwhile, the result begins at its new beginning.
 
     Args:
-        committed: whether to leave out records of aborted transactions. advance: called with the
-        number of records read since its last call.
+        committed: whether to leave out records of aborted transactions.
+        advance: called with the number of records read since its last call.
 
     Raises:
         OutageError: the broker is silent, or a partition has no leader.
@@ -132,8 +132,8 @@ def consumer(kafka: Kafka, committed: bool, more: Mapping[str, Any] | None = Non
     """Make a client that reads assigned partitions and reports their ends.
 
     Args:
-        committed: whether to leave out records of aborted transactions. more: further options of
-        librdkafka, which take precedence.
+        committed: whether to leave out records of aborted transactions.
+        more: further options of librdkafka, which take precedence.
     """
     options = {
         "group.id": f"{READ_GROUPS}{secrets.token_hex(4)}",

@@ -57,10 +57,12 @@ def _pack(
 ) -> tuple[int, int]:  # fmt: skip
     """Write records with one timestamp and no headers after the header of a batch.
 
-        Args:
-            out: batch, with room for ``most`` bytes and for the first record.
-            most: most bytes of a batch; only its first record may be larger. Returns: Index of the
-    first record that did not fit, and the end of the batch.
+    Args:
+        out: batch, with room for ``most`` bytes and for the first record.
+        most: most bytes of a batch; only its first record may be larger.
+
+    Returns:
+        Index of the first record that did not fit, and the end of the batch.
     """
     at = SIZE
     for n in range(begun, len(gone)):
