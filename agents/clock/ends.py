@@ -11,8 +11,7 @@ from .ledger import Ledger
 
 
 def earliest_end(pipeline: Pipeline, ledger: Ledger, now: int) -> int:
-    """Find the first epoch boundary at which a pipeline can still be retired, microseconds since
-    1970.
+    """Find the first boundary at which a pipeline can be retired, microseconds since 1970.
 
     No epoch beyond it has begun or was charged. For a pipeline triggered by request, charges alone
     decide, since its windows do not follow the clock.

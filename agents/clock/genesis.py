@@ -109,8 +109,7 @@ class Beginning:
     signing: SigningKey | None = None
 
     def begin(self) -> list[str]:
-        """Create all topics, write genesis and pipelines to the ledger, and return the topics'
-        names.
+        """Create all topics, declare them in the ledger with the pipelines, and return their names.
 
         Safe to repeat: existing topics stay as they are, and new pipelines are added to the ledger.
         A deployment of an earlier format is moved to this version's; older versions then refuse it.

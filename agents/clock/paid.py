@@ -55,8 +55,7 @@ class Clocked:
         return ends[partition] if partition < len(ends) else 0
 
     def check_paid(self, ledger: Ledger) -> None:
-        """Check that every trigger was paid for by the charge it names, or by its snapshot's
-        ledger.
+        """Check that every trigger was paid for by its charge, or by its snapshot's ledger.
 
         Raises:
             LedgerError: a trigger has no charge, counts other charges than the ledger has, or

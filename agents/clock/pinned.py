@@ -60,8 +60,7 @@ def verify(cluster: Cluster, deployment: Deployment, ledger: Ledger) -> Names:
 
 
 def growths(deployment: Deployment, ledger: Ledger, names: Names) -> list[Growth]:
-    """List the raw topics that have more partitions in the compiled configuration than in the
-    ledger.
+    """List the raw topics that were compiled with more partitions than the ledger counts.
 
     Raises:
         EngineError: one of them cannot grow.
@@ -129,8 +128,7 @@ def verify_signing(ledger: Ledger, key: SigningKey | None) -> None:
 
 
 def verify_there(topics: Collection[str], inputs: Iterable[str], ledger: Ledger) -> None:
-    """Check that input topics exist; the advice in the error depends on whether the ledger has
-    them.
+    """Check that input topics exist; what the error advises depends on the ledger.
 
     Args:
         topics: existing topics.

@@ -185,8 +185,7 @@ class Over:
                 self._final.setdefault(window, standing.ordinal)
 
     def floor(self, ordinal: int, since: int | None = None) -> int | None:
-        """Find the first window that is not over, searching from an earlier answer; None before the
-        start.
+        """Find the first window that is not over, from an earlier answer on; None before the start.
 
         Raises:
             EngineError: the shard is behind the oldest snapshot that was needed.

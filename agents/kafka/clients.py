@@ -104,8 +104,7 @@ def _warn_of_repeats() -> None:
 
 
 def within(timeout_ms: int) -> asyncio.Timeout:
-    """Limit the time of a transaction: the broker aborts it by then, but the library may wait for
-    ever.
+    """Limit the time of a transaction, for whose end the library might wait for ever.
 
     The library does so if the transaction's coordinator has lost its leader. As after any error,
     whether an abandoned commit succeeded is unknown until the logs are read.
@@ -137,8 +136,7 @@ async def reader(kafka: Kafka, committed: bool = True) -> AsyncIterator[aiokafka
 
 
 def backwards(begin: int, end: int, step: int, growth: int) -> Iterator[int]:
-    """Yield offsets from which to search for a last record, further back each time, down to
-    ``begin``.
+    """Yield offsets to search for a last record, further back each time, down to ``begin``.
 
     Args:
         step: distance before ``end`` at first.

@@ -266,8 +266,7 @@ def lost(cluster: Cluster, setup: WorkerSetup) -> list[Loss]:
 
 
 def check_format(ledger: Ledger) -> None:
-    """Refuse to write under a format that the ledger does not name: an older version would not
-    stop.
+    """Refuse to write under a format that the ledger lacks: an older version would not stop.
 
     Raises:
         EngineError: the ledger names an earlier one.

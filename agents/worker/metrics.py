@@ -224,8 +224,7 @@ class OperatorMetrics:
         self.delay.labels(pipeline=name)
 
     def forget(self, shard: str, store: str, partition: str, pipelines: Iterable[str]) -> None:
-        """End the series of a shard that has left this worker, or its last figures would stay for
-        ever.
+        """End the series of a shard that has left, or its last figures would stay for ever.
 
         Args:
             shard: name of its input partition.

@@ -216,8 +216,7 @@ class Worker:
         self._followed = True
 
     def _was_away(self) -> bool:
-        """Whether the group took this worker for dead, so that others may have owned its
-        partitions.
+        """Whether the group took this worker for dead, so that others may have had its partitions.
 
         A new member id shows that. The assignment alone does not: the partitions may be the same as
         before, although other workers have written their state meanwhile.

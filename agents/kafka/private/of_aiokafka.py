@@ -128,8 +128,7 @@ async def fetch(
 async def fetch_columns(
     consumer: Any, tp: TopicPartition, position: int, seconds: float
 ) -> list[Interval] | None:
-    """Collect fetched intervals of one partition as arrays; None if the client is not from
-    aiokafka.
+    """Collect fetched intervals of a partition as arrays; None if the client is no aiokafka one.
 
     Args:
         consumer: open consumer that reads nothing else.

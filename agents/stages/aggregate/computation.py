@@ -115,8 +115,7 @@ class Computation:
         sums: PartialSums,
         step: Step,
     ) -> bytes | None:
-        """Count the new pairs in the next range of names; return its last name, None for the final
-        range.
+        """Count the new pairs in the next range of names; return its end, None for the final range.
 
         Their sums by key become one more run of the micro-batch, which `chunk` reads. A key's name
         sorts before those of its pairs, so no later range reads these sums.

@@ -1,5 +1,4 @@
-"""Key rows of the aggregate stage: states, the index of due rows, and the rows that a release
-reads.
+"""Key rows of the aggregate stage: states, the index of due rows, and choosing rows.
 
 A row has the fixed layout of its mechanism. If most of its numbers are 0 (`Traits.sparse`), it is
 packed whenever that is shorter. So the length of a row shows its layout, and its content decides

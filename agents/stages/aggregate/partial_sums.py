@@ -217,8 +217,7 @@ class PartialSums:
         return merge([self._empty, *self._runs.range(reader, place, begun, end)])
 
     def end(self, place: Place, begun: bytes | None, limit: KeyLimit) -> bytes | None:
-        """Find the last key of about ``limit`` spilled rows above ``begun``; None if they are the
-        last.
+        """Find the last key of about ``limit`` rows above ``begun``; None: these are the last.
 
         Args:
             begun: the last key of the range before; None for the first range.

@@ -82,8 +82,7 @@ class Writer:
             yield self._out(self._text(key), value, homes[row], ROW, ROW_SCHEMA, own)
 
     def latest(self, rows: Iterable[Out], gone: Sequence[bytes]) -> Iterator[Out]:
-        """Yield records of the latest topic: the same rows, and a tombstone for each key that is
-        gone.
+        """Yield records of the latest topic: the same rows, and a tombstone per gone key.
 
         Args:
             gone: keys of an earlier release of this window that this release lacks.

@@ -209,8 +209,7 @@ class BoundStage:
 
 
 def offered(frames: Sequence[LogFrame]) -> Sequence[LogFrame]:
-    """Choose the frames of one step from all waiting frames, in offset order; small ones go
-    together.
+    """Choose the frames of one step, from frames in offset order; small ones go together.
 
     Each step writes a frame to each cells partition, so a step with few events would write frames
     with few sums. How steps are cut changes no release.

@@ -239,8 +239,7 @@ class UnitEpoch:
         return over and self._bits < _MOST_BITS
 
     def saved(self, room: int, filters: int) -> UnitEpoch:
-        """Write all changed ranges as blocks; return the epoch that counts once the index names
-        them.
+        """Write all changed ranges as blocks; return the epoch to use once the index names them.
 
         Args:
             room: bytes of memory for its ranges; ranges that do not fit stay on disk only.

@@ -35,8 +35,7 @@ def quoting() -> bool:
 
 
 def where(error: BaseException) -> str:
-    """Name the type of an error and the innermost line of our code in its traceback, without
-    values.
+    """Name the type of an error and the innermost of our lines in its traceback, no values.
 
     >>> where(ValueError("secret"))
     'ValueError outside of hushstream'

@@ -227,8 +227,7 @@ def _ahead(cluster: Cluster, names: Names, known: dict[Path, Known]) -> str:
 
 
 class LastRead:
-    """The last records that a worker has read of each log, by which it recognises the log's
-    history.
+    """The last records that a worker has read of each log, to recognise the log's history.
 
     A rewound log may have grown since, so its end alone shows nothing. If two histories agree in
     one record, they agree in all before it: no two records of clocks or releases are equal.

@@ -92,8 +92,7 @@ class LocalState:
         return 0 if row is None else int(json.loads(row)["offset"])
 
     async def open(self) -> Marker | None:
-        """Bring the table up to its changelog's end; return the last marker, or None before any
-        step.
+        """Bring the table up to its changelog's end; return the last marker, None before a step.
 
         A table that a standby has left open continues from its position.
 
@@ -248,8 +247,7 @@ class LocalState:
         return self._path
 
     async def hanging(self) -> tuple[str, bool]:
-        """Return the name of the transaction that hangs in the changelog, and whether the table has
-        it.
+        """Name the transaction that hangs in the changelog; return also whether the table has it.
 
         The table is written after the answer to a commit, so a table that has the transaction
         proves that its commit was answered. The table must be closed, unless a standby has left it
