@@ -156,6 +156,8 @@ class ClockOwner:
                 if self.leaving:
                     return
                 await self._again(error)
+                if self.leaving:
+                    return
 
     async def _rest(self) -> None:
         """Wait until the next beat is due, or a request has come."""
@@ -180,7 +182,8 @@ class ClockOwner:
         # alternate; the rebalance that moved the clock closes this owner within seconds.
         await asyncio.sleep(3.0 if isinstance(error, ProducerFenced) else 1.0)
         await self.close()
-        await self.open()
+        if not self.leaving:  # another owner has opened meanwhile, or will
+            await self.open()
 
     async def _beat(self) -> None:
         clock = self._known.clock

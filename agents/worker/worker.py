@@ -76,7 +76,7 @@ class Worker:
         self._restoring: set[Shard] = set()
         self._tasks = Tasks(self.fail)
         self._opening = asyncio.Lock()
-        self._followed = self._joined = False
+        self._followed = self._joined = self._leaving = False
         self._joining = Joining(setup.config.kafka.outage_timeout)
         self._shared = share(setup, self.operator, self.public.published)
         self._wire()
@@ -194,7 +194,7 @@ class Worker:
         await asyncio.gather(*(self._open_shard(tp) for tp in fresh))
         self._rests.among = len(self.shards)
         self._consumer.serve(set(self.shards))  # nor wait for the clock
-        if self._clock.tp in assigned:
+        if self._clock.tp in assigned and not self._leaving:
             await self._clock.open()
         if self._standbys is not None:
             given = {TP(*tp) for tp in self.app.assignor.assigned_standbys()} - {self._clock.tp}
@@ -254,6 +254,8 @@ class Worker:
         """Close nothing yet: most shards come back, and new owners fence the others."""
 
     async def _open_shard(self, tp: TP) -> None:
+        if self._leaving:  # it would fence who has taken over
+            return
         copy = await self._standbys.take(tp) if self._standbys is not None else None
         shard = self._maker.shard(tp, await self._maker.begin(tp), self, copy)
         self._restoring.add(shard)
@@ -356,7 +358,7 @@ class Worker:
         if self._uploading is not None:
             await self._tasks.stop(self._uploading)
         if self._standbys is not None and self.error is None and self.health.serving:
-            self.health.serving = False
+            self.health.serving, self._leaving = False, True
             await hand_over(self._consumer, self._namesake.others, self._served)
         await self._stop_app()
         if self._uploads is not None and self.error is None:

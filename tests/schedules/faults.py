@@ -98,7 +98,7 @@ class Faults:
             return self._away > OUTAGE - 20
         if "no partitions were assigned for" in text:  # the outage came during a rebalance
             return self._away > OUTAGE - 20
-        if self._clocks and "the clock of this machine is" in text:
+        if self._clocks and "the clock of this machine" in text:
             return True
         if "the schema registry for" in text:
             return self._unanswered > PATIENCE - 5

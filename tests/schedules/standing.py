@@ -74,19 +74,22 @@ class StandingGroup(Group):
         super().__init__(here, session)
         self._random = Random(here.seed + COPIES)
         self._having: dict[TP, list[str]] = {}  # members that have a table, the best ones first
-        self._left: set[str] = set()  # names of workers
+        self._events = 0  # so far, by whose order others tell what was first
+        self._left: dict[str, int] = {}  # when workers left, by name
+        self._opened: dict[str, int] = {}  # when it was, by transactional id
 
     # -- who is in it -----------------------------------------------------------------------------
 
     def begins(self, app: StandingApp) -> None:
         """A worker starts: its machine has not left any more."""
         if app.process is not None:
-            self._left.discard(app.process.name)
+            self._left.pop(app.process.name, None)
 
     def ends(self, app: StandingApp) -> None:
         """A worker has begun to leave, whether the group hears it or not: its heartbeat ends."""
         assert app.process is not None
-        self._left.add(app.process.name)
+        self._events += 1
+        self._left[app.process.name] = self._events
         self._later(self.session, self.leave, app)
 
     def join(self, app: SimApp) -> None:
@@ -114,8 +117,11 @@ class StandingGroup(Group):
         ]  # fmt: skip
 
     def opened(self, identity: str, who: str, before: str) -> None:
-        """Object to a worker that has left, and fences another one that has taken over."""
-        if who in self._left and before not in ("", who):
+        """Object to a worker that fences another one which has taken over since it left."""
+        left, before_that = self._left.get(who), self._opened.get(identity, 0)
+        self._events += 1
+        self._opened[identity] = self._events
+        if left is not None and before not in ("", who) and left < before_that:
             self.objections.append(f"{who}, which has left, took {identity} back from {before}")
 
     # -- who has what -----------------------------------------------------------------------------

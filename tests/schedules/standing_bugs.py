@@ -5,10 +5,12 @@ The seeds are those of deployments with standbys: `recipe.STANDING` and the ones
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from aiokafka.errors import ProducerFenced
 from hushstream.agents.clock import owner
 from hushstream.agents.kafka.clients import reached, reader
 from hushstream.agents.state.layout import MARKER
@@ -90,6 +92,17 @@ def two_clocks() -> None:
     owner.transactional_producer = own
 
 
+def late_clock() -> None:
+    """A clock that was fenced opens again, whether or not its worker has left meanwhile."""
+
+    async def again(self: owner.ClockOwner, error: BaseException) -> None:
+        await asyncio.sleep(3.0 if isinstance(error, ProducerFenced) else 1.0)
+        await self.close()
+        await self.open()
+
+    owner.ClockOwner._again = again  # type: ignore[method-assign]
+
+
 OF_STANDBYS: dict[str, Callable[[], None]] = {
     "unread copy": unread_copy,
     "uncommitted copy": uncommitted_copy,
@@ -98,6 +111,7 @@ OF_STANDBYS: dict[str, Callable[[], None]] = {
     "unaware shards": unaware_shards,
     "unaware clock": unaware_clock,
     "two clocks": two_clocks,
+    "late clock": late_clock,
 }
 WITHIN = {
     "unread copy": 100,
@@ -107,6 +121,7 @@ WITHIN = {
     "unaware shards": 100,
     "unaware clock": 100,
     "two clocks": 200,
+    "late clock": 600,
 }
 AT = {
     "unread copy": STANDING + 4,
@@ -116,4 +131,5 @@ AT = {
     "unaware shards": STANDING,
     "unaware clock": STANDING,
     "two clocks": STANDING + 14,
+    "late clock": STANDING + 459,
 }

@@ -73,10 +73,11 @@ def test_a_member_that_comes_gets_what_it_has_tables_of() -> None:
 def test_it_objects_where_a_member_that_has_left_takes_something_back() -> None:
     one = Member("a")
     group = group_of(one, Member("b"))
-    group.opened("x", "a", "b")
+    group.opened("x", "b", "a")
     group.ends(one)  # type: ignore[arg-type]
-    group.opened("x", "a", "a")
+    group.opened("x", "a", "b")  # as a rebalance had begun to
     group.opened("y", "a", "")
     assert not group.objections
+    group.opened("x", "b", "a")
     group.opened("x", "a", "b")
     assert group.objections == ["a, which has left, took x back from b"]
