@@ -77,6 +77,8 @@ def scene(folder: Path) -> Iterator[tuple[Local, Prometheus, str]]:
         words += ["--set", f"engine.public_port={public}"]
         words += ["--set", f"engine.operator_port={operator}"]
         words += ["--set", f"engine.data_dir={folder / 'state'}"]
+        words += ["--set", f"engine.snapshots=file://{folder / 'copies'}"]
+        words += ["--set", "engine.snapshot_interval=10s"]
         run.workers["shop"] = Child(words, run.log("shop"))
         rules = alerts.text({"zones": 20.0, "payments": 60.0})
         watch = Prometheus(folder, public, operator, rules, INTERVAL)

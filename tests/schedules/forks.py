@@ -7,9 +7,11 @@ runs depends on the order of sets: the process that forks has `PYTHONHASHSEED=0`
 from __future__ import annotations
 
 import atexit
+import contextlib
 import importlib
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -58,9 +60,10 @@ class Fork:
         return self._code
 
     def kill(self) -> None:
-        """End it."""
-        if self._code is None:
-            os.kill(self._pid, signal.SIGKILL)
+        """End it, unless its guardian has told that it has ended."""
+        if self._code is None and not select.select([self._ended], [], [], 0)[0]:
+            with contextlib.suppress(ProcessLookupError):  # it has ended since
+                os.kill(self._pid, signal.SIGKILL)
 
     def errors(self) -> str:
         """What it has told on its standard error."""

@@ -1,4 +1,7 @@
-"""ToPL for the contract suite: hostile, repeated and excessive reports among honest ones."""
+"""ToPL for the contract suite: hostile, repeated and excessive reports among honest ones.
+
+The channel is Hybrid. The judge recomputes surveys that tell another one (`tests/judge/topl.py`).
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,9 @@ SETTING = Setting(
     grids=(Fraction(1, 4),),
 )
 MECHANISM: topl.ToPL = find("topl").build(
-    topl_plan.ToPLParameters(reports=3, buckets=16, levels=8, warmup=2, share="1/4", rounds=1),
+    topl_plan.ToPLParameters(
+        reports=3, buckets=16, levels=8, warmup=2, share="1/4", rounds=1, channel="hybrid"
+    ),
     SETTING,
 )
 
