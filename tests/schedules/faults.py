@@ -27,6 +27,11 @@ OLDER = ("does not hold the position", "was never charged by this ledger", "are 
 """In refusals of a worker that asks leaders of before of some partitions, and not of others."""
 FORGOTTEN = "was forgotten"
 """In a refusal: the cluster was set back, and the key of an epoch is gone."""
+AWAY = ("no broker for", "no Kafka answers", "stopped answering")
+"""In errors of a worker that has waited in vain for brokers."""
+UNASSIGNED = "no partitions were assigned for"
+CLOCKS = "the clock of this machine"
+REGISTRY = "the schema registry for"
 LATE = ("a barrier is missing", "the clock log of pipeline")  # said by a stage that has begun
 
 
@@ -94,13 +99,13 @@ class Faults:
 
     def warrants(self, text: str) -> bool:
         """Whether a worker may end with this error after what has happened."""
-        if "no broker for" in text or "no Kafka answers" in text or "stopped answering" in text:
+        if any(one in text for one in AWAY):
             return self._away > OUTAGE - 20
-        if "no partitions were assigned for" in text:  # the outage came during a rebalance
+        if UNASSIGNED in text:  # the outage came during a rebalance
             return self._away > OUTAGE - 20
-        if self._clocks and "the clock of this machine" in text:
+        if self._clocks and CLOCKS in text:
             return True
-        if "the schema registry for" in text:
+        if REGISTRY in text:
             return self._unanswered > PATIENCE - 5
         if self._operator is not None and self._operator.warrants(text):
             return True
