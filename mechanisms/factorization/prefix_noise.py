@@ -107,6 +107,10 @@ class Process:
         """(r, u) noise at steps from t to `foreseen` in 1/STEPS, rounded down; see `at`."""
         return self._floors(noise, keys, np.arange(t, self.foreseen(t) + 1), since, first)
 
+    def several(self, noise: Noise, keys: Keys, triggers: I64) -> I64:
+        """(r, m) noise at increasing steps in 1/STEPS, rounded down, with all coordinates."""
+        return self._floors(noise, keys, triggers, None, None)
+
     def foreseen(self, t: int) -> int:
         """The last step that is predicted at step t: T, or where none is stated one further on."""
         return self.horizon if self.name != ENDLESS else min(self.horizon, t + _AHEAD - 1)

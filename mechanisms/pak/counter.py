@@ -196,10 +196,10 @@ class MatrixPrefix(PrefixCounter):
         return Process(self.purpose, self.name, self.horizon, self.variance_at_one * theta**2)
 
     def noise(self, noise: Noise, theta: int, ends: I64) -> list[int]:
-        if theta == 0:
+        if theta == 0 or not len(ends):
             return [0] * len(ends)
-        process, since = self.process(theta), np.zeros(1, np.int64)
-        return [int(process.at(noise, _LABEL, int(end), since)[0]) for end in ends]
+        found: list[int] = self.process(theta).several(noise, _LABEL, ends)[0].tolist()
+        return found
 
     def draws(self, of: str, theta: int) -> Draws:
         return self.process(theta).draws(of)

@@ -37,7 +37,7 @@ from ..ranges import Draws, laplace
 from ..slots.relearning import Chooser, Learnt, Relearning
 from ..slots.slots import Entries, with_state
 from ..slots.stream import SlotStream
-from ..sums import LARGEST, hold, total
+from ..sums import LARGEST, hold, total, totals
 from ..validate import at_least, positive
 from .counter import PrefixCounter
 from .running import NO_VIEWS, Past, Running, blank
@@ -115,19 +115,10 @@ class Pak(SlotStream):
 
     def _open(self, rows: Rows, entries: Entries, noise: Noise) -> tuple[Rows, Releases]:
         """Choose τ; release it, and the warm-up's sum clipped and noised at this very τ."""
-        last = len(self.slots.thresholds) - 1
-        histogram = self.slots.histogram(entries)
-        t = self.slots.warmup
-        chosen = self.chooser.choose(histogram, noise, t) if self.chooser else last
-        tau = self.slots.thresholds[chosen]
+        tau, base = self._begin(entries, noise)
         public = {"threshold": np.array([tau], np.int64)}
         if self.sum_epsilon is None:
-            return self._store(rows, tau, 0, 0), self._nothing(public)
-        exact = total(self.slots.clipped(entries, tau))
-        if tau:
-            index, label, now = np.zeros(1, np.int64), Keys.of([b"warmup"]), np.full(1, t, np.int64)
-            exact += int(noise.laplace("sum", label, index, tau / self.sum_epsilon, now)[0, 0])
-        base = hold(exact * self.counter.steps)
+            return self._store(rows, tau, base, 0), self._nothing(public)
         further = blank(len(self.traits.outputs) - 2)
         value = np.concatenate([np.full((1, 2), base, np.int64), further[0]], axis=1)
         known = np.full((1, 2), self._base_variance(tau))
@@ -135,6 +126,38 @@ class Pak(SlotStream):
         last_slot = self.slots.warmup_slots - 1
         out = self._released(self.slots.warmup, last_slot, value, variance, public)
         return self._store(rows, tau, base, 0), out
+
+    def _begin(self, entries: Entries, noise: Noise) -> tuple[int, int]:
+        """τ, and the warm-up's noisy sum in output steps, 0 where it is kept back."""
+        last = len(self.slots.thresholds) - 1
+        histogram = self.slots.histogram(entries)
+        t = self.slots.warmup
+        chosen = self.chooser.choose(histogram, noise, t) if self.chooser else last
+        tau = self.slots.thresholds[chosen]
+        if self.sum_epsilon is None:
+            return tau, 0
+        exact = total(self.slots.clipped(entries, tau))
+        if tau:
+            index, label, now = np.zeros(1, np.int64), Keys.of([b"warmup"]), np.full(1, t, np.int64)
+            exact += int(noise.laplace("sum", label, index, tau / self.sum_epsilon, now)[0, 0])
+        return tau, hold(exact * self.counter.steps)
+
+    def prefixes(self, entries: Entries, ends: I64, noise: Noise) -> tuple[int, I64] | None:
+        """See `SlotStream.prefixes`; thresholds that are learnt anew follow from one another."""
+        if self.relearning:
+            return None
+        first = self.slots.warmup_slots
+        early = entries.slot < first
+        tau, base = self._begin(entries.where(early), noise)
+        late = entries.where(~early)
+        row = np.searchsorted(ends, late.slot, side="right")
+        sums = totals(row, self.slots.clipped(late, tau), len(ends) + 1)
+        exact = running(0, sums)[1:-1]
+        steps = ends - first
+        drawn = self.counter.noise(self._timed(noise), tau, steps[steps > 0])
+        drawn = [0] * (len(ends) - len(drawn)) + drawn
+        found = [hold(base + x * self.counter.steps + z) for x, z in zip(exact, drawn, strict=True)]
+        return tau, np.array(found, np.int64)
 
     def _go_on(
         self, closed: Closed, rows: Rows, entries: Entries, state: I64, noise: Noise

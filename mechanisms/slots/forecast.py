@@ -7,15 +7,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..columns import F64, Releases
-from ..contract import Mechanism, Noise
+from ..columns import F64, I64, Releases
+from ..contract import Noise
 from ..forecast import bound_cut, by_key, in_turn, percent, rounded, sample_of
 from ..in_memory import replays
 from ..noise.trial import noise_of
 from ..planner import Forecast, Question
 from ..workload import Workload
 from .aim import sample_values
-from .slots import Slots, split
+from .slots import Slots
+from .stream import SlotStream
+from .whole import Arrived, arrived, closed
 
 SCORE = "root mean squared error of sums between two triggers, as a share of them"
 _PLACES = 9  # range ends between which all sums are judged
@@ -32,7 +34,7 @@ class StreamLook(NamedTuple):
 
 
 def forecast(
-    question: Question, parameters: Any, mechanism: Mechanism, slots: Slots, plays: range
+    question: Question, parameters: Any, mechanism: SlotStream, slots: Slots, plays: range
 ) -> Forecast:
     """The figures of a candidate, by running the mechanism built of it."""
     works = [work for epoch in sample_of(question).epochs for work in epoch]
@@ -57,15 +59,12 @@ def forecast(
 
 
 def _looks(
-    mechanism: Mechanism, slots: Slots, work: Workload, noises: Sequence[Noise]
+    mechanism: SlotStream, slots: Slots, work: Workload, noises: Sequence[Noise]
 ) -> Iterator[StreamLook]:
     """The figures of one window under each noise."""
-    encoded = mechanism.encode(dict(work.columns or {}))
-    slot, _ = split(encoded.keys)
-    grid = float(slots.grid)
-    kept = np.flatnonzero(encoded.keep)
-    value = encoded.value[kept, 0]
-    sums = np.bincount(slot[encoded.key[kept]], value, slots.slots) * grid
+    records = arrived(slots, work)
+    value = records.value.astype(np.float64)
+    sums = np.bincount(records.slot, value, slots.slots) * float(slots.grid)
     exact = np.concatenate([[0.0], np.cumsum(sums)])
     first = slots.warmup_slots
     begin = max(first, slots.slots // 4)  # alike for all warm-ups that are tried
@@ -73,25 +72,46 @@ def _looks(
     lower, upper = np.triu_indices(len(ends), 1)
     truth = exact[ends[upper]] - exact[ends[lower]]
     whole = max(float(value.sum()), 1.0)
-    for outs in replays(mechanism, work, noises):
-        shown, theta = _prefixes(mechanism, slots, outs)
-        found = shown[ends[upper]] - shown[ends[lower]]
+    told = np.union1d([first], ends)
+    begun = len(told) - len(ends)  # 1 where the first end lies beyond the warm-up
+    for theta, shown in _prefixes(mechanism, records, told, work, noises):
+        found = shown[begun:][upper] - shown[begun:][lower]
         above = float(np.maximum(value - theta, 0).sum()) / whole
-        late = exact[-1] - (0.0 if shown[first] else exact[first])
+        late = exact[-1] - (0.0 if shown[0] else exact[first])
         yield StreamLook(
-            truth, np.abs(found - truth), (late, abs(shown[-1] - late)), theta * grid, above
+            truth,
+            np.abs(found - truth),
+            (late, abs(shown[-1] - late)),
+            theta * float(slots.grid),
+            above,
         )
 
 
-def _prefixes(mechanism: Mechanism, slots: Slots, outs: Sequence[Releases]) -> tuple[F64, int]:
-    """(slots+1,) released running totals up to each slot, and the threshold."""
-    shown, theta = np.zeros(slots.slots + 1), slots.top
+def _prefixes(
+    mechanism: SlotStream, records: Arrived, ends: I64, work: Workload, noises: Sequence[Noise]
+) -> Iterator[tuple[int, F64]]:
+    """Under each noise the threshold, and (m,) released running totals up to so many slots."""
     grid = float(mechanism.traits.outputs[1].grid)
+    entries = closed(mechanism.slots, records, ends)
+    for place, noise in enumerate(noises):
+        found = mechanism.prefixes(entries, ends, noise)
+        if found is None:
+            runs = replays(mechanism, work, noises[place:])
+            yield from (_released(mechanism.slots, grid, outs, ends) for outs in runs)
+            return
+        yield found[0], found[1] * grid
+
+
+def _released(
+    slots: Slots, grid: float, outs: Sequence[Releases], ends: I64
+) -> tuple[int, F64]:
+    """The threshold and running totals in the releases of a window."""
+    shown, theta = np.zeros(slots.slots + 1), slots.top
     for out in outs:
         theta = int(out.public["threshold"][0]) if "threshold" in out.public else theta
         if len(out.key):
             shown[out.key.codes().astype(np.int64) + 1] = out.value[:, 1] * grid
-    return shown, theta
+    return theta, shown[ends]
 
 
 def _figures(looks: Sequence[StreamLook], cut: float) -> dict[str, float]:

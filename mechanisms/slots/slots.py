@@ -53,6 +53,10 @@ class Entries(NamedTuple):
     records: I64  # (e,)
     sum: I64  # (e,)
 
+    def where(self, rows: NDArray[np.bool_]) -> Entries:
+        """Some of them."""
+        return Entries(*(column[rows] for column in self))
+
 
 @dataclass(frozen=True)
 class Slots:

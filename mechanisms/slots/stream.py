@@ -87,6 +87,18 @@ class SlotStream(Mechanism):
     ) -> tuple[Rows, Releases]:
         """A trigger after the warm-up; ``state`` is what the one before left."""
 
+    def prefixes(self, entries: Entries, ends: I64, noise: Noise) -> tuple[int, I64] | None:
+        """The threshold, and (m,) running totals as they are released up to so many slots.
+
+        None where that takes a run from trigger to trigger.
+
+        Args:
+            entries: closed slots of a whole window, for these ``ends`` (`whole.closed`).
+            ends: (m,) increasing numbers of slots; the first is that of the warm-up.
+            noise: noise with one nonce for the whole window.
+        """
+        return None
+
     def _timed(self, noise: Noise, width: int = 1) -> InSteps:
         """Noise of blocks of ``width`` slots after the warm-up."""
         return InSteps(noise, self.slots.warmup, self.slots.per_trigger, width)
