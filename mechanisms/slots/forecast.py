@@ -99,12 +99,10 @@ def _prefixes(
             runs = replays(mechanism, work, noises[place:])
             yield from (_released(mechanism.slots, grid, outs, ends) for outs in runs)
             return
-        yield found[0], found[1] * grid
+        yield found[0], found[1].astype(np.float64) * grid
 
 
-def _released(
-    slots: Slots, grid: float, outs: Sequence[Releases], ends: I64
-) -> tuple[int, F64]:
+def _released(slots: Slots, grid: float, outs: Sequence[Releases], ends: I64) -> tuple[int, F64]:
     """The threshold and running totals in the releases of a window."""
     shown, theta = np.zeros(slots.slots + 1), slots.top
     for out in outs:
