@@ -65,7 +65,7 @@ def choose(
     """
     made, cost = planner.candidates(question), cost_of(planner, question)
     effort = planner.effort
-    if work < 2 * cost * len(made):
+    if _screening(question, cost, len(made), work):
         made, work = _screened(planner, question, made, work, tick)
     keys = max(1, min(effort.first, _enough(planner, question), work // (2 * cost * len(made))))
     tried, most = [], _most(work, cost)
@@ -139,9 +139,7 @@ def _screened(
     The first one stays the first, and one that is impossible is the last.
     """
     sample, cost = sample_of(question), cost_of(planner, question)
-    part = min(len(sample.epochs), work * len(sample.epochs) // (4 * cost * len(made)))
-    if not part:
-        return list(made), work
+    part = _screening(question, cost, len(made), work)
     some = question._replace(sample=sample._replace(epochs=sample.epochs[:part]))
     given, *others = made
     errors: list[tuple[float, int, Any]] = []
@@ -153,6 +151,12 @@ def _screened(
         tick()
     spent = cost * part * len(others) // len(sample.epochs)
     return [given, *(one for _, _, one in sorted(errors, key=lambda one: one[:2]))], work - spent
+
+
+def _screening(question: Question, cost: int, made: int, work: int) -> int:
+    """Epochs of the sample that each of so many candidates is screened by; 0: none is."""
+    epochs = len(sample_of(question).epochs)
+    return min(epochs, work * epochs // (4 * cost * made)) if work < 2 * cost * made else 0
 
 
 class _Tried(NamedTuple):
@@ -303,7 +307,7 @@ def prediction(known: Sequence[float]) -> tuple[float, float]:
 def runs(planner: Planner, question: Question, work: int) -> int:
     """Most calls of ``tick`` by `choose`; raises `ParameterError` as that does."""
     cost, made = cost_of(planner, question), len(planner.candidates(question))
-    screened = made if work < 2 * cost * made else 0
+    screened = made - 1 if _screening(question, cost, made, work) else 0
     return min(_most(work, cost), made) + screened + sum(planner.effort.finalists)
 
 
