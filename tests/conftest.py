@@ -24,6 +24,8 @@ from hushstream.deploy import settings as ports
 from hushstream.deploy.broker import Broker
 from hypothesis import Phase, settings
 
+from .servers.formatted import formatted
+
 # The same examples every time, and no deadline: the machine may be busy.
 settings.register_profile("suite", deadline=None, derandomize=True)
 # For a run that asks only whether a test fails: nobody needs the smallest example.
@@ -63,10 +65,11 @@ SHARED = {
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let the gate fork workers, and try fewer examples where a test does not say how many."""
+    """Let the gate fork workers, copy formatted folders, and try fewer examples by default."""
     if config.option.markexpr != "not thorough":
         return
     os.environ["STARTED"] = "forked" if sys.platform == "linux" else ""
+    Broker._format = formatted  # type: ignore[method-assign]
     if not config.option.hypothesis_profile:
         settings.load_profile("gate")
 

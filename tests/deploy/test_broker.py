@@ -19,6 +19,8 @@ from hushstream.deploy.process import command_of
 from hushstream.deploy.settings import free_port
 from hushstream.errors import BrokerError
 
+from ..servers.formatted import FORMAT
+
 
 def _create(bootstrap: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -91,7 +93,8 @@ def test_an_unasked_end_is_a_failure_and_stop_removes_temporary_data() -> None:
     assert running.status == "stopped"
 
 
-def test_wrong_settings_end_with_the_log(tmp_path: Path) -> None:
+def test_wrong_settings_end_with_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Broker, "_format", FORMAT)
     wrong = Broker(tmp_path, overrides={"num.io.threads": "many"}, quiet=True)
     with pytest.raises(BrokerError, match=r"(?s)formatting.*num\.io\.threads"):
         wrong.start()

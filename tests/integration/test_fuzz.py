@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import random
 import secrets
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -30,6 +28,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ..support import DAY, ORIGIN, beat, deployment, engine, start, trigger
+from .local import Process, process
 
 REASON = "__streams.errors.reason"
 OFFSET = "__streams.errors.offset"
@@ -229,17 +228,17 @@ def test_a_worker_survives_what_a_broker_accepts(
             )  # fmt: skip
             producer.flush()
     fates = Counter(fate for fate, _ in records)
-    environment = os.environ | {"HUSH_NOISE_KEY": key.hex()}
-    command = [sys.executable, "-m", "hushstream", "worker", "--bootstrap", broker.bootstrap]
-    output = (tmp_path / "log").open("w+")
-    worker = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=output, stderr=output)
+    command = ["/usr/bin/env", f"HUSH_NOISE_KEY={key.hex()}", sys.executable, "-m", "hushstream"]
+    command += ["worker", "-c", str(tmp_path / "hush.toml"), "--bootstrap", broker.bootstrap]
+    command += ["--set", f"engine.data_dir={tmp_path / 'state'}"]
+    worker, log = process(command, tmp_path / "log"), tmp_path / "log"
     try:
         names = Names(name, admin.read_ledger(cluster, name).genesis["genesis"])
         producer = cluster.producer()
         producer.produce(names.requests, encode(TriggerRequest("r1", ORIGIN + DAY)))
         producer.flush()
         found = partial(final_rows, cluster, f"hush.{name}.releases.v1")
-        rows = until(found, worker, tmp_path / "log")
+        rows = until(found, worker, log)
         assert {r["key"]["page"] for r in rows} == {"p0", "p1"}
         letters = cluster.read(f"hush.{name}.dlq")
         late = cluster.read(f"hush.{name}.late")
@@ -247,14 +246,12 @@ def test_a_worker_survives_what_a_broker_accepts(
         assert len(set(places)) == len(places)
         assert len(letters) == fates["bad"]
         assert len(late) == fates["late"]
-        assert worker.poll() is None
+        assert worker.returncode is None
     finally:
-        worker.send_signal(signal.SIGTERM)
-        code = worker.wait(150)
-        output.seek(0)
-        logging.getLogger(__name__).info(output.read())
-        output.close()
-    assert code == 0
+        worker.send(signal.SIGTERM)
+        ended = worker.wait(150)
+        logging.getLogger(__name__).info(log.read_text())
+    assert ended and worker.returncode == 0
 
 
 def final_rows(cluster: admin.Cluster, topic: str) -> list[dict[str, Any]]:
@@ -267,10 +264,10 @@ def place_of(message: Any) -> tuple[bytes, bytes]:
     return found["__streams.errors.partition"], found[OFFSET]
 
 
-def until(probe: Callable[[], list[Any]], worker: subprocess.Popen[bytes], log: Path) -> list[Any]:
+def until(probe: Callable[[], list[Any]], worker: Process, log: Path) -> list[Any]:
     end = time.monotonic() + 300
     while time.monotonic() < end:
-        assert worker.poll() is None, log.read_text()[-5000:]
+        assert worker.returncode is None, log.read_text()[-5000:]
         found = probe()
         if len(found) == 2:
             return found

@@ -25,7 +25,7 @@ from ..judge.topics import deployment as judgement
 from .local import Local, local
 
 SECOND = 1_000_000
-LENGTH = 20 * SECOND  # of a window, and an epoch, of the first generation
+LENGTH = 12 * SECOND  # of a window, and an epoch, of the first generation
 HEAD = """
 [deployment]
 name = "gen"
@@ -46,8 +46,8 @@ OLD = """
 name = "pages"
 input = "events"
 key = ["page"]
-window = {{ length = "20s" }}
-triggers = {{ every = "10s" }}
+window = {{ length = "12s" }}
+triggers = {{ every = "6s" }}
 budget = {{ epsilon = 8.0, delta = 1e-4 }}
 mechanism = {{ kind = "histogram", budget = 4 }}
 {until}
@@ -59,8 +59,8 @@ follows = "pages"
 input = "events"
 key = ["page"]
 public_keys = [["x"], ["y"]]
-window = {{ length = "10s"{origin} }}
-triggers = {{ every = "5s" }}
+window = {{ length = "6s"{origin} }}
+triggers = {{ every = "3s" }}
 budget = {{ epsilon = 2.0, delta = 1e-4 }}
 mechanism = {{ kind = "histogram", budget = 1 }}
 release = {{ display = "raw"{topic} }}
@@ -104,7 +104,7 @@ def test_a_pipeline_ends_at_a_boundary_and_another_one_goes_on(
         run.wait_ready(["w"])
         took = time.monotonic() - began  # by this machine, which may be slow
         run.wait_triggers(1)
-        least = time.time() + max(40, 20 + 6 * took)
+        least = time.time() + 20 + 6 * took
         until = (int(least * 1e6) // LENGTH + 1) * LENGTH
         instant = f'until = "{format_instant(until)}"'
         changed = head + OLD.format(until=instant) + new.format(origin="", topic="")

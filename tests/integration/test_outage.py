@@ -168,11 +168,8 @@ def test_a_signal_while_a_worker_starts_ends_it_in_order(tmp_path):
     assert child.wait(150) and child.returncode == 0, (tmp_path / "log").read_text()
 
 
-def test_a_second_worker_on_a_folder_stops_before_it_touches_the_first(tmp_path):
-    with (
-        Broker(quiet=True, overrides=BROKER) as broker,
-        local(tmp_path, broker.bootstrap, TOML, {"events": 1}) as run,
-    ):
+def test_a_second_worker_on_a_folder_stops_before_it_touches_the_first(empty_broker, tmp_path):
+    with local(tmp_path, empty_broker.bootstrap, TOML, {"events": 1}) as run:
         run.start("w")
         run.wait_ready(["w"])
         first, mark = run.workers.pop("w"), run.log("w").stat().st_size

@@ -22,7 +22,6 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
-from hushstream.deploy.process import Child
 from hushstream.reading.live.board import Board
 from hushstream.topics.config.access.clients import librdkafka_options
 from hushstream.topics.config.load import load
@@ -30,6 +29,7 @@ from hushstream.topics.cut_share import in_words
 
 from ..cli.bench import typed
 from ..servers.secured import Granted, Secured, secured
+from .local import Process, process
 
 ORIGIN = 1_551_398_400_000_000  # 2019-03-01
 PIPELINE = """
@@ -121,9 +121,9 @@ class Place:
                              on_delivery=lambda error, _: told.append(error))  # fmt: skip
         assert producer.flush(120) == 0 and told == [None] * 400
 
-    def worker(self, member: str) -> Child:
+    def worker(self, member: str) -> Process:
         command = [sys.executable, "-m", "hushstream", "worker", "-c", str(self.toml("worker"))]
-        return Child([*command, "--member", member], self.folder / f"{member}.log")
+        return process([*command, "--member", member], self.folder / f"{member}.log")
 
     def log(self, member: str) -> str:
         return (self.folder / f"{member}.log").read_text()

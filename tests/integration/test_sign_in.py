@@ -20,13 +20,13 @@ from confluent_kafka.admin import NewTopic
 from hushstream.agents.kafka.access.tokens import client_options
 from hushstream.agents.kafka.clients import read_to_end
 from hushstream.agents.kafka.cluster import Cluster
-from hushstream.deploy.process import Child
 from hushstream.errors import EngineError
 from hushstream.topics.config.load import load
 
 from ..cli.bench import typed
 from ..servers.secured import PASSWORD, Granted, Secured, secured
 from ..servers.tokens import Issuer, issuing
+from .local import process
 
 SECRET = "a-client-secret"
 DEPLOYMENT = """
@@ -145,7 +145,7 @@ def test_workers_serve_signed_in_by_token_and_by_certificate(entrance: Entrance)
         for way in ("token", "certificate"):
             words = ["worker", "-c", str(entrance.toml(way)), "--member", way]
             log = entrance.folder / f"{way}.log"
-            running.append((Child([sys.executable, "-m", "hushstream", *words], log), log))
+            running.append((process([sys.executable, "-m", "hushstream", *words], log), log))
         end = time.monotonic() + 300  # loops may have to be compiled first
         for child, log in running:
             while "ready:" not in log.read_text():

@@ -55,7 +55,7 @@ def _none_left(folder: Path) -> bool:
 @pytest.mark.slow
 def test_it_shows_everything_and_leaves_nothing_but_the_picture(tmp_path: Path) -> None:
     picture = tmp_path / "out.png"
-    command = [*HUSH, "--users", "3000", "--workers", "1", "--out", str(picture)]
+    command = [*HUSH, "--users", "1000", "--workers", "1", "--out", str(picture)]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=900, env=_environment(tmp_path)
     )
