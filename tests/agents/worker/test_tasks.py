@@ -103,6 +103,7 @@ def worker() -> Any:
     made = Worker.__new__(Worker)
     made.error, made.stopped, made.shards = None, asyncio.Event(), {}
     made.health, made._loop, made._member = SimpleNamespace(serving=False), None, ""
+    made._leaving = False
     made._tasks, made._standbys, made._followed, made._joined = Tasks(made.fail), None, True, True
     made._uploads = made._uploading = None
     setup: Any = SimpleNamespace(names=NAMES)
