@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import zlib
-from dataclasses import fields
+from dataclasses import replace
 from fractions import Fraction
 from itertools import islice
 
@@ -16,9 +16,8 @@ from hushstream.agents.state.memory import MemoryStore
 from hushstream.agents.state.rows.sparse import pack
 from hushstream.agents.state.store import Overlay
 from hushstream.mechanisms.columns import Rows
-from hushstream.mechanisms.contract import Setting
+from hushstream.mechanisms.contract import Setting, Traits
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.quantile.mechanism import Quantiles
 from hushstream.mechanisms.quantile.settings import QuantileParameters, build
 from hushstream.topics.records import Marker
 from hypothesis import given
@@ -132,14 +131,8 @@ def test_rows_of_this_step_are_seen_before_they_are_committed():
     assert found.state == rows.state
 
 
-class Fixed(Quantiles):
-    """Quantiles whose rows are not packed."""
-
-    sparse = False
-
-
-SPARSE = build(QuantileParameters(0, 100), Setting(Fraction(1), Fraction(1, 10**6), 24))
-FIXED = Fixed(**{one.name: getattr(SPARSE, one.name) for one in fields(SPARSE)})
+SPARSE = build(QuantileParameters(0, 100), Setting(Fraction(1), Fraction(1, 10**6), 24)).traits
+FIXED = replace(SPARSE, sparse=False)
 LAID = base64.b85decode("c-s5_|Nnnx2J*mvC@2tQWEcgbU=)mkQ7{Td!O#G(TALM!0T&4jfB")
 """A row in the fixed layout, as a worker wrote it before rows were packed; compressed."""
 COUNT = st.one_of(st.just(0), st.integers(-3, 300), st.sampled_from([-(1 << 63), (1 << 63) - 1]))
@@ -147,16 +140,16 @@ COUNT = st.one_of(st.just(0), st.integers(-3, 300), st.sampled_from([-(1 << 63),
 
 def counted(counts: list[list[int]], due: list[int]) -> Rows:
     """Rows of quantiles whose bands have these counts in turn."""
-    rows = SPARSE.traits.rows(Keys.of([b"%d" % n for n in range(len(counts))]))
+    rows = SPARSE.rows(Keys.of([b"%d" % n for n in range(len(counts))]))
     for cell, some in zip(rows.state, counts, strict=True):
         cell["bands"] = np.resize(some, 256)
     rows.state["first"], rows.due[:] = due, due
     return rows
 
 
-def written(mechanism: Quantiles, rows: Rows) -> Step:
+def written(traits: Traits, rows: Rows) -> Step:
     done = step()
-    KeyRows(mechanism.traits).store(0, rows, done)
+    KeyRows(traits).store(0, rows, done)
     return done
 
 
@@ -170,7 +163,7 @@ def test_packed_rows_say_what_rows_in_the_fixed_layout_say(counts, due):
     for changes in (packed.rows, laid.rows, mixed):
         store = MemoryStore()
         store.write(changes)
-        found = KeyRows(SPARSE.traits).load(store, 0, rows.key)
+        found = KeyRows(SPARSE).load(store, 0, rows.key)
         assert found.state.tobytes() == rows.state.tobytes()
         assert found.due.tolist() == rows.due.tolist()
         assert written(SPARSE, found).rows == packed.rows
@@ -199,7 +192,7 @@ def test_a_row_from_before_rows_were_packed_is_read_and_packed_when_it_changes()
     key = next(iter(written(SPARSE, counted([[1]], [1])).rows))
     store = MemoryStore()
     store.write({key: zlib.decompress(LAID)})
-    found = KeyRows(SPARSE.traits).load(store, 0, Keys.of([b"0"]))
+    found = KeyRows(SPARSE).load(store, 0, Keys.of([b"0"]))
     bands = found.state["bands"][0]
     assert {place: int(bands[place]) for place in np.flatnonzero(bands).tolist()} == {
         0: 3, 7: -1, 8: 70_000, 255: 1
