@@ -252,8 +252,8 @@ def owing(charges: Mapping[str, int]) -> str:
         return "charges: none is due"
     each = ", ".join(f"{name}: {number}" for name, number in charges.items())
     return (
-        f"charges: a start now charges {sum(charges.values())} epochs that are due ({each}), also "
-        "those in which nobody kept the clock; `until` retires a pipeline instead"
+        f"charges: a start now charges {sum(charges.values())} epochs that are due ({each}), "
+        "including those in which no worker ran; set `until` to retire a pipeline instead"
     )
 
 

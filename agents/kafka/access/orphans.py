@@ -31,7 +31,7 @@ class LeftBehind(NamedTuple):
             rest = "they hold records of an earlier ledger: nothing here deletes them"
         else:
             rest = (
-                "a `hush topics` that was ended made them, and nobody uses them: "
+                "an interrupted `hush topics` created them, and no deployment uses them: "
                 "`hush topics --delete-orphans` deletes them"
             )
         return f"{len(self.topics)} {named} ({', '.join(self.topics)}): {rest}"

@@ -142,9 +142,9 @@ def _refuse_strange(
                 raise EngineError(
                     f"topic {topic} exists, no deployment has claimed it, and it holds records "
                     f"that are {'no releases' if topic in released else 'no dead letters'} of "
-                    f"deployment {deployment.name!r}: to write there could damage what it is for; "
-                    "give the pipeline another name or another release.topic, or, where nobody "
-                    "needs the topic any more, delete it"
+                    f"deployment {deployment.name!r}: writing there could damage other data; "
+                    "give the pipeline another name or another release.topic, or delete the "
+                    "topic if it is no longer needed"
                 )
 
 
