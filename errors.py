@@ -101,7 +101,7 @@ class RightError(EngineError):
     Args:
         missing: what is refused: operation, kind and name of the resource.
         user: who was refused, in words.
-        role: in which role it acted; empty: not known.
+        role: the role in which it acted; empty: not known.
 
     >>> raise RightError([("READ", "topic", "taxis")], "user 'w'", "worker")
     Traceback (most recent call last):

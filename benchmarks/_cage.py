@@ -16,7 +16,7 @@ class Cage:
     """A cgroup whose processes share ``limit`` bytes of memory; the kernel kills one beyond that.
 
     Args:
-        folder: of the cgroup, which exists.
+        folder: folder of the cgroup, which exists.
         unified: whether it is of version 2.
     """
 

@@ -45,11 +45,11 @@ class Local:
     """One deployment in a folder.
 
     Args:
-        folder: for its configuration, key, state and logs.
+        folder: where its configuration, key, state and logs are kept.
         bootstrap: a broker that runs.
         toml: the configuration.
         raw: raw topics and their numbers of partitions; created.
-        replication: of all topics.
+        replication: number of replicas of all topics.
     """
 
     process: Callable[[Sequence[str], Path], Child] = Child

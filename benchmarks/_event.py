@@ -87,8 +87,8 @@ class Whole:
     """Shards of one partition, and records for them.
 
     Args:
-        folder: for their tables.
-        users: of the partition.
+        folder: where their tables are kept.
+        users: number of users of the partition.
         keys: distinct ones.
     """
 

@@ -87,7 +87,7 @@ def feed(
     Args:
         run: where.
         flood: the records.
-        partitions: of each topic.
+        partitions: number of partitions of each topic.
         watch: called now and then.
         idle: how many of the last partitions get nothing.
 

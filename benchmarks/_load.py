@@ -125,7 +125,7 @@ def toml(seconds: float) -> str:
     """The configuration; one pipeline runs out of budget halfway, or after a minute at the least.
 
     Args:
-        seconds: for how long the deployment is going to run, about.
+        seconds: about how long the deployment is going to run.
     """
     windows = max(3, int(seconds / 20 / 2))
     return TOML.replace("LIMIT", f"{windows}e-4")

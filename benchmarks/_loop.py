@@ -65,10 +65,10 @@ def loop(folder: Path, bootstrap: str, replicas: int = 1, starts: int = 4) -> di
     """Cut the raw topic under a stopped worker, start it some times, accept the loss.
 
     Args:
-        folder: for the deployment.
+        folder: where the deployment is kept.
         bootstrap: the brokers.
-        replicas: of each topic.
-        starts: of the worker.
+        replicas: number of replicas of each topic.
+        starts: number of starts of the worker.
 
     Returns:
         ``charged``: epochs that these lives charged; ``ready``: lives that were ready; ``codes``;

@@ -112,10 +112,10 @@ def buffered(folder: Path, broker: Killed, seconds: float = 40.0, replicas: int 
     """Kill the broker under producers and two workers, and start it again.
 
     Args:
-        folder: for the deployment.
-        broker: which one.
-        seconds: of the outage.
-        replicas: of each topic.
+        folder: where the deployment is kept.
+        broker: the broker that is killed.
+        seconds: length of the outage.
+        replicas: number of replicas of each topic.
 
     Returns:
         Records that count, those of them that are late, the longest delay of a cut in seconds.

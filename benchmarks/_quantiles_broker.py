@@ -86,7 +86,7 @@ def last_release(
     Args:
         work: records of one window, with a column ``value``.
         at: the quantiles.
-        triggers: of the window.
+        triggers: number of triggers of the window.
         settings: epsilon, delta, low, high, budget and factorization of the pipeline.
     """
     keys = json.dumps([product(key) for key in range(work.keys)])

@@ -56,7 +56,7 @@ def design(
 
     Args:
         name: a key of `PARAMETERS`.
-        triggers: of the day.
+        triggers: number of triggers of the day.
         delay: triggers by which records see late what is public.
         changes: parameters other than those of `PARAMETERS`.
     """

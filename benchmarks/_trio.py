@@ -29,9 +29,9 @@ class Trio:
     """Each node is a broker and one of three controllers.
 
     Args:
-        folder: for their data.
+        folder: where their data are kept.
         overrides: additional settings of each.
-        network: where each is on its own; by default all are on this machine's loopback.
+        network: network in which each is on its own; by default all are on this machine's loopback.
     """
 
     def __init__(

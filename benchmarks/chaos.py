@@ -72,7 +72,7 @@ class Pace(NamedTuple):
 
     Attributes:
         points: faults; ignored where minutes are given.
-        minutes: of faults, or 0.
+        minutes: minutes of faults, or 0.
         rate: records per second, all topics.
         speed: hours of event time per second.
         gap: seconds between two faults, on average.

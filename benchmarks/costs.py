@@ -76,7 +76,7 @@ class Bench:
     """Runs of workers on one broker.
 
     Args:
-        folder: for states.
+        folder: where states are kept.
         broker: a running one.
     """
 
@@ -185,8 +185,8 @@ def measure(
 
     Args:
         bench: a broker.
-        events: of the smaller topic; the larger one has four times as many.
-        rounds: of each run; figures are medians.
+        events: number of events of the smaller topic; the larger one has four times as many.
+        rounds: number of repetitions of each run; figures are medians.
         scale: divides the users and keys of the other benchmarks.
         two: whether to run two processes as well.
     """

@@ -155,8 +155,8 @@ def wait(
     Args:
         cluster: the broker.
         worker: its process.
-        pipeline: whose releases.
-        names: of the deployment.
+        pipeline: the pipeline whose releases are followed.
+        names: names of the deployment.
         patience: seconds.
         look: called now and then.
 

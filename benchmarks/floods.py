@@ -219,11 +219,11 @@ def floods(
     """All floods, one after the other, against one worker.
 
     Args:
-        folder: of the deployment.
+        folder: folder of the deployment.
         bootstrap: a broker that runs.
         count: keys of the flood of keys; of the others a share of it.
-        names: of floods.
-        inside: where the worker runs; None: nothing limits it.
+        names: names of floods.
+        inside: the cgroup in which the worker runs; None: nothing limits it.
         report: called with a line about each flood.
     """
     with local(folder, bootstrap, TOML, {"visits": PARTITIONS, "orders": PARTITIONS}) as run:

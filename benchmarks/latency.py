@@ -80,7 +80,7 @@ class Reader:
 
     Args:
         bootstrap: the broker.
-        topic: of one partition.
+        topic: a topic of one partition.
     """
 
     def __init__(self, bootstrap: str, topic: str) -> None:

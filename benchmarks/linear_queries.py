@@ -157,7 +157,7 @@ def counted(
     Args:
         weight: (q, cells) public weights.
         most: Δ.
-        counter: of (ε/Δ)-DP for a change by 1.
+        counter: a counter of (ε/Δ)-DP for a change by 1.
         days: (cells,) records of each trigger.
         noise: keyed noise.
         sets: active queries of a transcript that is held fixed; None = `chosen` picks them.

@@ -58,8 +58,8 @@ class Program:
     """A peer that is written in Java, compiled against the jars of its lock.
 
     Args:
-        name: of its class.
-        folder: for its classes and states.
+        name: name of its class.
+        folder: where its classes and states are kept.
     """
 
     def __init__(self, name: str, folder: Path) -> None:
@@ -136,9 +136,9 @@ class Run:
     """All rounds on one broker.
 
     Args:
-        events: of each topic.
-        rounds: of each figure.
-        folder: for states and programs.
+        events: number of events of each topic.
+        rounds: number of rounds of each figure.
+        folder: where states and programs are kept.
         broker: a running one.
     """
 

@@ -88,7 +88,7 @@ class Watch:
     """CPU and memory of a process while it runs.
 
     Args:
-        pid: of the process.
+        pid: number of the process.
     """
 
     def __init__(self, pid: int) -> None:
@@ -170,9 +170,9 @@ def measure(
 
     Args:
         scale: part of the workload.
-        partitions: of the raw topic.
+        partitions: number of partitions of the raw topic.
         cache: memory of rows of users, MiB.
-        folder: for configuration, state and log.
+        folder: where configuration, state and log are kept.
         bootstrap: a broker.
     """
     cluster = Cluster(Kafka(bootstrap=bootstrap))

@@ -75,7 +75,7 @@ class Deployment:
     """One deployment, its topic, and its worker.
 
     Args:
-        folder: for configuration, state and log.
+        folder: where configuration, state and log are kept.
         broker: a running one.
         keys: names the topic.
     """

@@ -156,7 +156,7 @@ class Gauge:
 
     Args:
         run: the deployment.
-        broker: whose folder holds the logs.
+        broker: the broker whose folder holds the logs.
         rate: events per second.
     """
 

@@ -115,7 +115,7 @@ def starts(units: int, runs: int, cold: bool, delay: int, report: Callable[[str]
         units: rows of the tables.
         runs: starts.
         cold: whether loops are compiled at each.
-        delay: of the broker before a group's first assignment, milliseconds.
+        delay: the broker's delay before a group's first assignment, milliseconds.
         report: told what is done.
     """
     import recovery

@@ -60,7 +60,7 @@ class Subject:
     """One table, and the rows that it should hold.
 
     Args:
-        folder: for its files.
+        folder: where its files are kept.
         users: rows of it.
         room: bytes of memory for rows that are on disk.
     """
@@ -119,8 +119,8 @@ def whole(many: int, events: int, folder: Path) -> dict[str, float | bool]:
 
     Args:
         many: users of a shard of many.
-        events: that are timed.
-        folder: for the tables.
+        events: number of events that are timed.
+        folder: where the tables are kept.
     """
     costs, exact = list[float](), True
     for users in (FEW, many):
@@ -146,7 +146,7 @@ def measure(many: int, rounds: int, folder: Path) -> dict[str, float | bool]:
     Args:
         many: users of the large tables.
         rounds: turns of each table.
-        folder: for the tables.
+        folder: where the tables are kept.
     """
     room = many * 200  # enough for all rows, in either generation
     with console.status("filling three tables"):

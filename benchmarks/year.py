@@ -89,7 +89,7 @@ class Year:
     """A deployment whose days pass as fast as they are released.
 
     Args:
-        path: for everything.
+        path: the folder where everything is kept.
         broker: one that runs.
         settle: seconds that the broker has before a measurement.
     """

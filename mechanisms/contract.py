@@ -88,7 +88,8 @@ class Output(NamedTuple):
     Attributes:
         name: name of the column.
         grid: size of one step of its public grid.
-        least: when the exact number cannot be below 0: `SIGNED`, `INSERTING` or `ALWAYS`.
+        least: the condition under which the exact number cannot be below 0: `SIGNED`, `INSERTING`
+            or `ALWAYS`.
         most: the exact number lies between 0 and this, and an estimate beyond is released as the
             nearer of the two; None where that is not so.
         ends: whether its interval is released with it (`Releases.value`), instead of following from
@@ -211,7 +212,7 @@ class Traits:
         row_dtype: state of one key.
         bound: what a unit has left before its first record (`Units.left`).
         keys: the form of released keys: `RecordKeys`, or a kind of `OwnKeys`.
-        due: when a key without records is loaded (`Rows.due`).
+        due: the triggers at which a key without records is loaded (`Rows.due`).
         inputs: numbers of a record that `encode` wants, or `UNIT`.
         columns: value columns of a batch, c.
         lanes: width of ``Units.used``.

@@ -22,8 +22,8 @@ class Place(NamedTuple):
 
     Attributes:
         key: a value per name of the key.
-        box: per coordinate the lower and upper end, in the unit of the input; {} where a key is
-            not a part of a space.
+        box: lower and upper end per coordinate, in the unit of the input; {} where a key is not a
+            part of a space.
     """
 
     key: dict[str, Any]

@@ -54,7 +54,7 @@ class Effort(NamedTuple):
 
     Attributes:
         run: records, as long as a window's own work: a run costs that whatever is in it.
-        step: likewise of a trigger; 0 where a run does not go from one trigger to the next.
+        step: the same of a trigger; 0 where a run does not go from one trigger to the next.
         first: most noise keys for each candidate.
         finalists: candidates of each round; each round may run as much as the one before.
         most: most noise keys for each of the last round, and windows times noise keys for any.

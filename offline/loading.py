@@ -59,7 +59,7 @@ class LoadMode(NamedTuple):
     """Wishes for a load.
 
     Attributes:
-        partitions: of the topic, if it is created.
+        partitions: number of partitions of the topic, if it is created.
         append: whether to write to a topic that exists.
         resume: whether to go on where an earlier run ended.
     """
@@ -285,7 +285,7 @@ def produce(
             Arrow's stream.
         topic: raw topic that an input of the configuration reads.
         config: the configuration, or its path.
-        partitions: of the topic, if it is created.
+        partitions: number of partitions of the topic, if it is created.
         append: whether to write to a topic that exists.
         force: whether to write rows that do not fit the input; these become dead letters.
         resume: whether to go on where an earlier call with the same content ended.

@@ -23,8 +23,8 @@ class Left(NamedTuple):
         windows: number of windows of the file.
         records: number of records played, `MOST` of a longer file.
         kept: records accepted with the cap over those accepted without it; None: none was.
-        errors: by value, with the cap and without: absolute errors of released rows together, over
-            their truths; the mean of the windows.
+        errors: absolute errors of released rows together, over their truths, by value, with the cap
+            and without; the mean of the windows.
         hidden: share of the records in keys that stay hidden, likewise; None where keys are public.
     """
 

@@ -100,7 +100,7 @@ class Idea(NamedTuple):
     """A design: settings of the product, and what is different from the product.
 
     Attributes:
-        parameters: of the histogram; its factorisation is that of values.
+        parameters: parameters of the histogram; its factorisation is that of values.
         finding: the factorisation of lane S; None for that of values.
         split: share of μ² for a process that finds keys alone; None if one process does both.
         grid: parts of a record; 1 for whole records.

@@ -213,7 +213,7 @@ class Over:
         refused window is over once a trigger after its refusal is closed.
 
         Args:
-            ordinal, since: as for `floor`.
+            ordinal, since: the same as for `floor`.
 
         Returns:
             The window; None if it is not known yet.

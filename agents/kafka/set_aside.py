@@ -110,7 +110,7 @@ def tried(cluster: Cluster, topic: str, least: int = 0, whose: str = "") -> tupl
     A record may have two copies, if a later deployment has read it again.
 
     Args:
-        topic, whose: as for `letters`.
+        topic, whose: the same as for `letters`.
         least: position that is known from elsewhere.
     """
     position, copies = least, list[tuple[int, Origin]]()  # without values, which may be large

@@ -130,7 +130,7 @@ class TableCopies:
         """Begin an upload of the files in a folder, which must not change meanwhile.
 
         Args:
-            made: when they were copied, seconds since 1970.
+            made: time at which they were copied, seconds since 1970.
         """
         names = (one.name for one in folder.iterdir() if one.is_file())
         kept = sorted(name for name in names if not name.startswith(_OWN))

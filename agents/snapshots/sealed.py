@@ -39,7 +39,7 @@ class CopyHead(msgspec.Struct, frozen=True):
     Attributes:
         name: unique folder of its parts.
         seal: fingerprint of the seal.
-        made: when the table was copied, seconds since 1970.
+        made: time at which the table was copied, seconds since 1970.
         rows: rows that record the table's progress (`evidence.TOLD`).
         files: names and sizes in bytes, in their order in the parts.
     """

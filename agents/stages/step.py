@@ -102,7 +102,7 @@ class Step:
         counts: operator-only figures, by (pipeline, outcome).
         more: whether the stage has more to do without new input.
         not_before: wall-clock microseconds before which this step must not be committed.
-        watermark: per pipeline, time of the last clock entry that was used, microseconds.
+        watermark: time of the last clock entry that was used, per pipeline, microseconds.
         tells: lines about public events, for the log once the step is committed.
     """
 

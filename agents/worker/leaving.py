@@ -78,7 +78,7 @@ async def come_back(
 
     Args:
         claimed: partitions whose tables are on the disk.
-        others: as for `hand_over`.
+        others: the same as for `hand_over`.
     """
     if claimed and await _asked(others):
         await standbys.warm({TP(*place) for place in claimed}, WARM_SECONDS)

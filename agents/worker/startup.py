@@ -169,7 +169,7 @@ def admitted(
 
     Args:
         probes: pages to serve meanwhile, since an orchestrator restarts a silent process.
-        whole: as for `run_worker`.
+        whole: the same as for `run_worker`.
 
     Raises:
         ConfigError, LedgerError, EngineError: something does not fit, or nothing answers.

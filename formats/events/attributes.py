@@ -42,8 +42,8 @@ class AttributeDecoder:
 
     Args:
         fields: fields of the topic; its unit is one field.
-        paths: of the attributes. What is read of one does not depend on which others there are:
-            they may be another pipeline's.
+        paths: paths of the attributes. What is read of one does not depend on which others there
+            are: they may be another pipeline's.
         compared: attributes that may be any number, as only conditions use them.
     """
 

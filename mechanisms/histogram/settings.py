@@ -29,9 +29,10 @@ class HistogramParameters:
         bound: "quadratic": a unit's m records in one key cost it m², and all its keys together at
             most ``budget``; "records": at most ``budget`` records; "per-key": besides at most
             ``per_key`` of them in one key.
-        budget: by default 12 for unknown keys and 4 for a public list. 1 where a unit is one
-            record.
-        per_key: for bound = "per-key"; refused with another bound, which would ignore it.
+        budget: limit of ``bound``; by default 12 for unknown keys and 4 for a public list. 1 where
+            a unit is one record.
+        per_key: most records of a unit in one key, for bound = "per-key"; refused with another
+            bound, which would ignore it.
         adaptive_weight: weight w of records of keys that are public already (0 < w ≤ 1); 0 turns
             adaptive weights off. Default: 0.3 for unknown keys and a quadratic budget of 3 or
             more, else off.

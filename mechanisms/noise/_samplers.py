@@ -63,7 +63,7 @@ class Sampler:
         """(m,) integers, one per position.
 
         Args:
-            high: per stage, (m,) the leading 64 bits of its uniforms.
+            high: the leading 64 bits of the uniforms of each stage, (m,) per stage.
             low: the trailing 64 bits, asked for on ties only.
         """
         last = len(self.stages) - 1

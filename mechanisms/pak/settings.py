@@ -50,7 +50,7 @@ class PakParameters(SlotParameters):
         counter: "tree", "hierarchy", "matrix"; "auto" takes the one of least mean error.
         publish_warmup: release the warm-up's sum.
         tail, safety: the rank is ⌊safety·tail·m⌋ + 1 from the top, m = expected warm-up records.
-        factor: by which the quantile is raised.
+        factor: number by which the quantile is raised.
         split: share of the warm-up's ε for the threshold if its sum is released.
         beta: probability that the smooth quantile falls below the exact one.
         excess: scale of the tail in grid steps, as far as publicly known; 0 takes B/24.
@@ -142,7 +142,7 @@ def penalty_of(
     Args:
         late: slots that the counter covers.
         split: what the threshold takes of the warm-up's ε; the warm-up's sum has the rest.
-        epsilon: of one record.
+        epsilon: ε of one record.
     """
     variance = Fraction(mean_error(counter, late)).limit_denominator(1 << 20) ** 2
     if split < 1:

@@ -42,7 +42,7 @@ class PHDStreamParameters(MapParameters):
         floor: depth above which nodes always split.
         counter: "simple", "block" or "tree" (pure ε), or "matrix" (Gaussian, needs δ).
         block: steps of a block.
-        factorization: of the matrix counter, as for histograms.
+        factorization: factorization of the matrix counter, as for histograms.
         smoothing: records added to a child's estimate before shares are proportional to it;
             None = ⌈10/ε_count⌉, 0 = equal shares.
         forget: whether a leaf takes over what was counted below it, which bounds state by the live

@@ -56,7 +56,7 @@ class PrivHP(SpatialStream):
         counter: noise of all sums; holds the shape, the horizon and the bound.
         prune: "top" refines the k largest nodes of a level, "threshold" those of at least
             ``bar`` standard deviations of their children's noise.
-        bar: see ``prune``.
+        bar: number of standard deviations that "threshold" of ``prune`` asks for.
         decode: how children are estimated from a sketch (`privhp_tree.Reading`).
         deletions: whether records of sign -1 are accepted (see `bounds.points`); otherwise they
             are dropped.

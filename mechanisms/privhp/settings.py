@@ -96,7 +96,7 @@ def nodes_for(epsilon: Fraction, expected: int, noises: int) -> int:
     1/ε does. Found on data that no figure is reported of, at records·ε from 200 to 300,000.
 
     Args:
-        epsilon: of the window.
+        epsilon: ε of the window.
         expected: records of it.
         noises: draws that one record pays for: bound times heights of the tree over triggers.
 

@@ -36,12 +36,12 @@ class QuantileParameters:
         low, high: public range of the values. A quantile beyond it is given as its end; how many
             records lie beyond is released too.
         at: the quantiles, between 0 and 1; 0.5 is the median. More of them cost nothing.
-        bands: into which the range is divided, with one below and one above it: 16, 64 or 256.
-            More are finer and have more noise.
+        bands: number of bands into which the range is divided, with one below and one above it: 16,
+            64 or 256. More are finer and have more noise.
         spacing: "linear", or "log" for bands whose width is in proportion to the value, which
             forgives a range that was guessed badly.
         bound, budget, per_key: contribution bound, as for `histogram`.
-        factorization: as for `histogram`.
+        factorization: the same as for `histogram`.
         threshold_delta_share, last_share: δ for key selection, as for `histogram`.
         count_share: share of the Gaussian budget for the count, by which unknown keys are found.
             Default: 0.2 for unknown keys, 0.08 for a public list.

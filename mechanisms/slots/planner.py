@@ -25,9 +25,9 @@ class SlotPlanner:
     Attributes:
         build: the mechanism; it has ``slots``.
         aimed: more settings, for what the sample asks for.
-        rates: which multiples of the sample's own rate to try. The rate decides how high a
-            threshold is taken, by a law of tails; another one is a more or less careful threshold.
-        excesses: which multiples of the sample's own excess to try, likewise.
+        rates: multiples of the sample's own rate to try. The rate decides how high a threshold is
+            taken, by a law of tails; another one is a more or less careful threshold.
+        excesses: multiples of the sample's own excess to try, likewise.
         further: settings beside those of `SlotParameters`, worth a try.
     """
 

@@ -141,7 +141,7 @@ def check_sums(slots: Slots, steps: int, expected: int) -> None:
     """Refuse a stream whose released sums could leave 63 bits although it is as was expected.
 
     Args:
-        slots: of the stream.
+        slots: slots of the stream.
         steps: output steps per grid step of a value.
         expected: records per slot.
 

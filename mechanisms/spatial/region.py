@@ -36,7 +36,7 @@ class Region:
     """Polygons with holes in the first two axes; their insides do not meet.
 
     Attributes:
-        polygons: of each its outer ring, then its holes; a ring does not repeat its first corner.
+        polygons: outer ring of each, then its holes; a ring does not repeat its first corner.
 
     Raises:
         ParameterError: there is no polygon, a ring has fewer than 3 corners or one that is not

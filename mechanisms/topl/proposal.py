@@ -117,7 +117,7 @@ def _errors(
     """Root mean squared error of a mean of so many value reports with each threshold.
 
     Args:
-        variance: of a report with each; that of Hybrid where there is none.
+        variance: variance of a report with each; None: that of Hybrid.
     """
     each = float(variances(survey)[VALUE]) if variance is None else variance
     noise = each / (4 * reports)

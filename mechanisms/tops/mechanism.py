@@ -62,7 +62,7 @@ class Tops(SlotStream):
 
     Attributes:
         slots: time, values, thresholds, contribution bound (`SlotStream`).
-        threshold_epsilon: of one warm-up record, for the threshold.
+        threshold_epsilon: ε of one warm-up record, for the threshold.
         tree: noise of block totals after the warm-up; its ``epsilon`` is that of one record.
         width: slots per block.
         penalty: (thresholds,) public part of the score of each threshold.

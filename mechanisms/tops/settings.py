@@ -43,7 +43,7 @@ class TopsParameters(SlotParameters):
         excess: how far values above the threshold lie above it, in grid steps, as far as is
             publicly known; 0 takes a threshold that no scale of values enters.
         stream: "chunks", or "infinite" for one tree whose error grows logarithmically for ever.
-        smoother, history, alpha: see `Smoother`.
+        smoother, history, alpha: parameters of the `Smoother`.
         publish_warmup: release the warm-up's slots as well, when the threshold is known.
         threshold_share: share of the warm-up's ε that the threshold gets if so.
     """

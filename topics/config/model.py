@@ -68,8 +68,8 @@ class Kafka:
         sasl_password: never in the file: set `HUSH_KAFKA__SASL_PASSWORD`. With `OAUTHBEARER`, the
             secret of this client.
         sasl_password_file: file that holds the password, if the variable is not set.
-        sasl_token_url: where this client gets its tokens (`OAUTHBEARER`, by client credentials);
-            `https://`, or `http://` on this machine.
+        sasl_token_url: address where this client gets its tokens (`OAUTHBEARER`, by client
+            credentials); `https://`, or `http://` on this machine.
         sasl_token_scope: scope that it asks for.
         sasl_token_extensions: what it tells the broker with a token, as `name=value`, separated by
             commas.
@@ -81,7 +81,8 @@ class Kafka:
         ssl_key_password: never in the file: set `HUSH_KAFKA__SSL_KEY_PASSWORD`.
         ssl_key_password_file: file that holds it, if the variable is not set.
         ssl_check_hostname: whether a broker's certificate must carry its host name.
-        request_timeout: of one request of a worker's clients, after which they ask again.
+        request_timeout: longest wait for one request of a worker's clients, after which they ask
+            again.
         outage_timeout: a worker that reaches no broker for longer ends with exit code 4.
     """
 
@@ -110,15 +111,15 @@ class RegistrySettings:
     """Connection to a schema registry, for inputs and releases that have its schemas.
 
     Attributes:
-        url: of the registry's Confluent-compatible API; several, separated by commas, are tried
-            in turn. Without credentials.
-        username: for HTTP basic authentication.
+        url: address of the registry's Confluent-compatible API; several, separated by commas, are
+            tried in turn. Without credentials.
+        username: user name for HTTP basic authentication.
         password: never in the file: set `HUSH_REGISTRY__PASSWORD`.
         password_file: file that holds the password, if the variable is not set.
         ssl_cafile: certificates of trusted authorities, PEM; default: the system's.
         ssl_certfile: certificate of this client (mutual TLS), PEM.
         ssl_keyfile: private key of that certificate, PEM.
-        timeout: of one request.
+        timeout: longest wait for one request.
         outage_timeout: a worker that needs a schema ends with exit code 4 if the registry answers
             nothing for longer.
     """
@@ -141,7 +142,7 @@ class KeyCommand:
     Attributes:
         command: program and arguments, as a list. No shell reads them; what the program prints is
             the key, and is never logged.
-        timeout: after which it is ended, and there is no key.
+        timeout: time after which it is ended, and there is no key.
     """
 
     command: Words
@@ -156,8 +157,8 @@ class SecretFiles:
     Attributes:
         noise_key_file: file with the 32-byte key in hexadecimal or base64, relative to this file.
         key: a command that prints the key, instead of the file.
-        signing_key_file: likewise, the key that signs releases and ledger. A deployment that begins
-            without one is never signed; one that begins with one always is.
+        signing_key_file: file with the key that signs releases and ledger, in the same form. A
+            deployment that begins without one is never signed; one that begins with one always is.
         signing_key: a command that prints that key, instead of the file.
         ratchet: public name of the ratchet of pipelines that forget their keys: 32 hexadecimal
             digits, printed by `hush ratchet new`.
@@ -324,7 +325,7 @@ class LookupSettings:
     """Public data in a topic. A pipeline has them as they were when `hush topics` declared it.
 
     Attributes:
-        name: for `lookup`, and JOIN in a query.
+        name: name for `lookup`, and JOIN in a query.
         topic: JSON objects: of each key the newest is a row; one without a value deletes it.
     """
 

@@ -184,7 +184,7 @@ def joined(
     """Reassemble rows that `split` took apart; return their bytes.
 
     Args:
-        purse, head, epoch, mine, mine_ends, others, others_ends: as for `split`.
+        purse, head, epoch, mine, mine_ends, others, others_ends: the same as for `split`.
         blank: row of that epoch that is left out.
         out, ends: output.
     """

@@ -183,7 +183,7 @@ def recall(
     """Look up the digests of recently seen units; return how many were not found.
 
     Args:
-        data, low, high, kind, wanted: as for `digests`.
+        data, low, high, kind, wanted: the same as for `digests`.
         seed: random number, so that crafted units cannot evict each other.
         known: (2^b, 8) cache: zeros, and entries that `remember` has written.
         out: (n, 2) output, 16 bytes for each unit found.

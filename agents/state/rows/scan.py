@@ -120,7 +120,7 @@ def look(
     """Find keys.
 
     Args:
-        slots, arena, keys, hashed, met: as for `put`.
+        slots, arena, keys, hashed, met: the same as for `put`.
         begins: (n,) output, byte of the arena where each value begins; -1: none.
         ends: (n+1,) output, ends of the concatenated values.
     """

@@ -60,7 +60,7 @@ class HopNoise:
 
         Args:
             z: (r, K+1, H) noise, of the epoch itself first.
-            ordinal, chain: as for `hopping.spans`.
+            ordinal, chain: the same as for `hopping.spans`.
         """
         out = np.zeros(len(z), np.int64)
         for back, span in self._spans(ordinal, chain):

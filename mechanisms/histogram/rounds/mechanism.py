@@ -59,8 +59,8 @@ class Rounds(FoundKeys):
     """The mechanism; `settings.build` makes one.
 
     Attributes:
-        bound: at most C records per unit; ``used`` holds what was accepted and 1 + the last round
-            in which the unit was counted.
+        bound: contribution bound, at most C records per unit; ``used`` holds what was accepted and
+            1 + the last round in which the unit was counted.
         selector: noise of N; ``quantities``: of the count and of each value column.
         threshold: (T,) least N after 1…T triggers of a round, in 1/STEPS units.
     """

@@ -77,7 +77,7 @@ def predicted(
     """Predict what a bound does to a map of a law, by the same arithmetic as `proposed`.
 
     Args:
-        law, units, epsilon, triggers: as for `proposed`.
+        law, units, epsilon, triggers: the same as for `proposed`.
         bound: most records of a unit that the map counts.
         cap: most records of a unit that the private number counts; None = there is no such number.
 

@@ -30,7 +30,7 @@ class BoundPlanner:
     """Proposals for a bound; see `planner.Planner`.
 
     Attributes:
-        kind: of the mechanism; its settings have ``bound``, ``debias`` and ``debias_cap``.
+        kind: kind of the mechanism; its settings have ``bound``, ``debias`` and ``debias_cap``.
     """
 
     kind: ClassVar[str]

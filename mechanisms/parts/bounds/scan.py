@@ -137,7 +137,7 @@ def merge(
     Args:
         start, pair, used: state of the stored units after `decide`.
         added: result of `new_pairs`, in order.
-        table, code, fresh, seed: as for `decide`.
+        table, code, fresh, seed: the same as for `decide`.
         begins: (u+1,) output, first pair of each unit.
         pairs, counts: output, with room for all.
     """

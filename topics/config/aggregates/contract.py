@@ -22,9 +22,9 @@ class Estimate(NamedTuple):
     """A released number and the standard deviation of its noise.
 
     Attributes:
-        value: of the number.
-        stddev: of its noise.
-        within: between which ends the exact number lies, as long as nothing is deleted; the value
+        value: value of the number.
+        stddev: standard deviation of its noise.
+        within: ends between which the exact number lies, as long as nothing is deleted; the value
             lies there whatever comes. None: nowhere in particular.
         square: the estimate whose square root this is: the interval is that one's. None: of none.
     """

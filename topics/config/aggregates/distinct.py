@@ -22,7 +22,7 @@ class Distinct:
     Attributes:
         kind: `distinct`.
         field: path of a text, an integer, true or false, or name of a derived column.
-        name: of the value in releases; default `distinct_` and the field.
+        name: name of the value in releases; default `distinct_` and the field.
     """
 
     kind: Literal["distinct"]

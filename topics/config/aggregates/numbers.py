@@ -78,7 +78,7 @@ class Sum(OfSome):
 
     Attributes:
         kind: `sum`.
-        name: of the value in releases; default `sum_` and the field.
+        name: name of the value in releases; default `sum_` and the field.
         where: only records that fulfil all these conditions count; others need no such number.
     """
 
@@ -100,7 +100,7 @@ class Mean(OfField):
 
     Attributes:
         kind: `mean`.
-        name: of the value in releases; default `mean_` and the field.
+        name: name of the value in releases; default `mean_` and the field.
     """
 
     kind: Literal["mean"]

@@ -50,7 +50,7 @@ class Count(Partial):
 
     Attributes:
         kind: `count`.
-        name: of the value in releases.
+        name: name of the value in releases.
         where: only records that fulfil all these conditions are counted.
     """
 

@@ -41,7 +41,7 @@ class Variance(Spread):
 
     Attributes:
         kind: `variance`.
-        name: of the value in releases; default `variance_` and the field.
+        name: name of the value in releases; default `variance_` and the field.
         sample: divide by one less than the count (VAR_SAMP) instead of by the count (VAR_POP).
         where: only records that fulfil all these conditions count; others need no such number.
     """
@@ -83,7 +83,7 @@ class Stddev(Spread):
 
     Attributes:
         kind: `stddev`.
-        name: of the value in releases; default `stddev_` and the field.
+        name: name of the value in releases; default `stddev_` and the field.
         sample: the root of VAR_SAMP instead of VAR_POP.
         where: only records that fulfil all these conditions count; others need no such number.
     """

@@ -42,7 +42,7 @@ class Case:
         where: conditions, all of which a record must fulfil.
         then: the value: of the key, a text, a whole number or a truth value; of an aggregate, a
             number.
-        field: of an aggregate, path of the number, in place of `then`.
+        field: path of the number of an aggregate, in place of `then`.
     """
 
     where: tuple[Condition, ...]

@@ -15,9 +15,9 @@ class TextStep:
     """A function of a text: one of `case`, `trim` and `extract`, or `start`, with `length` or not.
 
     Attributes:
-        case: that its letters get.
+        case: case that its letters get.
         trim: end or ends whose blanks are removed.
-        start: from this character on; the first is 1, the last -1.
+        start: first character that is kept; the first of the text is 1, the last -1.
         length: maximum number of characters.
         extract: first match of a regular expression (RE2), or of its group if it has one. A text
             without a match counts as missing.

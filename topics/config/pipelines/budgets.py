@@ -50,7 +50,7 @@ class SharedBudget:
     budgets.
 
     Attributes:
-        name: of the budget.
+        name: name of the budget.
         members: weight of each pipeline, by its name, in the squared loss; these have no `budget`
             of their own.
         epsilon: ε per unit and epoch, of all members together.
@@ -76,7 +76,7 @@ class Learn:
     Attributes:
         share: part of the squared loss of an epoch that goes to the activity of units while the
             budget is unknown, in thousandths.
-        budget: of the bound, from then on; `hush learn` says it.
+        budget: budget of the bound, from then on; `hush learn` says it.
         at: boundary between two epochs from which it holds.
     """
 

@@ -157,8 +157,8 @@ class PipelineSettings:
         public_keys_file: file with that list: JSON, or one key per line.
         aggregate: released values per key: counts, sums, means, variances and standard
             deviations; or one number of distinct values; or `"keys"` for keys alone.
-        inputs: for mechanisms other than `histogram`, path of each number that they read; default:
-            the number's name. `value` is the aggregate's field, `time` the event time.
+        inputs: path of each number that mechanisms other than `histogram` read; default: the
+            number's name. `value` is the aggregate's field, `time` the event time.
         sign: path of a field that marks deletions (true, -1 or "delete").
         unit_name: name of a privacy unit in releases and the ledger.
         neighbouring: relation of data sets: neighbours differ by one whole unit.
@@ -185,7 +185,7 @@ class PipelineSettings:
         release: how releases are written.
         query: the pipeline in SQL, which sets `input`, `key`, `derive`, `where`, `aggregate` and
             the length of the window: see [SQL](sql.md).
-        clip: with `query`, bounds of fields that it sums without CLIP.
+        clip: bounds of fields that a `query` sums without CLIP.
     """
 
     name: Name

@@ -40,10 +40,10 @@ class ViewValue:
             where that window did not release it; `change` is the difference to that; `running` is
             the sum over windows, this one included.
         of: a value of the source.
-        over: with `ratio`, the value that it is divided by.
-        windows: with `lag` and `change` how many windows before, default 1; with `running` how many
-            are added up, default: all.
-        name: of the value in releases; default: made of the kind and `of`.
+        over: the value that a `ratio` is divided by.
+        windows: number of windows: how many before with `lag` and `change`, default 1; how many are
+            added up with `running`, default: all.
+        name: name of the value in releases; default: made of the kind and `of`.
     """
 
     of: str
@@ -130,7 +130,7 @@ def contradictions(
     Args:
         known: pipelines of the configuration.
         inputs: raw topics.
-        partitions: of each release topic.
+        partitions: number of partitions of each release topic.
     """
     pipelines = {p.name: p for p in known}
     names = [*pipelines, *(v.name for v in views)]

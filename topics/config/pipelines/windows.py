@@ -63,7 +63,7 @@ class Triggers:
             calendar, days, weeks and months are counted in its zone, and shorter intervals from
             each midnight; the last trigger is at the window's end.
         cron: cron rule of the triggers, UTC, counted from the window's start.
-        count: with `cron`, number of triggers per window.
+        count: number of triggers per window, with `cron`.
     """
 
     every: Length | None = None
