@@ -61,8 +61,8 @@ class ClockOwner:
         settling: holds back triggers after an outage; one object per process.
 
     Attributes:
-        leaving: whether to end `run` with the first failure, such as another owner, instead of
-            opening again.
+        leaving: whether to end `run` with the first failure, such as another owner, and to open
+            no more.
     """
 
     leaving = False
@@ -96,10 +96,10 @@ class ClockOwner:
             TopicPartition(i.topic, n) for i in self._deployment.inputs for n in range(i.partitions)
         ]
 
-    async def open(self) -> None:
-        """Fence the previous owner and read both logs; then `run`."""
-        patience = self._kafka.outage_timeout
-        await through_outages(self.progress, self._acquire, self.close, patience)
+    async def open(self) -> bool:
+        """Fence the previous owner and read both logs; then `run`. False: it is leaving instead."""
+        patience, stays = self._kafka.outage_timeout, lambda: not self.leaving
+        return await through_outages(self.progress, self._acquire, self.close, patience, stays)
 
     async def _acquire(self) -> None:
         # Fence first: an earlier owner's open transaction is aborted before the logs are read.
@@ -182,8 +182,7 @@ class ClockOwner:
         # alternate; the rebalance that moved the clock closes this owner within seconds.
         await asyncio.sleep(3.0 if isinstance(error, ProducerFenced) else 1.0)
         await self.close()
-        if not self.leaving:  # another owner has opened meanwhile, or will
-            await self.open()
+        await self.open()
 
     async def _beat(self) -> None:
         clock = self._known.clock

@@ -63,23 +63,28 @@ async def through_outages(
     acquire: Callable[[], Awaitable[None]],
     let_go: Callable[[], Awaitable[None]],
     patience: int,
-) -> None:
+    wanted: Callable[[], bool] = lambda: True,
+) -> bool:
     """Acquire something from the broker, with retries while it is away.
 
     Args:
         acquire: called again after each outage.
         let_go: called after each outage, to release what was acquired so far.
         patience: microseconds, `kafka.outage_timeout`.
+        wanted: asked before each attempt; the first False ends them.
+
+    Returns:
+        Whether it was acquired.
 
     Raises:
         EngineError: the broker stayed away for longer.
     """
     until = time.monotonic() + patience / 1e6
-    while True:
+    while wanted():
         try:
             await acquire()
             progress.outage(False)
-            return
+            return True
         except OUTAGES as error:
             if asked_to_end():
                 raise
@@ -88,6 +93,7 @@ async def through_outages(
             check_outage(progress.what, until, patience, error)
             OUTAGE.sign(type(error).__name__)
             await asyncio.sleep(1.0)
+    return False
 
 
 def check_outage(what: str, until: float, patience: int, error: BaseException) -> None:

@@ -28,6 +28,7 @@ log = logging.getLogger("hushstream.worker")
 
 GROUP_SECONDS = 3.0  # for the group to answer
 WARM_SECONDS = 30.0  # for tables on the disk to catch up with their changelogs, nearly
+STOP_SECONDS = 20.0
 TAKEN_SECONDS = 6.0  # for others to take over; an idle shard does not notice that it was fenced
 LOOK_SECONDS = 0.05
 ASK = 20  # looks between two questions to the group
@@ -41,7 +42,7 @@ class Leaver(Protocol):
 
     @property
     def left(self) -> bool:
-        """Whether it has ended."""
+        """Whether it has ended, or has not begun."""
 
 
 async def hand_over(
@@ -82,6 +83,14 @@ async def come_back(
     """
     if claimed and await _asked(others):
         await standbys.warm({TP(*place) for place in claimed}, WARM_SECONDS)
+
+
+async def stop_app(app: Any) -> None:
+    """Stop Faust, with shards and clock; only log its errors, which would hide the cause."""
+    stopping = asyncio.ensure_future(app.stop())
+    await asyncio.wait([stopping], timeout=STOP_SECONDS)
+    if stopping.done() and not stopping.cancelled() and stopping.exception() is not None:
+        log.warning("the consumer did not stop cleanly", exc_info=stopping.exception())
 
 
 async def _asked(others: Callable[[], bool]) -> bool:

@@ -79,12 +79,12 @@ class OwnedClock:
         return self.owned and self._beating is None
 
     async def open(self) -> None:
-        """Open the clock and let it beat, unless it is open already."""
+        """Open the clock and let it beat, unless it is open already or is left meanwhile."""
         if self._owner is not None:
             return
         self._owner = self._make()
-        await self._owner.open()
-        self._beating = self._tasks.start("the clock", self._beat(self._owner))
+        if await self._owner.open():
+            self._beating = self._tasks.start("the clock", self._beat(self._owner))
 
     async def _beat(self, owner: ClockOwner) -> None:
         """Beat, once the shards here have shown that they can apply their waiting records.
@@ -101,7 +101,7 @@ class OwnedClock:
         await owner.run()
 
     def leave(self) -> None:
-        """Beat on until another worker has opened the clock, or until it is closed."""
+        """Beat on until another worker has opened the clock, or it is closed; open it no more."""
         if self._owner is not None:
             self._owner.leaving = True
         if self._beating is not None:

@@ -33,7 +33,7 @@ from .claims import tables_on_disk
 from .health.joining import Joining
 from .health.namesake import Identity, Namesake
 from .health.state import Health
-from .leaving import Leaver, come_back, hand_over
+from .leaving import Leaver, come_back, hand_over, stop_app
 from .lines.redaction import told, traced, where
 from .log_follower import Hearers, LogFollower
 from .metrics import OperatorMetrics, PublicMetrics
@@ -49,8 +49,6 @@ from .tasks import Tasks
 from .upkeep import Upkeep
 
 log = logging.getLogger("hushstream.worker")
-
-STOP_SECONDS = 20.0
 
 
 class Worker:
@@ -259,6 +257,8 @@ class Worker:
         copy = await self._standbys.take(tp) if self._standbys is not None else None
         shard = self._maker.shard(tp, await self._maker.begin(tp), self, copy)
         self._restoring.add(shard)
+        if self._leaving:
+            shard.leave()
         try:
             await shard.open()
         finally:
@@ -360,7 +360,7 @@ class Worker:
         if self._standbys is not None and self.error is None and self.health.serving:
             self.health.serving, self._leaving = False, True
             await hand_over(self._consumer, self._namesake.others, self._served)
-        await self._stop_app()
+        await stop_app(self.app)
         if self._uploads is not None and self.error is None:
             await self._uploads.last()
         starting.cancel()
@@ -375,14 +375,8 @@ class Worker:
             await self.app.start()
 
     def _served(self) -> dict[TP, Leaver]:
-        return {**self.shards, self._clock.tp: self._clock}
-
-    async def _stop_app(self) -> None:
-        """Stop Faust, with shards and clock; only log its errors, which would hide the cause."""
-        stopping = asyncio.ensure_future(self.app.stop())
-        await asyncio.wait([stopping], timeout=STOP_SECONDS)
-        if stopping.done() and not stopping.cancelled() and stopping.exception() is not None:
-            log.warning("the consumer did not stop cleanly", exc_info=stopping.exception())
+        opening = {shard.tp: shard for shard in self._restoring}
+        return {**self.shards, **opening, self._clock.tp: self._clock}
 
     def _look(self) -> BaseException | None:
         """Find the error that stopped Faust's services, which do not report it; None: no error."""

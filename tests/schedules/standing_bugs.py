@@ -13,6 +13,7 @@ from typing import Any
 from aiokafka.errors import ProducerFenced
 from hushstream.agents.clock import owner
 from hushstream.agents.kafka.clients import reached, reader
+from hushstream.agents.kafka.patience import through_outages
 from hushstream.agents.state.layout import MARKER
 from hushstream.agents.worker.owned_clock import OwnedClock
 from hushstream.agents.worker.shards.shard import Shard
@@ -98,7 +99,7 @@ def late_clock() -> None:
     async def again(self: owner.ClockOwner, error: BaseException) -> None:
         await asyncio.sleep(3.0 if isinstance(error, ProducerFenced) else 1.0)
         await self.close()
-        await self.open()
+        await through_outages(self.progress, self._acquire, self.close, self._kafka.outage_timeout)
 
     owner.ClockOwner._again = again  # type: ignore[method-assign]
 

@@ -66,7 +66,6 @@ class Shard:
         self._name = f"{spec.tp.topic}-{spec.tp.partition}"
         self._tasks = Tasks(host.fail)
         self.progress = Progress(f"shard {self._name}")
-        self._doubted = False
         self._shared = shared
         self._spec = spec
         self._stage = stage
@@ -80,7 +79,7 @@ class Shard:
         self._state = state or spec.state(shared, self.progress.moved)
         self._state.moved = self.progress.moved  # instead of a standby's
         self._guard = threading.Lock()
-        self.moved = self._closing = self._leaving = False
+        self.moved = self._doubted = self._closing = self._leaving = False
         self._ended = asyncio.Event()  # it is being closed
         self._reached = self._last = 0
         self._end: int | None = None  # end of the changelog as read, until a step confirms it
@@ -109,15 +108,17 @@ class Shard:
     # -- opening ------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Fence earlier owners, restore the state, and start stepping."""
+        """Fence earlier owners, restore the state, and start stepping, unless it is to leave."""
         await self._reacquire()
-        self._task = self._tasks.start(f"shard {self._name}", self._run())
-        self.wake()
+        if not self._closing:
+            self._task = self._tasks.start(f"shard {self._name}", self._run())
 
     async def _reacquire(self) -> None:
-        patience = self._shared.kafka.outage_timeout
+        patience, stays = self._shared.kafka.outage_timeout, lambda: not self._leaving
         self.progress.moved()
-        await through_outages(self.progress, self._acquire, self._let_go, patience)
+        opened = await through_outages(self.progress, self._acquire, self._let_go, patience, stays)
+        self._closing |= not opened  # another worker opens it, or has done so
+        self.wake()
 
     async def _acquire(self) -> None:
         self._producer = transactional_producer(
@@ -364,12 +365,11 @@ class Shard:
         await self._let_go()
         await self._reacquire()
         await self._host.seek(self.tp, self.wanted)
-        self.wake()
 
     # -- closing ------------------------------------------------------------------------------
 
     def leave(self) -> None:
-        """Continue until another worker has opened the shard, or until it is closed."""
+        """Step on until another worker has opened the shard, or it is closed; open it no more."""
         self._leaving = True
         if self._task is not None:
             self._tasks.release(self._task)

@@ -279,6 +279,24 @@ def test_a_clock_that_leaves_ends_with_its_first_failure(monkeypatch):
     asyncio.run(one.run())
 
 
+def test_a_clock_that_leaves_while_brokers_are_away_is_not_opened_after_that(monkeypatch):
+    """Another owner has opened it by then, which it would fence."""
+    one, tries = owner(*begun(), Recorder()), []
+
+    async def away() -> None:
+        tries.append(1)
+        one.leaving = len(tries) == 2
+        raise TimeoutError
+
+    async def nothing(*_: object) -> None:
+        pass
+
+    one._acquire, one.close = away, nothing
+    monkeypatch.setattr(asyncio, "sleep", nothing)
+    assert not asyncio.run(one.open()) and tries == [1, 1]
+    assert not asyncio.run(one.open()) and tries == [1, 1]
+
+
 def test_a_raw_topic_can_never_end_below_what_was_covered():
     clock, ledger = begun()
     made = owner(clock, ledger, Recorder())

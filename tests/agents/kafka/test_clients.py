@@ -74,6 +74,22 @@ def test_what_a_client_raises_is_waited_out(monkeypatch, error):
     assert len(attempts) == 3
 
 
+def test_what_is_not_wanted_any_more_is_not_tried_again(monkeypatch):
+    attempts, sleep = [], asyncio.sleep
+    monkeypatch.setattr(clients.asyncio, "sleep", lambda _: sleep(0))
+
+    async def acquire() -> None:
+        attempts.append(1)
+        raise TimeoutError
+
+    def run(most: int) -> bool:
+        wanted = lambda: len(attempts) < most  # noqa: E731
+        return asyncio.run(through_outages(Progress("it"), acquire, nothing, 60_000_000, wanted))
+
+    assert not run(0) and attempts == []
+    assert not run(2) and attempts == [1, 1]
+
+
 def test_a_cancellation_that_was_asked_for_is_not_an_outage():
     attempts = []
 

@@ -33,8 +33,9 @@ class Beating:
         assert self.of is not None
         self.seen.append((done, self.of.owned, self.of.opening))
 
-    async def open(self) -> None:
+    async def open(self) -> bool:
         self.note("open")
+        return True
 
     async def run(self) -> None:
         self.note("run")
@@ -131,6 +132,29 @@ def test_a_clock_that_leaves_beats_until_it_is_fenced_and_stops_no_worker(monkey
         await asyncio.sleep(0.01)
         assert clock.left and failures == []
         await clock.close()
+
+    asyncio.run(run())
+
+
+def test_a_clock_that_was_left_before_it_was_open_never_beats(monkeypatch):
+    async def run() -> None:
+        failures, seen = list[BaseException](), list[Any]()
+        clock = owned(Tasks(failures.append))
+
+        class Left(Beating):
+            leaving = False
+
+            async def open(self) -> bool:
+                clock.leave()
+                return not self.leaving
+
+        made = Left(seen)
+        made.of = clock
+        monkeypatch.setattr(clock, "_make", lambda: made)
+        await clock.open()
+        assert clock.left
+        await clock.close()
+        assert seen == [("close", True, True)] and failures == []
 
     asyncio.run(run())
 

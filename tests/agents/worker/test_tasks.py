@@ -102,6 +102,7 @@ def worker() -> Any:
     """A worker without a broker: what starts, watches and stops its tasks."""
     made = Worker.__new__(Worker)
     made.error, made.stopped, made.shards = None, asyncio.Event(), {}
+    made._restoring = set()
     made.health, made._loop, made._member = SimpleNamespace(serving=False), None, ""
     made._leaving = False
     made._tasks, made._standbys, made._followed, made._joined = Tasks(made.fail), None, True, True
@@ -119,9 +120,13 @@ def worker() -> Any:
     return made
 
 
+async def opened() -> bool:
+    return True
+
+
 def clock(run: Callable[..., Awaitable[None]]) -> Any:
     made = ClockOwner.__new__(ClockOwner)
-    made.open = made.close = nothing  # type: ignore[method-assign]
+    made.open, made.close = opened, nothing  # type: ignore[method-assign]
     made.progress = Progress("the clock")
     made.run = run  # type: ignore[assignment, method-assign]
     return made
@@ -163,7 +168,7 @@ def test_an_assignment_that_fails_stops_the_worker_and_never_reaches_faust():
 def test_only_what_is_opened_or_a_broker_that_is_away_excuses_a_consumer_that_stands():
     made = worker()
     made.app.progress, follower = Progress("the consumer"), Progress("the follower")
-    made._restoring, made._follower = set(), SimpleNamespace(progress=follower)
+    made._follower = SimpleNamespace(progress=follower)
     assert made._look() is None and made.app.progress.resting
     for excuse in (made._restoring.add, lambda _: follower.outage(True)):
         excuse(1)
@@ -298,6 +303,33 @@ def test_shards_that_stay_are_served_before_others_are_open():
         made._topology = SimpleNamespace(find=lambda topic, partition: topic)
         await made._match({kept, new})
         assert seen == [("served", 0), ("closed", 2), ("opened", 1), ("served", 0, 1)]
+
+    asyncio.run(run())
+
+
+def test_shards_that_are_being_opened_leave_too():
+    """Else one that waits for brokers takes its partition back from who has taken over."""
+
+    async def run() -> None:
+        made, left, go = worker(), list[TP](), asyncio.Event()
+
+        def shard(tp: TP, *_: Any) -> Any:
+            return SimpleNamespace(tp=tp, open=go.wait, leave=lambda: left.append(tp), left=True)
+
+        made._maker = SimpleNamespace(begin=lambda tp: asyncio.sleep(0), shard=shard)
+        made._leaving, one, two = False, TP("in", 0), TP("in", 1)
+        opening = [asyncio.create_task(made._open_shard(one))]
+        await settle()
+        assert [*made._served()] == [one, made._clock.tp] and left == []
+        opening.append(asyncio.create_task(made._open_shard(two)))
+        await asyncio.sleep(0)  # its place is asked for
+        made._leaving = True
+        await settle()
+        assert left == [two]  # nobody had to tell it
+        go.set()
+        await asyncio.gather(*opening)
+        await made._open_shard(TP("in", 2))
+        assert [*made.shards] == [one, two]
 
     asyncio.run(run())
 

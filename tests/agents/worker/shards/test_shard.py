@@ -275,6 +275,27 @@ def test_a_shard_that_leaves_opens_never_again(tmp_path, monkeypatch):
     assert asyncio.run(run(lambda shard: shard._reopen(ProducerFenced())))
 
 
+def test_a_shard_that_leaves_while_brokers_are_away_is_not_opened_after_that(tmp_path, monkeypatch):
+    """Others have taken over by then: its producer would fence theirs."""
+
+    async def run() -> None:
+        shard, tries = unopened(tmp_path).shard(), list[int]()
+
+        async def away() -> None:
+            tries.append(1)
+            shard.leave()
+            raise TimeoutError
+
+        monkeypatch.setattr(shard, "_acquire", away)
+        await asyncio.wait_for(shard.open(), 20)
+        assert tries == [1] and shard.left and shard._task is None
+        await shard.open()  # as where it was to leave before it began
+        assert tries == [1]
+        await shard.close()
+
+    asyncio.run(run())
+
+
 def test_a_shard_that_is_cancelled_while_it_restores_lets_go_of_its_folder(bench, monkeypatch):
     async def never(*_: Any) -> Any:
         await asyncio.Event().wait()
