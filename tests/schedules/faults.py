@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from random import Random
 
 from hushstream.agents.state.layout import MARKER
+from hushstream.agents.worker.leaving import STOP_SECONDS
+from hushstream.agents.worker.startup import LEAVE_SECONDS
 from hushstream.topics.records import decode_marker
 
 from .deployments import OUTAGE, PATIENCE, SESSION
 from .draws import OF_BROKERS, Draws
+from .ends import AWAY, CLOCKS, FORGOTTEN, OLDER, REFUSAL, REGISTRY, UNASSIGNED, UNSTOPPED
 from .keys import lose as lose_keys
 from .log import View
 from .machine import Machine
@@ -20,19 +23,7 @@ from .registry import WAYS
 from .rewind import Snapshot, restore, snapshot
 from .world import World
 
-REFUSAL = "RewoundError: "
 FURTHER = 10**14  # apart from all seeds of schedules, and from those of draws
-OLDER = ("does not hold the position", "was never charged by this ledger", "are not declared: run",
-         "is not in the ledger yet", "hush topics --grow", "as the ledger sealed it")  # fmt: skip
-"""In refusals of a worker that asks leaders of before of some partitions, and not of others."""
-FORGOTTEN = "was forgotten"
-"""In a refusal: the cluster was set back, and the key of an epoch is gone."""
-AWAY = ("no broker for", "no Kafka answers", "stopped answering")
-"""In errors of a worker that has waited in vain for brokers."""
-UNASSIGNED = "no partitions were assigned for"
-CLOCKS = "the clock of this machine"
-REGISTRY = "the schema registry for"
-LATE = ("a barrier is missing", "the clock log of pipeline")  # said by a stage that has begun
 
 
 class Faults:
@@ -68,6 +59,7 @@ class Faults:
         self._told = told
         self._down = 0
         self._away = 0.0
+        self._held: list[tuple[str, float, float]] = []
         self._clocks = False
         self.rewound = False
         self._kept: Snapshot = {}
@@ -97,8 +89,10 @@ class Faults:
         for machine in self._machines:
             machine.set_clock(0.0)
 
-    def warrants(self, text: str) -> bool:
-        """Whether a worker may end with this error after what has happened."""
+    def warrants(self, text: str, name: str) -> bool:
+        """Whether the worker of that name may end with this error after what has happened."""
+        if UNSTOPPED in text:
+            return self._held_up(name)
         if any(one in text for one in AWAY):
             return self._away > OUTAGE - 20
         if UNASSIGNED in text:  # the outage came during a rebalance
@@ -114,6 +108,13 @@ class Faults:
         if self._behind and "Error: " in text:
             return text.startswith(REFUSAL) or any(one in text for one in OLDER)
         return self.rewound and text.startswith(REFUSAL)
+
+    def _held_up(self, name: str) -> bool:
+        """Whether an outage or a pause has left a stop that ends now less time than it may take."""
+        now = self._world.loop.now
+        begun = now - LEAVE_SECONDS
+        held = [min(end, now) - max(at, begun) for who, at, end in self._held if who in ("", name)]
+        return max(held, default=0.0) > LEAVE_SECONDS - STOP_SECONDS
 
     def _at(self, at: float, work: object, *args: object) -> None:
         self._world.loop.call_at(at, work, *args, context=SERVER)
@@ -148,6 +149,7 @@ class Faults:
     def pause(self, machine: Machine, at: float, size: float) -> float:
         """The process stands still, perhaps for longer than its session."""
         seconds = 0.1 + size**2 * 40
+        self._held.append((machine.name, at, at + seconds))
         self._at(at, machine.pause, seconds)
         return seconds
 
@@ -155,6 +157,7 @@ class Faults:
         """No broker; one in ten lasts longer than a worker's patience."""
         seconds = 0.1 + size**2 * 45 if size < 0.9 else OUTAGE + (size - 0.9) * 300
         self._away = max(self._away, seconds)
+        self._held.append(("", at, at + seconds))
         self._at(at, self._go_down)
         self._at(at + seconds, self._come_back)
         if size > 0.4:

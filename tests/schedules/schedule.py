@@ -29,7 +29,8 @@ from .deployments import (
     template,
 )
 from .draws import OPERATED
-from .faults import FORGOTTEN, LATE, REFUSAL, Faults
+from .ends import FORGOTTEN, LATE, REFUSAL
+from .faults import Faults
 from .group import Group
 from .log import START
 from .loop import HERE, Stuck
@@ -202,7 +203,7 @@ class Schedule:
             return
         text = f"{type(error).__name__}: {error}"
         self.outcome.exits.append((round(self.world.loop.now, 3), name, text))
-        if not self.faults.warrants(text):
+        if not self.faults.warrants(text, name):
             self.outcome.stuck.append(f"{name} ended at {self.world.loop.now:.1f} s: {text}")
 
     # -- records ----------------------------------------------------------------------------------

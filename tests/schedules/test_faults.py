@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from . import faults
+from . import ends, faults
 from .forks import ROOT
+from .world import World, enter
 
-TEXTS = [*faults.OLDER, faults.FORGOTTEN, *faults.LATE, *faults.AWAY, faults.UNASSIGNED,
-         faults.CLOCKS, faults.REGISTRY]  # fmt: skip
+TEXTS = [*ends.OLDER, ends.FORGOTTEN, *ends.LATE, *ends.AWAY, ends.UNASSIGNED, ends.CLOCKS,
+         ends.REGISTRY, ends.UNSTOPPED]  # fmt: skip
 SEAM = re.compile(r'"\s+f?"')  # between two parts of one text
 
 
@@ -24,3 +27,26 @@ def product() -> str:
 @pytest.mark.parametrize("text", TEXTS)
 def test_the_product_still_says_what_a_schedule_warrants(product: str, text: str) -> None:
     assert text in product
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "end", "warranted"),
+    [
+        ("outage", 0.8, 70.0, "ab"),  # 29 s, from 35 to 64 s
+        ("outage", 0.8, 50.0, ""),  # 15 of the 40 s before
+        ("outage", 0.5, 70.0, ""),  # 11 s: the rest is enough to stop
+        ("pause", 0.9, 70.0, "a"),  # 32 s, of one machine
+        ("pause", 0.9, 90.0, ""),  # over soon enough
+    ],
+)
+def test_a_worker_may_fail_to_stop_in_an_outage_or_a_pause_of_its_own_alone(
+    kind: str, size: float, end: float, warranted: str
+) -> None:
+    world = enter(World(1))
+    machines: Any = [SimpleNamespace(name=name, pause=None, process=None) for name in "ab"]
+    made = faults.Faults(world, machines, [], "changelog")
+    made._at = lambda *_: None  # type: ignore[method-assign]
+    getattr(made, kind)(machines[0], 35.0, size)
+    world.loop.now = end
+    text = f"TimeoutError: {ends.UNSTOPPED}"
+    assert "".join(name for name in "ab" if made.warrants(text, name)) == warranted

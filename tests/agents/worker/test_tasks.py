@@ -313,11 +313,12 @@ def test_shards_that_are_being_opened_leave_too():
     async def run() -> None:
         made, left, go = worker(), list[TP](), asyncio.Event()
 
-        def shard(tp: TP, *_: Any) -> Any:
-            return SimpleNamespace(tp=tp, open=go.wait, leave=lambda: left.append(tp), left=True)
+        class Waiting:
+            def __init__(self, tp: TP, *_: Any) -> None:
+                self.tp, self.open, self.leave = tp, go.wait, lambda: left.append(tp)
 
-        made._maker = SimpleNamespace(begin=lambda tp: asyncio.sleep(0), shard=shard)
-        made._leaving, one, two = False, TP("in", 0), TP("in", 1)
+        made._maker = SimpleNamespace(begin=lambda tp: asyncio.sleep(0), shard=Waiting)
+        one, two = TP("in", 0), TP("in", 1)
         opening = [asyncio.create_task(made._open_shard(one))]
         await settle()
         assert [*made._served()] == [one, made._clock.tp] and left == []
