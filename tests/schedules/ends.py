@@ -1,4 +1,4 @@
-"""What workers say when they end: parts of errors that a fault may warrant, see `Faults.warrants`."""
+"""Parts of errors with which workers end, and which a fault may warrant: `Faults.warrants`."""
 
 from __future__ import annotations
 
