@@ -1,4 +1,4 @@
-"""Parts of errors with which workers end, and which a fault may warrant: `Faults.warrants`."""
+"""What workers say when they end: parts of errors that `Faults.warrants` looks for."""
 
 from __future__ import annotations
 

@@ -282,6 +282,7 @@ def test_a_shard_that_leaves_while_brokers_are_away_is_not_opened_after_that(tmp
         shard, tries = unopened(tmp_path).shard(), list[int]()
 
         async def away() -> None:
+            assert not tries, "it was tried again"
             tries.append(1)
             shard.leave()
             raise TimeoutError
