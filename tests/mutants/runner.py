@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import shutil
 import sys
+from itertools import count
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Literal
@@ -65,6 +66,7 @@ class Copy:
         self._log = folder / "log"
         self._context = context
         self._timeout = timeout
+        self._times = count(1_000_000_000)
         shutil.copytree(ROOT, self._root, ignore=shutil.ignore_patterns(".*", *LEFT_OUT))
 
     def try_out(self, mutant: Mutant) -> Outcome:
@@ -79,8 +81,9 @@ class Copy:
             changed = mutant.applied(text)
         except ValueError:
             return "broken"
-        path.write_text(changed, "utf-8")
         try:
+            path.write_text(changed, "utf-8")
+            os.utime(path, (next(self._times),) * 2)  # bytecode fits this text alone
             code = self.run(mutant.tests, seconds=self._timeout)
         finally:
             path.write_text(text, "utf-8")
@@ -128,7 +131,6 @@ def _pytest(root: Path, log: Path, tests: tuple[str, ...], every: bool) -> None:
         del sys.modules[name]
     sys.path[:] = [str(root.parent), *(p for p in sys.path if Path(p or ".").resolve() != ROOT)]
     os.environ["PYTHONPATH"] = str(root.parent)  # for processes that the tests start
-    sys.dont_write_bytecode = True  # of a text that is there for a moment only
     options = ["-q", "-p", "no:cacheprovider"]
     options += ["--hypothesis-profile=found"]
     options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # loaded before, on purpose

@@ -18,6 +18,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -34,7 +35,7 @@ from .tune import resolved
 LADDER = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0, 128.0)
 """Budgets to choose from; a bound of records takes those that are whole, which are all."""
 
-_CLEAR = 2.0  # standard deviations: a bucket below is taken for empty
+_ALARM = 0.01  # chance that noise alone fills any bucket of a profile
 _BLOCKS = 200  # of the keys that were not released
 _STEEPEST = 8.0
 
@@ -125,8 +126,14 @@ def refuse(parameters: HistogramParameters) -> None:
 
 
 def law_of(profile: UnitProfile, seen: EpochReleases) -> Law:
-    """The units that a noisy profile shows; buckets within the noise count as empty."""
-    clear = seen.profile >= _CLEAR * math.sqrt(seen.variance)
+    """The units that a noisy profile shows; buckets within the noise count as empty.
+
+    Noise exceeds the limit in no bucket of an empty profile with probability 1 - `_ALARM`, by the
+    union bound: an epoch without records decides nothing, and one bucket of noise, whose pattern
+    may have `most` records, does not outweigh the units that are there.
+    """
+    limit = NormalDist().inv_cdf(1 - _ALARM / profile.buckets)
+    clear = seen.profile >= limit * math.sqrt(seen.variance)
     units = np.where(clear, seen.profile, 0) / STEPS
     patterns = profile.patterns()
     return Law(units.astype(np.float64), patterns.records, patterns.own)

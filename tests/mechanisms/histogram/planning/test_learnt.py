@@ -19,11 +19,13 @@ from hushstream.mechanisms.noise.trial import noise_of
 from hushstream.mechanisms.parts.unit_profile import STEPS, UnitProfile
 from hushstream.mechanisms.stated_shape import Shape
 from hushstream.mechanisms.workload import Workload
+from scipy.stats import binom
 
 PROFILE = UnitProfile()
 SETTING = Setting(Fraction(1), Fraction(1, 10**6), 4)
 START = HistogramParameters()
 QUIET = Fraction(STEPS**2)  # one unit
+COUNTS = np.array([100, 100, 100], np.int64)
 SHAPES = {
     "one record each": Shape(3_000, 3_000, 60),
     "many keys": Shape(3_000, 20_000, 200, zipf=1.1),
@@ -89,17 +91,37 @@ def test_a_public_list_needs_no_threshold() -> None:
 
 @pytest.mark.parametrize("variance", [QUIET, QUIET * 100])
 def test_a_profile_of_noise_alone_chooses_nothing(variance: Fraction) -> None:
-    """Whatever is no clear sign of a unit leaves the bound as it is."""
-    deviation = float(variance) ** 0.5
-    table = np.full(PROFILE.buckets, int(1.9 * deviation), np.int64)
-    table[::2] *= -1
-    assert (
-        chosen(PROFILE, EpochReleases(table, variance, np.empty(0, np.int64)), START, SETTING)
-        is None
+    """At most one empty profile in a hundred decides; false alarm of this test: 1e-6."""
+    runs, rng = 2_000, np.random.default_rng(41)
+    empty = np.empty(0, np.int64)
+    noise = rng.normal(0, float(variance) ** 0.5, (runs, PROFILE.buckets)).round().astype(np.int64)
+    decided = sum(
+        chosen(PROFILE, EpochReleases(one, variance, empty), START, SETTING) is not None
+        for one in noise
     )
-    table[3] = int(5 * deviation)
-    law = law_of(PROFILE, EpochReleases(table, variance, np.empty(0, np.int64)))
+    assert decided <= binom.isf(1e-6, runs, 0.01)
+
+
+def test_what_stands_out_of_the_noise_is_seen() -> None:
+    table = np.zeros(PROFILE.buckets, np.int64)
+    table[3] = int(5 * float(QUIET) ** 0.5)
+    law = law_of(PROFILE, EpochReleases(table, QUIET, np.empty(0, np.int64)))
     assert np.flatnonzero(law.units).tolist() == [3]
+
+
+def test_no_bucket_of_noise_outweighs_the_units() -> None:
+    """300 units with one record each, and noise of four units: 2 or less, in 99 of 100 epochs."""
+    runs, rng, variance = 200, np.random.default_rng(43), QUIET * 16
+    table = np.zeros(PROFILE.buckets, np.int64)
+    table[0] = 300 * STEPS
+    noise = rng.normal(0, float(variance) ** 0.5, (runs, PROFILE.buckets)).round().astype(np.int64)
+    budgets = [
+        found.budget
+        for one in table + noise
+        if (found := chosen(PROFILE, EpochReleases(one, variance, COUNTS), START, SETTING))
+    ]
+    assert len(budgets) == runs
+    assert sum(budget > 2 for budget in budgets) <= binom.isf(1e-6, runs, 0.01)
 
 
 @pytest.mark.parametrize("counts", [[], [5], [-3, 0, 2], [900, 30, 30, 30, 1]])
