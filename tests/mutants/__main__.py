@@ -24,6 +24,7 @@ from .catalogue import HERE, Mutant, load, nodes, sample
 from .runner import Copy, Outcome, processes
 
 QUICK = 12
+EACH = 50  # a log without a bar says how far it is after so many
 SLOW = 20.0  # seconds; a mutant that takes longer is told, so that somebody finds it a faster test
 
 
@@ -101,6 +102,8 @@ def _tried(copies: Sequence[Copy], mutants: Sequence[Mutant]) -> list[Outcome]:
             if outcome != "killed" or took > SLOW:
                 progress.print(f"{mutant.name}: {outcome}, {took:.0f} s")
             progress.advance(bar)
+            if not progress.console.is_terminal and progress.tasks[bar].completed % EACH == 0:
+                progress.print(f"{progress.tasks[bar].completed:.0f} of {len(mutants)}")
             return outcome
 
         return list(pool.map(one, mutants))

@@ -131,6 +131,7 @@ def _pytest(root: Path, log: Path, tests: tuple[str, ...], every: bool) -> None:
         del sys.modules[name]
     sys.path[:] = [str(root.parent), *(p for p in sys.path if Path(p or ".").resolve() != ROOT)]
     os.environ["PYTHONPATH"] = str(root.parent)  # for processes that the tests start
+    sys.dont_write_bytecode = False  # or each mutant compiles the whole tree again
     options = ["-q", "-p", "no:cacheprovider"]
     options += ["--hypothesis-profile=found"]
     options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # loaded before, on purpose
