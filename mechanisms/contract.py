@@ -3,13 +3,13 @@
 A mechanism runs in two places. A *bound shard* holds the state of privacy units and turns each
 slice of a micro-batch into a `Part`, an exact and linear partial sum. An *aggregate shard* holds
 the state of keys; when a micro-batch is closed it merges the parts and computes a release. All
-randomness comes in as a `Noise` argument whose draws depend on labels alone, so any order, any
+randomness comes from a `Noise` argument whose draws depend on labels alone, so any order, any
 sharding and any replay give the same bytes.
 
-`Mechanism` is the mathematics, `Statement` what is promised and published, `Traits` what the engine
-must know to run it, and a form of keys (`key_form`) what released keys are. `catalogue.check`
-refuses a mechanism that lacks an abstract member. `columns` holds the arrays that go in and out,
-and names their sizes.
+`Mechanism` holds the mathematics, `Statement` what is promised and published, `Traits` what the
+engine must know to run it, and `key_form` the form of released keys. `catalogue.check` refuses a
+mechanism that lacks an abstract member. `columns` defines the input and output arrays and names
+their sizes.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ UNIT = "@unit"  # among a mechanism's inputs: the privacy unit itself, an object
 class Cost(NamedTuple):
     """Privacy loss per unit and epoch under add/remove of the unit.
 
-    The Gaussian parts are mu²-GDP-like and add in ``mu2``; ``epsilon`` is the pure part and
-    ``delta`` the part that thresholds, samplers and other couplings add.
+    Gaussian parts add up in ``mu2`` as μ² of GDP does; ``epsilon`` is the pure part, and ``delta``
+    what thresholds, samplers and other couplings add.
     """
 
     mu2: Fraction = Fraction(0)
@@ -61,15 +61,12 @@ class Cost(NamedTuple):
 
 
 class Spending(NamedTuple):
-    """Loss of a unit by what it spends of its bound, where that is linear.
-
-    `accounting.lifetime` says what follows.
+    """A unit's loss as a linear function of what it spends of its bound; see `accounting.lifetime`.
 
     Attributes:
-        whole: cost of an epoch in which a unit spends all of its bound; s out of it cost s/left.
-        opening: what else an epoch costs in which anything of a unit is kept, as if that much more
-            of the bound had been spent.
-        least: what the cheapest record spends.
+        whole: cost of an epoch in which a unit spends its whole bound ``left``; s costs s/left.
+        opening: additional spending charged in every epoch in which a unit has a kept record.
+        least: spending of the cheapest record.
     """
 
     whole: Cost
@@ -78,8 +75,8 @@ class Spending(NamedTuple):
 
 
 SIGNED, INSERTING, ALWAYS = "signed", "inserting", "always"
-"""When the truth behind an output cannot be negative: never known, while nothing is deleted and no
-input value is negative, or whatever comes."""
+"""When the exact value of an output cannot be negative: unknown; while nothing is deleted and no
+input value is negative; always."""
 
 
 class Output(NamedTuple):
@@ -88,10 +85,10 @@ class Output(NamedTuple):
     Attributes:
         name: name of the column.
         grid: size of one step of its public grid.
-        least: the condition under which the exact number cannot be below 0: `SIGNED`, `INSERTING`
+        least: the condition under which the exact value cannot be below 0: `SIGNED`, `INSERTING`
             or `ALWAYS`.
-        most: the exact number lies between 0 and this, and an estimate beyond is released as the
-            nearer of the two; None where that is not so.
+        most: the exact value lies between 0 and this, and estimates are clamped to that range;
+            None: no such range is known.
         ends: whether its interval is released with it (`Releases.value`), instead of following from
             its variance.
     """
@@ -104,10 +101,10 @@ class Output(NamedTuple):
 
 
 class Stated(NamedTuple):
-    """Statements of a mechanism besides ε, δ and μ², for ledger, manifests and people."""
+    """Statements of a mechanism besides ε, δ and μ², for the ledger, manifests and people."""
 
     values: dict[str, Fraction]  # further costs
-    in_words: str  # empty where there is nothing to add
+    in_words: str  # empty: nothing to add
     counted: bool = False  # whether its releases state `Releases.counted`
 
 
@@ -117,12 +114,12 @@ NOTHING_MORE = Stated({}, "")
 class Noise(Protocol):
     """Keyed exact noise: the shard binds secret, charge, pipeline and window beforehand.
 
-    The same arguments give the same draw; any different argument an independent one.
+    Equal arguments give equal draws; a change of any argument gives an independent one.
 
     ``first`` is the trigger (1, 2, …) at which each draw covers content for the first time: one
-    per index, (len(index),), or one per key, (len(key), 1). The draw's label holds the nonce that
-    is in force there, and the covered content must be complete at that trigger: then no draw
-    ever covers two contents, even if a cluster is rewound (docs/decisions/keyed-noise.md).
+    per index, (len(index),), or one per key, (len(key), 1). The draw's label holds the nonce in
+    force at that trigger, where the covered content must be complete: then no draw ever covers two
+    contents, even if a cluster is rewound (docs/decisions/keyed-noise.md).
     """
 
     def gauss(self, purpose: str, key: Keys, index: I64, variance: Fraction, first: I64) -> I64:
@@ -132,16 +129,16 @@ class Noise(Protocol):
         """(len(key), len(index)) discrete Laplace draws, P(z) ∝ exp(-abs(z) / scale)."""
 
     def bits(self, purpose: str, key: Keys, index: I64, first: I64) -> NDArray[np.uint64]:
-        """(len(key), len(index), 2) uniform words, for samplers of a mechanism's own."""
+        """(len(key), len(index), 2) uniform words, for a mechanism's own samplers."""
 
 
 class Guarantee(NamedTuple):
-    """Words for what is promised to a unit; numbers are `Cost` and `Statement.bounds`.
+    """The guarantee to a unit in words; its numbers are in `Cost` and `Statement.bounds`.
 
     Attributes:
         distribution: distribution of the noise.
         definition: kind of differential privacy.
-        neighbouring: relation of two streams that cannot be told apart.
+        neighbouring: the neighbouring relation.
     """
 
     distribution: Literal["discrete_gaussian", "discrete_laplace", "local_randomizer"]
@@ -152,11 +149,11 @@ class Guarantee(NamedTuple):
 class Statement(ABC):
     """Promises and published statements of a mechanism: functions of its public parameters.
 
-    Three members have no default: a mechanism that states no noise, no bound or no digest would be
-    published with that of another.
+    Three members have no default: a mechanism that stated no noise, bound or digest would be
+    published with those of another.
 
     Attributes:
-        survey: parameters for devices, where records are their reports; None by default.
+        survey: parameters for devices that report locally; None where records are not reports.
     """
 
     survey: Survey | None = None
@@ -172,10 +169,10 @@ class Statement(ABC):
 
     @abstractmethod
     def digests(self) -> tuple[str, ...]:
-        """Digests of everything that this machine computed and a release depends on.
+        """Digests of every computed result that a release depends on.
 
-        They go into the charged hash: a machine that computes one otherwise is stopped. () where
-        nothing is computed in floating point.
+        They go into the charged hash, which stops a machine that computes a different result. ()
+        where nothing is computed in floating point.
         """
 
     def stated(self, unit: str) -> Stated:
@@ -185,7 +182,7 @@ class Statement(ABC):
     def key_threshold(self, t: int) -> Fraction | None:
         """The threshold of a key's noisy count at trigger t; None if keys are not selected.
 
-        Where rows are carried, t is the window's place in its epoch, from 1.
+        Where rows are carried, t is the window's position in its epoch, from 1.
         """
         return None
 
@@ -204,25 +201,25 @@ class Statement(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Traits:
-    """Facts of a mechanism that the engine needs to read, route, store and publish for it.
+    """What the engine must know of a mechanism to read, route, store and publish for it.
 
     Attributes:
         horizon: triggers per window.
-        outputs: released columns, c' of them.
+        outputs: the c' released columns.
         row_dtype: state of one key.
-        bound: what a unit has left before its first record (`Units.left`).
+        bound: a unit's contribution bound before its first record (`Units.left`).
         keys: the form of released keys: `RecordKeys`, or a kind of `OwnKeys`.
         due: the triggers at which a key without records is loaded (`Rows.due`).
-        inputs: numbers of a record that `encode` wants, or `UNIT`.
+        inputs: names of the record's numbers that `encode` takes, or `UNIT`.
         columns: value columns of a batch, c.
         lanes: width of ``Units.used``.
-        totals: shard-wide counters of a part, g.
+        totals: g, the number of shard-wide counters of a part.
         routing: destination of sums: a partition by key, or a single one.
         load: stored rows that a release needs besides those with new sums.
-        sparse: whether most numbers of a row are 0, and all of a fresh one: rows are packed then.
-        carries: whether rows of a window begin as those of the window before: it has one trigger.
+        sparse: whether rows are packed: most numbers of a row, and all of a fresh one, are 0.
+        carries: whether each window continues the rows of the previous one; it has one trigger.
         feedback: whether `absorb` depends on earlier releases.
-        pairs: whether parts name pairs of key and value, of which new ones count (`pairs`).
+        pairs: whether parts list pairs of key and value, and only new pairs count (`pairs`).
         counting: whether the first sums of a part add up to its accepted records.
         exact_until: last trigger at which `error` is exact; later it is a bound. None: the horizon.
     """
@@ -248,20 +245,20 @@ class Traits:
 
     @property
     def by_record(self) -> bool:
-        """Whether keys of a batch are columns of its records, and not what `encode` makes."""
+        """Whether keys of a batch are columns of its records rather than results of `encode`."""
         return not self.inputs or self.keys.of_record
 
     @property
     def foremost(self) -> int:
-        """The trigger whose error is told in advance."""
+        """The trigger whose error is forecast."""
         return self.exact_until or self.horizon
 
     def units(self, u: int) -> Units:
-        """State of u units that have contributed nothing."""
+        """State of u units before their first record."""
         return empty_units(u, self.lanes, self.bound)
 
     def rows(self, key: Keys) -> Rows:
-        """State of keys that have never been seen."""
+        """State of keys before their first record."""
         due = np.full(len(key), self.due, np.int32)
         return Rows(key, np.zeros(len(key), self.row_dtype), due)
 
@@ -273,12 +270,12 @@ class Traits:
 class Mechanism(Statement):
     """A frozen dataclass of public parameters with pure functions.
 
-    Absorbing is sequential in meaning: cutting a slice anywhere gives the same units and the
-    same merged part. Releasing is a function of `Closed` and `Noise`; where ``routing`` is
-    "key" it is row-wise, so that any subset of keys may be released on its own.
+    `absorb` is sequential in meaning: cutting a slice anywhere gives the same units and the same
+    merged part. `release` is a function of `Closed` and `Noise`; where ``routing`` is "key" it is
+    row-wise, so any subset of keys may be released on its own.
 
     Attributes:
-        spending: cost by what is spent; None, the default: units of it cannot have a cap.
+        spending: cost as a function of spending; None, the default: units cannot have a cap.
     """
 
     spending: Spending | None = None
@@ -286,7 +283,7 @@ class Mechanism(Statement):
     @property
     @abstractmethod
     def traits(self) -> Traits:
-        """Facts for the engine; cached, since it asks for them with every slice."""
+        """Facts for the engine; cached, because it reads them with every slice."""
 
     @abstractmethod
     def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
@@ -306,10 +303,10 @@ class Mechanism(Statement):
 
     @abstractmethod
     def draws(self) -> tuple[Draws, ...]:
-        """Every kind of draw that any release may ask for, at its largest parameter.
+        """Every kind of draw that a release may request, at its largest parameter.
 
-        `ranges.check` refuses a configuration whose noise cannot be drawn or added up; () where
-        there is none.
+        `ranges.check` refuses a configuration whose noise cannot be drawn or would overflow; ()
+        where there is no noise.
         """
 
     def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
@@ -317,13 +314,13 @@ class Mechanism(Statement):
         raise ContractError(f"{type(self).__name__} reads no inputs")
 
     def truth(self, seen: WindowRecords, released: Sequence[bytes]) -> Truth:
-        """Exact answers that a simulation compares a window with; see `truth`.
+        """Exact answers with which a simulation compares a window; see `truth`.
 
-        Not asked where values are finished from parts: exact aggregates follow from the records.
+        Not called where values are finished from parts: exact aggregates follow from the records.
 
         Args:
-            seen: the records of the window, without any bound.
-            released: keys of its last state.
+            seen: the records of the window, unbounded.
+            released: keys of the window's last state.
         """
         return Truth(len(seen.key), {}, {})
 
@@ -341,17 +338,17 @@ class Setting:
         keys: the public key list in canonical order, or None if keys are unknown.
         count: whether the number of records itself is released.
         squares: names of value columns whose squares are summed as well.
-        distinct: whether the count is one of distinct values, which keys of records list last.
-        apart: places of value columns that are of some records alone and 0 for others, in groups:
-            no record is in two columns of a group.
-        within: places of such a column and of the one that counts its records, 1 for each: values
-            are then taken around the middle of their interval, which need not contain 0.
-        hops: windows that overlap: how many of the schedule's windows each is a sum of.
+        distinct: whether the count is of distinct values, the last column of record keys.
+        apart: groups of indices of value columns; no record has values in two columns of a group,
+            and a record without a value in a column has 0 there.
+        within: pairs of indices: such a column and the one that counts its records, 1 each. Values
+            are then measured from the middle of their interval, which need not contain 0.
+        hops: for overlapping windows, the number of the schedule's windows that each one sums.
         endless: whether the window has no stated end: ``horizon`` is then a limit, for which
-            nothing is made.
-        shards: aggregate shards. Each draws under nonces of its own, so whatever all of them
-            release of the same content is released with so many independent noises.
-        confidence: confidence of released intervals, for a mechanism that makes its own.
+            nothing is prepared.
+        shards: number of aggregate shards. Each draws under its own nonces, so what all of them
+            release of the same content carries that number of independent noises.
+        confidence: confidence level of intervals that the mechanism computes itself.
     """
 
     epsilon: Fraction

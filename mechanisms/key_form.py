@@ -1,7 +1,7 @@
 """The form of released keys: columns of the record (`RecordKeys`), or a mechanism's own bytes.
 
 The rest of the product asks a key's form for names, texts, places and types of columns, and never
-what kind of mechanism has made it.
+depends on the kind of mechanism that made the key.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ Kind = Literal["text", "whole"]
 
 
 class Place(NamedTuple):
-    """Meaning of a key, in words that a reader has without the mechanism's code.
+    """Meaning of a key in terms that need no mechanism code.
 
     Attributes:
-        key: a value per name of the key.
-        box: lower and upper end per coordinate, in the unit of the input; {} where a key is not a
-            part of a space.
+        key: a value per key column.
+        box: lower and upper end per coordinate, in the unit of the input; {} where keys do not
+            divide a space.
     """
 
     key: dict[str, Any]
@@ -35,8 +35,8 @@ class KeyForm(ABC):
 
     Attributes:
         of_record: whether keys are columns of the record; a mechanism may have inputs besides.
-        replaces: a key that a release lacks is gone; else its last value stays.
-        kinds: type of each key column of the mechanism's own.
+        replaces: whether a key absent from a release is gone; otherwise its last value stays.
+        kinds: type of each key column that the mechanism defines itself.
     """
 
     of_record: ClassVar[bool]
@@ -53,16 +53,16 @@ class KeyForm(ABC):
 
     @abstractmethod
     def text(self, key: bytes) -> str:
-        """A key as the last part of a record key."""
+        """The key as the last part of a record key."""
 
     @abstractmethod
     def key(self, text: str) -> bytes:
-        """The key of such a text; raises `ValueError` if it is none."""
+        """The key that `text` gives as this text; raises `ValueError` if there is none."""
 
     def geometry(self) -> dict[str, Any]:
         """The public space that keys divide, as plain JSON for manifests; {} where there is none.
 
-        A space has axes, depth and split, and a region: polygons, cells, or neither.
+        It states axes, depth and split, and a region: polygons, cells, or neither.
         """
         return {}
 
@@ -95,7 +95,7 @@ class RecordKeys(KeyForm):
 
 
 class OwnKeys(KeyForm):
-    """Keys are bytes of the mechanism's own; as it stands, of a single row without columns."""
+    """Keys are a mechanism's own bytes; this base class describes a single row without columns."""
 
     of_record = False
 

@@ -78,7 +78,7 @@ def _delta_high(epsilon: Fraction, mu: Fraction) -> Decimal:
 
 
 def _delta(epsilon: float, mu: float) -> float:
-    """δ_GDP(ε, μ) in floats, for a guess; not finite where they do not reach."""
+    """δ_GDP(ε, μ) in floats, for a guess; not finite where floats overflow."""
     first = math.erfc((epsilon / mu - mu / 2) / _ROOT) / 2
     try:
         return first - math.exp(epsilon) * math.erfc((epsilon / mu + mu / 2) / _ROOT) / 2
@@ -87,10 +87,10 @@ def _delta(epsilon: float, mu: float) -> float:
 
 
 def _near(delta: Callable[[float], float], limit: float, sign: int = 1) -> float:
-    """About where ``delta`` of a positive number reaches ``limit``; it grows, or falls (``sign``).
+    """Approximate argument > 0 at which ``delta``, rising or falling (``sign``), meets ``limit``.
 
-    0 if δ is large: there it may change by less than its enclosure is wide, from one number of 40
-    bits to the next, so that a search which starts elsewhere might end elsewhere.
+    0 if δ is large: between adjacent 40-bit numbers it may then change by less than the width of
+    its enclosure, so the result of a search could depend on where the search starts.
     """
     if limit > 0.25:
         return 0.0

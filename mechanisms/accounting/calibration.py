@@ -17,16 +17,16 @@ MEANINGLESS = "beyond about 20 it protects nobody"
 
 
 class Need(NamedTuple):
-    """One process: the effect that a unit can have on it, and its share of μ²."""
+    """One process: how far a unit can shift it, and its share of μ²."""
 
     shift2: Fraction  # bound of Σ d², in squared steps of the noise grid
     share: Fraction  # of μ²; all shares together at most 1
-    joint: bool = False  # moves together with an earlier need, whose μ² is that of both
+    joint: bool = False  # shifts together with an earlier need, whose μ² covers both
 
     def cost(self, variance: Fraction, touched: int) -> Cost:
         """The cost with this noise; see `fit` for ``touched``.
 
-        Of joint needs only the first has μ²; what the grid costs holds for each draw by itself.
+        Only the first of joint needs has μ²; each pays the cost of the grid for its own draws.
         """
         full = accounting.gaussian_cost(self.shift2, variance, touched)
         return full._replace(mu2=Fraction(0)) if self.joint else full
@@ -43,7 +43,7 @@ def fit(setting: Setting, needs: Sequence[Need], touched: int, selecting: Fracti
     """Least variances for which the whole is (ε, δ)-private per unit and epoch.
 
     Args:
-        touched: bound of the number of noise coordinates that one unit can shift, per process.
+        touched: bound on the number of noise coordinates that one unit can shift, per process.
         selecting: the part of δ that key selection spends.
 
     Raises:
@@ -67,9 +67,9 @@ def fit(setting: Setting, needs: Sequence[Need], touched: int, selecting: Fracti
 
 
 def inexact_draws(epsilon: Fraction, draws: int) -> Fraction:
-    """The δ that the distance of so many draws from their exact distributions adds.
+    """The δ owed for the distance of ``draws`` draws from their exact distributions.
 
-    Both worlds pay it, one of them times e^ε < 3^⌈ε⌉.
+    Both neighbours pay it, one of them times e^ε < 3^⌈ε⌉.
 
     >>> inexact_draws(Fraction(1), 1) == 4 * DELTA_PER_DRAW
     True
@@ -87,7 +87,7 @@ def inexact_draws(epsilon: Fraction, draws: int) -> Fraction:
 
 
 def too_small(delta: Fraction, inexact: Fraction) -> str:
-    """Objections to a δ that does not cover key selection and draws."""
+    """Why a δ does not cover key selection and draws."""
     if delta == 0:
         return (
             "does not pay for Gaussian noise: set budget.delta above 0, usually below "
@@ -102,7 +102,7 @@ def too_small(delta: Fraction, inexact: Fraction) -> str:
 
 
 def finer_than_grid(epsilon: Fraction) -> ParameterError:
-    """The error where ε asks for less noise than one step of the grid of draws."""
+    """The error for an ε that allows less noise than one step of the grid of draws."""
     rule = f"is too large: it asks for noise finer than the grid of draws, and {MEANINGLESS}"
     return ParameterError("epsilon", float(epsilon), rule)
 

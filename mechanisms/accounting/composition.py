@@ -1,28 +1,27 @@
-"""Composition over epochs: the cost of several charges together, and how many a limit allows.
+"""Composition over epochs: the joint cost of several charges, and how many a limit allows.
 
-A unit that is in many epochs meets the releases of all of them, one after the other.
+A unit with records in many epochs is exposed to the releases of all of them.
 
 *Theorem.* Fix a number N of epochs before the first release, and let every epoch be charged the
-same cost (μ², e, c): Gaussian releases whose shifts, in units of their noise, have squares of at
-most μ² together on every path, steps of pure loss e together, and failures of a coupling with
-probability c. However many of the N epochs are run, even if that is decided after a look at
-releases, the whole is (ε, δ) differentially private for adding or removing all records of one unit
-in *all* epochs, with the ε that `costs.total` gives for N entries (μ², e, c) and any δ > N·c.
+same cost (μ², e, c): Gaussian releases whose squared shifts, in units of their noise, sum to at
+most μ² on every path; pure steps whose losses sum to e; and a coupling that fails with
+probability c. However many of the N epochs are run, even if earlier releases decide that, the whole
+is (ε, δ) differentially private for adding or removing all records of one unit in *all* epochs,
+with the ε that `costs.total` gives for N entries (μ², e, c) and any δ > N·c.
 
-*Proof.* Given the past, a release of a later epoch is one more Gaussian release with a predictable
-shift, and with a noise that is predictable too; divided by it, the noise is that of a unit, and the
-squares of the shifts add up to at most Nμ² on every path, whatever stops the sequence. So the
-theorem of `costs` holds for the releases of all epochs in the order in which they come, with Nμ² in
-the place of μ²; its slack for discrete noise is a sum over the releases that a unit touches, each
-with its own noise, so it adds up as the pure parts do. Failures of the couplings of all epochs have
-probability at most Nc together. ∎
+*Proof.* Given the past, a release of a later epoch is one more Gaussian release whose shift and
+noise variance are predictable. In units of the noise, the squares of the shifts add up to at most
+Nμ² on every path, whatever stops the sequence. So the theorem of `costs` holds for the releases of
+all epochs in their order, with Nμ² for μ². Its slack for discrete noise is a sum over the releases
+that a unit touches, each with its own noise, so it adds up as the pure parts do. The probability
+that the coupling of any epoch fails is at most Nc. ∎
 
-The three sums must be bounded one by one. A limit on the (ε, δ) of whatever has been spent would
-*not* hold where terms differ: who sees a large loss after Gaussian releases could spend the rest on
-pure ones, and otherwise on Gaussian ones, and gain more than either plan does. Here terms do not
-differ, so a number of epochs bounds all three. It is a filter in the sense of Smith and Thakurta
-(2022, "Fully adaptive composition for Gaussian differential privacy"), and of Feldman and Zrnic
-(2021) for zero-concentrated privacy; N is fixed by public terms, so the smaller of the two holds.
+The three sums must be bounded separately. A limit on the (ε, δ) of what has been spent would *not*
+hold where terms differ: an adversary who sees a large loss after Gaussian releases could spend the
+rest on pure ones, and otherwise on Gaussian ones, and gain more than either fixed plan. Here all
+terms are equal, so a number of epochs bounds all three sums. It is a filter in the sense of Smith
+and Thakurta (2022, "Fully adaptive composition for Gaussian differential privacy"), and of Feldman
+and Zrnic (2021) for zero-concentrated privacy; public terms fix N, so the smaller of the two holds.
 """
 
 from __future__ import annotations
@@ -36,17 +35,17 @@ from ...errors import ParameterError
 from ..contract import Cost
 from .costs import fits
 
-MANY = 1 << 20  # epochs: a count that ends there is of a hundred years of hours
+MANY = 1 << 20  # epochs, over a hundred years of hours: counting stops there
 GRID = Fraction(1, 1 << 24)
-"""A step of ε: what several epochs cost together is rounded up to one."""
+"""A step of ε: the joint cost of several epochs is rounded up to a multiple of it."""
 
 
 class Spent(NamedTuple):
     """The charges of some epochs of one privacy unit and relation, added up.
 
     Attributes:
-        epochs: how many there are.
-        epsilon, delta: their sums: what the unit pays by the simplest rule.
+        epochs: number of charges.
+        epsilon, delta: their sums: the unit's loss by basic composition.
         joint: the sum of the costs of their mechanisms.
         squares: the sum of the squares of the pure parts.
     """
@@ -72,7 +71,7 @@ class Spent(NamedTuple):
         """ε of all these charges together at their summed δ, rounded up; never above ``epsilon``.
 
         Args:
-            delta: δ of the whole, in place of that sum.
+            delta: δ of the whole, instead of the sum.
 
         Raises:
             ParameterError: δ is less than the sum, which the sum of ε needs.
@@ -88,9 +87,9 @@ def charge_of(epsilon: Fraction, delta: Fraction, cost: Cost) -> Spent:
 
 
 def within(spent: Spent, limit_epsilon: Fraction | None, limit_delta: Fraction | None) -> bool:
-    """Whether charges stay within limits of the whole; without a limit they do.
+    """Whether charges stay within limits on the whole; without a limit they do.
 
-    A limit of ε alone is one at the sum of what was charged of δ.
+    A limit on ε alone holds at the summed δ of the charges.
     """
     limit = spent.delta if limit_delta is None else limit_delta
     plain = limit_epsilon is None or spent.epsilon <= limit_epsilon
@@ -132,7 +131,7 @@ def _composed(spent: Spent, delta: Fraction) -> Fraction:
     most = math.ceil(spent.epsilon / GRID)
     if not most or not holds(most):
         return spent.epsilon
-    # The guess only saves time: whatever it is, the least one is found.
+    # The guess only saves time: the least multiple is found from any guess.
     high = min(max(math.ceil(_guess(spent, delta) / GRID), 1), most)
     low, step = high - 1, 1
     while not holds(high):
@@ -147,7 +146,7 @@ def _composed(spent: Spent, delta: Fraction) -> Fraction:
 
 
 def _guess(spent: Spent, delta: Fraction) -> float:
-    """ε of the Gaussian and the pure parts, about, in floating point."""
+    """Approximate ε of the Gaussian and the pure parts, in floating point."""
     mu, left = math.sqrt(spent.joint.mu2), float(delta - spent.joint.delta)
     low, high = 0.0, float(spent.epsilon)
     for _ in range(48 if mu else 0):

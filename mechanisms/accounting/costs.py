@@ -166,9 +166,9 @@ def total(costs: Iterable[Cost], delta: Real) -> tuple[Fraction, Fraction]:
 
 
 def fits(joint: Cost, squares: Fraction, epsilon: Fraction, delta: Fraction) -> bool:
-    """Whether `total` is at most ``epsilon``, of entries that have been added up.
+    """Whether `total` of entries that have been added up is at most ``epsilon``.
 
-    This is known much sooner than the total itself. Where that raises, nothing fits.
+    Much faster than computing the total. False where `total` raises.
 
     Args:
         joint: the sum of the entries, as `add` makes it.

@@ -1,20 +1,20 @@
-"""A cap for each unit: how much of its bounds a unit may spend over many epochs together.
+"""A cap for each unit: how much of its contribution bounds a unit may spend over many epochs.
 
-The ledger charges what a unit *can* lose in an epoch. What one unit does lose follows from what was
-accepted of it. So a unit may spend more than one epoch's bound over a period of any number of
-epochs, and once that is used up, its records are dropped without a visible sign.
+The ledger charges what a unit *can* lose in an epoch. What a unit does lose depends on which of its
+records were accepted. So a unit gets a budget of any multiple of one epoch's bound for a period of
+any number of epochs; once it is used up, the unit's records are dropped without a visible sign.
 
-A mechanism says with `Spending` what it costs a unit to spend its bound. Its terms are linear: who
-spends s out of a bound of ``left`` in an epoch is met there by Gaussian releases whose shifts, in
-units of their noise, have squares of at most (s/left)·μ² together on every path; by steps of pure
-loss (s/left)·e together; and by failures of a coupling with probability (s/left)·c.
+A mechanism states as `Spending` what it costs a unit to spend its bound. The cost is linear: a unit
+that spends s out of a bound of ``left`` in an epoch is exposed there to Gaussian releases whose
+squared shifts, in units of their noise, sum to at most (s/left)·μ² on every path; to pure steps
+whose losses sum to (s/left)·e; and to a coupling that fails with probability (s/left)·c.
 
 *Theorem.* Let the neighbours differ by all records of one unit in all epochs of one period, which
-is fixed and public, and let the unit spend at most f·left in them together, on every path. However
-many epochs are run, even if that is decided after a look at releases, everything that is released
-of them is (ε, δ) differentially private, with the ε that `costs.total` gives for one entry (fμ²,
-fe, fc) and any δ > fc. Several pipelines in which the unit spends at most f·leftᵢ each, the same f
-for all, are so together for the entry (f Σμᵢ², f Σeᵢ, f Σcᵢ).
+is fixed and public, and let the unit spend at most f·left in all of them together, on every path.
+However many epochs are run, even if earlier releases decide that, all their releases together are
+(ε, δ) differentially private, with the ε that `costs.total` gives for one entry (fμ², fe, fc) and
+any δ > fc. Several pipelines, in each of which the unit spends at most f·leftᵢ with the same f,
+together satisfy the same for the entry (f Σμᵢ², f Σeᵢ, f Σcᵢ).
 
 *Proof.* What is accepted of a unit follows from its own records, and from keys and statuses that
 are public by then. So all other units are treated alike in both worlds as long as the outputs
@@ -23,12 +23,13 @@ touches are functions of the past: they are predictable. On every path the squar
 add up to at most Σ sₑ μ²/left ≤ fμ² over all epochs e, hence the Gaussian parts are together at
 least as hard to tell apart as N(0, 1) and N(√f μ, 1), stopping included (`composition`). Pure steps
 and the slack of discrete noise are sums over what the unit touches, at most fe. The expected number
-of failures of couplings is a sum over epochs as well: given what was released before a unit comes
-to a key, its noise there is as it was drawn, so that an epoch adds at most E[sₑ]·c/left, and all
-together at most fc by the bound on every path. One failure has at most that probability. ∎
+of coupling failures is a sum over epochs as well: given what was released before a unit comes to a
+key, the noise there still has the distribution it was drawn from, so an epoch adds at most
+E[sₑ]·c/left, and all epochs at most fc by the bound on every path. The probability of any failure
+is at most that expected number. ∎
 
 The argument needs the bound on every path: a record is paid for before it counts, out of one purse
-for all epochs of the period, in the transaction that also keeps the unit's bound of the epoch. It
+for all epochs of the period, in the transaction that also stores the unit's bound of the epoch. It
 is the filter of Feldman and Zrnic (2021, "Individual privacy accounting via a Rényi filter") and
 of Koskela, Tobaben and Honkela (2023, "Individual privacy accounting with Gaussian differential
 privacy"), for μ² alone, where filters have the parameters of a fixed composition.
@@ -45,8 +46,8 @@ from ..contract import Cost, Spending
 from .costs import add, fits
 
 GRID = 4096
-"""A bound is lent in parts of this."""
-MOST = 1 << 20  # epochs' bounds: beyond, a count would not fit into a unit's row
+"""Parts into which a bound is divided."""
+MOST = 1 << 20  # epochs' bounds: a larger count would not fit into a unit's row
 
 
 @lru_cache(maxsize=256)
@@ -54,12 +55,12 @@ def portion(joint: Cost, epsilon: Fraction, delta: Fraction) -> Fraction:
     """The largest f ≤ `MOST`, a multiple of 1/`GRID`, for which the theorem gives (ε, δ); else 0.
 
     Args:
-        joint: the costs of all pipelines together, of a unit that spends its bound once.
+        joint: summed cost of all pipelines for a unit that spends its bound once.
         epsilon, delta: the most that a unit may lose in a period.
     """
     low, high = 0, MOST * GRID
     while low < high:
-        # The first steps double: most answers are far below the end.
+        # The first steps double: most answers are far below `MOST`.
         middle = min((low + high + 1) // 2, max(2 * low, GRID))
         if _holds(joint, Fraction(middle, GRID), epsilon, delta):
             low = middle
@@ -74,7 +75,7 @@ def _holds(joint: Cost, part: Fraction, epsilon: Fraction, delta: Fraction) -> b
 
 
 def together(spendings: Iterable[Spending]) -> Cost:
-    """The costs of several pipelines, of a unit that spends its bound of each once."""
+    """Summed cost of several pipelines for a unit that spends its bound in each once."""
     return add(one.whole for one in spendings)
 
 

@@ -1,9 +1,9 @@
 """The normal law in arbitrary precision, with guaranteed bounds.
 
-Privacy claims need inequalities that hold, and parameters that come out the same on every
-machine; a mathematical library promises neither. Everything here is computed with `decimal`,
-whose operations are correctly rounded and identical on every platform, and is widened by a
-proved error bound before it is returned. Floats serve only as guesses where a search begins.
+Privacy claims need inequalities that hold, and parameters that are the same on every machine; a
+mathematical library promises neither. Everything here is computed with `decimal`, whose operations
+are correctly rounded and identical on every platform, and widened by a proved error bound before
+it is returned. Floats serve only as first guesses of a search.
 
 The upper tail is Φ̄(x) = P(N(0,1) > x) = φ(x)·m(x), m being Mills' ratio. For x < 2 the
 all-positive series Φ(x) - ½ = φ(x) Σ_k x^(2k+1)/(1·3·…·(2k+1)) is summed until its geometric
@@ -106,7 +106,7 @@ def tail(x: Fraction, digits: int = DIGITS) -> Bounds:
     0.022750131948 True
 
     Raises:
-        ParameterError: more digits are asked for than π is known to.
+        ParameterError: ``digits`` exceeds the stored digits of π.
     """
     if digits > _PI_DIGITS:
         raise ParameterError("digits", digits, f"at most {_PI_DIGITS} digits are supported")
@@ -177,8 +177,8 @@ def least(holds: Holds, bits: int = 40, near: float = 0.0) -> Fraction:
 
     Args:
         holds: monotone: false below some point, true above it.
-        near: a guess in floats, which saves most calls of ``holds``; 0: none. It changes no result
-            where ``holds`` is monotone, which it must be to the last bit.
+        near: a guess in floats, which saves most calls of ``holds``; 0: none. It changes no
+            result, because ``holds`` must be monotone to the last bit.
 
     Raises:
         ParameterError: it holds nowhere below 2^5000, or everywhere above 2^-5000.
@@ -198,9 +198,9 @@ def greatest(holds: Holds, bits: int = 40, near: float = 0.0) -> Fraction:
 
 
 def _edge(holds: Holds, bits: int, near: float) -> tuple[Fraction, Fraction]:
-    """Two neighbours among numbers of ``bits`` bits: ``holds`` is false of one, true of the next.
+    """Two adjacent numbers of ``bits`` bits: ``holds`` is false of the first, true of the second.
 
-    Of the first, if it is a power of two, and of all others it has been asked.
+    ``holds`` has been evaluated at both.
     """
     whole = 1 << (bits - 1)  # steps from a power of two to the next
     low, start, stop = _around(holds, whole, near) or (_octave(holds), 0, whole)

@@ -1,6 +1,6 @@
 """Keyed exact noise, the only source of randomness: equal labels give equal draws.
 
-It knows labels and distributions. It never sees the value that a draw is added to.
+It knows labels and distributions, and never sees the value to which a draw is added.
 """
 
 from .keyed import (

@@ -7,15 +7,15 @@ variance v₁ and X₂ of variance v₂ = (v-v₁)/k², both discrete Gaussian a
 the square, P(X₁ = z-kx, X₂ = x) ∝ exp(-z²/2v)·exp(-(x-c_z)²/2τ²) with 1/τ² = k²/v₁ + 1/v₂; by
 Poisson summation the sum over x of the second factor is τ√(2π)(1 ± ε), ε = 2Σ_{j≥1} exp(-2π²τ²j²),
 whatever c_z is. So every probability of the sum is within a factor (1+ε)/(1-ε) of the discrete
-Gaussian of variance v. Here v₂ ≥ (2¹⁸-2¹⁵)/2¹² = 56, τ² ≥ 7, ε < 2⁻¹⁹⁷: nothing beside the tables'
-own 2⁻¹¹⁴. (The argument is Peikert's convolution of discrete Gaussians, CRYPTO 2010, in one
-dimension.) Again for X₂ while its variance exceeds 2¹⁸.
+Gaussian of variance v. Here v₂ ≥ (2¹⁸-2¹⁵)/2¹² = 56, τ² ≥ 7, ε < 2⁻¹⁹⁷: negligible beside the
+tables' own 2⁻¹¹⁴. (The argument is Peikert's convolution of discrete Gaussians, CRYPTO 2010, in one
+dimension.) The step is repeated for X₂ while its variance exceeds 2¹⁸.
 
 *Laplace.* With a = exp(-1/s): the sign (z < 0 or not) and the magnitude G (z, or -1-z) are
 independent, P(z < 0) = a/(1+a), P(G = g) = (1-a)·a^g. The digits of G to the base k = 4096 are
 independent as well: a^g is a product over digits (cf. Canonne, Kamath and Steinke 2020, Algorithm
-2). Scales up to 128 need one table, which holds the sign too; larger ones a table per digit and
-one for the signed rest. This decomposition is exact.
+2). Scales up to 128 need one table, which also holds the sign; larger ones need a table per digit
+and one for the signed rest. This decomposition is exact.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Sampler:
 
     Attributes:
         stages: finest first.
-        base: weight of each stage over the one before.
+        base: weight of each stage relative to the previous one.
         folded: whether the last stage carries the sign of a magnitude (Laplace).
         distance: bound on the total variation distance to the ideal distribution.
     """

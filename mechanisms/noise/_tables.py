@@ -1,9 +1,9 @@
-"""Inverse-CDF tables on a dyadic grid of 2⁻¹²⁸, built by exact integer arithmetic alone.
+"""Inverse-CDF tables on a dyadic grid of 2⁻¹²⁸, built with integer arithmetic alone.
 
 A table samples an integer distribution whose every probability is a multiple of 2⁻¹²⁸. With
 thresholds T₁ ≤ … ≤ Tₙ and U uniform on 0 … 2¹²⁸-1, the value is offset + #{i : Tᵢ ≤ U}. The high
 64 bits of U decide, unless they equal the high half of a threshold; then the low 64 bits are drawn
-as well. No floating-point number takes part, so every machine draws the same values.
+as well. Nothing is computed in floating point, so every machine draws the same values.
 
 Error of a table of n thresholds. Weights are fixed-point numbers of `BITS` bits; the recurrences
 below lose fewer than 2⁵⁰ units of 2^-BITS over all weights together, and the values left out
@@ -61,7 +61,7 @@ class Table:
 
         Args:
             high: (m,) the leading 64 bits of each draw.
-            low: function that gives the other 64 bits of the draws at some positions, on a tie.
+            low: called on ties: returns the other 64 bits of the draws at some positions.
         """
         shift = np.uint64(65 - len(self.guide).bit_length())
         value = self.guide.take((high >> shift).view(np.int64), mode="clip")
@@ -78,7 +78,7 @@ class Table:
         return rank + self.offset
 
     def _break(self, high: U64, low: U64) -> I64:
-        """#{i : Tᵢ ≤ U} with all 128 bits; as good as never needed, so plain Python integers."""
+        """#{i : Tᵢ ≤ U} with all 128 bits, in plain Python integers: almost never needed."""
         thresholds = self.thresholds()
         uniform = [(h << 64) | g for h, g in zip(high.tolist(), low.tolist(), strict=True)]
         return np.array([sum(t <= u for t in thresholds) for u in uniform], np.int64)
@@ -93,7 +93,7 @@ def build(offset: int, weights: Sequence[int]) -> Table:
     total = sum(weights)
     sums = list(accumulate(weights))[:-1]
     nearest = [((s << (GRID + 1)) + total) // (2 * total) for s in sums]
-    # T = 0 lies below every U, T = 2¹²⁸ above: values of no probability, so not in the table.
+    # T = 0 lies below every U and T = 2¹²⁸ above: such values have probability 0.
     inner = [t for t in nearest if 0 < t < 1 << GRID]
     offset += sum(t == 0 for t in nearest)
     high = np.array([t >> 64 for t in inner], np.uint64)

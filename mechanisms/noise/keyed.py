@@ -1,39 +1,39 @@
 """Keyed exact noise: the only randomness of the mechanisms.
 
 A draw is a pure function of a 32-byte secret and a label. The label names the ledger charge that
-paid (one charge, one noise), the mechanism and its configuration, pipeline, window, purpose, kind
-and scale of the noise, key and index, and the *nonce* in force at the trigger where the draw covers
-content for the first time; it never names a partition, host or thread. The same label gives the
-same draw on every machine, whatever is asked for together with it; different labels give
-independent draws. So a release that is computed again comes out the same, and two contents never
-share a noise: nonces are random and are committed together with the content that they cover.
+pays for it (one charge, one noise), the mechanism and its configuration, pipeline, window, purpose,
+kind and scale of the noise, key and index, and the *nonce* in force at the trigger where the draw
+covers content for the first time; it never names a partition, host or thread. Equal labels give
+equal draws on every machine, whatever else is drawn in the same call; different labels give
+independent draws. So a release that is computed again is the same, and two contents never share a
+noise: nonces are random and are committed together with the content that they cover.
 
 *Guarantee.* Every draw is within `DELTA_PER_DRAW` in total variation of the exact discrete
 distribution, given that AES-256 and HMAC-SHA256 are pseudo-random (differential privacy becomes
 computational: Mironov, Pandey, Reingold and Vadhan, *Computational Differential Privacy*, CRYPTO
 2009). Where neighbours differ in the arguments of n draws (all draws that one unit's records can
-meet), those draws owe (1+e^ε)·n·`DELTA_PER_DRAW` to δ. Anyone who learns the secret can remove all
-noise drawn with it, past releases included.
+affect), those draws add (1+e^ε)·n·`DELTA_PER_DRAW` to δ. Anyone who learns the secret can remove
+all noise drawn with it, past releases included.
 
-*Two contents, two noises.* Let a state of a shard be what some prefix of its changelog partition
-says. No draw from which anything was published covers two different contents, even on a cluster
-that was rewound.
+*Two contents, two noises.* Let every state of a shard follow from some prefix of its changelog
+partition. No draw from which anything was published covers two different contents, even on a
+cluster that was rewound.
 
 *Proof.* Take two publications that use the draw of one label, possibly in two histories of the
 cluster. Let t be its first trigger and N the nonce in it; both publications are of triggers ≥ t,
 and both shards had N in force at t. (i) N is drawn at random by one opening and committed by no
 other opening: up to a chance of 2⁻¹²⁸ for each pair of openings both histories contain a committed
 transaction of that one opening that closed t under N. (ii) An opening closes each trigger in at
-most one transaction that commits: a failed or uncertain one ends the opening, and the next one
-draws another nonce. So both histories contain *the same* transaction, hence, both being made of
-prefixes of one partition, the same changelog up to it. (iii) Exact content of all triggers up to t
-is in that prefix, and closed: nothing later changes it. The content that the draw covers is
+most one transaction that commits: a failed or uncertain one ends the opening, and the next opening
+draws another nonce. So both histories contain *the same* transaction and, since both are made of
+prefixes of one partition, the same changelog up to it. (iii) The exact content of all triggers up
+to t is in that prefix, and closed: nothing later changes it. The content that the draw covers is
 complete at t, so it is the same in both.
 
-The claim needs no other partition. It needs that a shard's state is that of a prefix, so a local
-table that does not follow from the log is discarded or refused at opening. It also needs that an
-opening is one process: a worker that is cloned *with its memory* draws its next nonce only when it
-opens again, so start clones from disk alone.
+The claim involves no other partition. It needs a shard's state to follow from a prefix, so a local
+table that does not follow from the log is discarded or refused at opening. It also needs an opening
+to be one process: a worker that is cloned *with its memory* draws its next nonce only when it opens
+again, so start clones from disk alone.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ Nonces = tuple[tuple[int, bytes], ...]
 """Which nonce is in force: (trigger from which it holds, nonce), the first from trigger 1 on."""
 
 STEADY: Nonces = ((1, bytes(NONCE)),)
-"""A fixed nonce for simulations and tests, whose logs cannot be rewound."""
+"""A fixed nonce for simulations and tests, which have no log to rewind."""
 
 _SIZE = 32
 
@@ -144,11 +144,11 @@ class KeyedNoise:
         secret: 32 bytes; never shown.
         charge: the 32-byte chain hash of the ledger charge that pays for these draws.
         mechanism: registered name of the mechanism.
-        config: whatever names the configuration, best its hash.
+        config: identifies the configuration, preferably by its hash.
         pipeline: name of the pipeline.
-        window: name of the window; a text is the same as its UTF-8 bytes.
-        nonces: nonces of the window up to now; public. A trigger to come has the last one.
-        test: noise for tests: other draws than production's, no guarantee.
+        window: name of the window; a text equals its UTF-8 bytes.
+        nonces: nonces of the window so far; public. Later triggers use the last one.
+        test: noise for tests, distinct from production's and without a guarantee.
 
     Raises:
         ParameterError: secret or charge is not 32 bytes long, or the nonces do not hold from
@@ -232,7 +232,7 @@ class KeyedNoise:
         first: I64,
         draw: Callable[[Prf, Keys, I64], Drawn],
     ) -> Drawn:
-        """Draws by the nonce that each was first used under; all at once where that is one."""
+        """Draws grouped by the nonce of their first use; in one call if there is one nonce."""
         index = _vector(index)
         first = _begun(first, key, index)
         held = np.searchsorted([begin for begin, _ in self.nonces], first, side="right") - 1
@@ -268,7 +268,7 @@ class KeyedNoise:
 
 @dataclass(frozen=True)
 class ZeroNoise:
-    """All draws zero, for tests: releases without noise, and without protection.
+    """Draws of zero, for tests: releases without noise or protection.
 
     >>> first = np.ones(2, np.int64)
     >>> zero.gauss("release", Keys.of([b"a"]), np.arange(2), Fraction(4), first).tolist()
@@ -327,7 +327,7 @@ def _begun(first: I64, key: Keys, index: I64) -> I64:
 def _where(
     mask: NDArray[np.bool_], rows: int, columns: int
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Rows and columns of a block, by a mask of all columns (m,) or of all rows (r, 1)."""
+    """Rows and columns of a block that a mask of columns (m,) or of rows (r, 1) selects."""
     if mask.ndim == 1:
         return np.arange(rows), np.flatnonzero(mask)
     return np.flatnonzero(mask), np.arange(columns)

@@ -1,10 +1,10 @@
 """A ratchet of noise keys: the current state gives every later key and no earlier one.
 
 Steps are records of the ledger: public, in one order for all pipelines, without gaps. The key of
-step i + 1 is an HMAC of that of step i, and the key of a charge is another HMAC of the key of its
-step. So the key of step i gives the keys of all charges from record i on; going back would take
-inverting HMAC-SHA256. The ratchet holds the key of its current step, and single keys of earlier
-charges whose epochs may still be released.
+step i + 1 is an HMAC under the key of step i, and the key of a charge is another HMAC under the key
+of its step. So the key of step i gives the keys of all charges from record i on; going back would
+mean inverting HMAC-SHA256. The ratchet holds the key of its current step, and the individual keys
+of earlier charges whose epochs may still be released.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NEXT = b"hushstream ratchet: next step"
 
 
 class Charge(NamedTuple):
-    """The charge of one epoch; ``number`` is the place of its record in the ledger, from 0."""
+    """The charge of one epoch; ``number`` is the position of its record in the ledger, from 0."""
 
     number: int
     pipeline: str
@@ -28,21 +28,21 @@ class Charge(NamedTuple):
 
 
 Over = Callable[[Charge], bool]
-"""Whether nothing more will be released of an epoch: its key may go."""
+"""Whether an epoch will have no further release, so that its key may be erased."""
 
 
 def advanced(key: bytes, steps: int) -> bytes:
-    """The key of a later step; none of the earlier ones follows from it."""
+    """The key of a later step; it does not reveal the key of any earlier step."""
     for _ in range(steps):
         key = hmac.digest(key, _NEXT, "sha256")
     return key
 
 
 def epoch_key(key: bytes, charge: Charge) -> bytes:
-    """The noise key of an epoch, from the key of the step that its charge is.
+    """The noise key of an epoch, from the key of its charge's step.
 
     Args:
-        key: key of step ``charge.number``, which does not follow from the result.
+        key: key of step ``charge.number``; the result does not reveal it.
     """
     words = (b"hushstream", b"epoch", charge.pipeline.encode(), str(charge.epoch).encode())
     return hmac.digest(key, encode(words), "sha256")  # begins with a count, unlike `_NEXT`
@@ -50,13 +50,13 @@ def epoch_key(key: bytes, charge: Charge) -> bytes:
 
 @dataclass(frozen=True)
 class Ratchet:
-    """All secrets that are held at one moment; `forward` makes those of a later one.
+    """All secrets held at one step; `forward` makes those of a later step.
 
     Attributes:
         name: public, the fingerprint of the first key; the same at every step.
-        step: number of ledger records that were passed.
+        step: number of ledger records read.
         key: key of that step, 32 bytes.
-        kept: keys of charges before the step whose epochs are not over, 32 bytes each.
+        kept: keys of earlier charges whose epochs are not over, 32 bytes each.
 
     >>> first = Ratchet.new(bytes(range(32)))
     >>> charge = Charge(7, "p", 3)
@@ -76,24 +76,24 @@ class Ratchet:
         return cls(fingerprint(root), 0, bytearray(root), {})
 
     def of(self, charge: Charge) -> bytes | None:
-        """The noise key of an epoch; None where it was forgotten, or was never held."""
+        """The noise key of an epoch; None if it was erased or never held."""
         held = self.kept.get(charge)
         if held is not None:
             return bytes(held)
         return next((key for _, key in self.keys([charge])), None)
 
     def keys(self, charges: Iterable[Charge]) -> Iterator[tuple[Charge, bytes]]:
-        """Compute the keys of charges at or after the step; the others are left out."""
+        """Compute the keys of charges at or after the step; earlier charges are left out."""
         key, at = bytes(self.key), self.step
         for charge in sorted(one for one in charges if one.number >= self.step):
             key, at = advanced(key, charge.number - at), charge.number
             yield charge, epoch_key(key, charge)
 
     def forward(self, step: int, charges: Iterable[Charge], over: Over) -> Ratchet:
-        """The ratchet after more of the ledger was read: without keys of epochs that are over.
+        """The ratchet after more of the ledger was read, without keys of epochs that are over.
 
         Args:
-            step: number of ledger records that were read; a smaller one than here moves nothing.
+            step: number of ledger records read; a smaller number than now changes nothing.
             charges: all charges among the records from this ratchet's step on.
             over: whether the key of an epoch may go.
         """
@@ -105,6 +105,6 @@ class Ratchet:
         return Ratchet(self.name, step, key, kept)
 
     def wipe(self) -> None:
-        """Overwrite all secrets, as far as Python allows: copies that it made may be left."""
+        """Overwrite all secrets as far as Python allows: copies that it made may remain."""
         for secret in (self.key, *self.kept.values()):
             secret[:] = bytes(len(secret))
