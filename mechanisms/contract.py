@@ -201,7 +201,7 @@ class Statement(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Traits:
-    """What the engine must know of a mechanism to read, route, store and publish for it.
+    """Facts that the engine needs to read, route, store and publish for a mechanism.
 
     Attributes:
         horizon: triggers per window.

@@ -87,7 +87,7 @@ def inexact_draws(epsilon: Fraction, draws: int) -> Fraction:
 
 
 def too_small(delta: Fraction, inexact: Fraction) -> str:
-    """Why a δ does not cover key selection and draws."""
+    """Reasons that a δ does not cover key selection and draws."""
     if delta == 0:
         return (
             "does not pay for Gaussian noise: set budget.delta above 0, usually below "

@@ -1,19 +1,19 @@
-"""Distinct values per key: a unit's bound on pairs, and what a first sighting may move.
+"""Distinct values per key: a unit's bound on pairs, and how far first sightings may shift a count.
 
 A key's count is the number of distinct values that accepted records have shown in it, each counted
-in the micro-batch of its first sighting. A unit's records are bounded as pairs of key and value:
-what it shows again costs nothing and counts nothing. A pair is accepted or not by its own unit's
-records and by what is public, *whether or not others have shown it*; what is rejected never
+in the micro-batch of its first sighting. A unit's records are bounded as pairs of key and value: a
+pair that it shows again costs nothing and counts nothing. Acceptance of a pair depends on its own
+unit's records and on what is public, *not on whether others have shown it*; a rejected pair never
 enters a set.
 
-*What a unit moves.* Take neighbours, with and without one unit. On any course of events the records
-of all others, and which of them count, are the same in both. A pair of the unit that others have
+*What a unit moves.* Take neighbours, with and without one unit. On every path the records of all
+others, and which of them count, are the same in both. A pair of the unit that others have
 shown before moves nothing. Any other pair adds 1 at its trigger t in the world with the unit; in
 the world without, the same pair adds 1 at the first sighting by others, t' > t, if there is one.
 (Within a micro-batch the order does not matter: the pair is there or not.) So x changes
 by -1 at t and perhaps +1 at t', in the same key. When t' comes is up to others, who may react to
 releases; but it is known at t', and every row of Cx is a function of what is known by its trigger.
-So shifts are predictable, as `mechanism` asks for, and it is enough to bound their squares path by
+So shifts are predictable, as `mechanism` requires, and it is enough to bound their squares path by
 path, after the last trigger, when they are largest.
 
 *One lane.* Let Δ be the largest column norm of C and D = d·Δ the largest ‖c_t - c_t'‖ over t < t',
@@ -25,15 +25,15 @@ public: it leaves S, and enters V. Of a pairs in S let r return in S, so that at
 the b pairs in V return in V, if at all, since a public key stays public. The squared shift is at
 most (rD + (a-r)Δ)² + w²(bD + (a-r)Δ)², convex in r, so at most what r = a or r = 0 give:
 d²(a² + w²b²) or a² + w²(a + db)², each times Δ². As 2·w·d·a·wb ≤ τa² + w²d²/τ·(wb)² for any τ > 0,
-the second is at most max(1 + w² + τ, d² + w²d²/τ)·(a² + w²b²). `factor2` is that, with a τ that
-makes both alike: the declared multiple of Q.
+the second is at most max(1 + w² + τ, d² + w²d²/τ)·(a² + w²b²). `factor2`, the declared multiple of
+Q, is that maximum, with a τ that makes both terms equal.
 
 *Keys.* A gate of a key differs between the worlds only while no other unit has shown anything in
 it; then the key holds only the unit's own m pairs, as with counts of records. So the argument of
 `thresholds.key_selection` holds as it is, with the larger noise.
 
-Deletions are refused: whether a value is still shown by others would have to be known, and one unit
-that shows and deletes it in turn would change the count at each trigger.
+Deletions are refused: they would need to know whether others still show a value, and one unit that
+alternately shows and deletes a value would change the count at each trigger.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ from ..pairs import PAIR, Split
 from ..parts.bounds.bounding import Bound, pair_hash
 
 _LARGEST = 2048  # triggers up to which all distances of columns are computed
-_SEEN = np.uint32(1 << 31)  # bit of an entry of `Units.pair` that stands for a pair
+_SEEN = np.uint32(1 << 31)  # set in an entry of `Units.pair` that remembers a pair
 _FINE = 4096
 
 
 def refuse(setting: Setting, parameters: Any) -> None:
-    """Refuse what has no meaning for distinct values.
+    """Refuse settings without meaning for distinct values.
 
     Raises:
         ParameterError: names the setting.
@@ -74,10 +74,10 @@ def refuse(setting: Setting, parameters: Any) -> None:
 
 
 def displaced(factor: Factorization) -> Fraction:
-    """d²: how much further a column of C lies from a later one than from 0, squared; at least 1.
+    """d²: largest squared distance of a column of C from a later one, over Δ²; at least 1.
 
     Raises:
-        ContractError: C has a negative entry, and is too large for a closer look.
+        ContractError: C has a negative entry, and is too large to compute all distances.
     """
     if factor.horizon > _LARGEST:
         if int(factor.core.min()) < 0:
@@ -91,7 +91,7 @@ def displaced(factor: Factorization) -> Fraction:
 
 
 def factor2(bound: Bound, displaced2: Fraction) -> Fraction:
-    """Squared shifts of a unit over those of the same bound on records.
+    """Squared shifts of a unit relative to those of the same bound on records.
 
     >>> factor2(Bound("quadratic", 4, (1,)), Fraction(2))
     Fraction(2, 1)
@@ -108,23 +108,23 @@ def factor2(bound: Bound, displaced2: Fraction) -> Fraction:
 def absorb(
     bound: Bound, units: Units, batch: Batch, lanes: NDArray[np.intp], parts: Split
 ) -> tuple[Units, Part]:
-    """Bound the pairs of a slice, and name those that were accepted.
+    """Bound the pairs of a slice, and list those that were accepted.
 
-    A unit's row remembers each of its pairs by 31 bits. Where two meet, the second is taken for a
-    repetition and left out: a function of the unit's own records.
+    A unit's row remembers each of its pairs by 31 bits. If two pairs collide, the second counts as
+    a repetition and is left out, which depends on the unit's own records alone.
 
     Args:
         bound: bound on pairs.
         units: state of the slice's units.
-        batch: keys that hold the value.
+        batch: its keys include the value.
         lanes: (k,) lane of each of its keys.
-        parts: these keys, taken apart.
+        parts: these keys, split into key and value.
     """
     code = pair_hash(batch.keys, batch.window) | _SEEN
     known, seen = _split(units)
     each = batch.unit.astype(np.uint64) << np.uint64(32) | code[batch.key]
-    # A pair that was refused once is refused for the rest of the slice: prices do not fall in it,
-    # and what is left does not grow. So its first record decides.
+    # A refused pair stays refused for the rest of the slice, in which prices do not fall and the
+    # remaining bound does not grow. So its first record decides.
     first = np.zeros(len(each), np.bool_)
     first[np.unique(each, return_index=True)[1]] = True
     rows = np.flatnonzero(first & ~np.isin(each, seen))

@@ -1,4 +1,4 @@
-"""The one place where the rest of the product finds `histogram`."""
+"""Registration of `histogram`: all that the rest of the product imports of it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from .rounds.mechanism import Rounds
 from .settings import HistogramParameters
 
 DISTINCT = {"bound": "per-key", "per_key": 1}
-"""Settings with which a count is one of distinct units."""
+"""Settings with which a count is of distinct units."""
 
 
 def build(parameters: HistogramParameters, setting: Setting) -> Histogram | Rounds | Hopping:
-    """A calibrated histogram of any windows.
+    """A calibrated histogram for any kind of window.
 
     Raises:
         ParameterError: a parameter is out of range, or parameters contradict each other.
@@ -39,13 +39,13 @@ def build(parameters: HistogramParameters, setting: Setting) -> Histogram | Roun
 
 
 def framed(parameters: HistogramParameters, frame: Frame) -> HistogramParameters:
-    """The pipeline's delay, and whether it releases nothing but keys."""
+    """The parameters with the pipeline's delay, and with whether it releases keys alone."""
     aggregate = "keys" if frame.keys_only else parameters.aggregate
     return replace(parameters, delay=frame.delay, aggregate=aggregate)
 
 
 def objections(parameters: HistogramParameters, frame: Frame) -> Iterator[Objection]:
-    """An adaptive weight where no key becomes public, or no value is released of one."""
+    """An adaptive weight where no key becomes public, or keys have no released values."""
     if parameters.adaptive_weight and frame.public_keys:
         yield "adaptive_weight", "has no effect with a public list of keys"
     elif parameters.adaptive_weight and frame.keys_only:
@@ -53,7 +53,7 @@ def objections(parameters: HistogramParameters, frame: Frame) -> Iterator[Object
 
 
 def triggers(parameters: HistogramParameters) -> int:
-    """Most triggers of the factorisation, which another one is by default in rounds."""
+    """Most triggers of the factorisation, whose default differs in rounds."""
     rounds, name = parameters.selection == "rounds", parameters.factorization
     return longest("honaker" if rounds and name == "auto" else name)
 

@@ -1,13 +1,13 @@
-"""Exact sums per key of accepted records, and released values from them, whatever the windows are.
+"""Exact sums per key of accepted records, and released values from them, for all kinds of window.
 
 A frozen dataclass of fields and steps that mechanisms share: which records may count, what a record
 adds to its key, and how noisy sums become outputs. Each mechanism has its own rows, noise and
 selection.
 
-*Where 64 bits end.* Micro-batches arrive cut, which is 1-Lipschitz (`sums`, rule 1). Totals are
-kept modulo 2^64, noise is added modulo 2^64, and only then is the result read as a number, held
-within ±2^62: a function of the noisy total alone (rule 3). No line may read a total of values
-without its noise, however large it is.
+*Overflow.* Micro-batches arrive clamped, which is 1-Lipschitz (`sums`, rule 1). Totals are kept
+modulo 2^64, noise is added modulo 2^64, and only then is the result read as a number, clamped to
+±2^62: a function of the noisy total alone (rule 3). No line may read a total of values without its
+noise, however large the total is.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class KeyedSums(ByKey):
     # Bound shard
 
     def _part(self, batch: Batch, lane: NDArray[np.intp], rows: NDArray[np.intp]) -> Part:
-        # A key without accepted records was never paid for, so it must not leave a trace.
+        # No unit paid for a key without accepted records, so it must not leave a trace.
         used, key = compact(batch.key[rows], len(batch.keys))
         sums = np.zeros((len(used), 1 + self._columns), np.int64)
         sign = batch.sign[rows].astype(np.int64)
@@ -79,7 +79,7 @@ class KeyedSums(ByKey):
         for place, square in enumerate(self.squares, 1 + len(self.summed)):
             column = self.summed[square.column]
             moved = square.of(column.moved(value, square.column))
-            if column.counter is not None:  # q(0) is not 0: a record outside is no part of it
+            if column.counter is not None:  # q(0) is not 0, but records outside must add 0
                 moved = moved * np.clip(value[:, column.counter], 0, 1)
             np.add.at(sums[:, place], key, sign * moved)
         totals = np.zeros(self.traits.totals, np.int64)
@@ -88,16 +88,16 @@ class KeyedSums(ByKey):
     # Aggregate shard
 
     def _finished(self, noisy: Sequence[tuple[I64, F64]]) -> tuple[I64, F64]:
-        """Values and noise variances in the order of outputs, from those of each quantity."""
+        """Values and noise variances in the order of outputs, from noisy sums per quantity."""
         value = [one for one, _ in noisy]
         variance = [one for _, one in noisy]
         counted = int(self.quantities[0].column == 0)
-        if self.squares:  # these are told around the middle, where they have less noise
+        if self.squares:  # released around the middle, where they have less noise
             centred = [counted + one.column for one in self.squares]
             value += [value[place] for place in centred]
             variance += [variance[place] for place in centred]
-        # Sums were taken around `middle`, since one record moves them less there and needs less
-        # noise; the noisy count of their records moves them back. A count has its middle at 0.
+        # Sums were taken around `middle`, where one record moves them less, so they need less
+        # noise; the noisy count of their records moves them back. The middle of a count is 0.
         for place, column in enumerate(self.summed, counted):
             if column.middle:
                 count = 0 if column.counter is None else counted + column.counter
@@ -115,11 +115,11 @@ class KeyedSums(ByKey):
 
 @dataclass(frozen=True, kw_only=True)
 class FoundKeys(KeyedSums):
-    """Histograms whose keys become public at a trigger and stay so, in rounds or for good.
+    """Histograms that find keys: a key becomes public at a trigger, for a round or for good.
 
     Attributes:
         min_units: a key with fewer distinct units stays hidden (1: no such rule).
-        delay: d; a record of micro-batch j sees the statuses of keys of trigger j-1-d.
+        delay: d; a record of micro-batch j sees the statuses of keys as of trigger j-1-d.
     """
 
     if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def rows_of(among: Keys, wanted: Keys) -> NDArray[np.intp]:
 
 
 def split_shared(closed: Closed, init: Callable[[Keys], Rows]) -> tuple[Closed, Rows]:
-    """The other rows, and the shared row (a copy), made now if it was never stored."""
+    """The other rows, and a copy of the shared row, which is created if it was never stored."""
     rows = closed.rows
     if not (len(rows.key) and rows.key[0] == b""):
         return closed, init(SHARED)._replace(due=np.full(1, -1, np.int32))
@@ -158,9 +158,9 @@ def split_shared(closed: Closed, init: Callable[[Keys], Rows]) -> tuple[Closed, 
 
 
 def in_steps(exact: I64, noise: I64) -> I64 | F64:
-    """``exact`` and noise in 1/STEPS; as the nearest doubles where integers would not hold it.
+    """``exact`` plus noise, in 1/STEPS; the nearest doubles where integers would overflow.
 
-    ``exact`` is known modulo 2^64, so noise is added to it before anything is asked of its size.
+    ``exact`` is known modulo 2^64, so noise is added before the size is examined.
     """
     whole, rest = exact + noise // STEPS, noise % STEPS
     large = (whole <= -_FINE) | (whole >= _FINE)

@@ -7,20 +7,20 @@ Model: x_k(t) is the sum that accepted records add to key k in micro-batch t. Ea
 the prefix sums of x as B(Cx + z), z discrete Gaussian on a fine grid, A = BC the prefix sums
 (`factorization.prefix_noise`). With adaptive weights a key has two processes: S takes its records
 while it is not yet public, V those after, with a weight w < 1 in the contribution bound and noise
-1/w times as large: a unit can then spend most of its bound on keys that still have to be found. The
-weight of a record depends on earlier releases and on nothing else.
+1/w times as large: a unit can then spend most of its bound on keys that are not yet public. The
+weight of a record depends on earlier releases alone.
 
 *No draw covers two contents.* Coordinate i of z covers (Cx)_i, which is complete at the first
 trigger whose release uses it; the nonce in force there is part of its label
-(`Process.first`), and so is that of the debiasing counters. Predictions of later triggers use the
-nonce in force now; the first release under another one is given all rows and predicts anew.
+(`Process.first`). The same holds for the debiasing counters. Predictions of later triggers use the
+nonce in force now; the first release under another nonce is given all rows and predicts anew.
 
 Guarantee (add or remove all records of one unit, all triggers and windows of an epoch): the bound
-holds Σ m_S² + w² Σ m_V² ≤ Q surely. Every step is a Gaussian release whose shift is predictable
+ensures Σ m_S² + w² Σ m_V² ≤ Q surely. Every step is a Gaussian release whose shift is predictable
 from the past, hence the whole is μ-GDP with μ = √Q/σ, up to the cost of the noise grid
 (`accounting.gaussian_cost`); selection adds its δ. `Histogram.cost` is that sum.
 
-Where 64 bits end, `keyed_sums` applies: no line may read a total of values without its noise.
+Totals may overflow 64 bits, so no line may read a total of values without its noise (`keyed_sums`).
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class Histogram(FoundKeys):
     Attributes:
         threshold: (T,) least count per trigger.
         show: "keys", or "values" for count and sums.
-        debias: counters that estimate the share cut off by the bound, or None. A release then needs
-            the row `debias.SHARED` beside those of its keys.
-        pairs: whether the count is one of distinct values, which keys of records list last.
+        debias: counters that estimate the share cut off by the bound, or None. With them, a release
+            needs the row `debias.SHARED` in addition to those of its keys.
+        pairs: whether the count is of distinct values, the last column of record keys.
     """
 
     show: Literal["values", "keys"] = "values"
@@ -113,7 +113,7 @@ class Histogram(FoundKeys):
         return put_raw(Raw(done.units, after)), part._replace(totals=np.concatenate(totals))
 
     def _countable(self, keys: Keys, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """(k,) keys whose records may count at all; the others cost nothing."""
+        """(k,) whether a key's records may count; the others cost nothing."""
         if self.debias is not None:
             return np.asarray(np.diff(keys.offsets) > 0)  # the empty key names the shared row
         return ~known if self.show == "keys" else self._listed(keys)
@@ -136,11 +136,11 @@ class Histogram(FoundKeys):
         state, due, touched = self._advance(closed)
         self._select(
             closed, state, due, lambda rows: state["sums"][rows, S, 0], self.selector, noise,
-            self.min_units,  # the count is one of distinct units where that is asked for
+            self.min_units,  # where it is set, the count is of distinct units
         )  # fmt: skip
         shown = np.flatnonzero(state["first"] > 0)
         scale = self._scale(rates, state, shown, closed.t)
-        # Compared as bytes, all fields at once: an unchanged row costs no record of the changelog.
+        # Compared as bytes, all fields at once: an unchanged row writes no changelog record.
         before = np.ascontiguousarray(closed.rows.state)
         moved = state.view((np.uint8, state.itemsize)) != before.view((np.uint8, state.itemsize))
         back = np.flatnonzero(touched | (due != closed.rows.due) | moved.any(axis=1))
@@ -191,7 +191,7 @@ class Histogram(FoundKeys):
         exact = np.ascontiguousarray(state["sums"][:, :, quantity.column].T)
         steps, variance = np.zeros_like(exact), np.zeros(exact.shape)
         for lane, process in enumerate(quantity.lanes):
-            # Before a lane can have data its process is pure noise, known to all: leave it out.
+            # Before a lane can have data its process is known to be pure noise: leave it out.
             since = np.zeros(len(keys), np.int64) if lane == S else state["first"] + self.delay
             live = np.flatnonzero(since < t)
             steps[lane, live] += process.at(noise, keys.take(live), t, since[live])
@@ -209,9 +209,9 @@ class Histogram(FoundKeys):
     def error(self, t: int) -> F64:
         """(c',) standard deviation of the noise of each output at trigger t, in grid units.
 
-        With adaptive weights: of a key that has been public since the first trigger; one that
-        became public later has less (`Releases.variance` is exact). Later triggers of a window
-        without end than the first table holds have a bound.
+        With adaptive weights, it holds for a key that has been public since the first trigger; a
+        key that became public later has less (`Releases.variance` is exact). In a window without
+        end it is a bound for triggers beyond the first table.
         """
         if t > self.selector.foremost:
             return self.error(self.selector.foremost) * self.selector.growth
@@ -223,7 +223,7 @@ class Histogram(FoundKeys):
         return deviation
 
     def draws(self) -> tuple[Draws, ...]:
-        """List the draws of every column in both lanes, and of the debiasing counters."""
+        """Draws of every column in both lanes, and of the debiasing counters."""
         made = [one.draws(self._names[q.column]) for q in self.quantities for one in q.lanes]
         made += [one.draws("count") for one in (self.debias.processes if self.debias else ())]
         return tuple(made)
@@ -236,17 +236,17 @@ class Histogram(FoundKeys):
         return self.quantities[0].lanes[S]
 
     def stated(self, unit: str) -> Stated:
-        """State that the debiasing counters are released too, which the cost includes."""
+        """State that the debiasing counters are released too; the cost includes them."""
         return NOTHING_MORE if self.debias is None else self.debias.stated(unit)
 
     def bounds(self, unit: str) -> dict[str, Any]:
         return stated_bound(self.bound, unit, "distinct values" if self.pairs else "records")
 
     def digests(self) -> tuple[str, ...]:
-        """Digests of the factorisations of all processes, the debiasing counters' among them.
+        """Digests of the factorisations of all processes, those of debiasing counters included.
 
-        Where several shards release these counters, their number is among them: it decides about
-        all noise, and was left out of the cost by earlier versions.
+        Where several shards release these counters, the number of shards is part of the digest: it
+        affects all noise, and earlier versions left it out of the cost.
         """
         processes = [one for quantity in self.quantities for one in quantity.lanes]
         processes += self.debias.processes if self.debias else ()

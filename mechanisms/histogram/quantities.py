@@ -25,8 +25,8 @@ _TOO_WIDE = (
 class Column(NamedTuple):
     """A value column: records are clipped to [low, high] and summed as ``value - middle``.
 
-    Where it is of some records alone, ``counter`` is the place of the column that is 1 for these
-    and 0 for others, which add nothing.
+    If it holds only some records, ``counter`` is the index of the column that is 1 for these and 0
+    for others, which add nothing.
     """
 
     name: str
@@ -36,12 +36,12 @@ class Column(NamedTuple):
     counter: int | None = None
 
     def moved(self, value: I64, place: int) -> I64:
-        """(n,) what each record adds to the sum, of its (n, c) values."""
+        """(n,) what each record adds to the sum, from its (n, c) values."""
         centred: I64 = np.clip(value[:, place], self.low, self.high) - self.middle
         return centred if self.counter is None else centred * np.clip(value[:, self.counter], 0, 1)
 
     def reach(self) -> int:
-        """The most that one record moves the sum, at least 1."""
+        """The most by which one record moves the sum, at least 1."""
         return max(self.high - self.middle, self.middle - self.low, 1)
 
 
@@ -55,7 +55,7 @@ class Quantity(NamedTuple):
 def columns_of(parameters: HistogramParameters, setting: Setting) -> tuple[Column, ...]:
     if parameters.aggregate == "keys":
         return ()
-    centred = setting.keys is None or setting.count  # the count is there to shift sums back
+    centred = setting.keys is None or setting.count  # centring needs a count to shift sums back
     partial, counts = {place for group in setting.apart for place in group}, dict(setting.within)
     made = []
     for at, (name, low, high) in enumerate(setting.columns):

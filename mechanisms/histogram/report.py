@@ -15,7 +15,7 @@ from ..parts.bounds.bounding import Bound
 from .keyed_sums import FoundKeys
 
 _Z95 = 1.6448536269514722
-_BY_TRIGGER = {  # name of a factorisation: the setting that asks for it, and how noise goes on
+_BY_TRIGGER = {  # name of a factorisation: its setting, and its noise over the triggers
     "terminal": ("terminal", "grows slowly, and is less at the last trigger"),
     "final": ("final", "more than usual until the last trigger, which has less than usual"),
     "sqrt-toeplitz": ("toeplitz", "grows slowly until the last trigger"),
@@ -30,8 +30,8 @@ _BY_TRIGGER = {  # name of a factorisation: the setting that asks for it, and ho
 def plan(mechanism: FoundKeys) -> dict[str, Any]:
     """Bounds, noise, thresholds and chances to appear; a function of public parameters alone.
 
-    ``users_50`` and ``users_95`` say how many users with one record each give a key a chance of
-    50 % and 95 % to be public at the last trigger (or earlier).
+    ``users_50`` and ``users_95`` are the numbers of users with one record each for which a key is
+    public by the last trigger with a chance of 50 % and 95 %.
 
     Returns:
         Plain numbers, strings, lists and dictionaries, ready for JSON.
@@ -71,7 +71,7 @@ def cost_of(loss: Cost) -> dict[str, float]:
 
 
 def _told(mechanism: FoundKeys) -> Sequence[int]:
-    """Triggers that are told of: all, or where no last one is stated some powers of two."""
+    """Reported triggers: all, or some powers of two where no last trigger is stated."""
     if mechanism.selector.foremost == mechanism.horizon:
         return range(1, mechanism.horizon + 1)
     return [1 << octave for octave in range(mechanism.selector.foremost.bit_length())]
@@ -95,7 +95,7 @@ def plan_rows(body: dict[str, Any], unit: str) -> list[tuple[str, str]]:
     """Format the result of `plan` as rows of text."""
     rows = [("contribution bound", bound_words(body["bound"], unit))]
     first, last = body["noise_stddev"][0], body["noise_stddev"][-1]
-    if len(body["noise_stddev"]) > 1:  # one trigger has no course, and its noise stands elsewhere
+    if len(body["noise_stddev"]) > 1:  # the noise of a single trigger stands elsewhere
         if first:
             spread = f"±{listed(first)} at the first trigger … ±{listed(last)}"
             rows.append(("noise over time", spread))

@@ -27,7 +27,7 @@ class HistogramParameters:
 
     Attributes:
         bound: "quadratic": a unit's m records in one key cost it m², and all its keys together at
-            most ``budget``; "records": at most ``budget`` records; "per-key": besides at most
+            most ``budget``; "records": at most ``budget`` records; "per-key": the same, and at most
             ``per_key`` of them in one key.
         budget: limit of ``bound``; by default 12 for unknown keys and 4 for a public list. 1 where
             a unit is one record.
@@ -38,20 +38,20 @@ class HistogramParameters:
             more, else off.
         factorization: "terminal" (little error at the last trigger, good at all), "final" (least
             error at the last trigger, more at others), "toeplitz", "blt", "normalized" (less error
-            than blt, least at the last trigger), "tree", "honaker"; "auto" takes terminal up to
+            than blt, least at the last trigger), "tree", "honaker"; "auto" means terminal up to
             1024 triggers and blt beyond.
         selection: "threshold": a key is found once and released at every later trigger;
             "rounds": the mechanism of the DP-SQLP paper with a sound threshold.
         min_users: a key with fewer distinct units is not released. No privacy guarantee rests on
             it; each unit then counts once until the key is public.
-        aggregate: "values", or "keys" to release which keys there are and nothing else.
+        aggregate: "values", or "keys" to release the keys alone.
         debias: estimate and undo what the contribution bound cuts off; assumes that it cuts off
             the same share of every key's records.
         debias_cap: most records of a unit that the estimate counts.
-        delay: d; records see the keys released up to d triggers before the last one. 0 makes
-            ingestion wait at each trigger.
-        threshold_delta_share: share of δ that pays for key selection.
-        last_share: share of that which goes to the last trigger's threshold.
+        delay: d; records see the keys released up to d triggers before the last one. With 0,
+            ingestion waits at each trigger.
+        threshold_delta_share: share of δ for key selection.
+        last_share: part of that share for the last trigger's threshold.
         count_share: share of the Gaussian budget for the count where there are value columns.
 
     >>> HistogramParameters().factorization
@@ -86,11 +86,11 @@ class HistogramParameters:
 
 
 def refuse_given(parameters: HistogramParameters, window: str, refused: Mapping[str, str]) -> None:
-    """Refuse settings, given unlike their defaults, that windows of a kind cannot have.
+    """Refuse non-default settings that a kind of window cannot have.
 
     Args:
         window: name of the kind.
-        refused: why not, by setting.
+        refused: the reason, by setting.
     """
     plain = HistogramParameters()
     for name, why in refused.items():

@@ -1,4 +1,4 @@
-"""Calibrated histograms of windows that tumble and whose end is stated, in rounds or without."""
+"""Calibrated histograms of tumbling windows with a stated end, with rounds or without."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOT_ENDLESS = "windows without a stated end are not forecast: try them with hus
 
 
 def build(parameters: HistogramParameters, setting: Setting) -> Histogram | Rounds:
-    """A calibrated histogram of windows that do not overlap and whose end is stated.
+    """A calibrated histogram of tumbling windows with a stated end.
 
     Raises:
         ParameterError: a parameter is out of range, or parameters contradict each other.

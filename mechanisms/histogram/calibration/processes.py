@@ -1,4 +1,4 @@
-"""Noise of a histogram: what each quantity's share of the budget buys, and what it costs a unit."""
+"""Noise of a histogram: calibrated for each quantity's share of the budget, with its cost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEBIAS_SHARE = Fraction(1, 200)
 
 
 class Processes(NamedTuple):
-    """Calibrated noise of a histogram, and what it costs a unit."""
+    """Calibrated noise of a histogram, and its cost per unit."""
 
     quantities: tuple[Quantity, ...]
     debias: Debias | None
@@ -41,9 +41,9 @@ def processes(
     selecting: Fraction,
     factor: Factorization | None = None,
 ) -> Processes:
-    """Every quantity with the noise that its share of the budget buys, and what it costs.
+    """Every quantity with the noise for its share of the budget, and the cost.
 
-    ``factor`` is that of the noise; None: the one that parameters and horizon say.
+    ``factor`` is the factorisation of the noise; None: the one for these parameters and horizon.
     """
     factor = factor or factor_of(parameters.factorization, setting.horizon)
     triggers = setting.horizon if factor.name == ENDLESS else factor.horizon
@@ -70,7 +70,7 @@ def processes(
     touched = most * triggers
     if parameters.debias:
         ends = (parameters.debias_cap, min(most, parameters.debias_cap))
-        looks = at_least("shards", setting.shards, 1)  # each with a noise of its own
+        looks = at_least("shards", setting.shards, 1)  # each draws its own noise
         once = factor.sensitivity2 * 4**factor.bits
         needs += [Need(looks * once * end**2, DEBIAS_SHARE) for end in ends]
         touched += 2 * looks * parameters.debias_cap * setting.horizon
@@ -96,8 +96,8 @@ def processes(
 
 
 def _of_square(one: Square, bought: Fraction, of: Column, variance: Fraction) -> Fraction:
-    """Variance of a square: at least as the lemma of `parts.squares` asks of that of its column."""
-    if of.counter is None:  # as it was before there were conditions
+    """Variance of a square, at least what the lemma of `parts.squares` requires."""
+    if of.counter is None:  # releases without conditions stay the same
         return bought
     first, second = one.sizes2
     return max(bought, variance * second / first)

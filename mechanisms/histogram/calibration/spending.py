@@ -1,16 +1,16 @@
-"""The cost of a histogram by what one unit spends of its bound: what a cap over epochs counts.
+"""The cost of a histogram as a function of what one unit spends of its bound, for caps over epochs.
 
-*Lemma.* Let a unit spend s of its bound ``left`` in an epoch. Then `spending` states no less than
-s/left of every cost of that epoch, with the opening price if anything of it is kept.
-*Proof.* (i) Shifts. A quadratic bound is spent by Σ weight·m² over keys and lanes, and the squares
-of the shifts of counts and sums are as that sum, so they are s/left of what ``left`` allows. With
+*Lemma.* Let a unit spend s of its bound ``left`` in an epoch. Then the costs that `spending` states
+for s, with the opening price if any of its records is kept, are at least the unit's actual costs.
+*Proof.* (i) Shifts. A unit spends Σ weight·m² of a quadratic bound over keys and lanes, and the
+squared shifts of counts and sums are as that sum, so they are s/left of what ``left`` allows. With
 at most p records in a key, Σ m² ≤ p·Σ m = p·s, which is ``ratio``·s/left of the declared Σ m² with
 ``ratio`` = p·left/(the largest Σ m²) ≥ 1. With rounds, units are counted at most once for each
 record, and s² ≤ left·s. (ii) Selection. A unit decides at a gate of a key with probability at most
 Σ β_t·m²/Q (`key_selection`): the same sum over the same Σ m². (iii) Slack. The unit touches
 at most s/least draws of each trigger, and ⌊x⌋ ≥ x/2 where x ≥ 1: so n of `accounting.costs` is at
 most 2s/left of the declared n, and √(nμ²) ≤ √2·s/left·√(nμ²), which twice the pure part covers;
-likewise δ of draws, which is as n. (iv) Debiasing counts arrivals, whatever is accepted. An epoch
+likewise for δ of draws, which is as n. (iv) Debiasing counts arrivals, accepted or not. An epoch
 in which any is counted costs all of it, and the opening price is the part of the bound whose cost
 is at least that in each of the three currencies. ∎
 """
@@ -39,7 +39,7 @@ def spending(
     """State what a unit pays for its bound.
 
     Args:
-        beside: number of needs, the last ones, that do not follow from what is accepted.
+        beside: number of trailing needs that do not depend on what is accepted.
         ratio: factor by which squared shifts may grow faster than s; None: as the bound allows.
     """
     if ratio is None:

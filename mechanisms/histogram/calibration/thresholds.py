@@ -1,4 +1,4 @@
-"""Thresholds of a histogram: least counts for which keys of one unit appear with at most δ."""
+"""Thresholds of a histogram: least counts at which one unit's keys appear with probability ≤ δ."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def least_by_trigger(
     exposure: selection.Exposure,
     process: Process,
 ) -> tuple[int, ...]:
-    """The same where the last trigger is stated, for any exposure."""
+    """Least counts per trigger for any exposure, where the last trigger is stated."""
     last = rational("last_share", parameters.last_share)
     beta = selection.shares(process.horizon, delta, last)
     least = selection.thresholds(beta, exposure, process.quantile, parameters.min_users, STEPS)

@@ -1,13 +1,13 @@
-"""A histogram of a window without a stated end, and what cannot be had of it.
+"""A histogram of a window without a stated end, and the settings that it refuses.
 
 The window's noise is that of `factorization.endless`: C does not depend on the number T of
-triggers, and no column is longer than `sensitivity2` says. So one charge covers every T up to 2^24.
-Neighbours differ by all records of one unit, whenever they come; squared shifts of all triggers
-together are at most Q times that, as for any window (`histogram.mechanism`). Keys fail with
-probability at most δ over all triggers together (`thresholds`).
+triggers, and its squared column norms are at most `sensitivity2`. So one charge covers every T up
+to 2^24. Neighbours differ by all records of one unit, whenever they come; squared shifts of all
+triggers together are at most Q times `sensitivity2`, as for any window (`histogram.mechanism`).
+Key selection fails with probability at most δ over all triggers together (`thresholds`).
 
-A hidden key is tested at every trigger. The tests of the next triggers are made at once, with the
-noise that will be used, and its row is loaded again at the end of these.
+A hidden key is tested at every trigger. The tests of the next triggers are made ahead, with the
+noise that those triggers will use, and the key's row is loaded again after the last of them.
 """
 
 from __future__ import annotations

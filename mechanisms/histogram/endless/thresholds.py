@@ -30,11 +30,11 @@ def share(t: int, delta: Fraction) -> Fraction:
 
 @dataclass(frozen=True)
 class Thresholds(Sequence[int]):
-    """Least counts by trigger, in 1/STEPS records, each made when it is asked for.
+    """Least counts by trigger, in 1/STEPS records, computed on demand.
 
     Attributes:
-        process: noise of the count; ``exposure``: what a unit does to it.
-        delta: what all triggers together may fail with.
+        process: noise of the count; ``exposure``: a unit's effect on it.
+        delta: bound on the failure probability of all triggers together.
         min_units: a key with fewer distinct units stays hidden.
     """
 

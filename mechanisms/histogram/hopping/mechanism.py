@@ -2,26 +2,26 @@
 
 The windows of the schedule are hops, with one release each. A key's row is carried from hop to hop:
 it holds the exact sums of the last n hops, and the noise of every hop of this epoch and of the K
-before it of which a window may hold hops (`factorization.hopping`).
+previous epochs that a window may reach (`factorization.hopping`).
 
-Model: x_1…x_H are what accepted records add to a key in the hops of one epoch. Private is
-y = Cx + z with z discrete Gaussian, one vector for each key and epoch. A window is a function of y
-of its epochs, its variance the sum of theirs.
+Model: x_1…x_H are what accepted records add to a key in the hops of one epoch. The private quantity
+is y = Cx + z with z discrete Gaussian, one vector for each key and epoch. A window is a function of
+the y of its epochs, and its variance is the sum of theirs.
 
 *No draw covers two contents, and none is drawn twice.* z_i covers (Cx)_i, which is complete at hop
-i. It is drawn there, under the label of that hop, and kept. A key that had no row draws at once
-everything that its window may hold: the hops of this epoch up to now, and all of the epochs before
-that were released. A row is dropped only once no release can have depended on the noise that would
+i. It is drawn there, under the label of that hop, and kept. A key without a row draws at once
+everything that its window may hold: the hops of this epoch so far, and all released hops of the
+previous epochs. A row is dropped only once no release can have depended on the noise that would
 be drawn anew, see `_aged`.
 
-Guarantee (add or remove all records of one unit in an epoch; everything that is released of it: its
-own hops, and the n - 1 after them that still hold some of its hops): the bound holds Σ m² ≤ Q
+Guarantee (add or remove all records of one unit in an epoch; all releases that depend on them: its
+own hops, and the n - 1 after them that still hold some of its hops): the bound ensures Σ m² ≤ Q
 surely, m being the records of a unit in a key over the whole epoch. They move y by at most m times
 the largest column norm of C, so y of all keys is μ-GDP with μ = √Q·max ‖C_j‖/σ, up to the cost of
 the grid. Releases are post-processing of y, except for keys.
 
 *Keys.* A window shows a key if its exact count passes the gate S ≥ 1 and the noisy count reaches
-the threshold of its ordinal. Each window decides by itself, so a key may vanish. A unit's records
+the threshold of its ordinal. Each window decides separately, so a key may vanish. A unit's records
 can decide at a gate of its epoch's H hops and of the n - 1 after them, at most H + n - 1 releases,
 each with β = δ/(H + n - 1). *Statement.* Let a unit have m_e records in a key in epoch e, of the E
 epochs that a window may hold. It decides at that window with probability at most Σ_e β·m_e²/Q.
@@ -61,7 +61,7 @@ class Hopping(KeyedSums):
     """The mechanism; `settings.build` makes one.
 
     Attributes:
-        noises: noise of each quantity, which has no other here.
+        noises: noise of each quantity.
         threshold: (H,) least noisy count of a key by ordinal, in 1/STEPS records.
         hops: n, hops of a window.
         per_epoch: H, hops of an epoch.
@@ -73,7 +73,7 @@ class Hopping(KeyedSums):
 
     @property
     def epochs(self) -> int:
-        """E = K + 1, the most epochs that a window holds hops of."""
+        """E = K + 1, the most epochs whose hops a window may hold."""
         return 1 + earlier(self.hops, self.per_epoch)
 
     @cached_property
@@ -92,7 +92,7 @@ class Hopping(KeyedSums):
     # Bound shard
 
     def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
-        """Bound the slice: a key is the same in all hops of an epoch, since their noise is one."""
+        """Bound the slice: a key is the same in all hops of an epoch, which share one noise."""
         batch = of_keys(batch, self._listed(batch.keys))._replace(window=0)
         lane = np.zeros(len(batch.keys), np.intp)
         done = self.bound.apply(units, batch, lane)
@@ -101,7 +101,7 @@ class Hopping(KeyedSums):
     # Aggregate shard
 
     def release(self, closed: Closed, noise: Noise) -> tuple[Rows, Releases]:
-        """Take the rows of the hop before, add this hop and its noise, and release the window."""
+        """Take the rows of the previous hop, add this hop and its noise, and release the window."""
         hop = closed.hop
         if closed.t != 1 or not 1 <= hop.ordinal <= self.per_epoch:
             raise ContractError(f"trigger {closed.t} of hop {hop.ordinal} is beyond the epoch")
@@ -127,7 +127,7 @@ class Hopping(KeyedSums):
         row = rows_of(closed.rows.key, closed.part.key)
         np.add.at(state["sums"][:, 0], row, closed.part.sums)
         state["quiet"][row] = 0
-        # What is not live yet becomes so with its first record, or as a public key.
+        # A row becomes live with its key's first record, or because its key is public.
         state["live"][row] = np.maximum(state["live"][row], 1)
         if self.public is not None:
             state["live"] = np.maximum(state["live"], 1)
@@ -139,8 +139,8 @@ class Hopping(KeyedSums):
         A key's last record, in epoch e, opens gates up to epoch e + K. A row that is dropped as
         epoch e + 2K + 1 begins holds noise of epochs from e + K + 1 on, which no window with an
         open gate has used. Without the unit the row may be dropped earlier than with it: noise is
-        then new in one world and old in the other, and nothing was released of either. A public
-        key is always released, and its row kept.
+        then new in one world and old in the other, but no release has used either. A public key is
+        always released, and its row kept.
         """
         state["noise"][:, 1:] = state["noise"][:, :-1].copy()
         state["noise"][:, 0] = 0
@@ -149,7 +149,7 @@ class Hopping(KeyedSums):
             state[state["quiet"] > 2 * (self.epochs - 1)] = np.zeros(1, state.dtype)[0]
 
     def _draw(self, state: NDArray[Any], keys: Keys, hop: Hop, noise: Noise) -> NDArray[np.bool_]:
-        """(r,) live rows, which get the noise of this hop; new ones also that of all before it."""
+        """(r,) live rows, which get the noise of this hop; new rows also that of earlier hops."""
         fresh, known = np.flatnonzero(state["live"] == 1), np.flatnonzero(state["live"] == 2)
         self._put(state, keys, known, 0, range(hop.ordinal - 1, hop.ordinal), noise)
         self._put(state, keys, fresh, 0, range(hop.ordinal), noise)
@@ -206,14 +206,14 @@ class Hopping(KeyedSums):
         ])  # fmt: skip
 
     def _told(self, hop: Hop) -> dict[str, I64]:
-        """The hops that the window holds, fewer after a start or a refused epoch, and n."""
+        """Number of hops in the window (fewer after a start or a refused epoch), and n."""
         held = np.array([min(hop.chain, self.hops), self.hops], np.int64)
         return {"hops": held} | self._bar(hop.ordinal - 1)
 
     # Statements
 
     def error(self, t: int) -> F64:
-        """(c',) largest deviation of each output among the windows of an epoch, in grid units."""
+        """(c',) largest standard deviation of each output in an epoch's windows, in grid units."""
         largest: F64 = self.deviations().max(axis=0)
         return largest
 
@@ -235,7 +235,7 @@ class Hopping(KeyedSums):
         return stated_bound(self.bound, unit, within="epoch")
 
     def digests(self) -> tuple[str, ...]:
-        """Digest of the factorisation, which all quantities share."""
+        """Digest of the factorisation that all quantities share."""
         return (self.noises[0].factor.digest(),)
 
     def plan(self) -> dict[str, Any]:
@@ -274,7 +274,7 @@ def thresholds(
     """(H,) least noisy counts by ordinal, in 1/STEPS records, rounded up; see the module's text.
 
     Args:
-        delta: what key selection may cost.
+        delta: the δ of key selection.
         sensitivity2: Q, bound of Σ m² of a unit in an epoch.
         most: largest m.
     """
@@ -291,6 +291,6 @@ def thresholds(
 
 
 def _least_squares(total: int, parts: int) -> int:
-    """The least Σ m_e² of whole numbers with that sum."""
+    """The least Σ m_e² of ``parts`` integers that sum to ``total``."""
     each, more = divmod(total, parts)
     return more * (each + 1) ** 2 + (parts - more) * each**2

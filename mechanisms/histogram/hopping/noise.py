@@ -43,7 +43,7 @@ class HopNoise:
         """(r, p) new noise of some hops of an epoch.
 
         Args:
-            back: epochs that it lies back, which the label tells.
+            back: number of epochs ago, part of the label.
             places: hops in that epoch, from 0.
         """
         index = np.arange(places.start, places.stop, dtype=np.int64) + back * self.per_epoch
@@ -83,11 +83,11 @@ class HopNoise:
         norm1 = sum(Fraction(total) for _, total in bounds)
         terms = len(bounds) * self.per_epoch
         reach = accounting.sum_tail(beta, self.variance, norm2, norm1, terms)
-        # Rounding the prefix sum that is subtracted down lifts the difference by up to a step.
+        # The subtracted prefix sum is rounded down, which lifts the difference by up to a step.
         return reach / (1 << self.factor.bits) + Fraction(len(bounds), STEPS)
 
     def draws(self, of: str) -> Draws:
-        """Its noise, and the most that can be rounded exactly."""
+        """Draws of this noise, and the largest sum that can be rounded exactly."""
         return Draws(of, "gauss", self.variance, largest(self.factor))
 
     def _spans(self, ordinal: int, chain: int | None) -> Iterator[tuple[int, hopping.Stretch]]:

@@ -1,4 +1,4 @@
-"""Settings of a histogram whose windows hop, and what cannot be had of them."""
+"""Settings of a histogram whose windows hop, and those that hopping windows refuse."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Forecasts of a histogram's errors, and settings of least error, by formulas or runs in memory."""
+"""Forecast a histogram's errors and find settings of least error, by formulas or runs in memory."""

@@ -1,8 +1,8 @@
 """Formulas for the error of a histogram on a sample, without running it.
 
 The contribution bound is applied exactly. Noise and thresholds follow from one calibrated
-mechanism: both grow with the root of the bound's budget. A key appears with the probability that
-the normal law gives at the best of a few triggers; draws of two triggers are taken for dependent.
+mechanism: both grow with the root of the bound's budget. A key appears with its probability under
+the normal law at the best of a few triggers; draws at different triggers are treated as dependent.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ from ..tumbling import build
 
 REFERENCE = 12.0
 _EPSILON, _DELTA = Fraction(1), Fraction(1, 10**6)
-_LOOKS = 10  # triggers at which a key is looked at
+_LOOKS = 10  # triggers at which a key is checked
 
 
 class WindowForecast(NamedTuple):
     """Expected figures of one window."""
 
     truth: F64  # (keys, outputs) exact figures, in grid steps
-    error: F64  # (keys, outputs) expected distance from them; all of a hidden key's
-    chance: F64  # (keys,) to be public at the end
+    error: F64  # (keys, outputs) expected distance from them; the whole figure of a hidden key
+    chance: F64  # (keys,) of being public at the end
     cut: float  # records that the bound cuts off
     records: int
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A calibrated mechanism, of which those with other budgets follow.
+    """A calibrated mechanism, from which those with other budgets follow.
 
     Attributes:
         made: the mechanism.
-        squares: Σ weight·m² of one unit, in records, for which its noise suits ε and δ.
+        squares: Σ weight·m² of one unit, in records, for which its noise meets ε and δ.
     """
 
     made: Histogram
@@ -61,7 +61,7 @@ class Reference:
         return float(Fraction(bound.sensitivity2(), bound.weights[0])) / self.squares
 
     def thresholds(self, parameters: HistogramParameters, bound: Bound, delta: Fraction) -> F64:
-        """(T,) of keys."""
+        """(T,) thresholds of keys."""
         if not self.made.threshold:
             return np.full(self.made.horizon, -np.inf)
         horizon = self.made.horizon
@@ -77,7 +77,7 @@ class Reference:
         return found
 
     def deviations(self) -> F64:
-        """(T,) of the noise that selects keys."""
+        """(T,) standard deviations of the noise that selects keys."""
         process, none = self.made.selector, np.zeros(1, np.int64)
         every = range(1, self.made.horizon + 1)
         return np.sqrt([float(process.variance_at(t, none)[0]) for t in every])
@@ -92,7 +92,7 @@ def _upper(tail: F64) -> F64:
 
 
 def reference(parameters: HistogramParameters, setting: Setting) -> Reference:
-    """The mechanism with these settings and another budget, of the bound and of ε and δ.
+    """A mechanism with these settings but other budgets, both of the bound and of ε and δ.
 
     Raises:
         ParameterError: the parameters contradict each other or the setting.
@@ -128,14 +128,14 @@ class BoundTerms(NamedTuple):
 
     @property
     def looks(self) -> I64:
-        """Triggers at which a key is looked at."""
+        """Triggers at which a key is checked."""
         horizon = self.known.made.horizon
         return np.unique(np.linspace(1, horizon, min(_LOOKS, horizon)).round().astype(np.int64))
 
     def appears(self, count: F64) -> tuple[I64, F64]:
-        """(k,) the trigger at which each key is expected to appear, and its chance to do so.
+        """(k,) the trigger at which each key is expected to appear, and its chance to appear.
 
-        It is the horizon for keys that are not expected to.
+        The trigger is the horizon for keys that are not expected to appear.
 
         Args:
             count: (k, looks) accepted records of each key.
@@ -153,7 +153,7 @@ class BoundTerms(NamedTuple):
         return first, chance
 
     def variance(self, quantity: Quantity, since: I64) -> F64:
-        """(k,) variance of a quantity's noise at the last trigger, by when a key appeared."""
+        """(k,) variance of a quantity's noise at the last trigger; keys appeared at ``since``."""
         made = self.known.made
         squares: F64 = quantity.lanes[0].variance_at(made.horizon, np.zeros(len(since), np.int64))
         for lane in quantity.lanes[1:]:
@@ -234,13 +234,13 @@ def _window(terms: BoundTerms, work: Workload, left: I64) -> WindowForecast:
 
 
 def _lost(accepted: NDArray[np.bool_], counted: F64 | None) -> tuple[float, int]:
-    """Losses by the bound, and all that is counted: a unit loses nothing by a key shown again."""
+    """Records lost to the bound, and records counted; a repeated key is no loss to a unit."""
     every = len(accepted) if counted is None else int(counted.sum())
     return max(0.0, float(every - accepted.sum())), every
 
 
 def pairs_of(work: Workload) -> NDArray[np.intp]:
-    """(n,) numbers that tell apart the unit and key of each record."""
+    """(n,) a number for each record's pair of unit and key."""
     code = work.unit.astype(np.int64) * work.keys + work.key
     pair: NDArray[np.intp] = np.unique(code, return_inverse=True)[1]
     return pair
@@ -250,12 +250,12 @@ def accepted_by(
     bound: Bound, work: Workload, pair: NDArray[np.intp], left: I64,
     public: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.bool_]:  # fmt: skip
-    """(n,) records that a bound lets through.
+    """(n,) whether a bound accepts each record.
 
     Args:
-        pair: those of `pairs_of`.
+        pair: numbers from `pairs_of`.
         left: (units,) what remains of each unit's bound; it is lowered.
-        public: (n,) whether the record's key is public already; None: none is.
+        public: (n,) whether the record's key is public already; None: no key is.
     """
     lanes = len(bound.weights)
     key = lanes * pair + (public if lanes > 1 and public is not None else 0)
@@ -268,7 +268,7 @@ def accepted_by(
 def _appears(
     terms: BoundTerms, work: Workload, trigger: NDArray[np.intp], accepted: NDArray[np.bool_]
 ) -> tuple[I64, F64]:
-    """`BoundTerms.appears` of the keys of a window."""
+    """`BoundTerms.appears` for the keys of a window."""
     looks = terms.looks
     place = np.searchsorted(looks, trigger[accepted])
     flat = work.key[accepted].astype(np.int64) * len(looks) + place

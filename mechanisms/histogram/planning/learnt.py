@@ -1,12 +1,12 @@
-"""The choice of a bound's budget from what an epoch has released: its profile and its counts.
+"""Choose a bound's budget from what an epoch has released: its profile and its counts.
 
-`parts.unit_profile` says how many units send how much to how few keys, with noise; the last release
-of the epoch says how large its keys are. From both follows, for every budget of a fixed ladder, the
-error to expect of all counts together: what the bound cuts, noise and threshold, which grow with
-the root of the budget, and what the keys that stay hidden hold.
+`parts.unit_profile` gives noisy numbers of units by records and keys; the last release of the epoch
+gives the size of its keys. Together they give, for every budget of a fixed ladder, the expected
+error of all counts: what the bound cuts, noise and threshold, which grow with the root of the
+budget, and the records of keys that stay hidden.
 
-Guarantee, for neighbours that differ by all records of one unit in one epoch: none of its own, and
-none is needed. The choice is a function of released numbers and of the configuration.
+The choice needs no guarantee of its own for neighbours that differ by all records of one unit in
+one epoch: it is a function of released numbers and of the configuration.
 
 The arithmetic is in floating point, so a choice must be recorded when it is applied, and a check
 reads the record. If a release is missing or uninformative, the bound stays.
@@ -33,15 +33,15 @@ from .formulas import BoundTerms, folded
 from .tune import resolved
 
 LADDER = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0, 128.0)
-"""Budgets to choose from; a bound of records takes those that are whole, which are all."""
+"""Budgets to choose from; all are whole, as a bound of records requires."""
 
-_ALARM = 0.01  # chance that noise alone fills any bucket of a profile
+_ALARM = 0.01  # chance that noise alone fills some bucket of a profile
 _BLOCKS = 200  # of the keys that were not released
 _STEEPEST = 8.0
 
 
 class EpochReleases(NamedTuple):
-    """The releases of an epoch by which the next ones are configured."""
+    """The releases of an epoch from which later epochs are configured."""
 
     profile: I64  # (buckets,) noisy numbers of units, in 1/`unit_profile.STEPS`
     variance: Fraction  # of their noise, in squared steps
@@ -65,7 +65,7 @@ def told(shown: ActivityTold, counts: Sequence[float]) -> EpochReleases:
 def learn(
     shown: ActivityTold, counts: Sequence[float], parameters: HistogramParameters, setting: Setting
 ) -> LearntBudget | None:
-    """`chosen`, from the values in public records: see there and `told`."""
+    """`chosen`, from the values in public records (`told`)."""
     seen = told(shown, counts)
     return chosen(
         UnitProfile(max(records for records, _ in shown.units)), seen, parameters, setting
@@ -73,7 +73,7 @@ def learn(
 
 
 class Law(NamedTuple):
-    """Units by pattern: so many send ``records`` each, ``own`` of them to one key."""
+    """Number of units by pattern: ``records`` each, ``own`` of them to one key."""
 
     units: F64
     records: F64
@@ -88,10 +88,10 @@ def chosen(
     Args:
         profile: the grid of ``seen``.
         parameters: parameters of the epoch of ``seen``, including its budget.
-        setting: setting of the epochs to come.
+        setting: setting of later epochs.
 
     Raises:
-        ParameterError: the bound is not of one number, or the parameters are impossible.
+        ParameterError: the bound does not have one number, or the parameters are impossible.
     """
     refuse(parameters)
     law = law_of(profile, seen)
@@ -108,12 +108,12 @@ def chosen(
 
 
 def default_budget(parameters: HistogramParameters, setting: Setting) -> float:
-    """The budget of the bound while none is known: the given one, or the default."""
+    """The budget of the bound until one is learnt: the given one, or the default."""
     return float(resolved(parameters, setting).budget or 0)
 
 
 def refuse(parameters: HistogramParameters) -> None:
-    """Refuse what one number does not decide.
+    """Refuse parameters whose bound is not a single number.
 
     Raises:
         ParameterError: there are rounds, or a bound per key.
@@ -128,9 +128,9 @@ def refuse(parameters: HistogramParameters) -> None:
 def law_of(profile: UnitProfile, seen: EpochReleases) -> Law:
     """The units that a noisy profile shows; buckets within the noise count as empty.
 
-    Noise exceeds the limit in no bucket of an empty profile with probability 1 - `_ALARM`, by the
-    union bound: an epoch without records decides nothing, and one bucket of noise, whose pattern
-    may have `most` records, does not outweigh the units that are there.
+    With probability 1 - `_ALARM`, by the union bound, no bucket of an empty profile exceeds the
+    limit: an epoch without records then decides nothing, and a bucket of pure noise, whose pattern
+    may have `most` records, does not outweigh the actual units.
     """
     limit = NormalDist().inv_cdf(1 - _ALARM / profile.buckets)
     clear = seen.profile >= limit * math.sqrt(seen.variance)
@@ -148,7 +148,7 @@ def _terms(parameters: HistogramParameters, setting: Setting) -> BoundTerms:
 
 
 def _kept(terms: BoundTerms, law: Law, public: float) -> float:
-    """Share of all records that are accepted, where a share belongs to public keys already."""
+    """Share of all records that is accepted, where a share ``public`` goes to public keys."""
     total = float((law.units * law.records).sum())
     return float((law.units * law.records * _shares(terms, law, public)).sum()) / total
 
@@ -173,14 +173,14 @@ def _shares(terms: BoundTerms, law: Law, public: float) -> F64:
 
 
 class _Keys(NamedTuple):
-    """Keys by size: ``times`` of them have so many records."""
+    """Keys by size: ``times`` keys of each number of records."""
 
     size: F64
     times: F64
 
 
 def _keys(counts: I64, law: Law, then: BoundTerms, setting: Setting) -> _Keys:
-    """Released keys, as large as before the bound, and a tail of keys that hold the rest."""
+    """Released keys with their sizes before the bound, and a tail of keys with the rest."""
     share = _kept(then, law, 0.5 if len(then.bound.weights) > 1 else 0.0)
     size = np.sort(np.maximum(counts, 0).astype(np.float64))[::-1] / share
     size = size[size > 0]
@@ -195,7 +195,7 @@ def _keys(counts: I64, law: Law, then: BoundTerms, setting: Setting) -> _Keys:
 
 
 def _tail(size: F64, rest: float) -> _Keys:
-    """Keys after the released ones, on the power law of these, until they hold ``rest`` records."""
+    """Further keys on the power law of the released ones, until they hold ``rest`` records."""
     many = len(size)
     if many < 4:
         return _Keys(np.ones(1), np.array([rest]))
@@ -221,7 +221,7 @@ def _error(terms: BoundTerms, law: Law, keys: _Keys) -> float:
     """Expected distance of all counts from the exact ones, as a share of all records."""
     two = len(terms.bound.weights) > 1 and terms.known.made.public is None
     public = 0.5 if two else 0.0
-    for _ in range(3 if two else 1):  # what is public depends on what is kept, and the reverse
+    for _ in range(3 if two else 1):  # which keys are public and what is kept are interdependent
         kept = _kept(terms, law, public)
         grown = kept * keys.size[:, None] * (terms.looks / terms.known.made.horizon)
         since, chance = terms.appears(grown)

@@ -1,4 +1,4 @@
-"""The planner of histograms: which keys appear, how far their counts are off, what is cut off."""
+"""The planner of histograms: keys that appear, the error of their counts, records cut off."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .tune import BUDGETS, plays, resolved
 
 WEIGHTS = (0.3, 0.0)
 SHARES = (0.1, 0.5, 0.9)
-RUN = 4  # candidates that are run: the formulas are near enough to leave out the others
+RUN = 4  # candidates that are run: the formulas are accurate enough to exclude the others
 
 
 class HistogramPlanner:
@@ -42,10 +42,10 @@ class HistogramPlanner:
         return plays(question.parameters, question.setting, repeats)
 
     def candidates(self, question: Question) -> Sequence[Any]:
-        """Bounds, weights, factorisations and splits of δ; first what is given.
+        """The given settings, then other bounds, weights, factorisations and splits of δ.
 
-        Those after it are ranked by the formulas, as far as these reach: bounds and weights first,
-        then everything else around the best two of them.
+        The formulas rank them where they apply: bounds and weights first, then everything else
+        around the best two of these.
         """
         given: HistogramParameters = question.parameters
         start = resolved(given, question.setting)
@@ -94,7 +94,7 @@ def _built(parameters: HistogramParameters, setting: Setting) -> Any:
 
 
 def of_sample(setting: Setting) -> Setting:
-    """The setting with the numbers of the sample in place of public keys."""
+    """The setting with the sample's key numbers instead of public keys."""
     if setting.keys is None:
         return setting
     return replace(setting, keys=tuple(numbered(np.arange(len(setting.keys)), setting.distinct)))
@@ -126,7 +126,7 @@ def _around(best: HistogramParameters, question: Question) -> Iterator[Histogram
 
 
 def _ranked(question: Question, made: Sequence[HistogramParameters]) -> list[HistogramParameters]:
-    """Candidates by the error that the formulas give; those that are impossible are left out."""
+    """Candidates in order of the error by the formulas, without impossible ones."""
     scores = []
     for place, one in enumerate(distinct(made)):
         try:
@@ -171,7 +171,7 @@ def told(question: Question, parameters: Any, looks: Sequence[WindowForecast], b
 
 
 def _measure(setting: Setting) -> str:
-    """Name what the score measures where values are added up; a mean is a sum over a count."""
+    """Name what the score measures where values are summed; a mean is a sum over a count."""
     if not setting.columns:
         return ""
     every = (["all counts"] if setting.count else []) + [
@@ -184,7 +184,7 @@ def _measure(setting: Setting) -> str:
 def plainest(
     given: HistogramParameters, parameters: HistogramParameters, setting: Setting
 ) -> HistogramParameters:
-    """The same settings, with the user's value kept wherever it is equivalent."""
+    """The same settings, but with the user's value wherever it is equivalent."""
     start, whole = resolved(given, setting), resolved(parameters, setting)
     same = [f.name for f in fields(start) if getattr(start, f.name) == getattr(whole, f.name)]
     plain = replace(whole, **{name: getattr(given, name) for name in same})

@@ -38,8 +38,8 @@ class Run:
 
     After each `step`, ``status`` (keys,) and ``values`` (keys, counts and sums) hold public
     figures and ``seconds`` the time of the last release; ``accepted`` counts records that the bound
-    let through, where nothing is deleted. ``counted`` is what each record adds to the exact count
-    that is asked for, see `Workload.exact`. Windows of one epoch share ``units``.
+    accepted, where nothing is deleted. ``counted`` is what each record adds to the requested exact
+    count, see `Workload.exact`. Windows of one epoch share ``units``.
     """
 
     mechanism: Histogram | Rounds
@@ -98,7 +98,7 @@ def play(run: Run) -> Errors:
 
 
 def numbered(codes: NDArray[np.integer], pairs: bool = False) -> Keys:
-    """Keys that stand for numbers; with ``pairs`` as distinct values are counted in them."""
+    """Keys that encode numbers; with ``pairs`` in the form for counting distinct values."""
     if pairs:
         return keys_of(codes)
     return Keys.of_codes(codes.astype(np.uint64))

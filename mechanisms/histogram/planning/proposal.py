@@ -15,7 +15,7 @@ from .tune import Outcome, Proposal, propose
 _FEW = 50_000  # with fewer records each candidate is played with more than one noise key
 _REPEATS = 3
 _AT = {"last": "at a window's last trigger", "mean": "on average over a window's triggers"}
-_OF_THE_PIPELINE = ("delay", "aggregate")  # settings that it gives itself
+_OF_THE_PIPELINE = ("delay", "aggregate")  # settings that follow from the pipeline
 
 _HEADS = {
     "adaptive_weight": "weight",
@@ -142,7 +142,7 @@ def _changed(given: HistogramParameters, found: Proposal) -> dict[str, Any]:
 
 
 def _rows(body: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The configured settings, then the best candidate of every budget, the proposed one marked."""
+    """The configured settings, then the best candidate of each budget, the proposed one marked."""
     best: dict[float, dict[str, Any]] = {}
     for candidate in body["candidates"]:  # best first
         best.setdefault(candidate["settings"]["budget"], candidate)
@@ -155,7 +155,7 @@ def _rows(body: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         figures = candidate["l1"], candidate["mean_l1"]
         if candidate == proposed:
             yield "proposed", candidate
-        elif candidate != given and figures not in shown:  # budgets that make no difference
+        elif candidate != given and figures not in shown:  # skip budgets without any effect
             yield "", candidate
         shown.append(figures)
 
@@ -171,7 +171,7 @@ def _line(candidate: dict[str, Any], goal: str, names: list[str]) -> list[str]:
 
 
 def _errors(candidate: dict[str, Any], goal: str) -> dict[str, float]:
-    """The errors that form the goal; both of them if there is a single output."""
+    """The errors that form the goal; last and mean error if there is a single output."""
     last, mean = candidate["l1"], candidate["mean_l1"]
     if len(last) == 1:
         ((name, x),) = last.items()

@@ -1,11 +1,11 @@
 """Propose the public parameters of a histogram from a guess of the data's shape.
 
-The guess is a sample that is public or synthetic: never the protected stream, whose shape is
-private. Every candidate is calibrated to the same (ε, δ) and played over the sample with the
-mechanism itself; the one with the least error is proposed.
+The guess is a public or synthetic sample, never the protected stream, whose shape is private. Every
+candidate is calibrated to the same (ε, δ) and played over the sample with the mechanism itself; the
+candidate with the least error is proposed.
 
 The error of one output is the l1 distance of public from exact figures, as a share of the l1 norm
-of the exact ones; the score of a candidate is its mean over outputs, windows and noise keys.
+of the exact figures; a candidate's score is its mean over outputs, windows and noise keys.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SHARES = (0.1, 0.25, 0.5, 0.75, 0.9)
 AROUND = (0.7, 0.85, 1.2, 1.4)
 PER_KEY = (2, 3, 5, 8, 16)  # 1 would count distinct units instead of records
 FINALISTS = 5
-MORE = 3  # times as many noise keys for them
+MORE = 3  # factor on noise keys for finalists
 _GAIN = 0.99  # a setting that gains less than one per cent keeps the user's value
 _DENSE = 1024  # longer horizons: factors that are dense matrices take too long to try
 
@@ -60,7 +60,7 @@ class Proposal(NamedTuple):
 
     parameters: HistogramParameters
     given: HistogramParameters
-    settings: tuple[str, ...]  # which of them were up for choice
+    settings: tuple[str, ...]  # which of them could be chosen
     outcomes: dict[HistogramParameters, Outcome]
 
 
@@ -75,11 +75,11 @@ def propose(
 ) -> Proposal:
     """Choose bound, adaptive weight, factorisation and split; all else stays as given.
 
-    First budget and weight together on a coarse grid, then the factorisation with the best few of
-    them. Around the best of these budget and weight again, finer; then the share of δ that selects
-    keys, the last trigger's share of that, the count's share beside value columns. Before each
-    turn the best few are played with more noise keys. Last, every setting without which the score
-    is less than a hundredth worse goes back to what was given.
+    The order of the search: budget and weight together on a coarse grid; the factorisation with the
+    best few of them; budget and weight again, on a finer grid around the best; the share of δ that
+    selects keys; the last trigger's share of that; the count's share beside value columns. Before
+    each turn the best few are played with more noise keys. Finally, every setting that gains less
+    than a hundredth of the score returns to its given value.
 
     The sample must have the size of a window: thresholds and noise do not shrink with it.
 
@@ -88,8 +88,8 @@ def propose(
         epochs: public or synthetic; windows of an epoch number their units alike.
         noises: noise of the i-th window played.
         goal: error at the "last" trigger of a window, or the "mean" over its triggers.
-        repeats: plays of each candidate, with noise of their own.
-        tick: called after each play; `plays` says how often at most.
+        repeats: plays of each candidate, each with its own noise.
+        tick: called after each play; `plays` gives the largest number of calls.
 
     Raises:
         ParameterError: the parameters contradict each other or the setting.
@@ -137,7 +137,7 @@ def resolved(parameters: HistogramParameters, setting: Setting) -> HistogramPara
 
 
 def _free(p: HistogramParameters, setting: Setting) -> dict[str, Sequence[Any]]:
-    """The settings that may be chosen in this configuration, and values to try."""
+    """The settings that may be chosen in this configuration, and the values to try."""
     unknown, rounds = setting.keys is None, p.selection == "rounds"
     free: dict[str, Sequence[Any]] = {"budget": BUDGETS}
     if p.bound == "quadratic" and unknown and not rounds and p.aggregate == "values":
@@ -157,7 +157,7 @@ def _free(p: HistogramParameters, setting: Setting) -> dict[str, Sequence[Any]]:
 
 def _possible(name: str, horizon: int) -> bool:
     if name == "normalized":
-        return _DENSE < horizon <= LONGEST[name]  # up to there "terminal" has less noise
+        return _DENSE < horizon <= LONGEST[name]  # up to `_DENSE` "terminal" has less noise
     return horizon <= (LONGEST[name] if name == "blt" else _DENSE)
 
 
@@ -197,7 +197,7 @@ class _Search:
     def best(
         self, now: HistogramParameters, alternatives: Sequence[dict[str, Any]]
     ) -> HistogramParameters:
-        """The alternative to ``now`` with the least score, or ``now``; by the same noise keys."""
+        """The alternative to ``now`` with the least score, or ``now``; with the same noise keys."""
         times = len(self.errors[now]) // (self.repeats * sum(map(len, self.epochs)))
         made = [self._made(now, changes) for changes in alternatives]
         return min([now, *(p for p in made if self.play(p, times))], key=self._score)
@@ -211,14 +211,14 @@ class _Search:
         return min([best, *others], key=self._score)
 
     def race(self, given: HistogramParameters) -> HistogramParameters:
-        """The best of the finalists and ``given``, by more noise keys."""
+        """The best of the finalists and ``given``, with more noise keys."""
         finalists = [given, *self._ranked()[:FINALISTS]]
         for p in finalists:
             self.play(p, MORE)
         return min(finalists, key=self._score)
 
     def plainest(self, given: HistogramParameters) -> HistogramParameters:
-        """The best, with every setting as given that hardly matters."""
+        """The best candidate, but with the given value of every setting that hardly matters."""
         now = self.race(given)
         enough = self.outcomes[now].score / _GAIN
         if self.outcomes[given].score <= enough:

@@ -6,7 +6,7 @@ first trigger with N + noise above the threshold the buffer is added to the rele
 new round begins with N = 0. Selection noise has one tree per (key, round), counted from the
 round's first trigger; value noise one tree per key, with one leaf per release of that key.
 
-Differences from the print: the buffer of a first round holds everything since the key was first
+Differences from the paper: the buffer of a first round holds everything since the key was first
 seen; the threshold holds at all triggers at once (a union over C·T tests) instead of at each; keys
 that were *not* selected are predicted, and every key seen so far is tested at every trigger; a
 unit counts once per round, however many micro-batches it appears in.
@@ -18,12 +18,12 @@ sensitivity C·H(T); values have (C·L)²·H(T) per column. Selection adds its �
 
 *No draw covers two contents.* Selection noise is indexed by the age of a round; the trigger of an
 age is the round's start plus the age. The triggers of value leaves are not stored, so a key whose
-last leaf lies under an older nonce opens a *chain* of its own: a new tree on top of the last
-released values, its leaves counted from there, its label with the trigger of its first leaf. All
+last leaf lies under an older nonce opens a new *chain*: a tree on top of the last released values,
+its leaves counted from there, its label with the trigger of its first leaf. All
 draws of a chain then fall under one nonce. Each record is in one leaf of one chain, hence the
 squared sensitivity of all chains together is still (C·L)²·H(T); variances of chains add up.
 
-A unit's count per round rests on the status that its records see, d triggers late; a record that
+A unit's count per round depends on the status that its records see, d triggers late; a record that
 saw an old round is summed, but no longer counted.
 
 Buffers, totals and bases are kept modulo 2^64 until their noise is added, as `keyed_sums` says.
@@ -51,7 +51,7 @@ from ...ranges import Draws
 from ..keyed_sums import FoundKeys, rows_of
 from ..report import plan, round_rows
 
-_TAGS = 128  # rounds are told apart modulo this; statuses are at most `delay` rounds late
+_TAGS = 128  # rounds are numbered modulo this; statuses are at most `delay` rounds late
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +59,8 @@ class Rounds(FoundKeys):
     """The mechanism; `settings.build` makes one.
 
     Attributes:
-        bound: contribution bound, at most C records per unit; ``used`` holds what was accepted and
-            1 + the last round in which the unit was counted.
+        bound: contribution bound, at most C records per unit; ``used`` holds the number accepted
+            and 1 + the last round in which the unit was counted.
         selector: noise of N; ``quantities``: of the count and of each value column.
         threshold: (T,) least N after 1…T triggers of a round, in 1/STEPS units.
     """
@@ -73,8 +73,8 @@ class Rounds(FoundKeys):
         row = np.dtype([
             ("units", np.int64), ("buffer", np.int64, wide), ("total", np.int64, wide),
             ("round", np.int32), ("start", np.int32),
-            # The chain of value leaves: released values that it stands on and their variance,
-            # its leaves, the trigger of its first one. `total` is exact and counts from there.
+            # The chain of value leaves: the released values below it and their variance, its
+            # number of leaves, the trigger of the first. `total` is exact and counts from there.
             ("base", np.int64, wide), ("spread", np.float64, wide),
             ("leaf", np.int32), ("chain", np.int32),
         ])  # fmt: skip
@@ -95,7 +95,7 @@ class Rounds(FoundKeys):
         code = batch.unit[rows].astype(np.uint64) << np.uint64(32) | hashes(batch)[batch.key[rows]]
         slot = np.searchsorted(_codes(done.units), code)
         status = batch.status[batch.key[rows]].astype(np.int64)
-        # A deletion must not hide the insertion after it: where a slice ends would then decide.
+        # A deletion must not hide a later insertion: the result would depend on where slices end.
         adding = np.flatnonzero(batch.sign[rows] > 0)
         counted = np.zeros(len(rows), np.bool_)
         counted[adding] = _newly_counted(slot[adding], status[adding], last)
@@ -104,7 +104,7 @@ class Rounds(FoundKeys):
         return done.units._replace(used=used), self._parts(batch, rows, rows[counted])
 
     def _parts(self, batch: Batch, rows: NDArray[np.intp], counted: NDArray[np.intp]) -> Part:
-        """Sums of what was accepted, then, in lanes by round, the units that were counted."""
+        """Sums of accepted records, then, in lanes by round, the units that were counted."""
         part = self._part(batch, np.zeros(len(batch.keys), np.intp), rows)
         used, _ = compact(batch.key[rows], len(batch.keys))
         units = np.zeros_like(part.sums)
@@ -144,7 +144,7 @@ class Rounds(FoundKeys):
         return state, due, touched
 
     def _next(self, state: NDArray[Any], keys: Keys, t: int, noise: Noise) -> I64:
-        """(r,) triggers until N crosses with what is there now: 0 at once, -1 never."""
+        """(r,) triggers until the present N crosses the threshold: 0 at once, -1 never."""
         hit = np.full(len(state), -1, np.int64)
         bar = np.asarray(self.threshold, np.int64)
         for rows in self._groups(state):
@@ -160,7 +160,7 @@ class Rounds(FoundKeys):
         return hit
 
     def _groups(self, state: NDArray[Any]) -> Iterator[NDArray[np.intp]]:
-        """Rows whose rounds began at one trigger, in pieces that fit into memory."""
+        """Rows whose rounds began at the same trigger, in pieces that fit into memory."""
         able = np.flatnonzero(state["units"] >= self.min_units)
         for start in np.unique(state["start"][able]):
             yield from self.selector.chunks(able[state["start"][able] == start])
@@ -168,7 +168,7 @@ class Rounds(FoundKeys):
     def _continued(
         self, state: NDArray[Any], keys: Keys, closed: Closed, noise: Noise
     ) -> NDArray[Any]:
-        """Rows of keys with one leaf more; in a new chain where an older nonce covers the last."""
+        """Rows with one more leaf, in a new chain where an older nonce covers the last leaf."""
         state = state.copy()
         old = np.flatnonzero((state["leaf"] > 0) & (state["chain"] < closed.renewed))
         if len(old):
@@ -206,7 +206,7 @@ class Rounds(FoundKeys):
         return deviation
 
     def draws(self) -> tuple[Draws, ...]:
-        """List the draws of selection and of every column."""
+        """Draws of selection and of every column."""
         values = (one.lanes[0].draws(self._names[one.column]) for one in self.quantities)
         return self.selector.draws("count"), *values
 
@@ -246,7 +246,7 @@ def _with_number(keys: Keys, numbers: NDArray[np.int32]) -> Keys:
 def _newly_counted(
     slot: NDArray[np.intp], status: I64, last: NDArray[np.uint16]
 ) -> NDArray[np.bool_]:
-    """(n,) records, in log order, whose round is later than any their pair was counted in."""
+    """(n,) records, in log order, with a round later than any in which their pair was counted."""
     if len(slot) == 0:
         return np.zeros(0, np.bool_)
     order = np.argsort(slot, kind="stable")

@@ -22,7 +22,7 @@ def build(parameters: HistogramParameters, setting: Setting) -> Rounds:
     """The paper's mechanism, calibrated.
 
     Raises:
-        ParameterError: a parameter is out of range, or is not one of rounds.
+        ParameterError: a parameter is out of range, or does not apply to rounds.
     """
     columns = columns_of(parameters, setting)
     records = rational("budget", 32 if parameters.budget is None else parameters.budget)
