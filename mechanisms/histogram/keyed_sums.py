@@ -68,7 +68,7 @@ class KeyedSums(ByKey):
     # Bound shard
 
     def _part(self, batch: Batch, lane: NDArray[np.intp], rows: NDArray[np.intp]) -> Part:
-        # No unit paid for a key without accepted records, so it must not leave a trace.
+        # A key without accepted records was never paid for, so it must not leave a trace.
         used, key = compact(batch.key[rows], len(batch.keys))
         sums = np.zeros((len(used), 1 + self._columns), np.int64)
         sign = batch.sign[rows].astype(np.int64)

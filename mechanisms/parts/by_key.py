@@ -1,4 +1,4 @@
-"""Keys of records, listed or found by their noisy count: what mechanisms by key share."""
+"""Base of mechanisms by record key, whose keys are listed or found by their noisy count."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .bounds.stated import stated_bound
 from .thresholds.key_selection import first_crossing
 
 MOST = 1 << 53
-"""A count from here on crosses any threshold with any noise."""
+"""A count of at least this crosses any threshold with any noise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class ByKey(Mechanism):
         loss: cost per unit and epoch.
         threshold: least counts, in 1/STEPS records; empty for a public key list.
         public: the public key list, or None.
-        spending: cost by what a unit spends of its bound.
+        spending: cost as a function of what a unit spends of its bound.
     """
 
     guarantee: ClassVar[Guarantee] = Guarantee("discrete_gaussian")
@@ -57,13 +57,13 @@ class ByKey(Mechanism):
 
     @property
     def _due(self) -> Literal[0, -1]:
-        """Triggers that load a key without records: all if it is listed (`Rows.due`)."""
+        """`Rows.due` of a key without records: every trigger loads it if it is listed."""
         return 0 if self.public is None else -1
 
     # Bound shard
 
     def _listed(self, keys: Keys) -> NDArray[np.bool_]:
-        """(k,) keys whose records may count at all; the others cost nothing."""
+        """(k,) whether a key's records may count; the others cost nothing."""
         if self.public is None:
             return np.ones(len(keys), np.bool_)
         return np.fromiter(map(self.public.__contains__, keys), np.bool_, len(keys))
@@ -84,15 +84,15 @@ class ByKey(Mechanism):
         noise: Noise,
         least: int = 1,
     ) -> None:
-        """Test hidden keys now and at every later trigger, with the noise that will be used.
+        """Test hidden keys now and at every later trigger, with the noise of those triggers.
 
-        Writes the trigger of keys that become public into ``state["first"]``, and into ``due`` when
-        a row is needed again; a listed key is public from the first trigger on.
+        Writes the trigger at which a key becomes public into ``state["first"]``, and the trigger
+        that needs its row again into ``due``; a listed key is public from the first trigger on.
 
         Args:
             count: the exact counts of some rows.
             process: noise of the count that is released.
-            least: gate below which no noise makes a key public.
+            least: the gate; below it no noise makes a key public.
         """
         if self.public is not None:
             state["first"], due[:] = 1, -1
@@ -104,20 +104,20 @@ class ByKey(Mechanism):
             exact = np.clip(count(rows), -MOST, MOST)
             ahead = process.ahead(noise, closed.rows.key.take(rows), closed.t)
             hit = first_crossing(exact * STEPS, ahead, bar)
-            hit[hit < 0] = end + 1 - closed.t if end < self.horizon else -1  # looked at again then
+            hit[hit < 0] = end + 1 - closed.t if end < self.horizon else -1  # tested again then
             hit[exact < least] = -1
             state["first"][rows[hit == 0]] = closed.t
             due[rows] = np.where(hit < 0, 0, np.where(hit == 0, -1, closed.t + hit))
 
     def _bar(self, place: int) -> dict[str, I64]:
-        """The threshold at a place of ``threshold``, in whole records; {} with a public list."""
+        """The threshold at an index of ``threshold``, in whole records; {} with a public list."""
         if self.public is not None:
             return {}
         return {"threshold": np.array([-(-self.threshold[place] // STEPS)], np.int64)}
 
 
 def of_keys(batch: Batch, countable: NDArray[np.bool_]) -> Batch:
-    """The records of those keys alone; the keys themselves stay."""
+    """The batch with all its keys, but only the records of countable ones."""
     kept = np.flatnonzero(countable[batch.key])
     return batch._replace(
         key=batch.key[kept], unit=batch.unit[kept], value=batch.value[kept], sign=batch.sign[kept]

@@ -1,4 +1,4 @@
-"""The nearest function that never falls: neighbours that fall are pooled."""
+"""Isotonic regression: the nearest non-decreasing function, by pooling adjacent values."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ..columns import F64
 def pooled(values: F64, out: F64) -> None:
     """Write the isotonic regression of each row of ``values``, (r, e), into ``out``.
 
-    Where a value lies below the one before it, both become their mean, and so on from left to
-    right (Ayer et al. 1955). A mean is a sum over a number: no product is rounded with a sum.
+    Wherever a value lies below the previous one, both are replaced by their mean, from left to
+    right (Ayer et al. 1955). A mean is a sum over a number, so no product is fused with a sum.
     """
     rows, size = values.shape
     total, many = np.empty(size), np.empty(size, np.int64)

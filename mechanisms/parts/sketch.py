@@ -1,12 +1,12 @@
 """Linear sketches of counts: Count-Sketch and Count-Min with public hash functions.
 
-A sketch keeps ``rows`` × ``width`` sums whatever the number of distinct codes. It is linear:
+A sketch keeps ``rows`` × ``width`` sums for any number of distinct codes. It is linear:
 sketches of parts of a stream add up to the sketch of the whole, and adding noise to every sum
 gives a private sketch, since one record changes ``rows`` sums by one each.
 
-The hash functions are fixed by a public seed before any record is seen. Privacy holds for any
-fixed functions; only accuracy relies on their looking random. Choosing a seed after looking at
-records would break the guarantee.
+A public seed fixes the hash functions before any record is seen. Privacy holds for any fixed
+functions; only accuracy relies on their looking random. Choosing a seed after looking at records
+would break the guarantee.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MASK = 2**64 - 1
 
 @dataclass(frozen=True)
 class Sketch:
-    """The shape and the hash functions of a sketch; the sums are arguments.
+    """The shape and hash functions of a sketch; its sums are arguments.
 
     Raises:
         ParameterError: an attribute is out of range.
@@ -66,7 +66,7 @@ class Sketch:
         return self.rows * self.width
 
     def hash(self, codes: U64, row: int) -> tuple[NDArray[np.intp], I64]:
-        """(m,) sum of each code in ``row``, counted over all rows, and (m,) its sign."""
+        """(m,) index among all sums of each code's sum in ``row``, and (m,) its sign."""
         mixed = _mix(codes ^ _mix(np.array([_row_key(self.seed, row)], np.uint64)))
         bucket = ((mixed >> np.uint64(32)) * np.uint64(self.width)) >> np.uint64(32)
         sign = np.ones(len(codes), np.int64)

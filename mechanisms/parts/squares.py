@@ -1,18 +1,18 @@
-"""Sums of squares beside a value column, for variances; they cost no more than the column alone.
+"""Sums of squares of a value column, for variances; both together cost no more than the column.
 
 With u the clipped value less the middle of its interval, -r ≤ u ≤ r, a record adds u to the column
-and q(u) = ⌈u²/step⌉ - top to its square, where top = ⌈r²/step⌉. ``step`` is 1 up to r² = `TOP`, and
-keeps ``top`` below that for wider intervals.
+and q(u) = ⌈u²/step⌉ - top to its square, where top = ⌈r²/step⌉. ``step`` is 1 up to r² = `TOP`;
+for wider intervals it keeps ``top`` below `TOP`.
 
 *Lemma.* u²/(step·top) + q(u)²/top² ≤ 1. *Proof.* With v = ⌈u²/step⌉/top: 0 ≤ v ≤ 1, the first term
 is at most v, and the second is (1 - v)², so the sum is at most v + (1 - v)² = 1 - v(1 - v) ≤ 1,
 with equality at the middle (v = 0) and at the ends (v = 1). ∎
 
-So where the column has noise of variance s²·step·top and its square one of s²·top², a record's
-joint shift has a squared length of at most 1/s², what the column alone has at an end of its
+So if the column has noise of variance s²·step·top and its square noise of variance s²·top², a
+record's joint shift has a squared length of at most 1/s², as the column alone has at an end of its
 interval: a record that moves one of them far moves the other little. By the triangle inequality m
-records of a unit have at most m²/s², in one micro-batch or over several. An uncentred square would
-move as far as the column does at the same time, and both would have twice the variance.
+records of a unit have at most m²/s², in one micro-batch or several. An uncentred square would be
+moved as far as the column at the same time, and both would need twice the variance.
 
 Squares are rounded up, by less than r²/`TOP`.
 """
@@ -30,9 +30,9 @@ class Square(NamedTuple):
     """The square of a value column."""
 
     name: str  # of the column
-    column: int  # its place among the value columns
+    column: int  # its index among the value columns
     step: int  # squared grid steps in one step of the square
-    top: int  # the square of the interval's half, in these steps; it is subtracted from each
+    top: int  # square of half the interval, in these steps; subtracted from each square
 
     def of(self, centred: I64) -> I64:
         """q(u) of each u."""
@@ -55,7 +55,7 @@ def square_of(name: str, column: int, reach: int) -> Square:
 
 
 def square_steps(low: int, high: int) -> tuple[int, int, int]:
-    """(middle, step, top) of an interval, in grid steps, as releases have them."""
+    """(middle, step, top) of an interval, in grid steps, as in releases."""
     middle = (low + high) // 2
     made = square_of("", 0, max(high - middle, middle - low, 1))
     return middle, made.step, made.top

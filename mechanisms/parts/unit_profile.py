@@ -1,23 +1,23 @@
-"""The profile of an epoch's units: how many send how many records, and to how few keys.
+"""The profile of an epoch's units: how many there are by records and by concentration on keys.
 
 Each unit lies in one bucket of a fixed public grid. Its row is the number n of its records, at most
 ``most``, in buckets 1, 2, 3–4, 5–8, …; its column is s/n for s = Σ m², the sum over (window, key)
-pairs of squared numbers of records, in buckets 1, (1, 2], (2, 4], …: how far they fall upon one
-another. Of all n records no more is needed to see what a contribution bound would cut.
+pairs of squared numbers of records, in buckets 1, (1, 2], (2, 4], …: how concentrated they are.
+These two numbers suffice to see what a contribution bound would cut.
 
 A slice sends the signed change of the grid: a unit leaves one bucket and enters another. The
 changes of all slices and shards add up to the number of units in each bucket at the end of the
-epoch, and that alone is ever released, once.
+epoch. Only these final numbers are released, once.
 
 Guarantee, for neighbours that differ by all records of one unit in one epoch: the released profile
 is a discrete Gaussian release of squared sensitivity 1. *Proof.* The bucket of a unit is a function
 of its own records and of public constants: which records are taken depends on what the unit has
-left, and pairs are told apart within the unit. So with and without the unit all others lie in the
-same buckets, and the final counts differ by 1 in one bucket, the one in which the unit ends; those
-that it passed through received +1 and -1. `UnitProfile.release` reads the final counts alone and
-refuses every trigger but the last, so no draw covers two contents. ∎ A profile of intermediate
-triggers would move by a change at every bucket that the unit passes, and a count of records by up
-to ``most``. Under replacement of a unit by another, two buckets differ: squared sensitivity 2.
+left, and pairs are distinguished within the unit. So with and without the unit all others lie in
+the same buckets, and the final counts differ by 1 in one bucket, the one in which the unit ends;
+those that it passed through received +1 and -1. `UnitProfile.release` reads the final counts alone
+and refuses every trigger but the last, so no draw covers two contents. ∎ A profile at every trigger
+would change in each bucket that the unit passes, and a count of records by up to ``most``. Under
+replacement of a unit by another, two buckets differ: squared sensitivity 2.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from ..validate import at_least
 from .bounds.bounding import Bound
 
 NAME = Keys.of([b"profile"])
-"""Stands in the labels of the draws, under a purpose of their own."""
+"""Key in the labels of the draws, which have their own purpose."""
 
 STEPS = 64
-"""Steps of a unit: on a coarser grid, discrete noise would cost more than continuous noise."""
+"""Grid steps per unit: on a coarser grid, discrete noise would cost more than continuous noise."""
 
 _LARGEST = 1 << 12
 
 
 class Patterns(NamedTuple):
-    """A typical unit of each bucket: ``own`` of its records go to one key, the others one each."""
+    """A typical unit of each bucket: ``own`` records to one key, one to each further key."""
 
     records: F64  # (c,)
     own: F64  # (c,) at least 1
@@ -61,7 +61,7 @@ class UnitProfile:
     """The grid, and its release.
 
     Attributes:
-        most: records of a unit that are looked at, a power of two.
+        most: most records of a unit that are counted, a power of two.
 
     Raises:
         ParameterError: ``most`` is no power of two between 2 and 4,096.
@@ -90,18 +90,18 @@ class UnitProfile:
 
     @cached_property
     def bound(self) -> Bound:
-        """The rule by which records are looked at."""
+        """The bound on counted records."""
         return Bound("records", self.most)
 
     def place(self, records: I64, squares: I64) -> I64:
-        """(u,) the bucket of units with so many records and Σ m²; -1 without records."""
+        """(u,) the bucket of units with these numbers of records and Σ m²; -1 without records."""
         row = np.searchsorted(1 << np.arange(self.rows), records)
         reach = records[:, None] << np.arange(self.rows)
         column = (reach < squares[:, None]).sum(axis=1)
         return np.where(records > 0, row * (row + 1) // 2 + column, -1).astype(np.int64)
 
     def of(self, units: Units) -> I64:
-        """(u,) the bucket of each unit; -1 if it has sent nothing."""
+        """(u,) the bucket of each unit; -1 before its first record."""
         used = units.used[:, 0].astype(np.int64)
         owner = np.repeat(np.arange(len(units.left)), np.diff(units.start))
         squares = np.zeros(len(units.left), np.int64)
@@ -109,7 +109,7 @@ class UnitProfile:
         return self.place(self.most - units.left, squares)
 
     def absorb(self, units: Units, batch: Batch) -> tuple[Units, I64]:
-        """Look at a slice's records, in order; deletions do not count. Any cut agrees.
+        """Count a slice's records, in order and however slices are cut; deletions do not count.
 
         Returns:
             New units, and the (buckets,) signed change of the grid.
@@ -142,7 +142,7 @@ class UnitProfile:
 
         Args:
             totals: (buckets,) all changes of the epoch added up.
-            t: trigger of the epoch's last window at which this is asked for.
+            t: the trigger, in the epoch's last window, of this release.
             last: last trigger of the window.
             variance: variance of the noise, in squared steps.
             noise: noise of that window; the draws have the nonce of its last trigger.
@@ -182,7 +182,7 @@ def ends_of(bucket: int) -> tuple[int, int]:
 
 
 def profile_of(units: Mapping[tuple[int, int], float], most: int) -> I64:
-    """(buckets,) released numbers of units in 1/`STEPS`, by the upper ends of their buckets.
+    """(buckets,) released numbers of units in 1/`STEPS`, from numbers by buckets' upper ends.
 
     Raises:
         ContractError: they are not the buckets of a grid with ``most``.

@@ -1,1 +1,1 @@
-"""Contribution bounds: applied, planned and stated; purses; what a bound cuts from a map."""
+"""Contribution bounds: applying, planning and stating them; purses; the correction of maps."""

@@ -1,6 +1,6 @@
 """Contribution bounds: limits on one privacy unit over all keys, triggers and windows together.
 
-Records are taken in log order, and each is accepted if the rest of its unit's bound can pay for it.
+Records are taken in log order; each is accepted if what is left of its unit's bound can pay for it.
 
 Guarantee, for neighbours that differ by all records of one unit: with m_kl the accepted records
 of the unit in key k and lane l, ``Σ weight_l·m_kl² ≤ Bound.left`` for `quadratic`; at most
@@ -24,7 +24,7 @@ from ...keys import Keys
 from ...validate import at_least, one_of
 
 RESERVED = np.uint32(0xFFFFFFFF)
-"""A pair hash that no key has: what a mechanism keeps about a unit as a whole."""
+"""A pair hash that no key has: for state about a unit as a whole."""
 
 MOST = 2**16 - 1  # records per pair and lane that `Units.used` can hold
 _LARGEST_BUDGET = 2**40
@@ -83,9 +83,9 @@ class Bound:
 
     @property
     def of_units(self) -> bool:
-        """Whether it makes a count one of distinct units: each counts once in a key and window.
+        """Whether counts are of distinct units: each counts once in a key and window.
 
-        With two lanes this is so until the key is public.
+        With two lanes this holds until the key is public.
         """
         return self.per_key == 1 if self.kind == "records" else self.caps[:1] == (1,)
 
@@ -108,12 +108,12 @@ class Bound:
     ) -> Accepted:
         """Take the slice's records in order; ``lane`` (k,) is the lane of each key.
 
-        ``hashed`` (k,) tells keys apart in unit state; None: by their `hashes`.
+        ``hashed`` (k,) identifies keys in unit state; None: their `hashes`.
 
-        Returns new unit state, and (n,) which records were accepted.
+        Returns new unit state, and (n,) whether each record was accepted.
 
         Raises:
-            ContractError: stored pairs of a unit are in no order, as no bound leaves them.
+            ContractError: the stored pairs of a unit are not in order, which no bound causes.
         """
         from . import scan as bound_scan
 
@@ -137,12 +137,12 @@ class Bound:
 
 
 class Decided(NamedTuple):
-    """The decisions of `decided` on n records, and the s pairs that came."""
+    """The decisions of `decided` on n records, and the s pairs among them."""
 
-    table: I64  # where each pair stands
+    table: I64  # position of each pair
     code: NDArray[np.uint64]  # (s,) unit · 2^32 + hash of each pair
-    row: I64  # (s,) its place in the stored state; -1 if it has none
-    met: NDArray[np.uint8]  # (s,) whether a record of it was accepted
+    row: I64  # (s,) its position in the stored state; -1 if it has none
+    met: NDArray[np.uint8]  # (s,) whether one of its records was accepted
     fresh: NDArray[np.uint16]  # (n, lanes) records of pairs that were not stored
     accepted: NDArray[np.bool_]  # (n,)
 
@@ -173,9 +173,9 @@ def decided(
 
 
 def pair_hash(keys: Keys, window: int) -> NDArray[np.uint32]:
-    """(k,) FNV-1a hash of (window, key), for `Units.pair`; stable for ever.
+    """(k,) FNV-1a hash of (window, key), for `Units.pair`; it must never change.
 
-    Collisions only make a unit pay more than it needs to, so no secret is needed here.
+    Collisions only make a unit pay more than necessary, so the hash needs no secret.
     """
     from .scan import hash_keys
 
@@ -190,7 +190,7 @@ def hashes(batch: Batch) -> NDArray[np.uint64]:
 
 
 def ranks(group: NDArray[np.intp], groups: int) -> I64:
-    """(n,) how many earlier records are of the same group."""
+    """(n,) number of earlier records of the same group."""
     sizes = np.bincount(group, minlength=groups)
     if sizes.max(initial=0) <= 1:
         return np.zeros(len(group), np.int64)

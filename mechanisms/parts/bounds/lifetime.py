@@ -1,15 +1,15 @@
-"""Purses of units: how much each has left over many epochs, beside the bound of each epoch.
+"""Purses of units: what each has left over many epochs, in addition to the bound of each epoch.
 
-`Cap.absorb` lets a mechanism absorb a slice as if the unit's bound in the epoch were what its purse
-still holds, where that is less, and takes out what was spent. The mechanism need not know. The
-theorem that makes a guarantee of it is in `accounting.lifetime`.
+`Cap.absorb` lets a mechanism absorb a slice with the unit's bound in the epoch lowered to what its
+purse still holds, and takes out what was spent. The mechanism does not see the purse. The theorem
+that gives the guarantee is in `accounting.lifetime`.
 
 *Statement.* Whatever a unit sends, in any order, to any epochs of a period, and however the stream
-is cut into slices: what it spends, with the opening price of each epoch in which anything of it is
-kept, is at most ``most``. *Proof.* A purse begins there, and a slice takes from it exactly what it
-adds to that sum. It never takes more than there is: ``allowed`` is at most the purse less the
-price, a mechanism spends at most what a unit is given, and records of a unit whose purse does not
-hold the price are taken away before they are seen. ∎
+is cut into slices: what it spends, plus the opening price of each epoch in which any of its records
+is kept, is at most ``most``. *Proof.* A purse begins with ``most``, and a slice takes from it
+exactly what it adds to that sum. It never takes more than the purse holds: ``allowed`` is at most
+the purse less the price, a mechanism spends at most what a unit is given, and records of a unit
+whose purse does not hold the price are removed before the mechanism sees them. ∎
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ...contract import Mechanism
 class Absorbed(NamedTuple):
     """The outcome of `Cap.absorb` for a slice."""
 
-    purse: I64  # (u,) what is left in each
+    purse: I64  # (u,) rest of each unit's purse
     units: Units
     part: Part
 
@@ -36,14 +36,14 @@ class Absorbed(NamedTuple):
 class Cap:
     """The cap of one pipeline."""
 
-    most: int  # what a unit may spend in a period, in the unit of the mechanism's bound
-    # price of an epoch in which anything of the unit is kept, even if nothing of its bound is
-    # spent: what debiasing counts
+    most: int  # the most that a unit may spend in a period, in the unit of the mechanism's bound
+    # price of an epoch in which a record of the unit is kept, even one that spends nothing of the
+    # bound, such as those that debiasing counts
     opening: int = 0
-    epochs: int | None = None  # of a period; None: there is one period, for good
+    epochs: int | None = None  # of a period; None: a single period without end
 
     def period(self, epoch: int) -> int:
-        """The period that an epoch lies in.
+        """The period of an epoch.
 
         >>> Cap(9, epochs=7).period(-1), Cap(9, epochs=7).period(7), Cap(9).period(7)
         (-1, 1, 0)
@@ -54,7 +54,7 @@ class Cap:
         """Let a mechanism absorb a slice of one epoch.
 
         Args:
-            purse: (u,) what each unit has left in the period.
+            purse: (u,) rest of each unit's purse in the period.
             units: state of the same units in the epoch of the slice.
         """
         price = self.opening * _blank(mechanism, units)
@@ -69,7 +69,7 @@ class Cap:
 
 
 def _blank(mechanism: Mechanism, units: Units) -> NDArray[np.bool_]:
-    """(u,) units of which nothing is kept in the epoch."""
+    """(u,) whether nothing of a unit is kept in the epoch."""
     return np.asarray((units.left == mechanism.traits.bound) & (np.diff(units.start) == 0))
 
 

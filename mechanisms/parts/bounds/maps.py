@@ -1,16 +1,16 @@
-"""Choose the contribution bound of a map from public guesses: how many records units send.
+"""Choose the contribution bound of a map from public guesses of the records per unit.
 
 Everything here is arithmetic on a stated or synthetic law of records per unit, never on the
 protected stream.
 
 With bound b a map of ε counts A(b) = Σ min(m, b) of N = Σ m records, and its noise grows with b: a
-large box errs by about 12·√(b·T/(ε·A)) of its count, since leaves are as fine as the noise lets
-them; the factor is the median of data sets that no figure is reported of, between 4 (flat) and 40
-(a few hills). Without debiasing the map also lacks 1 - A/N. With the private total it has the right
-size, and errs where units with many records live elsewhere than others: at most by half the
-distance of the weights min(m, b)/A and m/N; a third of that is assumed. The total itself errs by
-cap·√(2T)/(share·ε·N), and lacks what is beyond the cap. Where all units send alike, noise is the
-same at every bound, so all that they send is counted.
+large box errs by about 12·√(b·T/(ε·A)) of its count, since leaves are as fine as the noise allows.
+The factor 12 is the median over data sets for which no figure is reported, from 4 (flat) to 40 (a
+few hills). Without debiasing the map also lacks 1 - A/N. With the private total it has the right
+size, but errs if units with many records live elsewhere than others: at most by half the distance
+of the weights min(m, b)/A and m/N; a third of that is assumed. The total itself errs by
+cap·√(2T)/(share·ε·N), and lacks the records beyond the cap. If all units send equally many records,
+noise is the same at every bound, so all their records are counted.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from .record_total import PrivateTotal
 SHARE = Fraction(1, 10)
 """Part of ε for the private total."""
 
-_NOISE = 12.0  # of a large box, see above
-_ELSEWHERE = 1 / 3  # of the distance of weights, that places differ by
-_SHARES = (0.5, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)  # of the units, whose records a cap covers
+_NOISE = 12.0  # factor in the error of a large box, see above
+_ELSEWHERE = 1 / 3  # assumed part of the distance of weights, see above
+_SHARES = (0.5, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)  # of units whose records a cap covers whole
 
 
 class BoundForecast(NamedTuple):
-    """A bound, and what it does to a map of this law."""
+    """A bound, and its effect on a map of this law."""
 
     bound: int
     debias: bool
@@ -47,8 +47,8 @@ def proposed(law: I64, units: int, epsilon: Fraction, triggers: int) -> BoundFor
     """The bound and the cap with the least predicted error.
 
     Args:
-        law: (k,) how many of some units send 0, 1, 2, … records in an epoch.
-        units: public guess of how many units send anything.
+        law: (k,) numbers of units, in any sample, that send 0, 1, 2, … records in an epoch.
+        units: public guess of the number of units that send any record.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -74,12 +74,12 @@ def proposed(law: I64, units: int, epsilon: Fraction, triggers: int) -> BoundFor
 def predicted(
     law: I64, units: int, epsilon: Fraction, triggers: int, bound: int, cap: int | None
 ) -> BoundForecast:
-    """Predict what a bound does to a map of a law, by the same arithmetic as `proposed`.
+    """Predict the effect of a bound on a map of a law, by the same arithmetic as `proposed`.
 
     Args:
         law, units, epsilon, triggers: the same as for `proposed`.
         bound: most records of a unit that the map counts.
-        cap: most records of a unit that the private number counts; None = there is no such number.
+        cap: most records of a unit that the private total counts; None: there is no such total.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -96,7 +96,7 @@ def predicted(
 
 
 def _units(law: I64, units: int, epsilon: Fraction) -> tuple[F64, F64]:
-    """Numbers of records that units may send, and how many units send so many."""
+    """Numbers of records that units may send, and the number of units that send each."""
     at_least("units", units, 1)
     positive("epsilon", epsilon)
     sent = np.arange(len(law), dtype=np.float64)

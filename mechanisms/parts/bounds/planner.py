@@ -1,4 +1,4 @@
-"""The planner of the contribution bound of a map: how many records of a unit it counts.
+"""The planner of a map's contribution bound, the number of records of a unit that it counts.
 
 The law of records per unit comes from a stated shape or from a public or synthetic sample, never
 from the protected stream; `maps` does the arithmetic.
@@ -22,7 +22,7 @@ from .maps import BoundForecast, predicted, proposed
 class UnitLaw(NamedTuple):
     """Records that a unit sends in an epoch."""
 
-    law: I64  # (k,) how many units send 0, 1, 2, … records, over all epochs of the sample
+    law: I64  # (k,) numbers of units that send 0, 1, 2, … records, over all epochs of the sample
     units: int  # of an epoch, on average
 
 
@@ -37,15 +37,15 @@ class BoundPlanner:
     options: frozenset[Option] = frozenset({"sample", "shape"})
 
     def ticks(self, question: Question) -> int:
-        """None: errors follow from formulas."""
+        """Zero: errors follow from formulas."""
         return 0
 
     def propose(self, question: Question, tick: Callable[[], None]) -> dict[str, Any]:
-        """The bound of least predicted error, beside what is configured."""
+        """The bound of least predicted error, compared with the configured one."""
         found, given = law_of(question), question.parameters
         best, now = proposal(question, found), configured(question, found)
         changed = best is not None and best[:2] != now[:2]
-        # A private number that is there is kept: the same bound may only want another cap.
+        # A configured private total is kept: if the bound stays, only its cap may change.
         changed |= best is not None and best.debias and best.cap != now.cap
         shown = best if best is not None and changed else now
         settings = settings_of(shown)
@@ -63,7 +63,7 @@ class BoundPlanner:
         }
 
     def table(self, name: str, body: dict[str, Any]) -> PlanTable:
-        """Shares that are cut and errors of a large region, as configured and as proposed."""
+        """Shares cut off and errors of a large region, as configured and as proposed."""
         error, cut = body["expected_error"], body["share_cut"]
         rows = [("units of an epoch", f"{body['units']:,}")]
         for which in ("configured", "proposed"):
@@ -97,7 +97,7 @@ def law_of(question: Question) -> UnitLaw:
 
 
 def proposal(question: Question, found: UnitLaw) -> BoundForecast | None:
-    """The bound and cap of least predicted error; None where records are deleted again."""
+    """The bound and cap of least predicted error; None where records are deleted."""
     given = question.parameters
     if given.deletions or getattr(given, "lifetime", 0):
         return None
@@ -105,7 +105,7 @@ def proposal(question: Question, found: UnitLaw) -> BoundForecast | None:
 
 
 def configured(question: Question, found: UnitLaw) -> BoundForecast:
-    """Prediction for the given settings, by the same arithmetic."""
+    """Prediction for the given settings, by the arithmetic of `proposal`."""
     given = question.parameters
     cap = max(given.debias_cap, given.bound) if given.debias else None
     asked = (found.law, found.units, question.setting.epsilon, _triggers(question))
@@ -113,19 +113,19 @@ def configured(question: Question, found: UnitLaw) -> BoundForecast:
 
 
 def settings_of(one: BoundForecast) -> dict[str, Any]:
-    """The settings of a mechanism that make it so."""
+    """The settings of a mechanism for this bound and cap."""
     settings: dict[str, Any] = {"bound": one.bound, "debias": one.debias}
     return settings | ({"debias_cap": one.cap} if one.debias else {})
 
 
 def bounded(question: Question, given: Any) -> list[Any]:
-    """The settings with the bound that suits the records per unit of the sample, if any does."""
+    """The settings with the bound proposed for the sample's records per unit, if there is one."""
     found = proposal(question, law_of(question))
     return [] if found is None else [replace(given, **settings_of(found))]
 
 
 def _triggers(question: Question) -> int:
-    """Releases that share what a unit may send in an epoch."""
+    """Number of releases in an epoch, which share a unit's bound."""
     return question.setting.horizon * question.setting.windows
 
 

@@ -1,8 +1,8 @@
 """A maximum number of records of a unit, insertions and deletions alike, in log order.
 
 A deletion is accepted only where the same unit has a live accepted insertion into the same cell
-and window; others are dropped in silence. An accepted deletion is a record like any other: it
-uses up the bound and moves the same sums by one.
+and window; other deletions are dropped silently. An accepted deletion is a record like any other:
+it uses up the bound and moves the same sums by one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _HALF = np.uint64(32)
 def insertions(units: Units, batch: Batch) -> tuple[Units, Bool]:
     """Accept the first insertions that each unit's bound allows; drop every deletion.
 
-    Returns the new unit state and (n,) which records were accepted.
+    Returns the new unit state and (n,) whether each record was accepted.
     """
     accepted = batch.sign > 0
     accepted &= _ranks(batch.unit, accepted, units.left) < units.left[batch.unit]
@@ -34,7 +34,7 @@ def insertions(units: Units, batch: Batch) -> tuple[Units, Bool]:
 
 
 def _ranks(unit: NDArray[np.intp], counts: Bool, left: I64) -> I64:
-    """(n,) insertions of the same unit before each record; 0s if no unit can run short."""
+    """(n,) insertions of the same unit before each record; zeros if no unit can run short."""
     rank = np.zeros(len(unit), np.int64)
     total = np.bincount(unit[counts], minlength=len(left))
     short = (total > left)[unit] & counts
@@ -58,8 +58,8 @@ class _Pairs(NamedTuple):
 def signed(units: Units, batch: Batch) -> tuple[Units, Bool]:
     """Accept insertions and deletions in log order, as far as bound and live records allow.
 
-    Returns the new unit state and (n,) which records were accepted. A unit with insertions alone
-    is decided at once; the records of a unit with a deletion are walked through.
+    Returns the new unit state and (n,) whether each record was accepted. Units with insertions
+    alone are decided all at once; the records of a unit with a deletion one by one.
     """
     pairs = _pairs(units, batch)
     deletes = np.zeros(len(units.left), np.bool_)
@@ -69,7 +69,7 @@ def signed(units: Units, batch: Batch) -> tuple[Units, Bool]:
     units, accepted = insertions(units, simple)
     left, live = units.left.copy(), pairs.live.astype(np.int64)
     np.add.at(live, pairs.pair[accepted], 1)
-    # A pair that overflows keeps the most it can hold: it can only refuse deletions.
+    # A pair that overflows saturates, which can only refuse deletions.
     _walk(np.flatnonzero(walked), batch, pairs.pair, left, live, accepted)
     return _pack(pairs.code, np.minimum(live, _MOST).astype(np.uint16), left), accepted
 

@@ -1,10 +1,11 @@
-"""A private number of all records of a window, to undo what the contribution bound of a map cuts.
+"""A private total of all records of a window, to undo what the contribution bound of a map cuts.
 
-A map counts at most ``bound`` records of a unit, so it shows fewer records than there are. Beside
-it, all records are counted, up to ``cap`` of a unit in an epoch, and released at every trigger as
-one noisy number. Released counts of the map are multiplied by that number over their own sum. This
-assumes that the bound cuts the same share everywhere: it corrects totals, and not that places of
-units with many records are shown too weakly. Records of a unit beyond ``cap`` stay cut.
+A map counts at most ``bound`` records of a unit, so it shows fewer records than there are. In
+addition, all records are counted, up to ``cap`` of a unit in an epoch, and released at every
+trigger as one noisy number. Released counts of the map are multiplied by the ratio of that number
+to their sum. This assumes that the bound cuts the same share everywhere: it corrects totals, but
+places of units with many records are still shown too weakly. Records of a unit beyond ``cap`` stay
+cut.
 
 Guarantee, for neighbours that differ by all records of one unit: the numbers of all triggers and
 windows of an epoch together are ε-differentially private. *Proof.* The unit changes the numbers
@@ -48,7 +49,7 @@ class Corrected(NamedTuple):
 
 @dataclass(frozen=True)
 class PrivateTotal:
-    """The number of records, with noise."""
+    """The noisy number of all records."""
 
     bound: int  # most records of a unit that the map counts, per epoch
     cap: int  # most records of a unit that are counted here, per epoch; at least ``bound``
@@ -62,18 +63,18 @@ class PrivateTotal:
         if (self.bound + 1) * (self.cap + 1) > 1 << 32:
             raise ParameterError("debias_cap", self.cap, "is too large for the state of a unit")
 
-    # What a unit has left: of the map's bound, and of the cap, in one number.
+    # The rest of a unit: of the map's bound, and of the cap, in one number.
 
     @property
     def fresh(self) -> int:
-        """The rest of a unit that has sent nothing."""
+        """The rest of a unit before its first record."""
         return self.bound + (self.bound + 1) * self.cap
 
     def absorb(self, accept: Accept, units: Units, batch: Batch) -> tuple[Units, Bool, I64]:
-        """Let the map's bound accept records, and count all insertions; any cut agrees.
+        """Let the map's bound accept records, and count all insertions, however slices are cut.
 
         Returns:
-            New units, (n,) which records the map accepts, and (1,) how many count here.
+            New units, (n,) whether the map accepts each record, and (1,) how many count here.
         """
         rest, left = np.divmod(units.left, self.bound + 1)
         unit = batch.unit[batch.sign > 0]
@@ -100,18 +101,18 @@ class PrivateTotal:
         return laplace("count", self.scale, 4 * horizon)
 
     def noise(self, name: Keys, t: int, noise: Noise) -> int:
-        """The draw of trigger t; ``name`` is no key of the map's own draws."""
+        """The draw of trigger t; ``name`` differs from all keys of the map's own draws."""
         index = np.array([t], np.int64)
         return int(noise.laplace("records", name, index, self.scale, index)[0, 0])
 
     def variance(self, triggers: int) -> float:
-        """Variance of the number after so many triggers, records squared."""
+        """Variance of the released number after ``triggers`` triggers, in squared records."""
         return triggers * 2 * float(self.scale) ** 2  # the continuous law's: an upper bound
 
     def corrected(
         self, value: I64, variance: F64, grid: int, records: int, triggers: int
     ) -> Corrected:
-        """Counts of the map times the released number over their sum.
+        """Scale the map's counts by the ratio of the released number to their sum.
 
         Args:
             value: (m, c) released counts, the first column non-negative, in 1/grid records.
@@ -120,8 +121,8 @@ class PrivateTotal:
 
         Returns:
             Corrected values and variances, and the two numbers in whole records. The factor lies
-            between 1 and cap/bound: no unit can lose more. Where the number is less than `_CLEAR`
-            standard deviations, it is 1.
+            between 1 and cap/bound, since no unit can lose more; it is 1 where the number is less
+            than `_CLEAR` standard deviations.
         """
         counted = int(value[:, 0].sum())
         spread = self.variance(triggers)

@@ -21,7 +21,7 @@ _HALF = np.uint64(32)
 
 @compiled
 def in_order(start: I64, pair: NDArray[np.uint32]) -> bool:
-    """Whether the pairs of each unit are distinct and in order, as every bound leaves them."""
+    """Whether the pairs of each unit are distinct and in order, as after every bound."""
     for unit in range(len(start) - 1):
         for p in range(start[unit] + 1, start[unit + 1]):
             if pair[p] <= pair[p - 1]:
@@ -31,7 +31,7 @@ def in_order(start: I64, pair: NDArray[np.uint32]) -> bool:
 
 @compiled
 def _place(table: I64, code: U64, wanted: np.uint64, seed: int) -> int:
-    """The place of a pair in the table, or the empty one that it would take."""
+    """The place of a pair in the table, or the empty place where it belongs."""
     mask = np.uint64(len(table) - 1)
     state = (wanted ^ np.uint64(seed)) * np.uint64(0x9E3779B97F4A7C15)
     state = (state ^ (state >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -64,7 +64,7 @@ def decide(
     table: I64, code: U64, row: I64, fresh: Used, met: NDArray[np.uint8],
     accepted: Flags,
 ) -> int:  # fmt: skip
-    """Take records in order, and say which are accepted; return how many pairs came.
+    """Take records in order and decide which are accepted; return the number of pairs.
 
     Args:
         used: (p, lanes) records accepted; changed in place.
@@ -74,9 +74,9 @@ def decide(
         quadratic: whether the n-th record of a pair and lane costs ``weights[lane]·(2n-1)``; else
             each costs 1.
         weights, caps: (lanes,) parameters of a quadratic bound.
-        per_key: most records of a pair, of the other bound.
-        table: zeros, a power of two of them, more than n.
-        code, row, fresh, met: (n,) space for the pairs that come; ``fresh`` (n, lanes) is zeros.
+        per_key: most records of a pair, for the bound on records.
+        table: zeros; their number is a power of two and exceeds n.
+        code, row, fresh, met: (n,) space for the pairs; ``fresh`` (n, lanes) is zeros.
         accepted: (n,) output, whether a record is accepted.
     """
     least, pairs = np.int64(1), 0
@@ -117,7 +117,7 @@ def decide(
 
 @compiled
 def new_pairs(code: U64, row: I64, met: NDArray[np.uint8], out: U64) -> int:
-    """List the pairs that were not stored and had a record accepted; returns their number."""
+    """List the pairs with an accepted record that were not stored; return their number."""
     found = 0
     for slot in range(len(code)):
         if row[slot] < 0 and met[slot]:
@@ -132,7 +132,7 @@ def merge(
     added: U64, table: I64, code: U64, fresh: Used, seed: int,
     begins: I64, pairs: NDArray[np.uint32], counts: Used,
 ) -> None:  # fmt: skip
-    """Put the new pairs between the stored ones, in order; a pair without records is dropped.
+    """Merge the new pairs into the stored ones, in order; pairs without records are dropped.
 
     Args:
         start, pair, used: state of the stored units after `decide`.

@@ -1,4 +1,4 @@
-"""A contribution bound, stated: numbers for programs and one sentence for people."""
+"""The statement of a contribution bound: numbers for programs and one sentence for people."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .bounding import MOST, Bound
 
 
 def plain(value: Fraction) -> int | float:
-    """An exact value as the JSON number that is nearest to it.
+    """The JSON number nearest to an exact value.
 
     >>> plain(Fraction(4, 2)), plain(Fraction(1, 4))
     (2, 0.25)

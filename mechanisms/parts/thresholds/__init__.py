@@ -1,1 +1,1 @@
-"""Thresholds that are chosen privately, and thresholds of key selection."""
+"""Privately chosen thresholds, and thresholds of key selection."""

@@ -3,15 +3,15 @@
 Candidates are the public thresholds θ_0 < … < θ_{c-1} = B; the private input is the number of
 warm-up records in each bucket ``(θ_{i-1}, θ_i]``. Two scores serve two purposes:
 
-* `exceedance_scores` weighs the loss by clipping against the noise that θ brings (ToPS: Wang,
+* `exceedance_scores` weighs the loss by clipping against the noise that θ causes (ToPS: Wang,
   Chen, Zhang, Su, Cheng, Li, Li, Jha, *Continuous Release of Data Streams under both Centralized
-  and Local Differential Privacy*, CCS 2021). All scores move the same way when records come or go,
-  and by at most one a record, hence the noisy maximum costs ε with noise DLap(1/ε).
+  and Local Differential Privacy*, CCS 2021). Adding or removing a record moves all scores the same
+  way and by at most one, hence the noisy maximum costs ε with noise DLap(1/ε).
 * `rank_scores` looks for the K-th largest record. These scores may move in different directions,
   hence DLap(2/ε).
 
 *Why the noisy maximum is private.* Fix the winner and the noise of all others. One record moves
-the winner's score and the best rival by at most 1: monotone scores both move one way, so the
+the winner's score and the best rival by at most 1: monotone scores move the same way, so the
 margin changes by at most 1 and the winner's noise, which is DLap(1/ε), pays e^ε; otherwise the
 margin changes by at most 2 (Dwork and Roth, *The Algorithmic Foundations of Differential
 Privacy*, 2014, Claim 3.9). Scores and noise are integers; ties go to the smallest θ, a fixed rule,
@@ -62,11 +62,11 @@ def noise_penalty(
     epsilon: Fraction,
     excess: Fraction,
 ) -> I64:
-    """(c,) the public part of `exceedance_scores`: the noise that θ brings, in records.
+    """(c,) the public part of `exceedance_scores`: the noise that θ causes, in records.
 
     In a chunk of r = b^h slots a random range has noise of standard deviation √W·θ/ε with
-    W = 2(b-1)h³, and clipping costs it r/3·E[(v-θ)₊] (CCS 2021, Equation 4). If a value above θ
-    lies c above it, m0 warm-up slots with N values above θ mean a bias of r/3·c·N/m0. So the noise
+    W = 2(b-1)h³, and clipping biases it by r/3·E[(v-θ)₊] (CCS 2021, Equation 4). If values above θ
+    lie c above it, m0 warm-up slots with N values above θ mean a bias of r/3·c·N/m0. So the noise
     is worth ``m0·θ·√W·3/(c·r·ε)`` records (Equation 6, where 20 = c/3).
 
     Args:
@@ -74,7 +74,7 @@ def noise_penalty(
         slots: m0, the public number of warm-up slots.
         fanout, height: b and h.
         epsilon: ε of one record, for the hierarchy.
-        excess: c, how far a value above the threshold is thought to lie above it, in grid steps.
+        excess: c, assumed distance above the threshold of values beyond it, in grid steps.
 
     Raises:
         ParameterError: an argument is not positive.
@@ -90,17 +90,17 @@ def noise_penalty(
 def scale_free_penalty(
     thresholds: tuple[int, ...], slots: int, rest: int, variance: Fraction, root: int = 4
 ) -> I64:
-    """(c,) the public part of `exceedance_scores` where nothing is known of the tail's scale.
+    """(c,) the public part of `exceedance_scores` if the scale of the tail is unknown.
 
     A random range of the n slots after the warm-up has noise √V·θ and loses n/√6·E(θ)/m0, with
     E(θ) = Σ (v-θ)₊ over the warm-up's m0 slots. As E falls by N(θ), the number of records above θ,
-    for each step of θ, the sum of both is least where ``N(θ) = K = √(6V)·m0/n``: a rank, whatever
-    the scale; the root of the sum of squares is least at √(θ/c) times that rank if values lie c
-    above θ on average. A penalty that is linear in θ asks for c instead, and fails where B is a
-    bad guess of it. This one rises with the fourth root, ``36·K·(θ/B)^¼``: the records that a
-    doubling of θ must save are about 2K to 9K, the more the nearer θ is to B. 36 was tuned on
-    streams that no documented figure uses; so was the square root for running totals, whose bias
-    is n/√3·E(θ)/m0, as of ranges with twice the variance.
+    for each step of θ, the sum of both is least where ``N(θ) = K = √(6V)·m0/n``: a rank that does
+    not depend on the scale; the root of the sum of squares is least at √(θ/c) times that rank if
+    values lie c above θ on average. A penalty that is linear in θ needs c instead, and fails where
+    B is a bad guess of c. This one rises with the fourth root, ``36·K·(θ/B)^¼``: the records that a
+    doubling of θ must save are about 2K to 9K, more the nearer θ is to B. 36 was tuned on streams
+    that no documented figure uses; so was the square root for running totals, whose bias is
+    n/√3·E(θ)/m0, as for ranges with twice the variance.
 
     Args:
         thresholds: candidates on the integer grid.
@@ -127,7 +127,7 @@ def exceedance_scores(histogram: I64, penalty: I64) -> I64:
 
 
 def rank_scores(histogram: I64, rank: int) -> I64:
-    """(c,) ``-|#{v > θ} - (K - 1)|``: best where just K - 1 records lie above θ.
+    """(c,) ``-|#{v > θ} - (K - 1)|``: best where exactly K - 1 records lie above θ.
 
     Raises:
         ParameterError: the rank is not positive.

@@ -1,8 +1,8 @@
 """Key selection with a sound threshold: when an unknown key may become public.
 
-S is the exact count of a key: accepted records, deletions negative; with a least number of units
-μ > 1, distinct units. W_t is the noise of trigger t. A key passes the *gate* while S ≥ μ (μ = 1
-unless configured), and becomes public at the first trigger with an open gate and ``S + W_t ≥ K_t``.
+S is the exact count of a key: accepted records, deletions negative; or distinct units, if a least
+number of units μ > 1 is configured (else μ = 1). W_t is the noise of trigger t. A key passes the
+*gate* while S ≥ μ, and becomes public at the first trigger with an open gate and ``S + W_t ≥ K_t``.
 The thresholds make it unlikely that one privacy unit decides at a gate, whatever it does.
 
 *Statement.* Let a unit have m_k accepted records of either sign in key k, over all triggers, with
@@ -16,15 +16,15 @@ x_t(β_t m_k²/Q). A key that the unit alone has touched is of this kind: S' = 0
 does not, because deletions of the unit lower it: S ≤ μ - 1 and W_t ≥ K_t - S ≥ x_t(β_t m_k²/Q).
 Both lie in one event of probability β_t m_k²/Q; sum over keys and triggers. ∎
 
-*Why that is all it costs.* Let D hold the unit and D' not. Consider the release whose gates read S'
-in both worlds, while its thresholds read S + W_t, together with a flag that says whether a trigger
-was decided by the unit earlier. Others' records are treated alike in both worlds as long as the
-outputs agree, so S' is the same number in both; the release and the flag are one function of the
-same Gaussian releases, and inherit (ε, δ_G). With D' the true release is this one; with D it
+*Why that is the whole cost.* Let D hold the unit and D' not. Consider the release whose gates read
+S' in both worlds, while its thresholds read S + W_t, together with a flag that says whether a
+trigger was decided by the unit earlier. Others' records are treated alike in both worlds as long as
+the outputs agree, so S' is the same number in both; the release and the flag are one function of
+the same Gaussian releases, and inherit (ε, δ_G). With D' the true release is this one; with D it
 differs only where the flag is up. The flag is up with probability at most δ in either world, so the
 whole is (ε, δ_G + δ), without a factor e^ε. Because a released key stays public, every later
-trigger may use it. (The guarantee needs the union over all triggers: a threshold that holds at each
-trigger on its own fails up to T times as often.)
+trigger may use it. (The guarantee needs the union over all triggers: thresholds that hold at each
+trigger alone fail up to T times as often.)
 
 *A least number of units* gives k-anonymity, which is not a privacy guarantee.
 """
@@ -43,7 +43,7 @@ from ...validate import at_least, between
 
 
 class Exposure(NamedTuple):
-    """The effect of one unit on counts that decide a selection: see the module's statement."""
+    """One unit's effect on counts that decide a selection: see the module's statement."""
 
     sensitivity2: Fraction  # Q: bound of Σ m²
     most: int  # largest m

@@ -1,4 +1,4 @@
-"""A clipping threshold from the smooth sensitivity of a quantile, in arithmetic that is proved.
+"""A clipping threshold from the smooth sensitivity of a quantile, with proved arithmetic.
 
 Perrier, Asghar, Kaafar, *Private Continual Release of Real-Valued Data Streams*, NDSS 2019 (PAK),
 on Nissim, Raskhodnikova, Smith, *Smooth Sensitivity and Sampling in Private Data Analysis*, STOC
@@ -10,26 +10,27 @@ on Nissim, Raskhodnikova, Smith, *Smooth Sensitivity and Sampling in Private Dat
 ``L = ln(1/δ)``, ``a = ε/2``, ``b = ε/2L``, ``G = ln(1/2β)``, ``c = (e^b-1)G/a``, ``κ = 1/(1-c)``.
 
 *Guarantee.* (ε, δ)-DP for adding, removing or replacing one record, if ``b(L+1) ≥ L(e^b-1)`` and
-``c < 1``, both checked. Absent records count as zeros without end, so one added record replaces a
-zero. The centre ``x_P + κ(G/a)S`` has local sensitivity ≤ S + κc·S = κS, and κS is b-smooth. Going
-to a neighbour first dilates the noise by at most e^b, which costs more than ε/2 only where
-|z| > (ε/2+b)/(e^b-1) ≥ L, that is with probability ≤ e^-L = δ; then it slides it by at most a,
-which costs ε/2. Clipping, the factor r and the rounding to public thresholds are post-processing.
+``c < 1``, both checked. Absent records count as infinitely many zeros, so an added record replaces
+a zero. The centre ``x_P + κ(G/a)S`` has local sensitivity ≤ S + κc·S = κS, and κS is b-smooth. A
+step to a neighbour first dilates the noise by at most e^b, which costs more than ε/2 only where
+|z| > (ε/2+b)/(e^b-1) ≥ L, that is with probability ≤ e^-L = δ; then it shifts the noise by at most
+a, which costs ε/2. Clipping, the factor r and rounding to public thresholds are post-processing.
 
 *Arithmetic.* The scale κS/a depends on the data, so a draw cannot be put on a data-independent
 grid. Instead:
 
-1. S is the largest of products of correctly rounded doubles, of relative error < 2^-44 with the
-   search, underflow aside. It is raised by the factor 1 + 2^-42 and to at least 2^-20 grid steps.
-   So the result is an upper bound of the true S for b' = b - 2^-40, within a factor 1 + 2^-41,
-   hence b-smooth. Its weights come from decimal arithmetic, so every machine finds the same S.
+1. S is the largest of products of correctly rounded doubles, with relative error < 2^-44 including
+   the search, underflow aside. It is raised by the factor 1 + 2^-42 and to at least 2^-20 grid
+   steps. So the result is an upper bound of the true S for b' = b - 2^-40, within a factor
+   1 + 2^-41, hence b-smooth. Its weights come from decimal arithmetic, so every machine finds the
+   same S.
 2. The noise is z/Λ with integer z ~ DLap(Λ), Λ = 2^49. For X ~ Lap(Λ), the probabilities of z and
    of ⌈X⌉ differ by factors within e^(±1/Λ). That τ is one public threshold means that X lies in
    one interval of length w; moving both its ends by less than 1 changes its probability by a factor
    within 1 ± 4/min(Λ, w). So the discrete τ behaves as the continuous one up to a factor e^x with
    x ≤ 12/min(Λ, w) for each of two neighbours. Configuration fails unless 24/min(Λ, w) ≤ 2^-14·ε
-   for the shortest possible interval, w = Λ·gap·a/(rκB); ε and δ are lowered by 2^-14 of
-   themselves beforehand to pay for it.
+   for the shortest possible interval, w = Λ·gap·a/(rκB); to pay for it, ε and δ are first lowered
+   by 2^-14 of themselves.
 3. All else is exact: rationals, and one comparison with the public thresholds.
 """
 
@@ -104,7 +105,7 @@ class SmoothQuantile:
 
     @property
     def a(self) -> Fraction:
-        """Maximum slide of the noise."""
+        """Maximum shift of the noise."""
         return self.epsilon * (1 - _SLACK) / 2
 
     @property
@@ -118,7 +119,7 @@ class SmoothQuantile:
 
     @property
     def offset(self) -> Fraction:
-        """G: by how many scales the centre is raised."""
+        """G, the number of scales by which the centre is raised."""
         return normal.log_up(1 / (2 * self.beta)) if 2 * self.beta < 1 else Fraction(0)
 
     @property
@@ -156,7 +157,7 @@ class SmoothQuantile:
 
 @dataclass(frozen=True)
 class Runs:
-    """The values that matter: the nearest one of every run of equal values.
+    """The values that matter: of every run of equal values, the one nearest to P.
 
     Attributes:
         low, low_place: (u,) values and positions at or below P, ascending.
@@ -175,7 +176,7 @@ def _runs(histogram: I64, thresholds: I64, rank: int) -> tuple[int, Runs]:
     values = np.concatenate([[0], thresholds])
     starts = np.concatenate([[0], ends[:-1]]) + 1
     place = total - rank + 1
-    held = ends >= starts  # runs that are not empty; absent records are zeros at the bottom
+    held = ends >= starts  # non-empty runs; absent records are zeros at the bottom
     values, starts, ends = values[held], starts[held], ends[held]
     below, above = starts <= place, ends >= place
     low = np.concatenate([[0], values[below]])
@@ -189,8 +190,8 @@ def smooth_bound(runs: Runs, b: Fraction) -> float:
     """max (x_j - x_i)·exp(-b(j-i-1)), by divide and conquer in O((u + v) log u).
 
     For a lower i the best j is never higher: (x_j - x_i)/(x_j' - x_i) with j > j' falls as x_i
-    falls. So the best partner of the middle row splits the search (an argument that survives
-    rounding: a partner within a factor 1+e of the best costs no other row more than that factor).
+    falls. So the best partner of the middle row splits the search. Rounding does not break this: a
+    partner within a factor 1+e of the best costs no other row more than that factor.
     """
     origin = int(runs.high_place[0])
     low = _weights(origin - runs.low_place, b)
@@ -205,7 +206,7 @@ def smooth_bound(runs: Runs, b: Fraction) -> float:
         left, right = np.concatenate([left, found]), np.concatenate([found, right])
         open_ = first < last
         first, last, left, right = first[open_], last[open_], left[open_], right[open_]
-    # exp(-b(j-i-1)) = exp(b)·low·high; pairs i = j = P are worth 0 and do no harm.
+    # exp(-b(j-i-1)) = exp(b)·low·high; pairs i = j = P give 0, which is harmless.
     return best * float(_weights(np.array([-1]), b)[0])
 
 

@@ -1,9 +1,9 @@
-"""Consistent estimates of a b-ary forest of noisy sums, exactly, as they are needed.
+"""Consistent estimates of a b-ary forest of noisy sums, exact and computed on demand.
 
 A chunk has b^L blocks. Level 1 holds the blocks, level l the sums of b^(l-1) blocks, level L the b
-topmost nodes; each node has noise of its own, all alike. The least-squares estimate of the blocks
-is known from two sweeps (Hay, Rastogi, Miklau, Suciu, *Boosting the Accuracy of Differentially
-Private Histograms Through Consistency*, VLDB 2010, Theorem 3).
+topmost nodes; the noises of all nodes are independent with equal variance. Two sweeps give the
+least-squares estimate of the blocks (Hay, Rastogi, Miklau, Suciu, *Boosting the Accuracy of
+Differentially Private Histograms Through Consistency*, VLDB 2010, Theorem 3).
 
 The estimate is linear and leaves consistent sums unchanged, so it is the true blocks plus
 the estimate made from the noise alone, which does not depend on data. With
@@ -58,7 +58,7 @@ def covariance_weights(fanout: int, levels: int) -> list[Fraction]:
 
 @dataclass(frozen=True)
 class Forest:
-    """The noise of a whole chunk, ready for exact sums of its consistent estimates."""
+    """The noise of a whole chunk, prepared for exact sums of its consistent estimates."""
 
     fanout: int  # b
     nodes: tuple[NDArray[Any], ...]  # per level, blocks first, (nodes,) integers Y[v]
@@ -84,8 +84,10 @@ class Forest:
 
 
 def forest(levels: Sequence[I64], fanout: int) -> Forest:
-    """Prepare the noise of a chunk: noisy values, blocks first, each
-    next level ``fanout`` times shorter, in O(nodes) integer additions."""
+    """Prepare the noise of a chunk in O(nodes) integer additions.
+
+    ``levels`` has the blocks first; each next level is ``fanout`` times shorter.
+    """
     bound = len(levels) * len(levels[0]) * max(int(np.abs(level).max()) for level in levels)
     noise = [level.astype(object) if bound >= _LARGE else level for level in levels]
     below = [noise[0]]
@@ -110,7 +112,7 @@ def span_variance(
 
     Args:
         first, end: blocks of weight 1.
-        extra: further weights of single blocks, added to those.
+        extra: additional weights of single blocks.
     """
     extra = {} if extra is None else extra
     total, size = 0.0, 1

@@ -1,14 +1,14 @@
 """Sums over a stream in slots from a wide tree of noisy nodes: chunks, or one infinite tree.
 
-A *block* is ``fanout^skip`` slots, the finest sum that has noise of its own. Both trees give, for
-every number of whole blocks, the noise of their total; estimates of blocks and ranges are its
-differences, so all of them agree with each other.
+A *block* is ``fanout^skip`` slots, the finest sum that has its own noise. For every number of whole
+blocks, both trees give the noise of their total; estimates of blocks and ranges are differences of
+such totals, so all of them are consistent.
 
 * `Chunks`: b^levels blocks at a time, every node with noise DLap(θ·levels/ε), made consistent
   (CCS 2021, Section 5; see `consistency`). No root: a chunk is one of many.
-* `InfiniteTree`: one tree, level j with a share of ε in proportion to 1/(j(j+1)). Without end
-  these shares sum to 1; where it is known how many levels will ever be used, they are raised to
-  sum to 1 over those. Errors grow with the logarithm of time instead of restarting at each chunk.
+* `InfiniteTree`: one tree, level j with a share of ε proportional to 1/(j(j+1)). Over infinitely
+  many levels these shares sum to 1; if the number of levels is known, they are raised to sum to 1
+  over those. Errors grow with the logarithm of time instead of restarting at each chunk.
 
 *Guarantee.* Records clipped to θ; add/remove (or replace, values staying in [0, θ]) of one record
 in its own slot: ε-DP, because the record lies in one node per level and moves it by at most θ.
@@ -16,13 +16,12 @@ Noise is derived for whole chunks, data or not.
 
 *No draw covers two contents.* ``first`` counts blocks here. A node of the infinite tree is first
 used when its last block ends. The estimates of a chunk need the noise of all its nodes when its
-first block ends, also of those whose blocks come later; so where the nonce of the noise changes,
-the chunk is left, and another one begins at the block that is open (`Chunks.origins`), on top of
-what was released. Up to then all draws of a chunk cover blocks that ended under the nonce of its
-first block; what they would have covered later has other draws. A record is in one block, which
-ends in one chunk: the sums of a left chunk depend on its ended blocks alone, since consistent
-estimates of the others are never asked for. So chunks compose in parallel as before, and variances
-add up.
+first block ends, including nodes whose blocks come later; so where the nonce of the noise changes,
+the chunk is abandoned, and another begins at the open block (`Chunks.origins`), on top of what was
+released. Until then all draws of a chunk cover blocks that ended under the nonce of its first
+block; later blocks have other draws. A record is in one block, which ends in one chunk: the sums of
+an abandoned chunk depend on its ended blocks alone, since consistent estimates of the others are
+never requested. So chunks compose in parallel as before, and variances add up.
 """
 
 from __future__ import annotations
@@ -50,13 +49,13 @@ class WideTree(Protocol):
     """The contract of a tree over blocks."""
 
     def restarted(self, origins: tuple[int, ...]) -> WideTree:
-        """The same with independent noise from each of these blocks on, where that is needed."""
+        """The tree with independent noise from each of these blocks on, if it needs that."""
 
     def draws(self, of: str, theta: int, slots: int) -> Draws:
-        """Its noise for the largest threshold and a number of slots."""
+        """Its draws for the largest threshold and a number of slots."""
 
     def prefix(self, noise: Noise, theta: int, end: int) -> tuple[int, Fraction]:
-        """Start of the epoch of independent noise that holds ``end``, noise from there to it."""
+        """Start of the stretch of independent noise that holds ``end``, and the noise since."""
 
     def variance(
         self, theta: int, first: int, end: int, extra: Mapping[int, float] | None = None
@@ -72,7 +71,7 @@ class Chunks:
     levels: int  # L ≥ 1
     epsilon: Fraction  # of one record
     purpose: str = "node"  # names the noise
-    # blocks at which a chunk begins whatever came before, ascending from 0
+    # blocks at which a chunk begins in any case, ascending from 0
     origins: tuple[int, ...] = (0,)
 
     def __post_init__(self) -> None:
@@ -133,7 +132,7 @@ class Chunks:
         return total * laplace_variance(self.scale(theta))
 
     def _variance(self, first: int, end: int, extra: Mapping[int, float]) -> float:
-        """Between two origins, the first one at 0, per unit of node variance."""
+        """The variance between two origins, the first at 0, per unit of node variance."""
         touched = {block // self.blocks for block in extra}
         touched |= {first // self.blocks, max(end - 1, first) // self.blocks}
         inner = max(0, end // self.blocks + (-first // self.blocks))
@@ -159,8 +158,8 @@ class InfiniteTree:
     fanout: int  # b ≥ 2
     epsilon: Fraction  # of one record
     purpose: str = "infinite"  # names the noise
-    # most blocks that the stream has, 0 where it has no end. Over the J levels that so many
-    # blocks use, the shares 1/(j(j+1)) sum to J/(J+1); each is raised by (J+1)/J
+    # most blocks of the stream, 0 if it has no end. Over the J levels that this many blocks use,
+    # the shares 1/(j(j+1)) sum to J/(J+1); each is raised by (J+1)/J
     blocks: int = 0
 
     def __post_init__(self) -> None:
@@ -170,7 +169,7 @@ class InfiniteTree:
 
     @property
     def spent(self) -> Fraction:
-        """Share of ε that the shares 1/(j(j+1)) of the levels in use sum to."""
+        """Sum of the shares 1/(j(j+1)) of the levels in use."""
         if not self.blocks:
             return Fraction(1)
         levels = self.nodes(self.blocks)[-1][0]
@@ -181,7 +180,7 @@ class InfiniteTree:
         return theta * level * (level + 1) * self.spent / self.epsilon
 
     def restarted(self, origins: tuple[int, ...]) -> InfiniteTree:
-        """Itself: a node is first used when its last block ends, so each has a nonce of its own."""
+        """Itself: a node is first used when its last block ends, so its draw has one nonce."""
         return self
 
     def nodes(self, end: int) -> list[tuple[int, int]]:
@@ -194,14 +193,14 @@ class InfiniteTree:
         return out
 
     def draws(self, of: str, theta: int, slots: int) -> Draws:
-        """See `WideTree.draws`: that of the highest node is largest."""
+        """See `WideTree.draws`: the draw of the highest node is largest."""
         return laplace(of, self.scale(theta, max(level for level, _ in self.nodes(slots))))
 
     def prefix(self, noise: Noise, theta: int, end: int) -> tuple[int, Fraction]:
         """0, and the noise of the first ``end`` blocks.
 
         Raises:
-            ContractError: there are not so many blocks; ε would be spent on further levels.
+            ContractError: the stream has fewer blocks; more would spend ε on further levels.
         """
         if self.blocks and end > self.blocks:
             raise ContractError("blocks beyond the stream")
@@ -259,6 +258,6 @@ def choose_height(fanout: int, slots: int, most: int = 5) -> int:
 
 @lru_cache(maxsize=16)
 def _kept(chunks: Chunks, noise: Hashable, theta: int, start: int) -> Forest:
-    # The noise of a chunk is a function of these arguments alone; keeping the last few makes a
-    # release cost O(levels). It stays inside the process, as the secret itself does.
+    # The noise of a chunk is a function of these arguments alone. Caching the last few makes a
+    # release cost O(levels). The cache stays inside the process, as the secret does.
     return forest(chunks.draw(cast(Noise, noise), theta, start), chunks.fanout)

@@ -3,16 +3,16 @@
 A shape is public: it follows from the number of slots, ε and the records expected per slot. For
 θ = 1 the mean squared error of a random range has three parts:
 
-* *noise*, exactly as `consistency` has it, averaged over spans whose ends lie anywhere, in blocks
-  too: inside a block a prefix sum is the released total of the ended blocks plus a share of the
-  last one (`smoothing`), so its noise is a weighted sum of two totals;
+* *noise*, exactly as in `consistency`, averaged over spans whose ends may lie inside blocks: there
+  a prefix sum is the released total of the ended blocks plus a share of the last one (`smoothing`),
+  so its noise is a weighted sum of two totals;
 * *chance*: values in [0, 1] that scatter evenly within a block leave a prefix sum
-  √(load·width·5/72) away from what was predicted, as 1/12 is the variance of a value between 0
-  and 1, and 5/6 the mean over the places in a block; a range has two ends;
-* *trend*: blocks differ by more than chance. `_TREND` of the largest sum of a block, tuned on
-  streams that no documented figure uses (`research/heldout.py`).
+  √(load·width·5/72) away from its prediction, as 1/12 is the variance of a value between 0 and 1,
+  and 5/6 the mean over the places in a block; a range has two ends;
+* *trend*: blocks differ by more than chance, assumed to be `_TREND` of the largest sum of a block,
+  tuned on streams that no documented figure uses (`research/heldout.py`).
 
-An objective with a linear error of 1/6 of the largest sum of a block, as published, takes blocks
+The published objective, with a linear error of 1/6 of the largest sum of a block, chooses blocks
 that are far too narrow, and pays for levels that hardly any range needs.
 """
 
@@ -34,7 +34,7 @@ _STEPS = (0.7548776662466927, 0.5698402909980532)  # a sequence that fills the s
 _FEWEST = 8  # blocks in a stream
 _NODES = 1 << 21  # a chunk's noise is drawn at once
 _DEEPEST = 20
-_FINE = 1 << 10  # θ in which variances are computed: for small scales noise on a grid has less
+_FINE = 1 << 10  # θ for computing variances: at small scales, noise on the grid has less variance
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Covariance:
     """Covariances of the noise of block totals, per unit of node variance.
 
     Args:
-        fanout, levels: shape of the chunks, which follow each other without end.
+        fanout, levels: shape of the chunks in an endless sequence.
     """
 
     def __init__(self, fanout: int, levels: int) -> None:
@@ -88,7 +88,7 @@ class Covariance:
 
 
 def spans(slots: int) -> Iterator[tuple[int, int]]:
-    """First slot and end of ranges that lie evenly among all ranges of so many slots."""
+    """First slot and end of ranges that lie evenly among all ranges of ``slots`` slots."""
     for i in range(1, _SPANS + 1):
         one, other = (int(i * step % 1 * (slots + 1)) for step in _STEPS)
         yield min(one, other), max(one, other)
@@ -118,7 +118,7 @@ def unit_noise(shape: TreeShape, slots: int) -> float:
 
 
 def inside_error(width: int, load: int) -> float:
-    """Mean squared error of a range for θ = 1 by predictions inside blocks."""
+    """Mean squared error of a range for θ = 1 due to predictions inside blocks."""
     return 5 * load * width / 36 + (_TREND * load * width) ** 2 if width > 1 else 0.0
 
 
@@ -128,10 +128,10 @@ def shape_error(shape: TreeShape, slots: int, epsilon: Fraction, load: int) -> f
 
 
 def candidates(slots: int, fanout: int = 0, height: int = 0, skip: int = -1) -> Iterator[TreeShape]:
-    """Shapes for so many slots; what is given is not chosen.
+    """Shapes for ``slots`` slots; given parameters stay fixed.
 
-    A level above the one whose nodes are as long as the stream is never used; of shapes with
-    one level, only the width matters.
+    Levels above the one whose nodes are as long as the stream are never used; with a single level,
+    only the width matters.
     """
     for b in (fanout,) if fanout else FANOUTS:
         for s in (skip,) if skip >= 0 else range(_DEEPEST):
@@ -155,13 +155,13 @@ def choose_shape(
     skip: int = -1,
     whole: int = 0,
 ) -> TreeShape:
-    """The shape of least expected error, of the least fanout and levels among equals.
+    """The shape of least expected error; ties go to the least fanout and levels.
 
     Args:
         load: records expected per slot.
-        fanout, height, skip: children per node, levels in all, levels without noise of their own;
-            0, 0 and -1 have them chosen.
-        whole: a number of slots that must consist of whole blocks; 0 for any.
+        fanout, height, skip: children per node, levels in all, levels without their own noise;
+            0, 0 and -1 leave the choice to this function.
+        whole: a number of slots that must consist of whole blocks; 0: no such constraint.
 
     Raises:
         ParameterError: a parameter is out of range, or no shape is possible.
@@ -210,7 +210,7 @@ def mean_variance(tree: WideTree, width: int, slots: int) -> float:
 def endless(
     slots: int, epsilon: Fraction, load: int, fanout: int, skip: int = -1
 ) -> tuple[InfiniteTree, int]:
-    """The infinite tree over so many slots, and the slots of a block: of least expected error."""
+    """The infinite tree over ``slots`` slots and the slots per block of least expected error."""
     best, least = None, float("inf")
     for s in range(_DEEPEST) if skip < 0 else (skip,):
         width = fanout**s

@@ -1,7 +1,7 @@
-"""Estimates inside a block from the blocks that were released before it: post-processing only.
+"""Estimates inside a block from earlier released blocks: post-processing only.
 
 A block of w slots gets its noisy total when it ends. Until then every slot gets the same
-prediction, and the last slot the rest, so that the outputs of a block sum to its total
+prediction; the last slot gets the rest, so that the outputs of a block sum to its total
 (CCS 2021, Section 5.4). Predictors:
 
 * ``recent``: the total of the last block.
@@ -35,7 +35,7 @@ class Smoother:
     """
 
     kind: str = "recent"  # one of `KINDS`
-    history: int = 8  # blocks that ``median``, ``moving`` and ``exponential`` look back
+    history: int = 8  # blocks that ``median``, ``moving`` and ``exponential`` use
     alpha: Fraction = Fraction(1, 2)  # weight of the newest block (``exponential``), in (0, 1]
 
     def __post_init__(self) -> None:
@@ -54,8 +54,8 @@ class Smoother:
     def weights(self, known: int) -> list[Fraction]:
         """Weights of the ``min(known, memory)`` newest totals, newest first; they sum to 1.
 
-        For ``median`` the weights of a typical case: the middle one or two places by age, since
-        which totals lie in the middle depends on what was released.
+        For ``median`` they are those of a typical case, the middle one or two by age, since which
+        totals lie in the middle depends on what was released.
         """
         n = min(known, self.memory)
         if self.kind == "exponential":

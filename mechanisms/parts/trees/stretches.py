@@ -1,8 +1,8 @@
 """A wide tree whose threshold changes from stretch to stretch of whole blocks.
 
-A chunk begins with each stretch, whatever came before, so every draw has the scale of one
-threshold. A record lies in one stretch: it moves a node by at most the threshold that was in force
-there, and stretches compose in parallel. Their noise is independent, so variances add up.
+Each stretch begins a new chunk, so every draw has the scale of one threshold. A record lies in one
+stretch: it moves a node by at most the threshold in force there, and stretches compose in parallel.
+Their noise is independent, so variances add up.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .hierarchy import Chunks
 
 @dataclass(frozen=True)
 class Stretches:
-    """A `WideTree`; thresholds that callers pass are those of the newest stretch, and not used."""
+    """A `WideTree`; it ignores the threshold that callers pass, that of the newest stretch."""
 
     chunks: Chunks  # of each stretch
     length: int  # blocks of a stretch
