@@ -12,7 +12,7 @@ from ..agents.worker.lines.screen import say
 from .nearest import Nearest
 from .options import emit, json_option
 
-if TYPE_CHECKING:  # the local broker is optional: only a running command imports it
+if TYPE_CHECKING:  # the local broker is optional: commands import it when they run
     from ..deploy.daemon import BrokerState
 
 data_option = click.option(

@@ -40,9 +40,9 @@ def write_bundle(folder: Path, sink: str, kafka: Kafka) -> None:
     """Write jars, properties of a worker and of a sink, and a page with the commands.
 
     Args:
-        folder: folder to create; it must not hold a bundle yet, which may contain passwords.
+        folder: folder to create; it must not hold a bundle already, which may contain passwords.
         sink: properties of the connector.
-        kafka: the cluster; no secret of it is written.
+        kafka: the cluster; its secrets are not written.
 
     Raises:
         ConfigError: the folder holds a bundle, or cannot be written.

@@ -18,7 +18,7 @@ from ..offline.again import Again, Unsent
 from .deployed import cluster_of
 from .options import Flags, config_options, declared, emit, json_option, read_config, readable
 
-CHARACTERS = 300  # of a sample that are shown
+CHARACTERS = 300  # shown of a sample
 
 
 @click.command("dead-letters")

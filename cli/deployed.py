@@ -1,4 +1,4 @@
-"""The deployment that a command is about: its compiled pipelines, its cluster, its ledger."""
+"""A command's deployment: its compiled pipelines, its cluster, its ledger."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def ledger_of(config: Config) -> Ledger:
 
 
 def least_partitions(config: Config) -> int:
-    """Count the partitions of all topics, if no input topic has more than one."""
+    """Count the partitions of all topics when every input topic has one."""
     made = compile_config(config, spread=StatePartitions(1, 1))
     every = (*public_topics(made), *internal_topics(made, Names(made.name, UNKNOWN)))
     return sum(spec.partitions for spec in every)
 
 
 def by_size(config: Config) -> str:
-    """Say how the size of inputs decides about partitions; empty where it does not."""
+    """Say how the inputs' partitions determine those of internal topics; empty if they do not."""
     if not is_open(config):
         return ""
     return (

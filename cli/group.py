@@ -68,7 +68,7 @@ class Group(Nearest):
         """Import the module of a command; None if there is no such command."""
         if name not in COMMANDS:
             return None
-        gc.disable()  # modules stay: looking for garbage among them is a tenth of the time
+        gc.disable()  # modules stay: looking for garbage among them would take a tenth of the time
         try:
             module = importlib.import_module(f"{__package__}.{COMMANDS[name][0]}")
         finally:
@@ -83,7 +83,7 @@ class Group(Nearest):
 
 
 def _version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
-    """Do what ``hush version`` does: many people try the option first."""
+    """Print what ``hush version`` prints: many people try the option first."""
     if asked and not ctx.resilient_parsing:
         found = hush.get_command(ctx, "version")
         assert found is not None
@@ -133,8 +133,8 @@ def main(args: list[str] | None = None) -> None:
     """Run ``hush`` with these words, by default those of this process, and exit with its code."""
     if args is None and "worker" in sys.argv:
         signal.signal(signal.SIGTERM, _stopped)  # what it needs takes seconds to load
-        # Its shards keep the cores busy. Products of small matrices would wait for threads of their
-        # own, which spin meanwhile. NumPy reads this when it is loaded, which comes later.
+        # A worker's shards keep the cores busy. BLAS threads would only spin and slow down products
+        # of small matrices. NumPy, which is loaded later, reads this.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         with redaction.hooks():
@@ -148,7 +148,7 @@ def main(args: list[str] | None = None) -> None:
 
 
 def _stopped(*_: object) -> None:
-    """End a service as asked. Other commands end by the signal, so that callers see it."""
+    """End a service with exit code 0. Other commands end by the signal, so that callers see it."""
     raise SystemExit(0)
 
 
@@ -176,11 +176,11 @@ def _failed(error: BaseException) -> int:
 
 
 def fitting(text: str, head: str) -> str:
-    """Divide lines between words where a terminal would divide them anywhere.
+    """Break lines between words, where a terminal would break them anywhere.
 
     Args:
-        text: what is shown on the standard error; in a file it stays as it is.
-        head: what stands before its first line.
+        text: message for standard error; unchanged if that is a file.
+        head: text before its first line.
     """
     if not sys.stderr.isatty():
         return text
@@ -195,7 +195,7 @@ def fitting(text: str, head: str) -> str:
 
 def _of_broker(error: BaseException) -> str | None:
     """Describe a Kafka client's error without quoting a record; None for other errors."""
-    from aiokafka.errors import KafkaError  # here: most commands end well, and start faster
+    from aiokafka.errors import KafkaError  # imported on failure only: commands start faster
     from confluent_kafka import KafkaException
 
     from ..agents.kafka.access.refusals import DENIED
@@ -223,7 +223,7 @@ def _interrupted(error: BaseException) -> bool:
 def _told_to_end(error: BaseException) -> int | None:
     """The exit code of a signal that asked to end, and arrived inside a library; None if none did.
 
-    A library in C makes a `SystemError` of it. Any other error after a code of 0 is one of its own.
+    A C library turns it into a `SystemError`. After exit code 0, any other error is a real one.
     """
     for one in _chain(error):
         if isinstance(one, SystemExit) and isinstance(one.code, int):
@@ -232,7 +232,7 @@ def _told_to_end(error: BaseException) -> int | None:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error, then what it came from."""
+    """Yield an error, then its causes."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__

@@ -85,7 +85,7 @@ def check(flags: Flags, as_json: bool, offline: bool, member: str) -> None:
         raise click.exceptions.Exit(code)
 
 
-Finding = tuple[str, str]  # "ok", "warn" or "fail", and what
+Finding = tuple[str, str]  # "ok", "warn" or "fail", and a sentence
 
 
 def _offline(config: Config, told: Callable[[Finding], None]) -> None:

@@ -88,7 +88,7 @@ def show(flags: Flags, as_json: bool) -> None:
 
 
 def shared(read: Ledger, sums: Mapping[str, Spent]) -> list[str]:
-    """State what a unit pays for all pipelines that share a budget, by budget.
+    """State, for each shared budget, what a unit pays for all its pipelines.
 
     Args:
         sums: amounts charged, by pipeline.
@@ -103,22 +103,22 @@ def shared(read: Ledger, sums: Mapping[str, Spent]) -> list[str]:
 
 
 def composed(spent: Spent) -> str:
-    """State what a unit pays in several epochs, and the sum of their ε where that is more."""
+    """State what a unit pays in several epochs, and the sum of their ε if that is more."""
     epsilon = spent.composed()
     beside = f" (their sum: ε={float(spent.epsilon):g})" if epsilon < spent.epsilon else ""
     return f"ε={float(epsilon):.6g}, δ={float(spent.delta):g} in total{beside}"
 
 
 def over_generations(chain: Sequence[str], sums: Mapping[str, Spent], read: Ledger) -> str:
-    """State what one unit pays over pipelines that follow each other.
+    """State what one unit pays over pipelines that succeed each other.
 
-    The boundary divides records, and not units: a unit may have some on either side, so
-    neighbouring streams differ in both, and the maximum of the costs would be too little.
+    The boundary divides records, not units: a unit may have records on both sides, so neighbouring
+    streams differ in both, and the maximum of the costs would be too low.
 
     Args:
-        chain: names, the first generation first.
+        chain: names, oldest generation first.
         sums: amounts charged, by pipeline.
-        read: the ledger, which says where each of them ended.
+        read: the ledger, which records where each ended.
     """
     body = read.pipelines[chain[-1]]["config"]
     epsilon = sum((sums[name].epsilon for name in chain), Fraction(0))
@@ -174,7 +174,7 @@ def verify(flags: Flags, as_json: bool) -> None:
 
 
 def _against_clock(config: Config, read: Ledger) -> Ledger:
-    """The ledger, once it is known to have paid for every trigger of the clock log."""
+    """The ledger, after checking that it paid for every trigger of the clock log."""
     names = read.names(config.deployment.name)
     horizons = {p.name: p.traits.horizon for p in compile_config(config).pipelines}
     cluster, kafka = Cluster(config.kafka, role="auditor"), config.kafka
@@ -272,7 +272,7 @@ def add_up(flags: Flags, as_json: bool, ledgers: tuple[str, ...]) -> None:
     for name in ledgers:
         if Path(name).is_file():
             found[name] = _copy(Path(name))
-        elif "." in name or "/" in name:  # as no name of a deployment has it
+        elif "." in name or "/" in name:  # no deployment's name contains these
             raise ConfigError(f"{name}: file not found; a LEDGER is a file, or a deployment's name")
         else:
             found[name] = _of_deployment(flags, name)

@@ -1,4 +1,4 @@
-"""The line of a setting that is refused only after the file was read, as by a mechanism."""
+"""The line of a setting that is refused after the file was read, for example by a mechanism."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _NAMED = re.compile(r"(pipeline|view|input) '([^']+)': (?:([a-z_][\w.]*)(?=:| = 
 
 
 def with_line(error: HushError, file: str) -> HushError:
-    """Return the error with the line of its setting, or else of its table, before the message.
+    """Return the error with the line of its setting, or of its table, before the message.
 
     Args:
-        error: other errors than a `ConfigError`, and those that name no table, stay as they are.
+        error: unchanged if it is no `ConfigError` or names no table.
         file: the configuration.
     """
     found = _NAMED.match(str(error)) if isinstance(error, ConfigError) else None

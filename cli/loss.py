@@ -1,4 +1,4 @@
-"""``hush accept-loss``: say in the ledger that releases go on without records that were deleted."""
+"""``hush accept-loss``: record in the ledger that releases go on without deleted records."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ SUFFIXES = {".geojson": "geojson", ".json": "geojson", ".csv": "csv", ".parquet"
 
 
 def _options(command: F) -> F:
-    """Add what both commands share."""
+    """Add the options that both commands share."""
     for option in (
         click.option("--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
                      help="Write FILE; default: standard output."),
@@ -73,7 +73,7 @@ def map_(
     if lonlat and h3 is None and geohash is None:
         raise click.UsageError("--lonlat goes with --h3 or --geohash")
     release = _newest(flags, pipeline, window)
-    domain_of(release)  # refuses what has no cells
+    domain_of(release)  # refuses releases without cells
     say(in_words(release.cut), err=True)
     if h3 is not None or geohash is not None:
         shared = regrid(release, h3=h3, geohash=geohash, lonlat=lonlat)
@@ -125,8 +125,8 @@ def _kind(kind: str | None, out: Path | None) -> str:
     """The format of the output, which a suffix of the file must not contradict.
 
     Raises:
-        click.UsageError: the file's suffix is not known, or not that of the format that was asked
-            for, or its folder does not exist.
+        click.UsageError: the file's suffix is unknown or contradicts ``--format``, or its folder
+            does not exist.
     """
     check_place("--out", out)
     suffix = "" if out is None else out.suffix.lower()
@@ -141,7 +141,7 @@ def _kind(kind: str | None, out: Path | None) -> str:
 
 
 def _newest(flags: Flags, pipeline: str, window: str | None) -> Released:
-    """The newest complete release of the newest window, or of the one asked for."""
+    """The newest complete release of the newest window, or of the given one."""
     topic = release_topic(flags, pipeline)
     every = read(topic, Wanted(window=moment("--window", window)))
     return _last(every, pipeline, window)
@@ -150,7 +150,7 @@ def _newest(flags: Flags, pipeline: str, window: str | None) -> Released:
 def _with_map_before(
     flags: Flags, pipeline: str, window: str | None
 ) -> tuple[Released, Released | None]:
-    """The same, and the last map of the window before, if there is one."""
+    """The same, and the last map of the previous window, if there is one."""
     topic, asked = release_topic(flags, pipeline), moment("--window", window)
     every = list(read(topic, Wanted()))
     release = _last(filter(Wanted(window=asked).takes, every), pipeline, window)

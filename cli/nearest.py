@@ -1,4 +1,4 @@
-"""Groups of commands that name the nearest command of a misspelt one."""
+"""Command groups that suggest the nearest name for a misspelt command."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import click
 
 
 class Nearest(click.Group):
-    """A group whose refusal of an unknown command suggests those of a similar name."""
+    """A group that suggests similar names when a command is unknown."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command of the first word.
+        """Find the command that the first word names.
 
         Raises:
             UsageError: there is none of this name.

@@ -36,7 +36,7 @@ class Flags(NamedTuple):
 
     @property
     def alone(self) -> bool:
-        """Whether there is no configuration, and nothing else needs one."""
+        """Whether no configuration exists, and no option asks for one."""
         return not self.settings and self.path == CONFIG and not Path(self.path).exists()
 
 
@@ -44,7 +44,7 @@ _MEMBER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")  # as Kafka and folder
 
 
 def member_option(text: str) -> Callable[[F], F]:
-    """Add ``--member``, a name that is a folder too; empty: none."""
+    """Add ``--member``, a name that also names a folder; empty: none."""
 
     def checked(_: click.Context, __: click.Parameter, name: str) -> str:
         if name and _MEMBER.fullmatch(name) is None:
@@ -91,12 +91,12 @@ def read_config(flags: Flags, tables: bool = True) -> Config:
     """Read the configuration with overrides from flags.
 
     Args:
-        tables: whether tables of lookups from topics are needed, for which a cluster is asked.
+        tables: whether to read the tables of topic lookups from the cluster.
 
     Raises:
-        UsageError: an override is no SECTION.NAME=VALUE.
+        UsageError: an override is not SECTION.NAME=VALUE.
         ConfigError: the configuration is missing or not valid.
-        EngineError: there are such lookups, and no cluster answers.
+        EngineError: there are topic lookups, and no cluster answers.
     """
     given: dict[str, Any] = {}
     for setting in flags.settings:
@@ -113,7 +113,7 @@ def read_config(flags: Flags, tables: bool = True) -> Config:
 
 
 def kept_tables(config: Config) -> KeptTables:
-    """The tables that a deployment's lookups from topics have."""
+    """The tables of a deployment's topic lookups."""
     patience = config.kafka.outage_timeout / 1e6
     return KeptTables(config.kafka, config.deployment.name, patience)
 
@@ -121,8 +121,8 @@ def kept_tables(config: Config) -> KeptTables:
 def release_topic(flags: Flags, pipeline: str) -> ReleaseTopic:
     """Find the releases of a pipeline or view; errors as for `read_config`.
 
-    Releases are public, so their readers need no configuration: where none was named and none lies
-    in this folder, the topic is ``hush.<pipeline>.releases.v1``.
+    Releases are public, so readers need no configuration: if none is named and this folder has
+    none, the topic is ``hush.<pipeline>.releases.v1``.
     """
     if flags.bootstrap and flags.alone:
         return source_of(flags.bootstrap, pipeline)
@@ -142,18 +142,18 @@ def declared(config: Config, name: str) -> PipelineSettings:
 
 
 def check_place(option: str, file: Path | None) -> None:
-    """Refuse a file that is to be written into a folder that does not exist."""
+    """Refuse an output file whose folder does not exist."""
     if file is not None and not file.parent.is_dir():
         raise click.BadParameter(f"there is no folder {file.parent}", param_hint=option)
 
 
 def emit(body: object) -> None:
     """Print one JSON object on a line of its own."""
-    put(visible(json.dumps(body, default=str)))  # it means the same, and has no DEL
+    put(visible(json.dumps(body, default=str)))  # the same JSON, without DEL
 
 
 def readable(table: Table) -> Table:
-    """Fold long texts of a table in a narrow terminal; by default they would be cut."""
+    """Fold long cells in a narrow terminal; by default they would be cut."""
     for column in table.columns:
         column.overflow = "fold"
     return table
@@ -163,7 +163,7 @@ def moment(text: str | None, option: str | None = None) -> int:
     """Read an ISO time (UTC if it names no zone; None: now) as microseconds since 1970.
 
     Raises:
-        BadParameter: it is none; the message names the option.
+        BadParameter: it is not a time; the message names the option.
     """
     if text is None:
         return int(time.time() * 1e6)

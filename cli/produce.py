@@ -114,7 +114,7 @@ def _told(done: Loaded, total: int) -> None:
 
 
 def _told_interrupt(loading: Loading, total: int) -> None:
-    """Ask Kafka what is committed, since a commit may have succeeded without an answer."""
+    """Ask Kafka what is committed: a commit may have succeeded although its answer was lost."""
     words = [one for one in sys.argv[1:] if one not in ("--append", "--resume")]
     again = f"hush {shlex.join(words)} --resume" if "produce" in words else "--resume"
     try:

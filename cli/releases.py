@@ -80,7 +80,7 @@ def releases(
 
 
 def _print(kind: str, found: list[Released], latest: bool, first: bool) -> None:
-    """Print complete releases; ``first``: whether a header is due."""
+    """Print complete releases; ``first`` asks for a header."""
     if kind == "text":
         console = Screen()
         if not found:
@@ -96,7 +96,7 @@ def _print(kind: str, found: list[Released], latest: bool, first: bool) -> None:
         out.flush()
         return
     for row in table.to_pylist():
-        put(visible(json.dumps(row, default=_iso, ensure_ascii=False)))  # means the same
+        put(visible(json.dumps(row, default=_iso, ensure_ascii=False)))  # the same JSON
 
 
 def _iso(value: datetime) -> str:
@@ -108,7 +108,7 @@ def _in_order(found: Iterable[Released]) -> list[Released]:
 
 
 def _single(release: Released) -> Iterator[Table | str]:
-    """One release: when and of what, its rows, and what it cost."""
+    """One release: its window and time, its rows, and its cost."""
     told = release.manifest
     last = ", the last one" if told.final else ""
     yield (
@@ -154,7 +154,7 @@ def table(placed: Iterable[tuple[Released, Row]]) -> Table:
 
 
 def number(one: Value | None) -> str:
-    """A value and its distance to the end of its interval, the further one if one is cut at 0.
+    """A value and the distance to the further end of its interval (an end may be cut at 0).
 
     >>> number(Value(1873, 98.9, 1679.2, 2066.8)), number(Value(3, 4.5, 0.0, 11.8))
     ('1,873 ±194', '3 ±8.8')
@@ -178,18 +178,18 @@ def cost(told: Manifest) -> str:
 
 
 def in_part(told: Manifest) -> str:
-    """Say that a window holds less than its length: a chain of releases began within it."""
+    """Say that a window holds only part of its length: its chain of releases began within it."""
     held, whole = told.hops or (1, 1)
     return "" if held == whole else f"; it holds only the last {held} of its {whole} hops"
 
 
 def cut_off(release: Released) -> str:
-    """State the confidence of intervals, and the share of records the contribution bound cut."""
+    """State the intervals' confidence, and the share of records that the contribution bound cut."""
     return f"intervals: noise alone; {in_words(release.cut)}{beyond(release.manifest)}"
 
 
 def beyond(told: Manifest) -> str:
-    """State, if known, the share of values that a learnt threshold cuts."""
+    """State the share of values that a learnt threshold cuts, if known."""
     words = beyond_in_words(told.beyond)
     return words and f"\n{words}"
 
@@ -200,7 +200,7 @@ def span(start: datetime, end: datetime) -> str:
 
 
 def date(time: datetime) -> str:
-    """A time, UTC, no longer than it needs to be.
+    """A UTC time, as short as possible.
 
     >>> from datetime import UTC
     >>> date(datetime(2026, 3, 1, tzinfo=UTC)), date(datetime(2026, 3, 1, 12, tzinfo=UTC))
@@ -244,7 +244,7 @@ def connect(
     if bundle is None:
         put(properties, "")
     else:
-        from .bundle import write_bundle  # its jars need an extra
+        from .bundle import write_bundle  # needs an extra
 
         write_bundle(bundle, properties, config.kafka)
         say(f"{bundle / 'README.md'} has the commands")

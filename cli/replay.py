@@ -67,7 +67,7 @@ def replay(
 def _numbers(
     config: Config, pipelines: tuple[str, ...], windows: tuple[str, ...]
 ) -> set[int] | None:
-    """Numbers of the windows that contain the given times; each pipeline counts its own."""
+    """Numbers of the windows that contain the given times; each pipeline numbers its own."""
     if not windows:
         return None
     if len(pipelines) != 1:

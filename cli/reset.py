@@ -1,4 +1,4 @@
-"""``hush reset``: a deployment ends, and its topics go."""
+"""``hush reset``: delete a deployment and its topics."""
 
 from __future__ import annotations
 

@@ -66,10 +66,10 @@ def followed(
 
     Args:
         deployment: name of the deployment; None: the configuration's.
-        only: pipelines that are shown; empty: all.
-        windows: newest ones that are read.
-        there: whether an `EngineError` says that Kafka does not answer or has no such deployment;
-            else what is shown says so.
+        only: pipelines to show; empty: all.
+        windows: number of newest windows to read.
+        there: whether to raise `EngineError` if Kafka does not answer or has no such deployment;
+            else the board says so.
     """
     kafka, name = _source(flags, deployment)
     cluster, ledger = Cluster(kafka, role="reader"), ledger_topic(name)
@@ -117,7 +117,7 @@ def plot(
     check_place("--out", file)
     config = read_config(flags)
     found = pipeline_of(config, pipeline)
-    declared = Declared(pipeline, found.number, found.config)  # as its ledger would say
+    declared = Declared(pipeline, found.number, found.config)  # as its ledger would declare it
     history = History()
     for release in read(ReleaseTopic(config.kafka, declared.topic, pipeline), Wanted()):
         history.add(release)
@@ -145,7 +145,7 @@ def _start(history: History, window: str | None) -> int | None:
 
 
 def _key(history: History, start: int | None, text: str | None) -> str | None:
-    """Id of the key that a person names; raises `BadParameter` if the window has none such."""
+    """Id of the key that the user names; raises `BadParameter` if the window lacks it."""
     sheet = history.state(start)
     if text is None or sheet is None:
         return None

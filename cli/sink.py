@@ -1,4 +1,4 @@
-"""``hush sink``: releases flow into tables of a database or a folder."""
+"""``hush sink``: keep releases in tables of a database or a folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``hush status``: is a deployment well, and if not, what is to be done."""
+"""``hush status``: whether a deployment is well, and what to do if it is not."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def status(flags: Flags, as_json: bool, watch: bool, every: int) -> None:
 
 
 def _watched(seen: Status, now: Callable[[], Status], every: int) -> NoReturn:
-    """Show the state again and again: in its place in a terminal, else one after the other."""
+    """Show the state repeatedly: in place in a terminal, else one after the other."""
     screen = Screen()
     if not screen.is_terminal:
         while True:
@@ -81,7 +81,7 @@ def _watched(seen: Status, now: Callable[[], Status], every: int) -> NoReturn:
 
 
 def shown(seen: Status) -> Group:
-    """Make the tables and sentences of a status."""
+    """Lay out a status as tables and sentences."""
     when = moment(seen.now * 1_000)
     parts: list[Any] = [Text(f"Deployment {seen.deployment}, {when}. For operators alone.\n")]
     parts += [_workers(seen.workers), _inputs(seen), _pipelines(seen)]

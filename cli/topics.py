@@ -165,7 +165,7 @@ def _create(config: Config, as_json: bool, grow: bool) -> None:
 
 
 def _spread(cluster: Cluster, name: str, partitions: Mapping[str, int]) -> StatePartitions:
-    """Tell what the ledger holds; choose it by the partitions of input topics if there is none."""
+    """Partitions that the ledger holds; without a ledger, chosen by those of the input topics."""
     try:
         return read_ledger(cluster, name).spread
     except NoLedgerError:
@@ -173,7 +173,7 @@ def _spread(cluster: Cluster, name: str, partitions: Mapping[str, int]) -> State
 
 
 def _registered(config: Config, deployment: Deployment, ledger: Ledger) -> Deployment:
-    """Register schemas of releases first: without them nothing is declared."""
+    """Register the releases' schemas first: without them nothing is declared."""
     if not any(subjects(p) for p in deployment.pipelines):
         return deployment
     from ..agents.registry.subjects import register, verify_numbers  # needs an optional part
@@ -184,7 +184,7 @@ def _registered(config: Config, deployment: Deployment, ledger: Ledger) -> Deplo
 
 
 def _announce(cluster: Cluster, deployment: Deployment, ledger: Ledger) -> None:
-    """Compare the registry's answers with what was pinned, and tell readers."""
+    """Compare the registry's answers with the pinned schemas, and tell readers."""
     pinned = with_pinned_codecs(deployment, ledger.pipelines)
     verify_pinned(deployment, pinned)
     announce(cluster, pinned)
@@ -193,8 +193,8 @@ def _announce(cluster: Cluster, deployment: Deployment, ledger: Ledger) -> None:
 class Shown:
     """Topics and rights of a deployment, as text; works without a cluster.
 
-    ``genesis`` may be `UNKNOWN`; ``users`` has a user's name by role; ``resource`` is Strimzi's
-    name of the cluster.
+    ``genesis`` may be `UNKNOWN`; ``users`` holds user names by role; ``resource`` is the name of
+    the cluster in Strimzi.
     """
 
     def __init__(

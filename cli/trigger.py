@@ -22,7 +22,7 @@ from .options import Flags, config_options, declared, emit, json_option, moment,
 
 MOST_CHARGES = 10  # of one request, without --yes
 LOOK_SECONDS = 2.0
-STILL_SECONDS = 60.0  # without any trigger, until that is said
+STILL_SECONDS = 60.0  # without a trigger, before a warning
 
 
 @click.command()
@@ -80,10 +80,10 @@ def trigger(
 
 
 class Asked:
-    """A request that is still to be sent, with the ledger and the pipelines that it refers to.
+    """A request before it is sent, with its ledger and pipelines.
 
     Raises:
-        ConfigError: it names a pipeline that waits for no requests, or a time too far ahead.
+        ConfigError: it names a pipeline without an external schedule, or a time too far ahead.
         RightError: this user may not send requests.
     """
 
@@ -121,7 +121,7 @@ class Asked:
         self._in_force = InForce(self._cluster, requests, horizons)
 
     def forecasts(self) -> list[TriggerForecast]:
-        """Look ahead: triggers of each pipeline that would fire, and their cost.
+        """Forecast each pipeline's triggers that would fire, and their cost.
 
         Raises:
             LedgerError: the ledger is missing or broken.
@@ -133,28 +133,28 @@ class Asked:
         return [forecast(p, _begun(lines[p.name]), ledger, at) for p in self._pipelines]
 
     def send(self) -> None:
-        """Write the request; an `EngineError` if the broker refuses it or does not take it."""
+        """Write the request; an `EngineError` if the broker does not accept it."""
         self._cluster.write(self._names.requests, [(None, encode(self._request))])
 
     def in_force(self) -> set[str]:
-        """Pipelines whose request has not been ended since; raises `EngineError`."""
+        """Pipelines whose request is still in force; raises `EngineError`."""
         requested = self._in_force.look(self._standing.snapshot)
         return {name for name, at in requested.items() if at >= self._request.at}
 
     def _left(self) -> dict[str, int]:
-        """Triggers of each pipeline that are still to fire."""
+        """Number of triggers still to fire, by pipeline."""
         return {one.pipeline: one.due for one in self.forecasts() if one.due}
 
     def wait(self, found: Sequence[TriggerForecast]) -> None:
-        """Wait until nothing of the request is left to fire; progress goes to stderr.
+        """Wait until the whole request has fired; progress goes to stderr.
 
         Raises:
-            EngineError: the request was cancelled, for whatever of it is left.
+            EngineError: the rest of the request was cancelled.
         """
         total, refused = sum(one.due for one in found), sum(one.refused for one in found)
         before, since = -1, time.monotonic()
         while left := self._left():
-            # It may have ended after the last trigger: what is left is looked at once more.
+            # It may have ended after its last trigger: check once more what is left.
             if not self.in_force().intersection(left) and (left := self._left()):
                 raise EngineError(_ended(total, left))
             now, number = time.monotonic(), sum(left.values())

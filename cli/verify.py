@@ -89,7 +89,7 @@ def verify(
 
 
 def _place(flags: Flags, deployment: str) -> tuple[Kafka, str]:
-    """The cluster, and the deployment's name; a reader may have no configuration."""
+    """The cluster and the deployment's name; a reader may have no configuration."""
     if not flags.settings and flags.path == CONFIG:
         if flags.bootstrap and deployment:
             return Kafka(bootstrap=flags.bootstrap), deployment

@@ -18,9 +18,9 @@ from ..reading.live.views import MOST_ROWS, Wish
 from .options import Flags, config_options
 from .seeing import followed
 
-EVERY_SECONDS = 5.0  # ages grow without any event
-WINDOWS = 60  # newest ones that are read
-LINES = 40  # of a figure in a file, which has no height
+EVERY_SECONDS = 5.0  # displayed ages grow even without new releases
+WINDOWS = 60  # newest windows to read
+LINES = 40  # of a figure written to a file
 
 
 @click.command()
@@ -60,7 +60,7 @@ def watch(
 
 
 def _drawn(board: Board, pipeline: str, wish: Wish, size: tuple[int, int]) -> Group:
-    """All lines for a terminal of so many columns and lines."""
+    """All lines for a terminal of ``size`` (columns, lines)."""
     summary = board.summary()
     told = next(one for one in summary["pipelines"] if one["name"] == pipeline)
     seen = board.view(pipeline, wish) or {"empty": True}
@@ -68,7 +68,7 @@ def _drawn(board: Board, pipeline: str, wish: Wish, size: tuple[int, int]) -> Gr
 
 
 def _texts(board: Board, pipeline: str, wish: Wish, screen: Screen, once: bool) -> Iterator[Group]:
-    """Yield what there is, then, unless once, what each new release makes of it."""
+    """Yield the current view, then, unless ``once``, the view after each new release."""
     version, shown = -1, -1
     while True:
         version = board.wait(version, EVERY_SECONDS)

@@ -41,7 +41,7 @@ def worker(flags: Flags, processes: int, member: str, pages: Path | None) -> Non
     config = read_config(flags, tables=False)
     if not quoting():  # -v logs more than any configured level
         logging.getLogger("hushstream").setLevel(config.engine.log_level.upper())
-    # The last one is of Faust's own services, as far as classes here extend them.
+    # The last logger is that of Faust services which classes here extend.
     for chatty in ("faust", "mode", "aiokafka", "hushstream.agents"):
         logging.getLogger(chatty).setLevel(logging.ERROR)
     name_lines(member)
@@ -76,7 +76,7 @@ def _supervise(engine: Engine, processes: int, member: str, folder: Path) -> int
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    # systemd waits for one process: this one, which does not know how the others are.
+    # systemd waits for this process alone, which does not know whether its children are ready.
     environ = {k: v for k, v in os.environ.items() if k != "NOTIFY_SOCKET"}
     for number, pages in enumerate(sockets):
         if asked:
@@ -85,18 +85,18 @@ def _supervise(engine: Engine, processes: int, member: str, folder: Path) -> int
         command = [sys.executable, "-m", "hushstream", *arguments, *own]
         children.append(subprocess.Popen(command, env=environ))
     if asked:
-        stop()  # the last one may have begun after the signal
+        stop()  # the last child may have started after the signal
     return _first_to_end(children, stop, lambda: asked)
 
 
 def _first_to_end(
     children: list[subprocess.Popen[bytes]], stop: Callable[[], None], asked: Callable[[], bool]
 ) -> int:
-    """Wait until a child ends, and stop the others; its exit code, or 0 where there is none."""
+    """Wait until a child ends, and stop the others; its exit code, or 0 without one."""
     while children and all(child.poll() is None for child in children):
         time.sleep(0.2)
     code = next((child.returncode for child in children if child.returncode is not None), 0)
-    by_signal = asked() and code == -signal.SIGTERM  # it had not begun to listen
+    by_signal = asked() and code == -signal.SIGTERM  # it had not installed its handler yet
     stop()
     for child in children:
         child.wait()

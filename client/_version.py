@@ -1,3 +1,3 @@
-"""The version of both distributions, the product and its client: it stands here alone."""
+"""The version of both distributions, product and client: defined only here."""
 
 __version__ = "0.1.0"

@@ -2,8 +2,8 @@
 
 Every probability is an integer weight over a common integer total, the same for every input.
 There are two weights only, ``high`` and ``low``, and ``high / low`` is a rational number that was
-rounded down from e^epsilon; so two inputs can differ in the probability of one output by at most
-e^epsilon, whatever else is chosen: number of levels, width of a window, mixing probability.
+rounded down from e^epsilon. So the probabilities of one output under two inputs differ by a factor
+of at most e^epsilon, whatever the number of levels, the window's width or the mixing probability.
 
 Papers: Square Wave is by Li, Wang, Lopuhaä-Zwakenberg, Skoric and Li ("Estimating Numerical
 Distributions under Local Differential Privacy", SIGMOD 2020); Piecewise and Hybrid are by Wang et
@@ -21,7 +21,7 @@ from typing import ClassVar
 
 Below = Callable[[int], int]  # uniform integer in 0..n-1
 
-LOW = 1 << 24  # weight of what an input makes less likely; `high` is at most e^epsilon times this
+LOW = 1 << 24  # weight of an unlikely output; `high` is at most e^epsilon times this
 NO_PIECEWISE = Fraction(61, 100)  # up to here the two-point channel alone has least variance
 
 
@@ -33,7 +33,7 @@ def _partial_exp(x: Fraction, bits: int) -> tuple[Fraction, Fraction]:
         n += 1
         term = term * x / n
         total += term
-    return total, term  # from here on each term is at most half of the one before
+    return total, term  # each later term is at most half of its predecessor
 
 
 def exp_below(x: Fraction, bits: int = 128) -> Fraction:
@@ -53,7 +53,7 @@ def exp_above(x: Fraction, bits: int = 128) -> Fraction:
 
 
 def high_weight(epsilon: Fraction) -> int:
-    """The largest integer weight that e^epsilon allows beside `LOW`; rounded towards equality."""
+    """The largest integer weight ``high`` with ``high / LOW`` at most e^epsilon."""
     return (exp_below(epsilon) * LOW).__floor__()
 
 
@@ -153,11 +153,11 @@ class TwoPoint:
 
 @dataclass(frozen=True)
 class Hybrid:
-    """Piecewise with probability ``mix``, else two-point; the output says which of them spoke.
+    """Piecewise with probability ``mix``, else two-point; the output shows which one was used.
 
-    Which one speaks does not depend on the input, so the ratio of any column is that of one of
-    the two channels. Outputs 0 .. n-1 are Piecewise, n and n+1 are two-point. With a mix of 0 or 1
-    one of them alone speaks, and the other's outputs do not occur.
+    The choice does not depend on the input, so each column has the ratio of one of the two
+    channels. Outputs 0 .. n-1 are Piecewise, n and n+1 are two-point. With a mix of 0 or 1 only
+    one channel is used, and the other's outputs do not occur.
     """
 
     piecewise: Window

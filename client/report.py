@@ -21,10 +21,10 @@ class Report(NamedTuple):
     Attributes:
         user: identifies the privacy unit.
         slot: number of the slot (a day, an hour), unique per user and survey.
-        group: 1 range (Square Wave), 2 value (Hybrid, or what is told), 3 narrow (Square Wave
+        group: 1 range (Square Wave), 2 value (Hybrid or published), 3 narrow (Square Wave
             within a range).
-        theta: what a value report was told (the threshold's step, and the channel times 8192), or
-            a narrow one (the step of its range); else 0.
+        theta: published step that the report used: the threshold's plus 8192 times the channel
+            (value), or the range's (narrow); else 0.
         code: output of the channel.
     """
 
@@ -37,11 +37,11 @@ class Report(NamedTuple):
 
 @dataclass(frozen=True)
 class Client:
-    """Makes each report once and hands out the same bytes ever after.
+    """Makes each report once and returns the same bytes from then on.
 
     Guarantee: epsilon-local differential privacy per report, ``reports * epsilon`` per user and
-    period, and over all surveys together the budget of the store, which refuses a user's next slot
-    when all reports of its period have been made or the budget does not suffice.
+    period, and at most the store's budget over all surveys. The store refuses a slot once all
+    reports of its period are made or the budget is too small.
     """
 
     survey: Survey
@@ -56,9 +56,8 @@ class Client:
             slot: 0..2^32-1; a second call with the same user and slot returns the same bytes,
                 whatever its value and theta.
             value: any finite number in the user's own units; clipped on both sides.
-            theta: step that was published for the user's group: the threshold for the value group,
-                the range for the narrow group. They cannot report without it; the range group
-                does not use it.
+            theta: step published for the user's group: the threshold for the value group, the
+                range for the narrow group. Both need it; the range group ignores it.
 
         Raises:
             ReportError: a bad argument, no theta where the group needs it, no report left in the
@@ -99,23 +98,23 @@ def published_threshold(
 ) -> int | None:
     """The step for `Client.report` in a release record; None if there is none.
 
-    It is that of the threshold, 1 to ``survey.buckets``, and 8192 times the channel that is told
-    with it. In two rounds the narrow group is told a range in its place.
+    It is the threshold's step, 1 to ``survey.buckets``, plus 8192 times the channel published with
+    it. In two rounds the narrow group gets the step of its range instead.
 
-    Any record may be given: rows, manifests before the warm-up and those of another survey tell
-    nothing. Privacy does not depend on what it says: a report costs epsilon whatever theta is. But
-    a report counts only in the window that its threshold was published for.
+    Any record may be given; rows, manifests before the warm-up and manifests of another survey give
+    None. Privacy does not depend on the record: a report costs epsilon whatever theta is. But a
+    report counts only in the window for which its threshold was published.
 
     Args:
-        record: record as it was read, or decoded already.
-        survey: survey that the device was given.
-        slot: what is to be reported about, in seconds since 1970: the manifest of a window that
-            it does not lie in tells nothing either. None: any window's will do.
+        record: release record, raw or decoded.
+        survey: the device's survey.
+        slot: time to report on, in seconds since 1970; only the manifest of its window counts.
+            None: any window's.
         group: group of the user, ``survey.group(user)``.
 
     Raises:
-        ReportError: ``record`` is none: neither bytes, text nor a mapping; or it is in the wire
-            format of a schema registry, which its deserialiser turns into a mapping.
+        ReportError: ``record`` is neither bytes, text nor a mapping; or it is in the wire format
+            of a schema registry, whose deserialiser must decode it first.
     """
     if not isinstance(record, bytes | bytearray | str | Mapping):
         kind = type(record).__name__

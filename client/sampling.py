@@ -1,6 +1,6 @@
 """Exact integers from the operating system's randomness: no floats, no modulo bias.
 
-What is drawn never depends on a value: a device that reports draws from the same ranges in the
+Draws never depend on a value: a device that reports draws from the same ranges in the
 same order, whatever it reports. (Python's arithmetic itself takes longer with longer numbers.)
 """
 
@@ -12,11 +12,11 @@ from secrets import randbits
 
 Below = Callable[[int], int]
 
-PARTS = 1 << 64  # of a unit, to which `round_randomly` brings its argument first
+PARTS = 1 << 64  # `round_randomly` first brings its argument to a multiple of 1 / PARTS
 
 
 def below(n: int) -> int:
-    """A uniform integer in 0..n-1, by rejection; how many attempts it takes depends on n alone.
+    """A uniform integer in 0..n-1, by rejection; the number of attempts depends on n alone.
 
     Raises:
         ValueError: n is not positive.
@@ -32,8 +32,8 @@ def below(n: int) -> int:
 def round_randomly(exact: Fraction, uniform: Below = below) -> int:
     """An integer next to ``exact`` whose mean is ``exact`` to within 2^-65.
 
-    ``exact`` becomes a multiple of 2^-64 first. An exact mean would take a draw as long as the
-    denominator, which a value chooses; this is one draw of 64 bits, never refused, for any value.
+    ``exact`` is first brought to a multiple of 2^-64. An exact mean would need a draw as long as
+    the denominator, which depends on the value; this takes one draw of 64 bits for any value.
     """
     whole, rest = divmod(round(exact * PARTS), PARTS)
     return whole + int(uniform(PARTS) < rest)

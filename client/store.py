@@ -1,4 +1,4 @@
-"""Reports that have been made, kept so that a retry sends the same bytes; and what they cost.
+"""Stored reports, so that a retry sends the same bytes, and what they cost.
 
 Fresh noise on every attempt would average out. So a report is stored durably before its first byte
 leaves the device, and a stored report is sent as it is. Surveys come from others, who may start a
@@ -65,19 +65,19 @@ class Budget:
 class ReportStore:
     """One SQLite file of the reports of one person's device; safe for several processes.
 
-    Guarantee: the reports in the file cost at most the budget, whatever surveys were answered and
-    whatever user names they were answered under. A report and its cost are one transaction.
+    Guarantee: the reports in the file cost at most the budget, whatever the surveys and user names.
+    A report and its cost are one transaction.
 
-    The file holds perturbed reports only, never a value. Losing it means that a repeated report is
-    perturbed anew and costs its epsilon again, and that the budget begins anew: keep it.
+    The file holds perturbed reports only, never a value. If it is lost, a repeated report is
+    perturbed anew and costs its epsilon again, and the budget starts over: keep it.
 
     Args:
         path: the file, created if need be; ``":memory:"`` is for tests alone.
-        budget: budget of the device. A new file needs one and keeps it; later it may be left out.
-        clock: the device's time in seconds; what has been stored never lets it go back.
+        budget: budget of the device; a new file needs and keeps one, later it may be omitted.
+        clock: the device's time in seconds; never taken as before the newest report.
 
     Raises:
-        ReportError: the file has no budget and none is given, or another one: see `change`.
+        ReportError: the file has no budget and none is given, or the two differ: see `change`.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class ReportStore:
         self._db.execute(_REPORTS)
         self._db.execute(_BUDGET)
         if "made" not in {name for _, name, *_ in self._db.execute("PRAGMA table_info(report)")}:
-            self._db.execute(_AGE)  # a file of the first version: when is unknown, so it was now
+            self._db.execute(_AGE)  # the first version stored no times: take now
             self._db.execute("UPDATE report SET made = ?", (self._whole_seconds(),))
         self._db.execute(_INDEX)
 

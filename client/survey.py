@@ -16,12 +16,12 @@ from .sampling import Below, below, round_randomly
 
 SLOTS = 1 << 32  # slots are integers below this
 RANGE = 1  # group that reports by Square Wave, so that the aggregator learns the range
-VALUE = 2  # group that reports by Hybrid, or what is told, within [0, theta]
+VALUE = 2  # group that reports by Hybrid or the published channel, within [0, theta]
 NARROW = 3  # group of a survey in two rounds that reports by Square Wave within the range found
 OCTAVES = 16  # powers of two that the scale of a survey in two rounds spans
 HYBRID, PIECEWISE, TWO_POINT = range(3)  # channels of a value report
 CHANNELS = 3
-STEP = 1 << 13  # a step above all thresholds: what is told is theta + channel * STEP
+STEP = 1 << 13  # exceeds every threshold's step: theta + channel * STEP is published
 LEAST, MOST = Fraction(1, 1000), Fraction(16)
 _RATIONAL = re.compile(r"[0-9]{1,400}(/[0-9]{1,400})?")
 
@@ -45,7 +45,7 @@ def exact(value: Any) -> Fraction:
     """Any finite number as a fraction; NaN and infinities are refused.
 
     Raises:
-        ReportError: it is none.
+        ReportError: it is not a finite number.
     """
     try:
         if isinstance(value, (int, Fraction)) or math.isfinite(value):
@@ -57,7 +57,7 @@ def exact(value: Any) -> Fraction:
 
 @dataclass(frozen=True)
 class Survey:
-    """One question asked of every user, and how much each answer may say.
+    """One question asked of every user, and how much each answer may reveal.
 
     Guarantee: each report is epsilon-locally differentially private in its value (neighbours: two
     values of one report), a user's reports of one period together ``reports * epsilon``. Whether
@@ -66,15 +66,15 @@ class Survey:
     Attributes:
         epsilon: loss of one report, a fraction in [1/1000, 16].
         bound: B > 0, largest value in the user's own units; values are clipped to [0, B].
-        salt: public text that assigns users to groups; another survey, another assignment.
-        reports: R, most reports of one user, in each period.
-        share: fraction of users whose reports find the threshold, in (0, 1): the range group, and
-            in two rounds the narrow group, one half each.
+        salt: public text that assigns users to groups; another salt assigns them anew.
+        reports: R, the most reports of one user in a period.
+        share: fraction of users whose reports find the threshold, in (0, 1): the range group; in
+            two rounds, half of them are the narrow group.
         buckets: input buckets of Square Wave, and the number of possible thresholds.
         levels: steps of [0, theta] in Hybrid; values are rounded to them at random, unbiasedly.
         period: slots of a period, the first of which is slot 0; 0 for one period without end.
-        channel: ``"hybrid"``: value reports are made by Hybrid; or ``"told"``: by the channel that
-            is published with the threshold.
+        channel: channel of value reports: ``"hybrid"``, or ``"told"``, the one published with the
+            threshold.
         rounds: 1, or 2: the range group then reports on a scale of octaves, from which a range
             follows, and the narrow group within it, from which the threshold follows. Steps of
             range and threshold lie on that scale as well; ``buckets`` is a multiple of `OCTAVES`.
@@ -126,7 +126,7 @@ class Survey:
         return hybrid(self.epsilon, self.levels + 1)
 
     def mixed(self, channel: int) -> Hybrid:
-        """A channel of value reports: all have the outputs of Hybrid, and differ in the mix.
+        """A channel of value reports; all share Hybrid's outputs and differ in the mix.
 
         Piecewise never speaks for `TWO_POINT`, always for `PIECEWISE`.
         """
@@ -181,8 +181,8 @@ class Survey:
     def threshold(self, theta: int) -> Fraction:
         """The threshold of step ``theta`` (1..buckets) in the user's own units.
 
-        In two rounds it is the upper end of that bucket on the scale of octaves. A channel that is
-        told with it does not matter.
+        In two rounds it is the upper end of that bucket on the scale of octaves. A channel coded in
+        ``theta`` is ignored.
 
         Raises:
             ReportError: no such step.
@@ -199,7 +199,7 @@ class Survey:
         return self.square_wave.draw(min(bucket, self.buckets - 1), uniform)
 
     def _scaled(self, share: Fraction) -> int:
-        """The bucket of a share of B on the scale of octaves; what is below all is in the first."""
+        """The bucket of a share of B on the scale of octaves; smaller shares are in the first."""
         steps = self.buckets // OCTAVES
         octave = OCTAVES - 1
         while octave and share * (1 << (OCTAVES - octave)) < 1:
@@ -216,7 +216,7 @@ class Survey:
         return self.square_wave.draw(min(bucket, self.buckets - 1), uniform)
 
     def perturb_value(self, value: Any, theta: int, uniform: Below = below) -> int:
-        """An output of the told channel, else of Hybrid, for one value clipped to [0, theta]."""
+        """An output of the published channel or Hybrid for one value, clipped to [0, theta]."""
         top, (_, channel) = self.threshold(theta), self.said_by(theta)
         level = round_randomly(_clipped(value, top) * self.levels / top, uniform)
         return self.mixed(channel).draw(level, uniform)
@@ -226,7 +226,7 @@ class Survey:
         return self.threshold(theta) * (1 + self.hybrid.decode(code)) / 2
 
     def to_json(self) -> str:
-        """Canonical text, to be published; one round and Hybrid are not mentioned."""
+        """Canonical text to publish; the defaults (one round, Hybrid) are left out."""
         fields = ["epsilon", "bound", "salt", "reports", "share", "buckets", "levels", "period"]
         fields += ["rounds"] * (self.rounds > 1) + ["channel"] * (self.channel != "hybrid")
         plain = {
@@ -261,7 +261,7 @@ class Survey:
 
     @cached_property
     def number(self) -> int:
-        """The first 48 bits of the digest: what a report says of its survey, exact in a double."""
+        """The first 48 bits of the digest: a report's name of its survey, exact in a double."""
         return int(self.digest[:12], 16)
 
 

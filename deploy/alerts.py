@@ -1,4 +1,4 @@
-"""Prometheus alerting rules as data: public ones, and the operator's.
+"""Prometheus alerting rules as data: for the public, and for the operator.
 
 `hush alerts` prints them for a configuration; the file in ``deploy/prometheus`` is what it prints
 for the sample deployment.
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 LATE = 1.5  # times the longest time between two triggers
 SLACK_SECONDS = 60.0  # for scrapes, and for a clock that moves to another worker
-RUNBOOKS = "docs/operations.md"  # has a section for each alert, of its name
+RUNBOOKS = "docs/operations.md"  # has a section named after each alert
 
 
 class Alert(NamedTuple):
@@ -80,8 +80,8 @@ WORKERS = (
 BUDGET = (
     Alert(
         "BudgetNearlyExhausted",
-        # A budget falls by steps, so a line through a few of them says nothing: what the last seven
-        # days took is compared with what is left. Workers see charges at different times.
+        # A budget falls in steps, so a line fitted to a few of them predicts nothing: what the last
+        # seven days took is compared with what is left. Workers see charges at different times.
         "(min by (pipeline) (hush_budget_remaining_ratio) < 0.1 "
         "or 2 * min by (pipeline) (hush_budget_remaining_ratio) "
         "< min by (pipeline) (hush_budget_remaining_ratio offset 7d)) "
@@ -103,7 +103,7 @@ BUDGET = (
 OPERATOR = (
     Alert(
         "LedgerWriteFailed",
-        # One that is lost, as when a broker restarts, is written again at once: it says nothing.
+        # A single lost transaction, as when a broker restarts, is retried at once: no alert.
         "sum(increase(hush_ledger_write_failures_total[15m])) > 2.5",
         "critical",
         "Transactions of the clock fail again and again",
@@ -183,7 +183,7 @@ OPERATOR = (
 
 
 def groups(gaps: Mapping[str, float]) -> list[RuleGroup]:
-    """All rules; ``gaps``: most seconds between two triggers of each pipeline with a schedule."""
+    """All rules; ``gaps``: by scheduled pipeline, the longest time between triggers in seconds."""
     overdue = (_overdue(gaps),) if gaps else ()
     return [
         RuleGroup("hush-public", "from the public metrics alone", (*WORKERS, *overdue, *BUDGET)),
@@ -206,14 +206,14 @@ EXHAUSTED = (
     'sum by (pipeline) (max_over_time(hush_releases_total{outcome="refused"}[7d])) > 0 '
     "and on (pipeline) min by (pipeline) (hush_budget_remaining_ratio) == 0"
 )
-"""Pipelines that were refused, and cannot pay for an epoch: they are not overdue."""
+"""Pipelines that were refused and cannot pay for another epoch: they are not overdue."""
 
 
 def _overdue(gaps: Mapping[str, float]) -> Alert:
     """One expression for all pipelines, each with its own limit.
 
-    The gauge starts anew with a worker, so its past is asked as well. A pipeline whose budget is
-    exhausted has an alert of its own.
+    A worker's restart resets the gauge, so its past is queried too. A pipeline whose budget is
+    exhausted has its own alert.
     """
     parts = []
     for name, gap in gaps.items():

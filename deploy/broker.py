@@ -51,7 +51,7 @@ from .settings import (
 
 Status = Literal["stopped", "starting", "running", "failed"]
 
-ATTEMPTS = 4  # to start on ports that others may take between their choice and their use
+ATTEMPTS = 4  # to start: others may take a port after it was chosen
 TAKEN = b"Address already in use"
 
 _SILENT = logging.getLogger("hushstream.deploy.silent")
@@ -69,7 +69,7 @@ class Broker:
         overrides: additional broker settings (``server.properties`` names).
         detached: leave it running when this process ends.
         quiet: hide the progress bar while Kafka is downloaded.
-        node: what else is said of its process, network and cluster.
+        node: its process, network and cluster.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class Broker:
                         raise
                     if TAKEN not in self.log.read_bytes()[said:]:
                         raise
-                    if ours:  # else it is the controller's, which each start chooses anew
+                    if ours:  # else it is the controller's port, which each start chooses anew
                         self._port = None
             return self
 
@@ -194,8 +194,8 @@ class Broker:
         command = self._prepare()
         if not self._detached:
             atexit.register(self._at_exit)
-        # A start may be interrupted, which would leave an unknown server behind. So even a
-        # detached child is tied to this process until it serves.
+        # An interrupted start would leave an unknown server behind. So even a detached child is
+        # tied to this process until it serves.
         self._child = Child(command, self.log, kernel=KERNEL and not self._detached)
         try:
             self._wait_until_ready(timeout)
@@ -270,7 +270,7 @@ class Broker:
 
 
 def classpath_of_kafka(quiet: bool) -> str:
-    """Return the class path of a broker; fetch what is missing of it."""
+    """Return the class path of a broker; download missing jars."""
     jars = fetch(quiet=quiet)
     return os.pathsep.join(str(jars / jar.filename) for jar in read_lock())
 
@@ -291,7 +291,7 @@ def _formatted_for(logs: Path) -> str | None:
 def serves(bootstrap: str, timeout: float = 2.0, *, cluster: str | None = None) -> bool:
     """Whether a broker at ``bootstrap`` answers within ``timeout`` seconds, as part of its cluster.
 
-    Another server may have taken the port: the id of the cluster is compared, unless it is None.
+    Another server may have taken the port, so the cluster id is compared, unless it is None.
     """
     client = AdminClient({"bootstrap.servers": bootstrap}, logger=_SILENT)
     try:

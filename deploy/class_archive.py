@@ -1,9 +1,9 @@
-"""Archive of the classes that a broker loads and links, with which Java needs half the CPU time.
+"""Archive of the classes that a broker loads and links: it halves the CPU time of a start.
 
-A Java runtime that pip installed has no archive of its own, so every start parses 11,000 classes
-anew. ``python -m hushstream.deploy.many_brokers`` makes an ahead-of-time cache (JEP 483) in about
-twenty seconds; later starts of this user's brokers find it. It does not pay for a single broker, so
-no start makes it.
+A Java runtime installed by pip has no archive, so every start parses 11,000 classes anew. ``python
+-m hushstream.deploy.many_brokers`` makes an ahead-of-time cache (JEP 483) in about twenty seconds;
+later starts of this user's brokers find it. It does not pay for a single broker, so no start makes
+it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from ..errors import BrokerError
 from .places import cache_dir
 
-LEAST = 24  # the first version of Java that can make one
+LEAST = 24  # first version of Java that can make an archive
 KEPT_SECONDS = 14 * 86_400.0  # archives of other runtimes, 60 MB each
 
 
@@ -30,17 +30,16 @@ def place(java: Path, classpath: str) -> Path:
 
 
 def options(java: Path, classpath: str) -> list[str]:
-    """Return the flags of Java that use the archive; none if there is no archive.
+    """Return the Java flags that use the archive; none if there is no archive.
 
-    Java itself checks whether the archive is its own and of these jars, and goes on without it
-    otherwise.
+    Java itself checks that the archive fits the runtime and these jars, and ignores it otherwise.
     """
     archive = place(java, classpath)
     return [f"-XX:AOTCache={archive}"] if archive.is_file() else []
 
 
 def recording(into: Path) -> list[str]:
-    """Return the flags with which Java records all classes that it loads and links to a file."""
+    """Return the Java flags that record all loaded and linked classes in a file."""
     return ["-XX:AOTMode=record", f"-XX:AOTConfiguration={into}"]
 
 
@@ -48,7 +47,7 @@ def make(java: Path, flags: Sequence[str], classpath: str, recorded: Path) -> Pa
     """Make an archive of the classes in ``recorded``, a file that `recording` named.
 
     Raises:
-        BrokerError: Java made none; the message ends with what it said.
+        BrokerError: Java made none; the message ends with its output.
     """
     archive = place(java, classpath)
     archive.parent.mkdir(parents=True, exist_ok=True)

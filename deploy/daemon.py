@@ -44,7 +44,7 @@ def default_data() -> Path:
 
 
 def status(data: Path | None = None) -> BrokerState:
-    """Return whether the broker of folder ``data`` runs, and where."""
+    """Return the state of the broker of folder ``data``: whether it runs, and where."""
     folder = _folder(data)
     record = _read(folder)
     if record is None or not _is_ours(record, folder):

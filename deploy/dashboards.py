@@ -13,19 +13,19 @@ from typing import Any, NamedTuple
 
 from . import released
 
-WIDTH = 12  # of a panel, of 24 columns
+WIDTH = 12  # of a panel, in columns of 24
 HIGH, LOW = 8, 5  # a row of charts, and one of single values
 SCHEMA = 39
 
-Steps = tuple[tuple[float, str], ...]  # the colour of values from the first number on
+Steps = tuple[tuple[float, str], ...]  # (lower bound of values, their colour)
 ALARM: Steps = ((0, "green"), (1, "red"))
-BAD, LIMIT = "/ refused$/", "/ limit$/"  # names of series that are drawn in a way of their own
+BAD, LIMIT = "/ refused$/", "/ limit$/"  # patterns of series drawn in their own style
 
 
 class Panel(NamedTuple):
     """One panel: title, unit, queries (legend → PromQL) and kind of visualisation.
 
-    Without `steps` a single value has no colour: Grafana's own thresholds do not fit the unit.
+    Without `steps` a single value has no colour: Grafana's default thresholds do not fit the unit.
     """
 
     title: str
@@ -38,7 +38,7 @@ class Panel(NamedTuple):
     wide: bool = False  # alone in its row: names of many single values need room
 
 
-CAP = "members, unit, period"  # of each cap: all members say the same
+CAP = "members, unit, period"  # labels of a cap; all its members export the same value
 RELEASES = (
     Panel(
         "Releases",
@@ -133,7 +133,7 @@ RELEASES = (
 )
 
 PROCESS = "{{instance}} {{process}}"
-# Two other outcomes count records that are written, and no events.
+# Two other outcomes count written records, not events.
 EVENTS = 'sum by (pipeline, outcome) (rate(hush_events_total{outcome!~"manifests|released"}[1m]))'
 
 OPERATOR = (
@@ -259,7 +259,7 @@ DASHBOARDS = {
 
 
 def _thresholds(steps: Steps) -> dict[str, Any]:
-    """The step as Grafana has it; the first step has no number."""
+    """The steps as Grafana has them; the first step has no number."""
     numbers = [None, *(number for number, _ in steps[1:])]
     colours = [colour for _, colour in steps]
     return {
@@ -282,7 +282,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         },
         "tooltip": {"mode": "multi", "sort": "desc"},
     },
-    "stat": {  # the name beside the value also where there is one series
+    "stat": {  # the name beside the value even for one series
         "reduceOptions": LAST, "textMode": "value_and_name", "colorMode": "value",
         "graphMode": "none", "justifyMode": "auto", "orientation": "auto",
     },
@@ -291,7 +291,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "valueMode": "color", "showUnfilled": True,
     },
 }  # fmt: skip
-SHORT = {  # a store without deployment and genesis, which would fill a legend
+SHORT = {  # a store's name without deployment and genesis, which would fill a legend
     "id": "renameByRegex",
     "options": {
         "regex": r"/^[^.]+\.[0-9a-f]+\.(.+?)(?:-changelog)?-(\d+)$/",
@@ -303,7 +303,7 @@ SPECIAL: dict[str, list[dict[str, Any]]] = {
         {"id": "color", "value": {"mode": "thresholds"}},
         {"id": "thresholds", "value": _thresholds(ALARM)},
     ],
-    LIMIT: [  # each limit in a colour of its own: one pipeline may well pass another's
+    LIMIT: [  # each limit in its own colour: one pipeline may well pass another's
         {"id": "custom.lineStyle", "value": {"fill": "dash", "dash": [10, 10]}},
     ],
 }
@@ -336,7 +336,7 @@ def dashboard(uid: str, title: str, panels: tuple[Panel, ...]) -> dict[str, Any]
 
 
 def _places(panels: tuple[Panel, ...]) -> Iterator[dict[str, int]]:
-    """Yield places: a wide panel lies alone, others two in a row, which must be of one height."""
+    """Yield places: a wide panel alone, others in pairs, which must have the same height."""
     left = top = 0
     for panel in panels:
         width = 2 * WIDTH if panel.wide else WIDTH

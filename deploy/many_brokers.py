@@ -19,8 +19,8 @@ SECONDS = 60.0
 def make_class_archive() -> Path | None:
     """Make the archive of classes for this user's brokers: use one, and record what it loads.
 
-    An archive that exists is left as it is. None is made if Java is too old for one, which is then
-    None. Raises `BrokerError` if Kafka or Java is missing, or Java made no archive.
+    An existing archive is kept. Returns None if Java is too old to make one. Raises `BrokerError`
+    if Kafka or Java is missing, or Java made no archive.
     """
     java, classpath = find_java(), classpath_of_kafka(quiet=True)
     archive = class_archive.place(java, classpath)

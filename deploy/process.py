@@ -25,8 +25,8 @@ with needs("local"):
 
 KERNEL = sys.platform == "linux"
 
-# A bare interpreter runs this and then becomes the child: it asks the kernel for SIGKILL at the
-# parent's death, and exits if the parent is already dead.
+# A bare interpreter runs this and then becomes the child: it asks the kernel to kill it when the
+# parent dies, and exits if the parent is already dead.
 _TIE = """\
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)
@@ -42,7 +42,7 @@ class Child:
     Args:
         command: program (a full path) and arguments.
         log: file to which both output streams are appended.
-        kernel: tie by the kernel (Linux), permanently, rather than by a pipe, which `untie` closes.
+        kernel: tie it by the kernel (Linux) for good, not by a pipe, which `untie` can close.
     """
 
     def __init__(self, command: Sequence[str], log: Path, *, kernel: bool = KERNEL) -> None:
@@ -76,7 +76,7 @@ class Child:
     def untie(self) -> None:
         """Release a child tied by a pipe, so that it outlives this process."""
         if self._guard is not None:
-            self._guard.kill()  # before its pipe closes: the child's id may be reused by then
+            self._guard.kill()  # before its pipe closes: by then the child's id may be reused
             self._guard.communicate()
             self._guard = None
 
@@ -129,7 +129,7 @@ def command_of(pid: int) -> str:
 
 
 def end_process(pid: int, mark: str, timeout: float) -> bool:
-    """End a process whose command line contains ``mark``, finally by SIGKILL; return if one did."""
+    """End a process, finally by SIGKILL; False if its command line does not contain ``mark``."""
     with contextlib.suppress(psutil.NoSuchProcess):
         # psutil checks the start time, so a later process with the same id is never signalled.
         process = psutil.Process(pid)

@@ -1,7 +1,7 @@
 """The Grafana dashboard of released values: the data source Infinity reads them from `hush live`.
 
-Nothing but what `hush live` shows to everyone is asked for. The data source is provisioned with the
-address of `hush live`, and may ask no other: a query names its path alone.
+It queries only what `hush live` shows to everyone. The data source is provisioned with the address
+of `hush live` and may query no other: a query names only its path.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from typing import Any
 
 PLUGIN = "yesoreyeram-infinity-datasource"
 SOURCE = {"type": PLUGIN, "uid": "${DS_HUSH}"}
-MOST_ROWS = 200  # `hush live` gives no more at once
+MOST_ROWS = 200  # most that `hush live` returns at once
 
 VIEW = "/view.json"
 NAME = ("name", "${pipeline}")
 VALUE = ("value", "${value}")
 KEY = ("key", "${key}")
 
-Column = tuple[str, str, str]  # where it lies in a row, its name, and its type
+Column = tuple[str, str, str]  # its place in a row, its name and its type
 ESTIMATE: tuple[Column, ...] = (
     ("estimate.0", "Value", "number"),
     ("estimate.2", "Low", "number"),
@@ -61,7 +61,7 @@ def _variable(name: str, label: str, asked: dict[str, Any]) -> dict[str, Any]:
         "type": "query",
         "datasource": SOURCE,
         "query": {"queryType": "infinity", "query": "", "infinityQuery": asked},
-        "refresh": 2,  # with the time range: pipelines and keys come and go
+        "refresh": 2,  # whenever the time range changes: pipelines and keys come and go
         "sort": 0,
         "includeAll": False,
         "multi": False,

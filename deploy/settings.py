@@ -38,9 +38,9 @@ SINGLE_NODE = {
     # After a crash the controller refuses the node until its old session ends (default 9 s).
     "broker.session.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "400",
-    # An idle controller would else write a record every half second, for observers there are not.
+    # Otherwise an idle controller writes a record every half second for observers; there are none.
     "metadata.max.idle.interval.ms": "0",
-    # A missing topic is a mistake, which automatic creation would hide.
+    # Automatic creation would hide the mistake of a missing topic.
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.replication.factor": "1",
@@ -51,7 +51,7 @@ SINGLE_NODE = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.num.partitions": "1",
-    # Defaults are for large machines: 128 MB of cleaner buffer, 8 request threads.
+    # The defaults suit large machines: 128 MB of cleaner buffer, 8 request threads.
     "log.cleaner.dedupe.buffer.size": "16777216",
     "num.io.threads": "4",
     "num.network.threads": "2",
@@ -64,14 +64,14 @@ class BrokerNode:
     """One node as a process: by default alone in its cluster, on this machine.
 
     Attributes:
-        host: address where clients reach it, if its settings let it listen there.
-        within: what its command line begins with, where it runs in a network of its own.
-        cluster: id of the cluster that an empty folder is formatted for, where several nodes form
-            one; None: a fresh one.
-        features: levels for which an empty folder is formatted (``transaction.version``, …), where
-            they are not to be the newest.
+        host: address for clients, if its settings let it listen there.
+        within: prefix of its command line, if it runs in a network namespace of its own.
+        cluster: cluster id for which an empty folder is formatted, if several nodes form a cluster;
+            None: a fresh one.
+        features: levels (``transaction.version``, …) for which an empty folder is formatted,
+            unless they are the newest.
         heap_mb: heap of the Java virtual machine, MiB.
-        java_flags: further flags of Java, in place of those that use the archive of classes.
+        java_flags: further Java flags, in place of those that use the class archive.
     """
 
     host: str = HOST

@@ -1,4 +1,4 @@
-"""Bytes read from front to back, which refuses whatever does not fit, and the frame of values."""
+"""A strict front-to-back reader of bytes, and the frame of values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import struct
 
 _DOUBLE = struct.Struct("<d")
 EXACT = 1 << 53  # doubles up to here hold every integer
-MOST_DIGITS = 1_100  # of an integer in a key
+MOST_DIGITS = 1_100  # digits of an integer in a key
 HEAD = 5  # bytes before a value in wire format: zero, and the id of its schema
 
 
@@ -15,7 +15,7 @@ class BrokenBytes(ValueError):
 
 
 class Bytes:
-    """A reader of ``data`` from place ``at`` to before ``end``; errors are `BrokenBytes`."""
+    """A reader of ``data[at:end]``; errors are `BrokenBytes`."""
 
     def __init__(self, data: bytes, at: int, end: int) -> None:
         self.data = data
@@ -28,7 +28,7 @@ class Bytes:
         return self.end - self.at
 
     def take(self, size: int) -> bytes:
-        """The next bytes, if there are so many."""
+        """The next ``size`` bytes, if there are as many."""
         begin = self.at
         if not 0 <= size <= self.end - begin:
             raise BrokenBytes
@@ -70,12 +70,12 @@ class Bytes:
         return found
 
     def number(self) -> int | float:
-        """The same; an integer where it is one."""
+        """The next eight bytes as a number; an integer if it is whole."""
         return whole(self.double())
 
 
 def whole(value: float) -> int | float:
-    """An integer for a double that holds one exactly.
+    """The double as an integer if it is one exactly.
 
     >>> whole(3.0), whole(0.5)
     (3, 0.5)
@@ -84,7 +84,7 @@ def whole(value: float) -> int | float:
 
 
 def schema_id(value: bytes | None) -> int | None:
-    """The id of the schema of a value in wire format; None if it is in another.
+    """The schema id of a value in wire format; None for other values.
 
     >>> schema_id(bytes([0, 0, 0, 1, 2, 77])), schema_id(b"{}"), schema_id(None)
     (258, None, None)

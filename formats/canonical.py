@@ -1,4 +1,4 @@
-"""Canonical JSON: one text for one value, so that equal records have equal bytes and digests."""
+"""Canonical JSON: one text per value, so that equal records have equal bytes and digests."""
 
 from __future__ import annotations
 

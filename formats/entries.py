@@ -1,4 +1,4 @@
-"""The formats of records, each with all that it brings: one entry each, and no branch elsewhere."""
+"""The formats of records: one entry each, and no branch on a format elsewhere."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Format(NamedTuple):
     """One format of records."""
 
     registered: str  # type of its schemas in a registry; empty: values carry no id
-    scanner: Callable[[InputFields, Fields], Scanner]  # makes what scans many records at once
-    # makes what reads records one by one
+    scanner: Callable[[InputFields, Fields], Scanner]  # makes the scanner of many records at once
+    # makes the reader of single records
     reader: Callable[[InputFields, Fields], ObjectReader | FramedReader]
-    parts: bool  # whether scans find parts of a value, and not only the record's own fields
+    parts: bool  # whether scans find nested fields, not only the record's own
     written: Written | None  # how releases are written; None: as plain JSON
 
 
@@ -53,8 +53,8 @@ def _binary(wire: Callable[[], Wire], registered: str, parts: bool, written: Wri
 FORMATS: Final[dict[str, Format]] = {
     "json": _json("", None),
     "json_schema": _json("JSON", WRITTEN["json_schema"]),
-    # Parts of a value are found in Avro alone, where they stand in order.
+    # Scans find nested fields only in Avro, where fields come in order.
     "avro": _binary(AvroWire, "AVRO", True, WRITTEN["avro"]),
     "protobuf": _binary(ProtoWire, "PROTOBUF", False, WRITTEN["protobuf"]),
 }
-"""Format of an input or a release, as the configuration names it -> what it brings."""
+"""Configured name of an input's or release's format -> its entry."""

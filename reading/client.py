@@ -26,7 +26,7 @@ SILENCE_SECONDS = 30.0
 
 
 class ReleaseTopic(NamedTuple):
-    """Topic that releases are read from, and how it is reached.
+    """Release topic and how to reach it.
 
     Attributes:
         kafka: the connection.
@@ -42,10 +42,10 @@ class ReleaseTopic(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Choice of the releases that are read; None: no matter.
+    """Choice of releases to read; None: any.
 
     Attributes:
-        final: whether only the last one of each window is.
+        final: whether to read only the last one of each window.
         window: a time within the window.
         since: earliest scheduled time.
     """
@@ -72,9 +72,9 @@ def read_releases(
 ) -> Any:
     """Read what has been released so far, complete releases only, as an Arrow table.
 
-    Pipelines that follow this one on its topic are read as well: they go on with its releases.
-    ``.to_pandas()`` makes a data frame of it, ``polars.from_arrow`` another one. Only committed
-    records are read; a release of which rows or manifests are missing is left out.
+    Pipelines that follow this one on its topic are included: they continue its releases.
+    ``.to_pandas()`` and ``polars.from_arrow`` turn the table into data frames. Only committed
+    records are read; a release that lacks rows or manifests is left out.
 
     Args:
         bootstrap: brokers as ``host:port``, or the settings ``load("hush.toml").kafka``.
@@ -89,9 +89,9 @@ def read_releases(
     Returns:
         A ``pyarrow.Table`` by window, trigger and key. Columns are window_start, window_end,
         trigger, released (the scheduled time), final; one per field of the key; for maps both ends
-        of the cell on each axis; and ``<value>``, ``<value>_stddev``, ``<value>_low``,
-        ``<value>_high`` for each value; and pipeline, where one follows another. The first five
-        alone while nothing has been released.
+        of the cell on each axis; ``<value>``, ``<value>_stddev``, ``<value>_low`` and
+        ``<value>_high`` for each value; and pipeline, if one follows another. Before the first
+        release there are only the first five.
 
     Raises:
         ParameterError: a time or ``which`` cannot be understood.
@@ -114,13 +114,13 @@ def follow_releases(
     options: Mapping[str, Any] | None = None,
     patience: float | None = None,
 ) -> Iterator[Released]:
-    """Yield each release once, when it is complete: those that are there, then those that come.
+    """Yield each release once, when it is complete: existing ones first, then new ones.
 
-    ``table_of([release])`` makes a table of one. Close the iterator to leave the broker.
-    Further arguments: as in `read_releases`.
+    ``table_of([release])`` turns one into a table. Close the iterator to disconnect.
+    Other arguments: as in `read_releases`.
 
     Args:
-        final: whether only the last release of each window is wanted.
+        final: whether to yield only the last release of each window.
         patience: seconds without a record after which the iterator ends; None: never.
 
     Raises:
@@ -192,9 +192,9 @@ def _records(
 def _starts(
     client: Consumer, topic: str, partitions: int, since: datetime | None
 ) -> list[TopicPartition]:
-    """The first record of each partition that may belong to a wanted release.
+    """The first offset in each partition that may belong to a wanted release.
 
-    Records carry scheduled times, so the broker's index of times leads there.
+    Records carry scheduled times, so the broker's time index finds it.
     """
     if since is None:
         return [TopicPartition(topic, n, 0) for n in range(partitions)]

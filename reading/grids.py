@@ -1,8 +1,8 @@
 """Cells of the grids that other maps use, H3 and geohash, as shapes in degrees.
 
-Names, centres and borders are those of the field's libraries. A shape is the cell as it is drawn
-on longitude and latitude: its corners joined by straight lines, cut at the antimeridian, and with
-the edge of the map where it holds a pole.
+Names, centres and borders come from the field's libraries. A shape is the cell as drawn on
+longitude and latitude: its corners joined by straight lines, cut at the antimeridian, and completed
+by the edge of the map if it contains a pole.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_CELLS = 200_000
 FINEST = {"h3": 15, "geohash": 12}
 _WORLD = shapely.box(-180, -90, 180, 90)
 _KM = 111.2  # kilometres of a degree of latitude
-_WIDTH = 60.0  # degrees of longitude that the library is asked for at a time: less than half a turn
+_WIDTH = 60.0  # degrees of longitude per query to the library: less than half a turn
 
 
 class GridCells(NamedTuple):
@@ -37,7 +37,7 @@ class GridCells(NamedTuple):
 
 
 def grid_cells(grid: str, level: int, box: Box) -> GridCells:
-    """Find the cells of a grid ("h3" or "geohash") that meet a box in degrees, perhaps some more.
+    """Find the cells of a grid ("h3" or "geohash") that meet a box in degrees, perhaps a few more.
 
     Raises:
         ParameterError: the level does not exist, or makes more than `MOST_CELLS` cells.
@@ -65,7 +65,7 @@ def _hexagons(resolution: int, box: Box) -> GridCells:
     _refuse_many("h3", resolution, area / h3.average_hexagon_area(resolution, "km^2"))
     reach = 2 * h3.average_hexagon_edge_length(resolution, "km") / _KM  # no edge is twice the mean
     south, north = max(south - reach, -90.0), min(north + reach, 90.0)
-    # Meridians meet at the poles, so the same way is more degrees of longitude there.
+    # Meridians meet at the poles, so the same distance is more degrees of longitude there.
     narrow = math.cos(math.radians(min(max(abs(south), abs(north)), 89.9)))
     wide = min(reach / narrow, 180.0)
     found: set[str] = set()

@@ -1,4 +1,4 @@
-"""The sum of several ledgers: what one unit pays that is in the data of all of them."""
+"""The sum of several ledgers: what a unit pays if its data are in all of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..mechanisms.contract import Cost
 
 
 class Kind(NamedTuple):
-    """Charges that may be added: those of one privacy unit under one neighbouring relation."""
+    """Charges that may be added: the same privacy unit and neighbouring relation."""
 
     unit: str
     neighbouring: str
@@ -38,11 +38,11 @@ class UnitSum:
 
     kind: Kind  # of all these charges
     lines: tuple[PipelineSum, ...]  # pipelines, ledger by ledger
-    # epsilon, delta: the sums of what was charged. They hold however budgets were chosen
+    # sums of all charges; valid however budgets were chosen
     epsilon: Fraction
     delta: Fraction
-    # ε at the same δ by composing the mechanisms themselves; it holds if no budget was chosen after
-    # a look at releases. Never above ``epsilon``
+    # ε at the same δ from composing the mechanisms; valid if no budget was chosen after a look at
+    # releases. Never above ``epsilon``
     composed: Fraction
 
 
@@ -51,17 +51,17 @@ class Joint:
     """Several ledgers, added up."""
 
     sums: tuple[UnitSum, ...]  # one for each kind; different kinds must not be added
-    twice: int  # charges that stand in more than one of the ledgers, and count once
+    twice: int  # charges in more than one ledger, counted once
 
 
 def joint(ledgers: Mapping[str, Ledger]) -> Joint:
-    """Add up the charges of several ledgers, which are named by what to show.
+    """Add up the charges of several ledgers, given by display name.
 
-    A charge that stands in two of them, as in two copies of one ledger, is one charge. Charges of
-    two copies that diverged are different: a unit pays for both.
+    A charge in two of them, such as two copies of one ledger, counts once. Charges of copies that
+    diverged are different: a unit pays for both.
 
     Raises:
-        LedgerError: a charge holds something else where a cost should be.
+        LedgerError: a charge has no valid cost.
     """
     seen: set[str] = set()
     twice = 0
@@ -106,8 +106,8 @@ def _cost(body: Mapping[str, Any]) -> Cost:
 
 
 def _composed(costs: list[Cost], epsilon: Fraction, delta: Fraction) -> Fraction:
-    """ε of the composition at the summed δ; the plain sum where composing gains nothing."""
+    """ε of the composition at the summed δ; the plain sum if composing gains nothing."""
     try:
         return min(epsilon, total(costs, delta)[0])
-    except ParameterError:  # nothing of δ is left for the Gaussian part, or δ is 1 and more
+    except ParameterError:  # no δ is left for the Gaussian part, or δ ≥ 1
         return epsilon

@@ -1,4 +1,4 @@
-"""Maps and synthetic points from a release of a spatial pipeline: functions of what is public."""
+"""Maps and synthetic points from a release of a spatial pipeline: functions of public data."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def cells_of(release: Released) -> dict[str, Any]:
 
 
 def map_before(every: Iterable[Released], release: Released) -> Released | None:
-    """Find the last map of the newest window that had ended when this release's window began."""
+    """Find the last map of the newest window that ended before this release's window began."""
     start = release.window.start
     ended = (one for one in every if one.final and one.window.end <= start)
     return max(ended, key=lambda one: one.window.start, default=None)
@@ -63,13 +63,13 @@ def points_of(
 ) -> Any:
     """Draw synthetic points from a release: an Arrow table with a column for each axis.
 
-    Releases alone decide: points cost no privacy, and the same seed gives the same points
-    everywhere. They lie in the domain's polygons or listed cells, where there are any.
+    Points depend only on releases, so they cost no privacy, and the same seed gives the same points
+    everywhere. They lie in the domain's polygons or listed cells, if it has any.
 
     Args:
-        release: a complete one of a spatial pipeline.
-        n: number of points; None: as many as the released counts say.
-        seed: another seed gives other points of the same distribution.
+        release: complete release of a spatial pipeline.
+        n: number of points; None: the sum of the released counts.
+        seed: seed of the draw; another gives other points of the same distribution.
         smooth: whether density goes on across the edges of cells, instead of being uniform in each;
             points are then spread evenly (`spread_points`).
         earlier: a map of an earlier window (`map_before`): cells are divided in its proportions, as
@@ -110,7 +110,7 @@ def _leaves(release: Released) -> _Leaves:
 
 
 def _known(release: Released, earlier: Released) -> LeafCounts | None:
-    """Leaves of an earlier map, in steps of 1/STEPS records; None if it has none."""
+    """Leaf counts of an earlier map, in steps of 1/STEPS records; None if it has none."""
     mine, other = release.manifest, earlier.manifest
     if (mine.pipeline, bytes(mine.space)) != (other.pipeline, bytes(other.space)):
         rule = "is a map of another pipeline or space: give one of the same"
@@ -136,7 +136,7 @@ def _fine(
 
 
 def points_as_geojson(domain: Domain, points: Any) -> dict[str, Any]:
-    """Make a GeoJSON collection of points that `points_of` drew; further axes are properties.
+    """Make a GeoJSON collection of points from `points_of`; further axes become properties.
 
     Raises `ParameterError` if the domain has one axis.
     """

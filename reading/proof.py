@@ -1,12 +1,12 @@
-"""Proof that what was published is complete, unaltered and paid for, from the public topics alone.
+"""Proof that all publications are complete, unaltered and paid for, from the public topics alone.
 
-The ledger is a chain whose records are signed. It names all pipelines, their topics, how many
-shards and partitions they have, and every charge. Manifests are signed by the same key, over the
-digests of their rows, and numbered by shard without gaps. A manifest names the hash of its charge,
-which holds random bytes, so it cannot have been made before the charge was written.
+The ledger is a chain of signed records. It names all pipelines, their topics, their numbers of
+shards and partitions, and every charge. Manifests are signed by the same key, over the digests of
+their rows, and numbered by shard without gaps. A manifest names the hash of its charge, which holds
+random bytes, so it cannot have been made before the charge was written.
 
-The newest releases of all shards may be missing together: they look like releases that have not
-come yet. `Checkpoint` remembers what was seen before.
+If the newest releases of all shards are missing, they look like releases that have not come yet.
+`Checkpoint` remembers what was seen before.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _1970 = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """Extent of an earlier proof: nothing of it may be gone."""
+    """Extent of an earlier proof; all of it must still be there."""
 
     genesis: str  # hash of the ledger's first record
     records: int  # number of ledger records
@@ -56,7 +56,7 @@ class Proof:
     deployment: str  # its name
     public_key: str = ""  # of the signatures, hexadecimal; empty: nothing is signed
     fault: str = ""  # what is wrong, and where; empty: nothing is
-    unfinished: str = ""  # what is not there yet, or withheld; empty: nothing is missing
+    unfinished: str = ""  # what is still missing, or withheld; empty: nothing
     records: int = 0  # number of ledger records
     charges: int = 0  # number of epochs charged
     head: str = ""  # hash of the last ledger record
@@ -72,7 +72,7 @@ class Proof:
         return bool(self.public_key) and not (self.fault or self.unfinished)
 
     def checkpoint(self) -> Checkpoint:
-        """Make the extent that a later proof must have."""
+        """Make the extent that a later proof must cover."""
         return Checkpoint(self.genesis, self.records, self.head, self.releases)
 
 
@@ -123,12 +123,12 @@ def check_ledger(
 
     Args:
         ledger: result of `Ledger.read`.
-        pinned: the public key that it must be signed with, hexadecimal; empty: the one it names.
-        told: called with the number of records, now and then.
-        since: first record whose signature is not known to hold.
+        pinned: public key that must have signed it, hexadecimal; empty: the key it names.
+        told: called with the number of records from time to time.
+        since: first record whose signature was not checked before.
 
     Raises:
-        FaultError: it names no key, or another one.
+        FaultError: it names no key, or a key other than ``pinned``.
         LedgerError: a signature does not hold.
     """
     public = ledger.public_key
@@ -169,7 +169,7 @@ class ReleaseProof:
         """Take the next record of a partition.
 
         Raises:
-            FaultError: it is not what a worker of this deployment has written there.
+            FaultError: no worker of this deployment could have written it there.
         """
         where = f"{topic}-{partition}, offset {record.offset}"
         name = (record.key or b"").partition(b"|")[0].decode("latin-1")
@@ -238,13 +238,13 @@ class ReleaseProof:
         self.until = max(self.until, record.timestamp)
 
     def finish(self, ledger: Ledger) -> tuple[dict[str, int], str]:
-        """Close the proof, once all topics were read to their ends.
+        """Close the proof after all topics were read to their ends.
 
         Returns:
-            Number of the last whole release of each pipeline, and what is not there yet, in words.
+            Number of the last whole release of each pipeline, and what is still missing, in words.
 
         Raises:
-            FaultError: rows are missing or changed, or a release was not charged before.
+            FaultError: rows are missing or changed, or a release was not charged beforehand.
         """
         for (name, shard, ordinal), digest in self._digests.items():
             if rows_digest(self._rows.pop((name, shard, ordinal), {})) != digest:
@@ -306,9 +306,9 @@ def prove(
     Args:
         read_ledger: function that reads the ledger and verifies its chain; called twice.
         read: function that reads a partition of a release topic.
-        pinned: the public key that everything must be signed with; empty: the genesis names it.
-        known: facts proved before.
-        told: called with what is being read, and the number of records so far.
+        pinned: public key that must have signed everything; empty: the one in the genesis.
+        known: extent of an earlier proof.
+        told: called with the topic being read and the number of records so far.
     """
     proof = Proof(deployment)
     try:
@@ -336,7 +336,7 @@ def _prove(
                 made.take(topic, partition, record)
                 if number % EVERY == 0:
                     told(f"{topic}-{partition}", number)
-    newer = read_ledger()  # the charges of what was released meanwhile
+    newer = read_ledger()  # with charges of what was released meanwhile
     check_ledger(newer, sealing.public, since=len(ledger.records))
     if [r.hash() for r in newer.records[: len(ledger.records)]] != [
         r.hash() for r in ledger.records
@@ -358,7 +358,7 @@ def _fill(proof: Proof, ledger: Ledger) -> None:
 
 
 def _check_known(known: Checkpoint, ledger: Ledger, proof: Proof) -> None:
-    """Refuse a proof that lacks something of an earlier one.
+    """Refuse a proof that lacks part of an earlier one.
 
     Raises:
         FaultError: something is.

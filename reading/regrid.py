@@ -1,9 +1,9 @@
 """Released cells on the grids of other maps: each cell's records shared by area.
 
-A released cell says how many records lie in it, not where. So they count as uniform in its part
+A released cell says how many records lie in it, not where. So they are taken as uniform in its part
 inside the public region, as for synthetic points, and each cell of the other grid gets the share
-that it covers. Shares of a released cell add up to 1: totals stay as they are. This reads releases
-alone and costs nothing.
+that it covers. Shares of a released cell add up to 1, so totals are kept. This reads only releases
+and costs no privacy.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Regridded(NamedTuple):
     """A release on another grid."""
 
     grid: str  # "h3" or "geohash"
-    release: Released  # release that it was made of
-    cells: GridCells  # names and shapes of all cells that a released cell reaches, by name
+    release: Released  # its source
+    cells: GridCells  # all cells that a released cell meets, ordered by name
     values: Mapping[str, Figures]  # figures of each released value, by its name
 
     def to_table(self) -> Any:
-        """Make an Arrow table: a row for each cell, columns as those of `table_of`."""
+        """Make an Arrow table: a row for each cell, columns as in `table_of`."""
         size = len(self.cells.names)
         columns = {
             name: pa.array([of(self.release)] * size, kind) for name, (kind, of) in FIXED.items()
@@ -79,14 +79,14 @@ class Regridded(NamedTuple):
 def regrid(
     release: Released, *, h3: int | None = None, geohash: int | None = None, lonlat: bool = False
 ) -> Regridded:
-    """Share the cells of a release among all cells of H3 or geohash that they reach.
+    """Share the cells of a release among all H3 or geohash cells that they meet.
 
-    Further axes, such as the time of day, are added up. Noise of released cells is independent, so
-    variances add up with squared shares; how records really lie within a released cell is no part
-    of the intervals.
+    Further axes, such as the time of day, are added up. The noise of released cells is independent,
+    so variances add up with squared shares; the intervals do not cover how records really lie
+    within a released cell.
 
     Args:
-        release: a complete one of a spatial pipeline.
+        release: complete release of a spatial pipeline.
         h3: resolution, 0 to 15.
         geohash: length, 1 to 12; give one of the two.
         lonlat: whether the first two axes are longitude and latitude in degrees, whatever their
@@ -144,7 +144,7 @@ class _Parts(NamedTuple):
 def _parts(domain: Domain, rows: list[Row]) -> _Parts:
     codes = np.array([int(str(row.key["cell"]), 16) for row in rows], np.uint64)
     found = pieces(domain, codes)
-    # A cell outside the region is 0. Should one have more, that stays where it was released.
+    # A cell outside the region should be 0. If it is not, its value stays there.
     more = np.array([any(one and one.value for one in row.values.values()) for row in rows], bool)
     out = np.setdiff1d(np.flatnonzero(more), found.cell)
     plain = pieces(replace(domain, polygon=(), cells=(), region=None), codes[out])
@@ -163,7 +163,7 @@ def _parts(domain: Domain, rows: list[Row]) -> _Parts:
 
 
 def _reach(box: Box, shapes: Shapes) -> Box:
-    """The ends of all shapes, which rounding may put outside the axes by a bit."""
+    """The ends of all shapes; rounding may put them slightly outside the axes."""
     if not len(shapes):
         return box
     west, south, east, north = shapely.total_bounds(shapes).tolist()
@@ -176,7 +176,7 @@ def _shares(parts: _Parts, shapes: Shapes) -> tuple[NDArray[np.intp], NDArray[np
     part, cell = tree.query(parts.shape, predicate="intersects")
     area = shapely.area(shapely.intersection(parts.shape[part], shapes[cell]))
     total = np.bincount(part, area, len(parts.shape))
-    lost = np.flatnonzero(total == 0)  # too thin for an area: all of it goes to the nearest cell
+    lost = np.flatnonzero(total == 0)  # too thin to have an area: it goes to the nearest cell
     kept = area > 0
     nearest = tree.nearest(shapely.centroid(parts.shape[lost])) if len(lost) else lost
     part = np.concatenate([part[kept], lost])
@@ -191,8 +191,8 @@ class _Shares(NamedTuple):
     size: int
 
     def added(self, amounts: F64, power: int = 1) -> F64:
-        """(size,) amounts of rows by their shares, to a power."""
-        # A row may reach a cell with several parts: they are one share before it is squared.
+        """(size,) sums of row amounts times their shares to a power."""
+        # A row may meet a cell with several parts: add their shares before squaring.
         pair, where = np.unique(self.row * self.size + self.place, return_inverse=True)
         whole = np.bincount(where, self.share)
         weights = whole**power * amounts[pair // self.size]
@@ -211,6 +211,6 @@ def _summed(release: Released, rows: list[Row], shares: _Shares) -> Iterator[tup
         spread = shares.added(np.array([one.stddev**2 for one in known]), 2)
         stddev = np.sqrt(spread)
         low, high = value - reach * stddev, value + reach * stddev
-        if all(one.low >= 0 for one in known):  # what cannot be negative anywhere is not here
+        if all(one.low >= 0 for one in known):  # never negative in the release, so not here
             low, high = np.maximum(low, 0), np.maximum(high, 0)
         yield name, Figures(value, stddev, low, high)

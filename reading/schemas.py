@@ -1,4 +1,4 @@
-"""Released records in any encoding: schemas are looked up once, and only if a record has one."""
+"""Decoding of released records in any encoding; a schema is looked up once, when it is needed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ..formats.values.codec import Described, UnknownSchema
 from ..topics.config.model import Kafka
 from ..topics.releases import Manifest, Row, decode_public
 
-AGAIN_SECONDS = 10.0  # between two look-ups, whatever strangers write to the topic
+AGAIN_SECONDS = 10.0  # at least, between look-ups, whatever others write to the topic
 
 
 class Schemas:
-    """A decoder of one release topic; ``options`` are further ones of librdkafka, which win."""
+    """A decoder of one release topic; ``options`` are further options of librdkafka, which win."""
 
     def __init__(self, kafka: Kafka, topic: str, options: Mapping[str, Any] | None = None) -> None:
         self._kafka, self._topic, self._options = kafka, topic, options

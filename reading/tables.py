@@ -24,12 +24,12 @@ Placed = tuple[Released, Row]
 
 
 def table_of(releases: Sequence[Released], latest: bool = False) -> Any:
-    """Make an Arrow table of complete releases of one pipeline, and of those that follow it.
+    """Make an Arrow table of complete releases of one pipeline and those that follow it.
 
     Columns are `FIXED`; one per field of the key; ``<axis>_low`` and ``<axis>_high`` for each axis
     of a map; ``<value>``, ``<value>_stddev``, ``<value>_low`` and ``<value>_high`` for each value:
-    doubles, null where the release has none. A field of the key whose name is another column's is
-    called ``key_<name>``. Where one pipeline follows another, there is a column pipeline.
+    doubles, null if the release has none. A key field with the name of another column is called
+    ``key_<name>``. If one pipeline follows another, there is a column ``pipeline``.
 
     Args:
         releases: releases in any order.
@@ -67,7 +67,7 @@ def _names(found: Any) -> list[str]:
 
 
 def figures(rows: Sequence[Placed], names: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """Yield the columns of released values: each with its error and both ends of its interval."""
+    """Yield the columns of released values: value, error and both ends of the interval."""
     for name in names:
         told: list[Value | None] = [row.values.get(name) for _, row in rows]
         for suffix, part in PARTS.items():
@@ -84,13 +84,13 @@ def corners(rows: Sequence[Placed], names: Sequence[str]) -> Iterator[tuple[str,
 
 
 def _inferred(column: list[Any]) -> Any:
-    """A column of one type; of texts if its values are of several."""
+    """A column of one type; text if its values have several types."""
     values = [value for value in column if value is not None]
     kinds = {type(value) for value in values}
     most = max((abs(value) for value in values if type(value) is int), default=0)
     if kinds == {int} and most < 1 << 63:
         return pa.array(column, pa.int64())
-    if kinds in ({float}, {int, float}) and most < 1 << 53:  # beyond, doubles are not exact
+    if kinds in ({float}, {int, float}) and most < 1 << 53:  # doubles are exact up to here
         return pa.array(column, pa.float64())
     if kinds == {bool}:
         return pa.array(column, pa.bool_())

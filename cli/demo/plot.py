@@ -51,7 +51,7 @@ def _values(axes: Axes, result: Result, keys: list[str]) -> None:
     at = range(len(keys))
     counts = [result.rows[key]["values"]["count"] for key in keys]
     ends = [(c["value"] - c["low"], c["high"] - c["value"]) for c in counts]
-    reach = np.maximum(np.array(ends, float).reshape(-1, 2).T, 0)  # an interval may end at 0
+    reach = np.maximum(np.array(ends, float).reshape(-1, 2).T, 0)  # an interval may be cut at 0
     truth = [result.truth.get(key, 0) for key in keys]
     axes.bar(at, truth, color=TRUE, label="true value")
     percent = f"{result.pipeline.confidence:.0%}"

@@ -27,7 +27,7 @@ from .site import Site
 from .watch import Watch
 from .workload import START, Event, Replay, clicks, trips
 
-PATIENCE = 180.0  # seconds without any progress: a first start compiles loops
+PATIENCE = 180.0  # seconds without progress: a first start compiles loops
 AHEAD = 12  # triggers that may be in flight
 
 

@@ -49,7 +49,7 @@ class Site:
         keep: leave everything running when this process ends.
 
     Attributes:
-        scraped: ports of public and operator metrics of the first worker, where it is kept.
+        scraped: ports of the first worker's public and operator metrics, if it is kept.
         page: address of the live page, once it is served; empty before.
     """
 
@@ -116,7 +116,7 @@ class Site:
         for place in range(number):
             command = [sys.executable, "-m", "hushstream", "worker"]
             command += ["-c", str(self.config_path), "--member", f"worker-{place + 1}"]
-            if self.keep and place == 0:  # the others' figures differ in what they own alone
+            if self.keep and place == 0:  # one is enough: the others differ only in what they own
                 self.scraped = free_port(), free_port()
                 for name, port in zip(("public", "operator"), self.scraped, strict=True):
                     command += ["--set", f"engine.{name}_port={port}"]
@@ -141,11 +141,11 @@ class Site:
                 time.sleep(0.1)
 
     def check(self) -> None:
-        """Check that all processes run, and that no end was asked for.
+        """Check that all processes run, and that no signal asked to stop.
 
         Raises:
             EngineError: a process has ended; the message holds the end of its log.
-            SystemExit, KeyboardInterrupt: a signal asked to end, and a library swallowed that.
+            SystemExit, KeyboardInterrupt: a library swallowed a signal that asked to stop.
         """
         if self._told:
             raise _end_by(self._told[0])
@@ -216,10 +216,10 @@ def _handled(handler: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[list[int]]:
-    """Make SIGINT, SIGTERM and SIGHUP end the block in order; yield those that have come.
+    """Make SIGINT, SIGTERM and SIGHUP end the block cleanly; yield the signals received.
 
-    A C library in which a signal arrives may swallow what the handler raises, or raise another
-    error in its place. So the block ends by the signal, whatever error ends it.
+    If a signal arrives inside a C library, the library may swallow the handler's exception or
+    raise another. So the block ends by the signal, whatever error ends it.
     """
     told: list[int] = []
 

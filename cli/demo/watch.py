@@ -110,7 +110,7 @@ class Watch:
             self._forget(seen)
 
     def _forget(self, seen: Seen) -> None:
-        """Drop all rows but those of the last release and of the last that closed a window."""
+        """Keep only the rows of the last release and of the last one that closed a window."""
         kept = {*seen.released[-1:], *seen.finals[-1:]}
         for place in [p for p in seen.rows if p in seen.released and p not in kept]:
             del seen.rows[place]

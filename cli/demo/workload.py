@@ -42,7 +42,7 @@ class Replay:
     topic: str  # the raw topic
     pipelines: tuple[str, ...]  # the pipelines that read it
     step: int  # microseconds between triggers
-    parts: tuple[list[Event], ...]  # records up to each trigger, in event-time order
+    parts: tuple[list[Event], ...]  # records before each trigger, in event-time order
     truth: dict[str, Truth]  # per pipeline and window, exact number of records per key
 
     @property

@@ -18,7 +18,7 @@ LEDGER = "ledger"
 
 
 def show_difference(config: Config, before: str, as_json: bool) -> None:
-    """Print how a configuration differs from the file ``before``, or from what `LEDGER` declares.
+    """Print how a configuration differs from the file ``before``, or from the ledger if `LEDGER`.
 
     Raises:
         ConfigError: the old configuration is missing or not valid.

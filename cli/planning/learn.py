@@ -59,7 +59,7 @@ def _learnt(config: Config, settings: PipelineSettings) -> LearntBound | None:
 
 
 def line(one: LearntBound) -> str:
-    """The line of the configuration that makes a learnt bound hold."""
+    """The line of the configuration that applies a learnt bound."""
     return f"learn = {{ budget = {one.found.budget:g}, at = {format_instant(one.at)} }}"
 
 

@@ -47,12 +47,12 @@ UNKNOWN = (
 HOPPING = (
     "Windows that hop or have no end are not forecast: hush simulate runs them on such records."
 )
-SLIGHT = 1e-4  # share of ε: rounding costs far less, and noise that is chosen more
-SAMPLER = 2.0**-60  # the distance of a draw from the exact distribution costs far less
+SLIGHT = 1e-4  # share of ε: rounding costs far less, deliberate noise more
+SAMPLER = 2.0**-60  # inexact sampling costs far less than this
 
 
 def describe(p: Pipeline) -> dict[str, Any]:
-    """Describe a pipeline before it sees a record, from public parameters alone."""
+    """Describe a pipeline from its public parameters alone."""
     m, schedule = p.mechanism, p.windows
     cost = m.cost()
     error = m.error(m.traits.foremost).tolist()
@@ -77,7 +77,7 @@ def describe(p: Pipeline) -> dict[str, Any]:
 
 
 def capped(p: Pipeline) -> dict[str, Any]:
-    """Describe the cap of each unit, if there is one: for how long it lasts, by use of a bound."""
+    """Describe the cap per unit, if any, and how long it lasts by use of the contribution bound."""
     if p.lifetime is None:
         return {}
     lasts = float(p.lifetime.part)
@@ -109,7 +109,7 @@ def plan(flags: Flags, as_json: bool, before: str | None, **options: Any) -> Non
     deployment, asked = compile_config(config), Request(**options)
     check(config, deployment, asked)
     if asked.sample is not None:
-        stream_file(asked.sample)  # refuses, before anything is printed, what it cannot read
+        stream_file(asked.sample)  # refuses an unreadable file before anything is printed
     bodies = {p.name: describe(p) for p in deployment.pipelines}
     names = Names(deployment.name, GENESIS)
     topics = [*public_topics(deployment), *internal_topics(deployment, names)]
@@ -130,7 +130,7 @@ def plan(flags: Flags, as_json: bool, before: str | None, **options: Any) -> Non
             console.print(said, soft_wrap=True, highlight=False)
     warn_of_times(config, deployment, asked)
     found = forecasts(config, deployment, asked, as_json)
-    shown = () if as_json else found  # of records, where proposals assume how they are
+    shown = () if as_json else found  # forecasts use records; proposals assume them
     proposed = proposals(config, deployment, asked, as_json, shown)
     dry = purses(config, deployment, asked)
     if as_json:
@@ -200,7 +200,7 @@ def _pairs(made: PlanTable) -> Table:
 
 
 def described(p: Pipeline, body: dict[str, Any]) -> Table:
-    """Make a table of what `describe` says of a pipeline."""
+    """Lay out the result of `describe` as a table."""
     table = Table(title=f"{p.name}: {body['mechanism']}", show_header=False, title_justify="left")
     table.add_column(no_wrap=True)
     table.add_column()
@@ -247,7 +247,7 @@ def described(p: Pipeline, body: dict[str, Any]) -> Table:
 
 
 def _parts_of_some(p: Pipeline) -> dict[str, str]:
-    """Name what is released of some records alone: by its value, or by the value it serves."""
+    """Name the parts released for some records only: by the value, or by the value they serve."""
     found: dict[str, str] = {}
     for one in p.aggregates:
         for column in (c for c in one.columns if c.where):
@@ -260,7 +260,7 @@ def _parts_of_some(p: Pipeline) -> dict[str, str]:
 
 
 def _listed(p: Pipeline) -> str:
-    """Say which keys a public list has, and that they cost nothing."""
+    """Say which keys are public, and that selecting them costs nothing."""
     number = len(p.public_keys or ())
     columns = [p.sampled.fields.derived.get(name) for name in p.key_names]
     domains = [one.domain if one is not None else None for one in columns]

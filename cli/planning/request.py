@@ -1,4 +1,4 @@
-"""Proposals and forecasts in ``hush plan``: options, the request that they form, progress."""
+"""Proposals and forecasts of ``hush plan``: options, the request they form, and progress."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def proposals(
     quiet: bool,
     without: Container[str] = (),
 ) -> dict[str, dict[str, Any]]:
-    """Propose settings, by pipeline, where the mechanism needs no sample or was given one.
+    """Propose settings, by pipeline, if the mechanism needs no sample or has one.
 
     ``without`` names pipelines that need none. Raises `ConfigError` for an unusable sample.
     """
@@ -142,14 +142,14 @@ def proposals(
 def _pipelines(
     config: Config, deployment: Deployment, asked: Request
 ) -> Iterator[tuple[Input, Pipeline, bool]]:
-    """Each pipeline with its input, and whether the command line asks for it."""
+    """Each pipeline with its input, and whether the command line selects it."""
     for source in deployment.inputs:
         for pipeline in source.pipelines:
             yield source, pipeline, _asked(config, pipeline, asked)
 
 
 def _of_use(asked: Request, planner: Planner) -> Request:
-    """Return the request without options that the mechanism's proposals do not use."""
+    """Drop the options that the mechanism's proposals do not use."""
     if "sample" not in planner.options:
         return asked._replace(sample=None, shape=None)
     return asked if asked.tune else asked._replace(sample=None)
@@ -210,11 +210,11 @@ def forecasts(
     }  # fmt: skip
 
 
-FIRST = 1_000  # rows of a sample that say which unit its times have
+FIRST = 1_000  # rows of a sample that reveal the unit of its times
 
 
 def warn_of_times(config: Config, deployment: Deployment, asked: Request) -> None:
-    """Say on the standard error that times of a sample are likely in another unit."""
+    """Warn on standard error if a sample's times are probably in another unit."""
     if asked.sample is None:
         return
     rows = list(islice(stream_file(asked.sample), FIRST))
@@ -225,7 +225,7 @@ def warn_of_times(config: Config, deployment: Deployment, asked: Request) -> Non
 
 
 def purses(config: Config, deployment: Deployment, asked: Request) -> dict[str, Left]:
-    """Forecast what caps for each unit leave of a sample, by pipeline that has one."""
+    """Forecast, by pipeline, what the cap for each unit keeps of a sample."""
     if asked.sample is None or asked.tune:
         return {}
     wanted = {
@@ -269,7 +269,7 @@ def _asked(config: Config, pipeline: Pipeline, asked: Request) -> bool:
 
 
 def check(config: Config, deployment: Deployment, asked: Request) -> None:
-    """Refuse options that exclude each other, or fit no pipeline, with a `UsageError`."""
+    """Raise `UsageError` for options that exclude each other or fit no pipeline."""
     _check_together(asked)
     names = [p.name for p in deployment.pipelines]
     if asked.pipeline is not None and asked.pipeline not in names:

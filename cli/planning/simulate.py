@@ -105,7 +105,7 @@ def _write(config: Config, engine: OfflineEngine, out: Path | None, pictures: Pa
             continue
         if out is not None:
             file = out / f"{p.name}.parquet"
-            private_file(file)  # who knows the seed can subtract the noise
+            private_file(file)  # anyone who knows the seed can subtract the noise
             parquet.write_table(table_of(found), file)
         if pictures is not None and isinstance(p, Pipeline):
             file = pictures / f"{p.name}.png"

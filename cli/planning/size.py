@@ -102,8 +102,8 @@ def _finite(number: float) -> float | None:
 def configured(load: Load, config: Config) -> Load:
     """Take pipelines, partitions and settings of the engine from a configuration.
 
-    Every pipeline is taken to get every event; replicas are those of ``load`` where the
-    configuration leaves them open.
+    Every pipeline is assumed to get every event; ``load`` gives the replicas if the configuration
+    does not.
     """
     engine, spread = config.engine, spread_of(config)
     declared = {source.name for source in config.input if source.partitioner != "none"}
@@ -128,7 +128,7 @@ def configured(load: Load, config: Config) -> Load:
 
 
 def table_of(load: Load, found: Size, parts: list[Limit]) -> Table:
-    """Lay out what a load takes, in 80 columns, and the parts that give way first."""
+    """Lay out what a load needs, and which parts give way first, in 80 columns."""
     title = f"{load.rate:,.0f} events/s, {load.users:,.0f} users, {load.keys:,.0f} keys"
     table = Table("", "", title=title, show_header=False, title_justify="left")
     for row in _rows(load, found):

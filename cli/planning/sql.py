@@ -33,7 +33,7 @@ _ORDER = (
 
 
 def number(text: str) -> Decimal:
-    """Read a number of the command line; its name is what the help shows."""
+    """Read a number of the command line; click shows this function's name in the help."""
     try:
         found = Decimal(text)
     except ArithmeticError:
@@ -143,7 +143,7 @@ def sql(
 
 
 def _view(read: Query, source: str) -> dict[str, Any]:
-    """The settings of the view that the query asks for, with name and source; none without."""
+    """The settings of the query's view, with name and source; empty without a view."""
     if read.over is None:
         return {}
     return {"name": read.view or f"{source}-view"[:63], "source": source, **read.over}
@@ -179,12 +179,12 @@ def _completed(
 
 
 def _at_ends(window: dict[str, Any]) -> str:
-    """Time between ends of windows: the default interval of triggers."""
+    """Time between ends of windows: the default trigger interval."""
     return str(window.get("hop", window["length"]))
 
 
 def _free_name(before: Config, meant: dict[str, Any]) -> str:
-    """A name made from the key that no pipeline has."""
+    """An unused name made from the key."""
     words = "-".join(meant.get("key", ["all"]))
     plain = "".join(c if c.isascii() and c.isalnum() else "-" for c in words).strip("-")
     base = f"by-{plain or 'key'}"[:56]
@@ -194,7 +194,7 @@ def _free_name(before: Config, meant: dict[str, Any]) -> str:
 
 def _ordered(settings: dict[str, Any]) -> dict[str, Any]:
     names = [*(name for name in _ORDER if name in settings), *settings]
-    return {name: settings[name] for name in names}  # none is left out
+    return {name: settings[name] for name in names}  # all of them
 
 
 def _asked(

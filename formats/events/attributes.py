@@ -1,9 +1,10 @@
-"""Attributes of units, as records of a topic of their own state them.
+"""Attributes of units, stated by records of a topic of their own.
 
-The newest record of a unit counts as a whole: a field that it lacks is no attribute any more. A
-record without a value takes all attributes of the unit back that its key names. What cannot be read
-as the type that a column or a condition asks for is none, and a dead letter: the other attributes
-of the record count all the same, so no pipeline's releases depend on what another one asks for.
+The newest record of a unit replaces all earlier ones: a field that it lacks is no longer an
+attribute. A record without a value (a tombstone) removes all attributes of the unit that its key
+names. A value that does not have the type required by a column or a condition is a dead letter and
+no attribute; the record's other attributes still count, so no pipeline's releases depend on what
+another one requires.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from .records import Inspected, Readable
 from .types import typed, types_of
 from .views import MAX_UNIT
 
-MAX_ATTRIBUTE = 512  # bytes of a text: half of what a key may have
+MAX_ATTRIBUTE = 512  # bytes of a text: half the limit of a key
 
 
 class StatedRows(NamedTuple):
     """Statements of n records, in log order."""
 
     units: list[Any]  # (n,) None in rows that state nothing
-    rows: list[bytes]  # (n,) JSON of the attributes, null where one is missing; b"": taken back
+    rows: list[bytes]  # (n,) JSON of the attributes, null if missing; b"": removed
     bad: Bad  # rows that state nothing
-    faults: Bad  # rows of which an attribute cannot be read
+    faults: Bad  # rows with an unreadable attribute
 
 
 class AttributeDecoder:
@@ -42,9 +43,9 @@ class AttributeDecoder:
 
     Args:
         fields: fields of the topic; its unit is one field.
-        paths: paths of the attributes. What is read of one does not depend on which others there
-            are: they may be another pipeline's.
-        compared: attributes that may be any number, as only conditions use them.
+        paths: paths of the attributes. Each is read independently of the others, which may be
+            another pipeline's.
+        compared: attributes that may be any number, because only conditions use them.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class AttributeDecoder:
         return StatedRows(units, rows, bad, faults)
 
     def _attribute(self, path: str, sight: Readable, bad: Bad, faults: Bad) -> list[Any]:
-        """Values of an attribute; None where there is none that can be used."""
+        """Values of an attribute; None if there is no usable one."""
         allowed = types_of(self._roles[path])
         for row, why in bad.items():
             faults.setdefault(row, why)
@@ -106,7 +107,7 @@ class AttributeDecoder:
 
 
 def _unit_of_key(key: bytes | None) -> str | None:
-    """The unit that a record's key names as text, as a producer's partitioner reads it."""
+    """The unit in a record's key as text, as a producer's partitioner reads it."""
     try:
         return None if key is None else key.decode()
     except UnicodeDecodeError:
@@ -116,10 +117,10 @@ def _unit_of_key(key: bytes | None) -> str | None:
 def values_of(
     stated: Sequence[bytes], paths: Sequence[str], columns: Sequence[OfUnit]
 ) -> list[tuple[Value, ...]]:
-    """The values of columns of a key for n units.
+    """The values of key columns for n units.
 
     Args:
-        stated: (n,) JSON of each unit's attributes; b"": it has none.
+        stated: (n,) JSON of each unit's attributes; b"" if it has none.
 
     >>> from .expressions.derived import Attribute
     >>> values_of([b'["DE",null]', b""], ["land", "plan"], [Attribute("land", "?")])
@@ -137,7 +138,7 @@ def values_of(
 
 
 def completed(key: bytes, values: Sequence[Value], places: Sequence[int]) -> bytes:
-    """Put columns into the key of a record.
+    """Insert columns into the key of a record.
 
     Args:
         key: JSON of its other columns.

@@ -1,6 +1,6 @@
-"""Decoding many records at once: compiled loops find what each needed field holds.
+"""Decoding many records at once: compiled loops find the value of each needed field.
 
-They take every record that is plain enough, without an object for it, and leave the others out.
+They handle every plain record without making an object for it, and leave the others out.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .times import FACTORS, LATEST
 from .types import FALSE, INTEGER, MISSING, NULL, REAL, ROLES, TEXT, TRUE, paths_of
 from .views import MAX_UNIT, Decoded, Numbers, UnitTexts, View, encoded, keyed, on_grid
 
-LEAST = 64  # records; for fewer, arrays cost more than objects
+LEAST = 64  # records; with fewer, arrays cost more than objects
 _KIND = {"str": (TEXT,), "int": (INTEGER,), "bool": (TRUE, FALSE), "number": (INTEGER, REAL)}
 Rows = NDArray[np.intp]
 
@@ -40,9 +40,9 @@ def readable(
     mechanisms: Sequence[Mechanism],
     parts: bool,
 ) -> bool:
-    """Whether compiled loops know all that pipelines and mechanisms ask of an input's records.
+    """Whether compiled loops can read all that pipelines and mechanisms need of an input's records.
 
-    ``parts``: whether they find parts of a value, and not only its own fields.
+    ``parts``: whether they find nested fields, not only a record's own.
     """
     paths = paths_of(fields, pipelines)
     return (
@@ -56,7 +56,7 @@ def readable(
 
 
 class ColumnDecoder:
-    """Decodes lists of events by columns; the scanner of the format knows the same paths."""
+    """Decodes lists of events by columns; the format's scanner uses the same paths."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class ColumnDecoder:
     def decode(
         self, records: Sequence[RawRecord], known_ids: Known = MappingProxyType({})
     ) -> tuple[Decoded, Rows]:
-        """Decode plain records, of schemas in ``known_ids``; return the rows left out, too."""
+        """Decode plain records with schemas in ``known_ids``; also return the rows left out."""
         found = self._scanner.scan(records, known_ids)
         known = found.known
         time = self._times(found, records, known)
@@ -85,7 +85,7 @@ class ColumnDecoder:
             found = self._widened(found, time, known)
         (low, high), integer = self._units(found, known)
         every = zip(self._pipelines, self._mechanisms, strict=True)
-        # Made where a condition asks first, and once for all conditions.
+        # Made when a condition first needs it, once for all conditions.
         asked = cache(partial(ScannedFields, found, self._place, known))
         parts = [self._part(p, m, found, time, known, asked) for p, m in every]
         units = UnitTexts(found.data, low, high, integer, {})
@@ -93,12 +93,12 @@ class ColumnDecoder:
         return Decoded(time, units, views, {}), np.flatnonzero(~known)
 
     def _widened(self, found: Scanned, time: I64, known: Flags) -> Scanned:
-        """The findings with derived columns behind the fields."""
+        """The findings with derived columns after the fields."""
         read = ScannedFields(found, self._place, known)
         return Widened(found, [computed(one, time, read) for one in self._derived])
 
     def _is(self, found: Scanned, path: str | Derived, role: str) -> Flags:
-        """Rows in which a field holds a value that its role allows."""
+        """Rows whose field holds a value that its role allows."""
         kinds = [kind for name in ROLES[role] for kind in _KIND[name]]
         return np.isin(found.kind[:, self._place[path]], kinds)
 
@@ -157,7 +157,7 @@ class ColumnDecoder:
     def _needed(
         self, path: str, found: Scanned, known: Flags, wanted: Flags
     ) -> NDArray[np.float64]:
-        """Numbers of the rows that need one; 0 in all others, where none need be."""
+        """Numbers of the rows that need one; 0 in all others."""
         empty = np.isin(found.kind[:, self._place[path]], (MISSING, NULL))
         known &= self._is(found, path, "number") | (empty & ~wanted)
         still = known & wanted
@@ -170,7 +170,7 @@ class ColumnDecoder:
         return found.numbers(self._place[path], known)
 
     def _keys(self, p: PipelineFields, found: Scanned, known: Flags) -> Keys:
-        """The canonical key of each row; only those of rows that stay known mean anything."""
+        """The canonical key of each row; meaningful only in rows that stay known."""
         from .key_scan import lengths, texts
 
         columns = [p.derived.get(path, path) for path in p.key]
@@ -190,7 +190,7 @@ class ColumnDecoder:
 
 
 class _Part(NamedTuple):
-    """One pipeline's columns of all rows, of which those that are known mean something."""
+    """One pipeline's columns of all rows; meaningful only in known rows."""
 
     fields: PipelineFields
     mechanism: Mechanism
@@ -203,7 +203,7 @@ class _Part(NamedTuple):
     seed: int
 
     def view(self, known: Flags) -> View:
-        """The rows that are known, as the pipeline sees them."""
+        """The known rows as the pipeline sees them."""
         known = known if self.wanted is None else known & self.wanted
         rows, sign = np.flatnonzero(known), np.ones(len(known), np.int8)
         columns = {
@@ -224,6 +224,6 @@ class _Part(NamedTuple):
 
 
 def _path(p: PipelineFields, name: str) -> str | None:
-    """Path of a mechanism's input in a record; None for the event's time."""
+    """Path of a mechanism's input in a record; None for the event time."""
     given = p.inputs or {}
     return None if name == "time" and name not in given else given.get(name, name)

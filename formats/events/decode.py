@@ -1,7 +1,7 @@
 """Decoding of raw records into typed columns, with one reason per bad record and no payloads.
 
-A decoder is built once per input from the union of the fields that its pipelines use, and decodes
-each record once, whatever the number of pipelines: many at once by compiled loops, and what these
+A decoder is built once per input from the union of its pipelines' fields, and decodes each record
+once, whatever the number of pipelines: many at once by compiled loops, and those that the loops
 leave out one by one.
 """
 
@@ -26,7 +26,7 @@ __all__ = ["Decoded", "Decoder", "RawRecord", "View", "utc"]
 
 
 class KeysAlone:
-    """A mechanism as far as a decoder asks, where a record gives its key and no number."""
+    """Stands in for a mechanism when a record gives only its key and no number."""
 
     traits = Traits(horizon=1, outputs=(), row_dtype=np.dtype([]), bound=0)
 

@@ -19,7 +19,7 @@ class NumericField:
     low: Fraction
     high: Fraction
     grid: Fraction
-    # a record that does not fulfil it counts as 0, and needs no number
+    # a record that does not fulfil it counts as 0 and needs no number
     where: Condition | None = None
     called: str | None = None  # name of the column; None: that of the field
     chosen: ChosenNumber | None = None  # the number, where ``field`` is the name of a derived one
@@ -31,14 +31,14 @@ class NumericField:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Fields of the record that its number may come from."""
+        """Record fields from which the number may come."""
         if self.chosen is not None:
             return self.chosen.paths
         return () if self.field is None else (self.field,)
 
     @property
     def reach(self) -> tuple[int, int]:
-        """The least and the largest value of a record, in grid steps."""
+        """The smallest and the largest value of a record, in grid steps."""
         low, high = self.interval
         return (low, high) if self.where is None else (min(low, 0), max(high, 0))
 
@@ -78,5 +78,5 @@ class PipelineFields:
     where: Condition | None = None  # records that do not fulfil it are not the pipeline's
     # columns of the key that are computed, by name
     derived: Mapping[str, Derived] = field(default_factory=dict)
-    # whether the mechanism's numbers are those of sessions, and none are read of a record
+    # whether the mechanism's numbers come from sessions, not from records
     later: bool = False

@@ -1,7 +1,7 @@
 """Values that begin with the id of their writer's schema, and are read by that schema.
 
-The frame is a zero byte, four bytes of the id, for Protobuf the place of the message type, and the
-encoded value. Schemas are passed in: what an id stands for is decided where there is a network.
+The frame is a zero byte, four bytes of the id and, for Protobuf, the place of the message type;
+then comes the encoded value. Schemas are passed in: ids are resolved where there is a network.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from .types import names_of, paths_of, tree_of, types_of
 from .wires import Run, Wire
 
 _KEPT = 1_000  # compiled schemas
-_NEVER = np.iinfo(np.int64).max  # above every offset
+_NEVER = np.iinfo(np.int64).max  # exceeds every offset
 
 
 def heads_of(values: Iterable[bytes | None]) -> set[bytes]:
-    """The distinct frames of values, for a quick look at the ids that occur."""
+    """The distinct frames of values, to see quickly which ids occur."""
     return {value[:HEAD] for value in values if value}
 
 
 class Framing:
-    """Frames of an input's values; those of more than ``largest`` bytes are not read."""
+    """Frames of an input's values; values of more than ``largest`` bytes are not read."""
 
     def __init__(self, kind: str, largest: int) -> None:
         self._kind = kind
         self._largest = largest
 
     def refusal(self, value: bytes | None, offset: int, known: Known) -> str:
-        """The reason why a value cannot be read by its frame; empty if it can."""
+        """Why a value cannot be read by its frame; empty if it can."""
         if value is None:
             return "null"
         if isinstance(value, Unread):
@@ -67,9 +67,9 @@ class Framing:
         offsets: NDArray[np.int64],
         known: Known,
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The place behind the frame of each value in ``data``, and the id in it.
+        """The place after the frame of each value in ``data``, and the id in the frame.
 
-        Both are -1 where `refusal` has a reason, or may have; ``begin`` is -1 where there is none.
+        Both are -1 where `refusal` gives or may give a reason; ``begin`` is -1 without a value.
         """
         size = end - begin
         good = (begin >= 0) & (size >= HEAD) & (size <= self._largest)
@@ -93,7 +93,7 @@ class Columns(NamedTuple):
     size: int
 
     def column(self, path: str, role: str) -> tuple[list[Any], Bad]:
-        """Values of a path; a value of a type that the role has no use for is a fault."""
+        """Values of a path; a value whose type does not suit the role is a fault."""
         found = self.by_path[path]
         values = found.values
         faults: Bad = {row: Reason.at(word, path) for row, word in found.wrong.items()}

@@ -1,7 +1,7 @@
 """A compiled scanner of JSON events: where each needed field stands, without an object per record.
 
-It accepts a part of JSON and leaves every other record to `Decoder`. On whatever it accepts, the
-two must agree.
+It accepts a subset of JSON and leaves every other record to `Decoder`. The two must agree on every
+record that it accepts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...compiled import compiled
 from .types import FALSE, INTEGER, MISSING, NULL, OTHER, REAL, TEXT, TRUE
 
 DIGITS = 18  # of an integer, so that it fits into 64 bits
-EXACT = 15  # digits of a decimal that a double holds exactly, and its power of ten is exact, too
+EXACT = 15  # digits of a decimal whose digits and power of ten are both exact doubles
 POWERS = 22
 DEPTH = 60  # of nested lists and objects
 _TENS = np.array([10.0**n for n in range(POWERS + 1)])
@@ -26,7 +26,7 @@ I64 = NDArray[np.int64]
 
 @compiled
 def blank(data: Bytes, at: int, end: int) -> int:
-    """The first place from ``at`` on that is no white space."""
+    """The first place from ``at`` on that is not white space."""
     while at < end and (
         data[at] == 0x20 or data[at] == 0x0A or data[at] == 0x0D or data[at] == 0x09
     ):
@@ -154,7 +154,7 @@ def number(data: Bytes, at: int, end: int) -> tuple[int, int]:
 
 @compiled
 def word(data: Bytes, at: int, end: int) -> tuple[int, int]:
-    """The end of true, false or null and its kind; the end is -1 if it is none of them."""
+    """The end of true, false or null and its kind; the end is -1 for anything else."""
     if at + 4 <= end and data[at] == 0x74:
         if data[at + 1] == 0x72 and data[at + 2] == 0x75 and data[at + 3] == 0x65:
             return at + 4, TRUE
@@ -175,7 +175,7 @@ def word(data: Bytes, at: int, end: int) -> tuple[int, int]:
 
 @compiled
 def scalar(data: Bytes, at: int, end: int) -> tuple[int, int]:
-    """The end of a value that holds no other, and its kind; the end is -1 if it is not valid."""
+    """The end of a value without nested ones, and its kind; the end is -1 if it is not valid."""
     if at >= end:
         return -1, OTHER
     one = data[at]
@@ -194,7 +194,7 @@ def nested(data: Bytes, at: int, end: int) -> int:
     """The end of a list or an object with all that it holds; -1 if it is not valid."""
     objects = np.uint64(0)  # one bit for each level: whether it is an object
     depth = 0
-    fresh = True  # right after an opening bracket
+    fresh = True  # directly after an opening bracket
     while True:
         at = blank(data, at, end)
         if at >= end:
@@ -283,7 +283,7 @@ def record(
         if at >= end or data[at] != 0x22:
             return False
         close, plain = string(data, at + 1, end)
-        if close < 0 or not plain:  # an escaped name may be that of a needed field
+        if close < 0 or not plain:  # an escaped name may mean a needed field
             return False
         field = which(data, at + 1, close, names, ends)
         at = blank(data, close + 1, end)
@@ -301,7 +301,7 @@ def record(
         if at < 0:
             return False
         if field >= 0:
-            if kind[field] != MISSING or what == OTHER:  # twice, or nothing that is read here
+            if kind[field] != MISSING or what == OTHER:  # repeated, or not read here
                 return False
             kind[field] = what
             inner = 1 if what == TEXT else 0
@@ -329,7 +329,7 @@ def scan(
         names: names of the f needed fields, one after the other, as JSON writes them without
             quotes.
         ends: (f,) of the names.
-        most: bytes of a record that is read.
+        most: maximal bytes of a record; larger ones are not read.
         kind, low, high: (n, f) output, type, begin and end of each field.
         known: (n,) output, whether this scanner recognises a record as valid.
     """
@@ -362,7 +362,7 @@ def integers(data: Bytes, low: I64, high: I64, wanted: NDArray[np.bool_], out: I
 def decimals(
     data: Bytes, low: I64, high: I64, known: NDArray[np.bool_], out: NDArray[np.float64]
 ) -> None:
-    """Read the decimals of known rows; one that could be rounded becomes unknown."""
+    """Read the decimals of known rows; a row that would need rounding becomes unknown."""
     for row in range(len(low)):
         if not known[row]:
             continue

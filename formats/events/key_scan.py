@@ -1,4 +1,4 @@
-"""Compiled loops over keys: their canonical text, and numbers by first appearance."""
+"""Compiled loops over keys: canonical text, and numbering by first appearance."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def texts(
 ) -> None:  # fmt: skip
     """Write the canonical text of each known row's key, a JSON list without blanks, into ``out``.
 
-    ``offsets`` (n+1,) follow from `lengths`, which takes the other arguments too.
+    ``offsets`` (n+1,) are the running sums of `lengths`; other arguments as there.
     """
     for row in range(len(known)):
         if not known[row]:
@@ -116,7 +116,7 @@ def numbers(
 
 
 def numbered(data: Bytes, offsets: I64, wanted: NDArray[np.bool_], seed: int) -> tuple[I64, I64]:
-    """(k,) rows in which distinct texts first appear, and (n,) number of each, -1 if not wanted.
+    """(k,) rows where distinct texts first appear, and (n,) number of each row, -1 if not wanted.
 
     Arguments as for `numbers`.
     """

@@ -16,7 +16,7 @@ _ENCODER = msgspec.json.Encoder()
 
 
 def encode_key(values: Sequence[Any]) -> bytes:
-    """Encode a composite key as canonical JSON: injective, and readable in a release."""
+    """Encode a composite key as canonical JSON: injective and readable."""
     return msgspec.json.encode(values)
 
 
@@ -30,12 +30,12 @@ class Numbered(NamedTuple):
 
     keys: Keys  # (k,) distinct encoded keys
     key: NDArray[np.intp]  # (n,) key of each event
-    wrong: dict[int, str]  # the reason, for those of ``keys`` that cannot be used
+    wrong: dict[int, str]  # index of an unusable key -> reason
 
 
 def numbered(columns: Sequence[list[Any]], events: int) -> Numbered:
     """The keys of n events from the columns of their parts; a key may have zero parts."""
-    # In Python True == 1, but in a key they are two values.
+    # In Python True == 1, but in a key they differ.
     apart = [_apart(c) if bool in set(map(type, c)) else c for c in columns]
     single = len(apart) == 1
     values: list[Any] = apart[0] if single else list(zip(*apart, strict=True)) or [()] * events
@@ -50,7 +50,7 @@ def numbered(columns: Sequence[list[Any]], events: int) -> Numbered:
 
 
 def _encoded(rows: Sequence[tuple[Any, ...]]) -> Keys:
-    """`encode_key` of all rows at once; this splits at line breaks, which JSON does not contain."""
+    """`encode_key` of all rows at once, split at line breaks, which compact JSON never contains."""
     lines = np.frombuffer(_ENCODER.encode_lines(rows), np.uint8)
     breaks = np.flatnonzero(lines == ord("\n"))
     offsets = np.concatenate([np.zeros(1, np.int64), breaks - np.arange(len(breaks))])
@@ -58,7 +58,7 @@ def _encoded(rows: Sequence[tuple[Any, ...]]) -> Keys:
 
 
 def _faults(rows: Sequence[tuple[Any, ...]], keys: Keys) -> dict[int, str]:
-    """The reason, for each row that cannot be a key."""
+    """The reason for each row that cannot be a key."""
     wrong = dict.fromkeys(np.flatnonzero(np.diff(keys.offsets) > MAX_KEY).tolist(), "huge_key")
     columns = list(zip(*rows, strict=True))
     for value, reason in (("", "empty_key"), (None, "missing_key")):
@@ -69,7 +69,7 @@ def _faults(rows: Sequence[tuple[Any, ...]], keys: Keys) -> dict[int, str]:
 
 
 class _Truth(NamedTuple):
-    """A truth value that differs from every number."""
+    """A truth value that is unequal to every number."""
 
     value: bool
     tag: str = "bool"

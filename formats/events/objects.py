@@ -1,7 +1,7 @@
-"""Values in JSON: typed structs of the fields that are read.
+"""Values in JSON: typed structs of the needed fields.
 
-A value that the struct of all readers refuses is decoded again for each reader with the fields of
-that reader alone: what one pipeline counts may not depend on what another one reads.
+A value that the struct of all readers refuses is decoded again for each reader with only its own
+fields: what one pipeline counts must not depend on what another reads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .types import ROLES, define, getter, paths_of, safely, tree_of, types_of
 
 
 class Layout:
-    """A typed struct of some fields: how to decode a record, and how to read a path of it."""
+    """A typed struct of some fields: decodes a record, and reads a path of it."""
 
     def __init__(self, fields: InputFields, pipelines: Sequence[PipelineFields]) -> None:
         self.kinds = paths_of(fields, pipelines)
@@ -29,7 +29,7 @@ class Layout:
 
 
 class Sight(NamedTuple):
-    """One reader's view of the records: the shared events, and its own of those refused."""
+    """One reader's view of the records: the shared events, and its own for refused records."""
 
     events: list[Any]  # (N,) of the shared layout; None where it refused a record
     shared: Layout
@@ -42,7 +42,7 @@ class Sight(NamedTuple):
         return len(self.events)
 
     def column(self, path: str, role: str) -> tuple[list[Any], Bad]:
-        """Values of a path; a type that only another role of the field allows is a fault."""
+        """Values of a path; a type allowed only by another role of the field is a fault."""
         get = self.shared.get[path]
         try:
             values = list(map(get, self.events))
@@ -61,7 +61,7 @@ class Sight(NamedTuple):
 
 
 class ObjectReader:
-    """Decoder of JSON values for pipelines of an input; ``framing``: None if they carry no id."""
+    """Decoder of JSON values for an input's pipelines; ``framing`` is None without schema ids."""
 
     def __init__(
         self, fields: InputFields, pipelines: Sequence[PipelineFields], framing: Framing | None
@@ -76,7 +76,7 @@ class ObjectReader:
     ) -> list[tuple[Sight, Bad]]:
         """Read values: first as the input itself sees them, then as each pipeline does.
 
-        What they hold never raises an error. ``known`` has schemas by id, for values with one.
+        Their content never raises an error. ``known`` has schemas by id, for values with one.
         """
         if self._framing is not None:
             pairs = zip(values, offsets, strict=True)
@@ -113,7 +113,7 @@ class ObjectReader:
     def _sight(
         self, layout: Layout, events: list[Any], values: Sequence[Any], refused: Bad
     ) -> tuple[Sight, Bad]:
-        """Decode refused records for one reader alone; what it refuses as well is bad for it."""
+        """Decode refused records for one reader; records refused again are bad for it."""
         bad: Bad = {}
         spare = {row: self._parse_one(layout, row, values[row], bad) for row in refused}
         for row in bad:

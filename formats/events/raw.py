@@ -1,4 +1,4 @@
-"""Raw records: one at a time, or many in one buffer with arrays that say where each stands."""
+"""Raw records: one at a time, or many in one buffer with arrays of their places."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RawRecord(NamedTuple):
 
 
 class RawBatch(Sequence[RawRecord]):
-    """n records in one buffer; a record is made only when one is asked for.
+    """n records in one buffer; a record object is made only on access.
 
     Attributes:
         data: the buffer.
@@ -76,7 +76,7 @@ class RawBatch(Sequence[RawRecord]):
 
     @property
     def size(self) -> int:
-        """Bytes that it needs, those of a larger buffer aside."""
+        """Bytes that the records need, without the rest of a larger buffer."""
         low, high = self._span()
         return high - low + WIDTH * len(self)
 
@@ -89,7 +89,7 @@ class RawBatch(Sequence[RawRecord]):
 
     @staticmethod
     def joined(parts: Sequence[RawBatch]) -> RawBatch:
-        """One batch after the other, in a buffer that holds nothing else."""
+        """Concatenate batches in a buffer that holds nothing else."""
         spans = [part._span() for part in parts]
         data = [part.data[low:high] for part, (low, high) in zip(parts, spans, strict=True)]
         columns = np.empty((8, sum(map(len, parts))), np.int64)
@@ -100,18 +100,18 @@ class RawBatch(Sequence[RawRecord]):
         return RawBatch(np.concatenate(data), *columns)
 
     def _moved(self, by: int, out: I64) -> None:
-        """Write all columns, with places moved by so many bytes."""
+        """Write all columns, with places moved by ``by`` bytes."""
         out[0], out[1] = self.offset, self.timestamp
         for place, row in zip(self._columns()[2:], out[2:], strict=True):
             np.add(place, by, out=row)
         for place, row in zip(self._columns()[2:6], out[2:6], strict=True):
-            np.copyto(row, place, where=place < 0)  # keys and values that are none
+            np.copyto(row, place, where=place < 0)  # missing keys and values
 
 
 class RawChunk(NamedTuple):
-    """Many records in the place of one."""
+    """Many records in place of one."""
 
-    offset: int  # of the last of them; the fetcher goes on after it
+    offset: int  # of the last record; the fetcher continues after it
     records: RawBatch  # in order
     size: int  # bytes that they take
 

@@ -31,7 +31,7 @@ _PATH = re.compile(r" - at `\$\.([^`]*)`$")
 
 
 class Reason(str):
-    """A reason with the path of the field that it is about."""
+    """A reason with the path of its field."""
 
     path: str  # as the configuration writes it; empty if there is none
 
@@ -43,10 +43,10 @@ class Reason(str):
 
 
 class Unread(bytes):
-    """The value of a record, or of a whole batch, that was not read; empty."""
+    """The empty value of a record, or of a whole batch, that was not read."""
 
     reason: str  # a word from `REASONS`
-    first: int  # offset of the first record that it stands for; its record has that of the last
+    first: int  # first offset that it stands for; its record has the last one
 
     @classmethod
     def of(cls, reason: str, first: int) -> Unread:
@@ -56,9 +56,9 @@ class Unread(bytes):
 
 
 def path_of(error: Exception, known: Collection[str]) -> str:
-    """The path that an error of msgspec names; empty unless it is ``known`` from the configuration.
+    """The path in a msgspec error; empty unless ``known`` from the configuration.
 
-    The decoder's text may quote what is in a record, so nothing else of it is passed on.
+    The error's text may quote a record's content, so nothing else of it is passed on.
 
     >>> path_of(ValueError("Expected `str`, got `int` - at `$.user.id`"), ["user.id"])
     'user.id'

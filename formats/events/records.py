@@ -1,7 +1,7 @@
 """Decoding of records one by one, with one reason per bad record and no payloads.
 
-A record that the union of all fields refuses is decoded again for each pipeline with the fields of
-that pipeline alone, so that no pipeline affects what another one counts.
+A record that the union of all fields refuses is decoded again for each pipeline with only its own
+fields, so that no pipeline affects what another counts.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ Readable = Sight | Columns
 
 
 class Inspected(NamedTuple):
-    """Records as the input, or one of its pipelines, reads them; it notes the faults."""
+    """Records as read by the input or one of its pipelines; notes faults."""
 
     sight: Readable
     bad: Bad  # unusable rows
-    own: Bad  # rows that this reader cannot use; of the input itself, ``bad``
+    own: Bad  # rows that this reader cannot use; for the input itself, ``bad``
 
     @property
     def size(self) -> int:
@@ -53,7 +53,7 @@ class Inspected(NamedTuple):
             self.own.setdefault(row, Reason.at(word, path))
 
     def column(self, path: str, role: str) -> list[Any]:
-        """Values of a path; a value that the role has no use for is a fault."""
+        """Values of a path; a value that does not suit the role is a fault."""
         values, faults = self.sight.column(path, role)
         for row, reason in faults.items():
             if row not in self.bad:
@@ -61,7 +61,7 @@ class Inspected(NamedTuple):
         return values
 
     def floats(self, path: str, needed: Flags | None = None) -> NDArray[np.float64]:
-        """Numbers of a path, of which those of ``needed`` rows (None: all) must be there."""
+        """Numbers of a path; ``needed`` rows (None: all) must have one."""
         values = self.column(path, "number")
         floats = doubles(values)
         for row in np.flatnonzero(~np.isfinite(floats)).tolist():
@@ -169,11 +169,11 @@ def _inputs(
 
 
 def _filtered_out(p: PipelineFields, seen: Inspected) -> frozenset[int]:
-    """Rows that are readable, and not the pipeline's: nothing else in them is a fault."""
+    """Readable rows that the pipeline does not count: nothing else in them is a fault."""
     if p.where is None:
         return frozenset()
     out = ~p.where.fulfilled(seen.fields)
-    out[list(seen.own)] = False  # what cannot be read is set aside, whatever it may fulfil
+    out[list(seen.own)] = False  # unreadable rows are set aside, not filtered out
     return frozenset(np.flatnonzero(out).tolist())
 
 
@@ -186,7 +186,7 @@ def _keys(p: PipelineFields, seen: Inspected, time: I64) -> tuple[Keys, NDArray[
 
 
 def _key_column(p: PipelineFields, name: str, seen: Inspected, time: I64) -> list[Any]:
-    """Values of one column of the key, of the record itself or derived."""
+    """Values of one key column, read from the record or derived."""
     derived = p.derived.get(name)
     if derived is None:
         return seen.column(name, "key")

@@ -1,8 +1,8 @@
-"""Roles of fields in settings, and fields that are asked for in two that contradict each other.
+"""Roles of fields in settings, and fields used in two contradictory roles.
 
-A record's field has one type, and a record whose field has another than a setting asks for is a
-dead letter. So of a field that two settings ask for as types without a common value, every record
-would be one.
+A record's field has one type, and a record whose field has another type than a setting requires is
+a dead letter. So if two settings require types without a common value of one field, every record
+would be a dead letter.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ WORDS = {
     "key": "a column of the key", "sign": "a sign", "truth": "true or false",
     "scalar": "a single value",
 }  # fmt: skip
-"""Each role as messages call it."""
+"""The name of each role in messages."""
 
 
 class Use(NamedTuple):
-    """A field that a setting asks for.
+    """A field that a setting uses.
 
     Attributes:
-        place: dotted setting of the pipeline; of its input, it begins with `input`.
+        place: dotted setting of the pipeline, or of its input if it begins with `input`.
         field: path of the field.
-        role: what it is asked for as.
+        role: role in which the setting uses it.
     """
 
     place: str
@@ -41,7 +41,7 @@ class Use(NamedTuple):
 
 
 def clashes(found: Iterable[Use]) -> Iterator[tuple[Use, Use]]:
-    """The first use of each field without a type in common with those before, and one of them."""
+    """The first use of each field whose types exclude those of earlier uses, and an earlier use."""
     before: dict[str, list[Use]] = {}
     types: dict[str, frozenset[type]] = {}
     for use in found:
@@ -54,4 +54,4 @@ def clashes(found: Iterable[Use]) -> Iterator[tuple[Use, Use]]:
         others = before[use.field]
         apart = [one for one in others if not types_of(one.role) & allowed]
         yield use, (apart or others[-1:])[0]
-        types[use.field] = left  # empty: one problem for a field
+        types[use.field] = left  # empty after a clash: one problem per field

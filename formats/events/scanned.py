@@ -1,4 +1,4 @@
-"""Findings of compiled loops in many records at once, whatever the format of the records."""
+"""Findings of compiled loops in many records at once, whatever their format."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ Flags = NDArray[np.bool_]
 class Scanned(Protocol):
     """Findings in n records with f needed fields."""
 
-    data: NDArray[np.uint8]  # a buffer with all texts; it is never written to
-    # kind, low, high: (n, f) kind of each value, and where it stands as text
+    data: NDArray[np.uint8]  # a read-only buffer with all texts
+    # kind, low, high: (n, f) kind of each value, and bounds of its text
     kind: NDArray[np.uint8]
     low: I64
     high: I64
@@ -36,7 +36,7 @@ class Scanned(Protocol):
     def numbers(self, place: int, known: Flags) -> NDArray[np.float64]:
         """(n,) numbers of the field at ``place``, in known rows.
 
-        A row whose number must be read the other way is taken out of ``known``.
+        A row whose number only the other reader can read is removed from ``known``.
         """
 
 
@@ -44,9 +44,9 @@ class Scanner(Protocol):
     """A reader of one format."""
 
     def scan(self, records: Sequence[RawRecord], known_ids: Known) -> Scanned:
-        """Scan records of one partition; whatever is out of the ordinary is not known.
+        """Scan records of one partition; unusual records are not known.
 
-        ``known_ids`` has schemas by id, where values begin with one.
+        ``known_ids`` has schemas by id, for values that begin with one.
         """
 
 
@@ -81,7 +81,7 @@ class JsonScanned:
 
 
 class JsonScanner:
-    """`Scanner` of JSON for pipelines of an input, also behind the ids of schemas (``framing``)."""
+    """`Scanner` of JSON for an input's pipelines, with or without schema ids (``framing``)."""
 
     def __init__(
         self, fields: InputFields, pipelines: Sequence[PipelineFields], framing: Framing | None
@@ -89,7 +89,7 @@ class JsonScanner:
         paths = sorted(paths_of(fields, pipelines))
         self._largest = fields.max_record_bytes
         self._framing = framing
-        # As a producer without escapes writes a name; one that escapes goes the other way.
+        # Names as written without escapes; records with escaped names go to the other reader.
         names = [json.dumps(path, ensure_ascii=False)[1:-1].encode() for path in paths]
         self._names = np.frombuffer(b"".join(names), np.uint8)
         self._ends = np.cumsum([len(name) for name in names], dtype=np.int64)
@@ -108,10 +108,10 @@ class JsonScanner:
 
 
 def values_of(records: Sequence[RawRecord]) -> tuple[NDArray[np.uint8], I64, I64]:
-    """A buffer with all values, and where each stands; -1 where there is none to read."""
+    """A buffer with all values, and bounds of each; -1 if there is none to read."""
     if isinstance(records, RawBatch):
         data = records.data.view()
-        data.flags.writeable = False  # as below: a loop is compiled anew for every type
+        data.flags.writeable = False  # as below: numba compiles a loop anew for every type
         return data, records.value, records.value_end
     values = [r.value for r in records]
     none = np.fromiter((v is None or isinstance(v, Unread) for v in values), bool, len(values))

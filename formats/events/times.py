@@ -25,14 +25,14 @@ def fits(convert: Callable[[Any], int], value: Any, out: I64, row: int) -> bool:
 
 
 def iso(zone: tzinfo) -> Callable[[Any], int]:
-    """A converter of ISO texts; ``zone`` applies to texts without one."""
+    """A converter of ISO texts; ``zone`` applies to texts without an offset."""
     parse = datetime.fromisoformat
 
     def convert(value: Any) -> int:
         moment = parse(value)
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=zone)
-        since = moment - EPOCH  # in integers: a double has no microseconds of later centuries
+        since = moment - EPOCH  # in integers: doubles lose the microseconds of later centuries
         return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
     return convert

@@ -15,7 +15,7 @@ from .expressions.looked_up import Lookup
 from .fields import InputFields, PipelineFields
 
 MISSING, NULL, TEXT, INTEGER, REAL, TRUE, FALSE, OTHER = range(8)
-"""What a compiled loop finds in a field: `OTHER` is a valid value that no loop takes."""
+"""Kinds of values that a compiled loop finds; `OTHER` is valid, but no loop reads it."""
 
 ROLES = {
     "text": {"str"},
@@ -37,13 +37,13 @@ def types_of(role: str) -> frozenset[type]:
 
 
 def typed(values: Sequence[Any], role: str) -> list[Any]:
-    """(n,) values of the types of a role; None in place of all others."""
+    """(n,) values whose types suit a role; None in place of all others."""
     allowed = types_of(role)
     return [value if type(value) in allowed else None for value in values]
 
 
 def paths_of(fields: InputFields, pipelines: Sequence[PipelineFields]) -> dict[str, set[str]]:
-    """Every path with the kinds of values that it may hold."""
+    """Every path, and the kinds of values that it may hold."""
     paths: dict[str, set[str]] = {}
     asked = [*_of_input(fields), *(use for one in pipelines for use in _of_pipeline(one))]
     for path, role in asked:
@@ -52,14 +52,14 @@ def paths_of(fields: InputFields, pipelines: Sequence[PipelineFields]) -> dict[s
 
 
 def _of_input(fields: InputFields) -> Iterator[tuple[str, str]]:
-    """Each path that an input asks for, and its role."""
+    """Each path that an input uses, and its role."""
     if fields.time is not None and fields.time_format != "record":
         yield fields.time, "text" if fields.time_format == "iso" else "number"
     yield from ((path, "unit") for path in fields.unit)
 
 
 def _of_pipeline(p: PipelineFields) -> Iterator[tuple[str, str]]:
-    """The same of a pipeline."""
+    """Each path that a pipeline uses, and its role."""
     yield from ((path, "key") for path in p.key if path not in p.derived)
     asked = [p.where, *(column.where for column in p.columns)]
     for column in p.columns:

@@ -1,7 +1,7 @@
-"""Records of a sample that cannot be used, in words: reason, field, and the types in that field.
+"""Unusable records of a sample in words: reason, field, and the types in that field.
 
-For a file that its owner reads on a machine of their own. A deployment names reason and field
-alone: the type that a record of the stream holds is a fact about its unit.
+Only for a file that its owner reads on their own machine. A deployment names only reason and field:
+the type in a record of the stream is a fact about its unit.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _BITS = 1 << 63
 
 
 class Unusable(NamedTuple):
-    """A reason for which records cannot be used."""
+    """A reason why records cannot be used."""
 
     reason: str  # a word from `reasons.REASONS`
-    path: str = ""  # of the field; empty where none is known
-    needed: str = ""  # of a wrong type, what the field must hold; else empty
-    found: str = ""  # of a wrong type, what it holds; else empty
+    path: str = ""  # of the field; empty if unknown
+    needed: str = ""  # for a wrong type, what the field must hold; else empty
+    found: str = ""  # for a wrong type, what the field holds; else empty
 
 
 def unusable(
@@ -41,7 +41,7 @@ def _one(reason: str, row: Mapping[str, Any], kinds: Mapping[str, set[str]]) -> 
 
 
 def _needed(kinds: set[str] | None) -> str:
-    if kinds is None:  # the path is a parent of those that are read
+    if kinds is None:  # the path is a parent of needed ones
         return "an object"
     words = [_NEEDED[name] for name in _ORDER if name in kinds]
     return " or ".join(words)
@@ -55,7 +55,7 @@ def _found(row: Mapping[str, Any], path: str) -> str:
 
 
 def type_words(value: Any) -> str:
-    """The type of a value in words; of the value itself nothing is said.
+    """The type of a value in words, without the value itself.
 
     >>> type_words(2.5), type_words("2.5"), type_words([2])
     ('a number with a fraction', 'text', 'a list')

@@ -19,13 +19,13 @@ MAX_UNIT = 4096  # bytes of one encoded unit
 
 
 class UnitTexts(Sequence[Any]):
-    """The unit of each record, as text in one buffer; other values beside it.
+    """The unit of each record, as text in one buffer or as a value beside it.
 
     Attributes:
         data: the buffer.
         low, high: (n,) bounds of each text.
-        integer: (n,) whether it is the text of an integer.
-        rest: values of the rows that the buffer does not hold; None stands for no unit.
+        integer: (n,) whether the text is that of an integer.
+        rest: values of the rows that are not in the buffer; None means no unit.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Decoded(NamedTuple):
 
 
 Numbers = tuple[NDArray[np.float64] | None, Flags | None]
-"""Numbers of a value column and the records that are in it; None: each is 1, and each is in it."""
+"""Numbers of a value column and the records in it; None: every record is in it, as 1."""
 
 
 def on_grid(p: PipelineFields, size: int, columns: Sequence[Numbers]) -> I64:
@@ -102,13 +102,13 @@ def keyed(
     sign: NDArray[np.int8],
     bad: Bad,
 ) -> View:
-    """Rows of a pipeline with keys of their own; other keys than its public ones are dropped.
+    """Rows of a pipeline whose records have keys; if it has public keys, others are dropped.
 
     Args:
         rows: (n,) rows to use.
-        keys, key: distinct keys, and (n,) that of each row.
-        columns: (N,) inputs of the mechanism of all records, if it makes the values of these.
-        value, sign: (N, c) and (N,) of all records.
+        keys, key: distinct keys, and (n,) the key of each row.
+        columns: (N,) mechanism inputs of all records, if the mechanism makes values from them.
+        value, sign: (N, c) and (N,) for all records.
         bad: rows that the pipeline cannot use.
     """
     if p.allowed is not None:
@@ -117,7 +117,7 @@ def keyed(
     if m.traits.inputs:
         made = m.encode({name: column[rows] for name, column in columns.items()})
         rows, key, values = rows[made.keep], key[made.keep], made.value[made.keep]
-    elif len(rows) == len(sign):  # most lists: nothing is copied
+    elif len(rows) == len(sign):  # the usual case: no copy
         return View(rows, keys, key, value, sign, bad)
     else:
         values = value[rows]
@@ -134,9 +134,9 @@ def encoded(
     sign: NDArray[np.int8],
     bad: Bad,
 ) -> View:
-    """Rows of a pipeline whose mechanism makes keys of its inputs.
+    """Rows of a pipeline whose mechanism makes keys from its inputs.
 
-    Columns and signs are those of all records; ``bad`` has rows that the pipeline cannot use.
+    Columns and signs are for all records; ``bad`` has rows that the pipeline cannot use.
     """
     made = m.encode({name: column[rows] for name, column in columns.items()})
     keep = np.flatnonzero(made.keep)
@@ -147,10 +147,10 @@ def encoded(
 
 
 def merged(one: Decoded, rest: Decoded, rows: NDArray[np.intp]) -> Decoded:
-    """Two results of disjoint records as one, in log order.
+    """Merge results of disjoint records, in log order.
 
-    ``one`` is of all records and left out ``rows``, of which ``rest`` is; the times and units of
-    ``one`` are filled in.
+    ``one`` covers all records except ``rows``, which ``rest`` covers; their times and units are
+    filled in in ``one``.
     """
     units = cast(UnitTexts, one.unit)
     one.time[rows] = rest.time
@@ -165,7 +165,7 @@ def _placed(bad: Bad, rows: NDArray[np.intp]) -> Bad:
 
 
 def _merged(one: View, other: View, rows: NDArray[np.intp]) -> View:
-    """Two views of disjoint rows as one, in log order; ``other`` is of ``rows`` of the list."""
+    """Merge views of disjoint rows, in log order; ``other`` numbers its rows within ``rows``."""
     at = np.concatenate([one.rows, rows[other.rows]])
     order = np.argsort(at, kind="stable")
     keys, place = concat([one.keys, other.keys]).unique()

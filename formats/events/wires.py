@@ -1,4 +1,4 @@
-"""Values behind the id of a schema: what differs between Avro and Protobuf."""
+"""Values after a schema id: what differs between Avro and Protobuf."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from .binary.program import Program
 from .binary.proto_program import proto_program
 
 Run = Callable[[Payloads, Any, Mapping[str, FieldColumn]], Any]
-"""A compiled schema: reads fields of some rows; rows that do not fit are marked in the batch."""
+"""A compiled schema: reads fields of some rows, and marks rows that do not fit as bad."""
 
 
 class AvroWire:
     """Avro: one type for each schema.
 
     Attributes:
-        kind: type of the schemas in a registry.
+        kind: type of its schemas in a registry.
         ordered: whether fields stand in the order of the schema.
-        head: bytes that nearly always say which type of a schema a value has.
+        head: bytes that nearly always suffice to tell a value's type within its schema.
     """
 
     kind, ordered, head = "AVRO", True, 0
 
     def place(self, value: bytes) -> bytes | None:
-        """The bytes that say which type of its schema a value has; None if they are broken."""
+        """The bytes that tell a value's type within its schema; None if they are broken."""
         return b""
 
     def reader(self, schema: Schema, place: bytes, wanted: Mapping[str, Any]) -> Run:
         """Compile the type at a place of a writer's schema, for records one by one.
 
-        ``wanted`` has nested names, None for a leaf. Raises `UnusableSchema` if it cannot be used.
+        ``wanted`` has nested names, None for a leaf. Raises `UnusableSchema` if that is impossible.
         """
         return compile_avro(parse_avro(schema), wanted)
 
@@ -46,8 +46,8 @@ class AvroWire:
     ) -> Program:
         """Compile a type, as `reader` does, for loops over many records.
 
-        ``places`` has the number of each needed field, by path. Raises `NoProgram` if its records
-        are read one by one, `UnusableSchema` if it cannot be used.
+        ``places`` has the number of each needed field, by path. Raises `NoProgram` if records must
+        be read one by one, `UnusableSchema` if they cannot be read at all.
         """
         return avro_program(parse_avro(schema), wanted, places)
 

@@ -1,7 +1,7 @@
 """Avro payloads to columns: a schema is compiled once into steps over many records.
 
-Fields are matched by name, and only those are kept that a pipeline reads. Types give the values
-that JSON would give: texts and symbols are text, timestamps and dates their number.
+Fields are matched by name, and only those that a pipeline reads are kept. Values are those that
+JSON would give: texts and symbols are text, timestamps and dates are numbers.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Sink = Mapping[str, FieldColumn]
 Run = Callable[[Payloads, Rows, Sink], Rows]  # returns the rows that are still good
 Skip = Callable[[Bytes, int], object]  # bytes, depth
 
-MOST_DEPTH = 64  # of nested values that are passed over, and of types that are read at once
-MOST_LOOKS = 200_000  # at types of one schema; the largest sound one needs fewer
+MOST_DEPTH = 64  # of nested values to skip, and of nested types to read
+MOST_LOOKS = 200_000  # visits to types of one schema; the largest valid schema needs fewer
 
 
 def compile_avro(schema: AvroType, wanted: Mapping[str, Any]) -> Run:
-    """Compile the steps that read some fields of a writer's schema, and pass over all others.
+    """Compile the steps that read some fields of a writer's schema and skip all others.
 
     ``wanted`` has nested names, None for a leaf. Raises `UnusableSchema` if types are nested too
     deeply, or name each other too often.
@@ -36,9 +36,8 @@ def compile_avro(schema: AvroType, wanted: Mapping[str, Any]) -> Run:
 class _Compiler:
     """Steps of one schema.
 
-    Types that name each other may make a chain as long as the schema, or be met again on every
-    branch of a union. So nothing here follows names by calls within calls without a limit, and
-    all that is looked at is counted.
+    Types that name each other may form a chain as long as the schema, or recur on every branch of a
+    union. So recursion along names is limited in depth, and every visit is counted.
     """
 
     def __init__(self) -> None:
@@ -62,7 +61,7 @@ class _Compiler:
         return whole
 
     def read(self, kind: AvroType, wanted: Mapping[str, Any] | None, path: str, depth: int) -> Run:
-        """Steps for a type at a path; ``wanted`` is None at a leaf, and names within otherwise."""
+        """Steps for a type at a path; ``wanted`` is None at a leaf, else the names within."""
         self._look()
         if wanted is not None and not wanted:
             return self.skipping(kind, depth)
@@ -94,10 +93,10 @@ class _Compiler:
     # -- values that are passed over ----------------------------------------------------------
 
     def skipping(self, kind: AvroType, depth: int) -> Run:
-        """Steps that pass over a type, for all records at once where its shape is fixed."""
+        """Steps that skip a type, for all records at once if its shape is fixed."""
         if kind not in self._passes:
             self._look()
-            self._passes[kind] = _one_by_one(self.skip(kind))  # where it is met again within
+            self._passes[kind] = _one_by_one(self.skip(kind))  # for recursive use
             if depth <= MOST_DEPTH:
                 self._passes[kind] = self._skipping(kind, depth + 1)
         return self._passes[kind]
@@ -119,8 +118,8 @@ class _Compiler:
     def _hollow(self, schema: AvroType) -> None:
         """Find the types whose values take no bytes, so that any number of them would fit.
 
-        A record is one if all of its fields are; a record within itself is none, since it ends in
-        a union, which takes a byte.
+        A record is one if all of its fields are. A recursive record is not, since its recursion
+        ends in a union, which takes a byte.
         """
         around: dict[AvroType, list[AvroType]] = {schema: []}
         todo = [schema]
@@ -141,10 +140,10 @@ class _Compiler:
                     hollow.append(outer)
 
     def skip(self, kind: AvroType) -> Skip:
-        """Pass over one value of one record."""
+        """Skip one value of one record."""
         if kind in self._skips:
             return self._skips[kind]
-        made: list[Skip] = []  # the steps; made later, since a type may contain itself
+        made: list[Skip] = []  # the steps; filled later, since a type may contain itself
 
         def later(data: Bytes, depth: int) -> None:
             if depth > MOST_DEPTH:
@@ -222,7 +221,7 @@ def _wrong(run: Run, paths: list[str]) -> Run:
 
 
 def _one_by_one(skip: Skip) -> Run:
-    """Pass over values whose number differs from record to record."""
+    """Skip values whose number differs from record to record."""
 
     def run(batch: Payloads, rows: Rows, sink: Sink) -> Rows:
         places, ends = batch.at[rows].tolist(), batch.end[rows].tolist()
@@ -347,9 +346,9 @@ def _skip_record(parts: list[Skip]) -> Skip:
 def _skip_blocks(part: Skip, keyed: bool, empty: bool) -> Skip:
     def skip(data: Bytes, depth: int) -> None:
         while count := data.zigzag():
-            if count < 0:  # its bytes are stated
+            if count < 0:  # the block's size in bytes follows
                 _skip_bytes(data)
-            elif keyed or not empty:  # values without bytes are any number of nothing
+            elif keyed or not empty:  # values without bytes need no reading
                 for _ in range(count):
                     if keyed:
                         _skip_bytes(data)

@@ -1,4 +1,4 @@
-"""Avro schemas as types; the names that a schema defines are looked up once."""
+"""Avro schemas as types, with names already resolved."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import msgspec
 from .schema import Schema, UnusableSchema
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
-MOST_DEPTH = 128  # of types within types, as the text has them
-MOST_NESTED = 512  # of brackets within brackets: fewer than any stack of calls has room for
+MOST_DEPTH = 128  # of types nested in the text
+MOST_NESTED = 512  # of nested brackets: far below any recursion limit
 MOST_NAME = 1_000  # characters of a complete name
 MOST_FIXED = (1 << 31) - 1  # bytes of a fixed
 
@@ -21,7 +21,7 @@ _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 
 @dataclass(eq=False)
 class AvroType:
-    """A type of an Avro schema; each has an identity of its own, because types may be circular."""
+    """A type of an Avro schema, compared by identity because types may be circular."""
 
     kind: str  # a primitive, "fixed", "enum", "array", "map", "union" or "record"
     size: int = 0  # bytes of a fixed
@@ -32,11 +32,11 @@ class AvroType:
 
 
 def parse_avro(schema: Schema) -> AvroType:
-    """Parse a schema with those that it refers to.
+    """Parse a schema and those that it refers to.
 
-    What is refused depends on the schema alone, never on a clock or on how deep the stack already
-    is: a replay must refuse the same ones. Raises `UnusableSchema` for what is no Avro schema, or
-    is nested too deeply.
+    The verdict depends on the schema alone, never on a clock or the current depth of the stack: a
+    replay must refuse the same ones. Raises `UnusableSchema` if it is not an Avro schema or is
+    nested too deeply.
     """
     parser = _AvroParser()
     try:
@@ -88,7 +88,7 @@ class _AvroParser:
         raise UnusableSchema("a type is not defined")
 
     def _define(self, raw: dict[str, Any], kind: str, space: str) -> str:
-        """Enter a named type; return the namespace of what is inside it."""
+        """Register a named type; return the namespace of its content."""
         name, own = raw.get("name"), raw.get("namespace", space)
         if not isinstance(name, str) or not isinstance(own, str):
             raise UnusableSchema(f"a type {kind!r} needs a name")

@@ -1,7 +1,7 @@
 """Payloads of many records side by side, read column by column instead of record by record.
 
-A reader walks the same step of the schema in all records at once, so the cost of a step is shared
-by all of them. A record whose bytes do not fit becomes bad, and is skipped from then on.
+A reader takes the same step of the schema in all records at once, so they share its cost. A record
+whose bytes do not fit becomes bad and is skipped from then on.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...mechanisms.columns import I64
 Rows = NDArray[np.intp]
 U64 = NDArray[np.uint64]
 
-PAD = 16  # bytes after the last payload: a number may be looked at past its end
+PAD = 16  # bytes after the last payload: reading a number may look past its end
 FAR = 1 << 40  # a length that no payload has
 
 
@@ -26,7 +26,7 @@ class FieldColumn:
 
     Attributes:
         values: one for each record; None where there is none.
-        wrong: reason by row, where there is something that cannot be used.
+        wrong: reason by row, for unusable values.
     """
 
     def __init__(self, size: int) -> None:
@@ -51,18 +51,18 @@ class FieldColumn:
         self.wrong.pop(row, None)
 
     def refuse(self, rows: Rows, reason: str) -> None:
-        """Note that what some rows hold cannot be used."""
+        """Note that the values of some rows cannot be used."""
         self.wrong.update(dict.fromkeys(rows.tolist(), reason))
 
     def forget(self, rows: Rows) -> None:
-        """Take back what was set in some rows."""
+        """Clear what was set in some rows."""
         for row in rows.tolist():
             self.values[row] = None
             self.wrong.pop(row, None)
 
 
 class Payloads:
-    """Payloads of n records, whose first ``skip`` bytes are passed over, and how far each was read.
+    """Payloads of n records without their first ``skip`` bytes, and how far each was read.
 
     Attributes:
         data: all bytes, one payload after the other.
@@ -84,7 +84,7 @@ class Payloads:
         return len(self.bad)
 
     def keep(self, rows: Rows, good: NDArray[np.bool_]) -> Rows:
-        """Mark those of ``rows`` that are not good as bad; return the others."""
+        """Mark the rows that are not ``good`` as bad; return the others."""
         if good.all():
             return rows
         self.bad[rows[~good]] = True
@@ -117,7 +117,7 @@ class Payloads:
         return rows, unzigzag(values)
 
     def take(self, rows: Rows, sizes: I64 | int) -> tuple[Rows, I64]:
-        """Pass over so many bytes of each row; return where they begin."""
+        """Skip ``sizes`` bytes of each row; return where they begin."""
         starts = self.at[rows]
         ends = starts + np.minimum(sizes, FAR)
         good = (ends <= self.end[rows]) & (ends >= starts)
@@ -135,7 +135,7 @@ class Payloads:
         return rows, table.reshape(-1).view(kind)
 
     def texts(self, rows: Rows, starts: I64, ends: I64, column: FieldColumn) -> None:
-        """Put the UTF-8 texts between two places into a column; others are malformed there."""
+        """Put the UTF-8 texts between two places into a column; invalid ones are malformed."""
         blob = self.blob
         places = list(zip(starts.tolist(), ends.tolist(), strict=True))
         try:

@@ -1,4 +1,4 @@
-"""The text of a .proto file, as far as it decides how bytes are read."""
+"""A parser of .proto files, as far as they determine how bytes are read."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _LABELS = ("optional", "required", "repeated")
 
 
 def parse_text(text: str) -> ProtoFile:
-    """Parse a file; raises `UnusableSchema` if a part of it is not known."""
+    """Parse a file; raises `UnusableSchema` for unknown syntax."""
     return _Parser(_tokens(text)).file()
 
 
 def parse_protobuf(schema: Schema) -> ProtoFile:
-    """Parse a schema with those that it refers to, and connect the types that it names.
+    """Parse a schema and those that it refers to, and resolve type names.
 
     Raises `UnusableSchema` if it is not a Protobuf schema.
     """
@@ -48,10 +48,10 @@ def parse_protobuf(schema: Schema) -> ProtoFile:
 
 
 class ParsedFiles:
-    """The last schemas that were looked at, each parsed once.
+    """The schemas used last, each parsed once.
 
-    Producers choose which message of a schema each record names. Parsing the schema anew for each
-    would cost far more than the record.
+    Producers choose which message of a schema each record names, and parsing the schema for each
+    record would cost far more than the record.
     """
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ class _Parser:
             raise UnusableSchema(f"a .proto file lacks {token!r}")
 
     def _statement(self) -> None:
-        """Pass over a statement: up to its semicolon, or to the end of its block."""
+        """Skip a statement, up to its semicolon or the end of its block."""
         depth = 0
         while True:
             token = self._next()
@@ -186,7 +186,7 @@ class _Parser:
         return ProtoField(name, number, kind, type_name, repeated, explicit)
 
     def _options(self) -> None:
-        """Pass over the rest of a field."""
+        """Skip the rest of a field."""
         depth = 0
         while (token := self._next()) != ";" or depth:
             depth += (token in "{[(") - (token in "}])")

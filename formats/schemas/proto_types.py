@@ -14,10 +14,10 @@ SCALARS = (
     "double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", "bool", "string",
     "group", "message", "bytes", "uint32", "enum", "sfixed32", "sfixed64", "sint32", "sint64",
 )  # fmt: skip
-"""Names of types by their number in a descriptor, from 1 on."""
+"""Names of types by their number in a descriptor, starting at 1."""
 MOST_DEPTH = 32  # of messages within messages
 MOST_NAME = 1_000  # characters of a complete name
-MOST_STEPS = 64  # of names within names: where a name is looked for
+MOST_STEPS = 64  # nested scopes in which a name is looked up
 
 
 @dataclass(eq=False)
@@ -30,7 +30,7 @@ class ProtoField:
     type_name: str = ""
     repeated: bool = False  # whether it is a list or a map
     explicit: bool = False  # whether its absence differs from its default
-    oneof: str = ""  # name of the group of which only the last is kept; empty if there is none
+    oneof: str = ""  # name of its oneof, of which only the last field is kept; empty if none
     message: ProtoMessage | None = None
     symbols: dict[int, str] = field(default_factory=dict)
 
@@ -39,7 +39,7 @@ class ProtoField:
 class ProtoMessage:
     """A message type; those defined in it stand in the order of the file."""
 
-    name: str  # complete: with its package and the messages around it
+    name: str  # full name, with package and enclosing messages
     fields: list[ProtoField] = field(default_factory=list)
     inner: list[ProtoMessage] = field(default_factory=list)
 
@@ -54,7 +54,7 @@ class ProtoFile:
     enums: dict[str, dict[int, str]] = field(default_factory=dict)
 
     def full(self, *steps: str) -> str:
-        """The complete name of something in this file; one too long raises `UnusableSchema`."""
+        """The full name of something in this file; raises `UnusableSchema` if it is too long."""
         name = ".".join(step for step in (self.package, *steps) if step)
         if len(name) > MOST_NAME or name.count(".") >= MOST_STEPS:
             raise UnusableSchema("a name is too long")
@@ -62,16 +62,16 @@ class ProtoFile:
 
 
 def every_message(messages: list[ProtoMessage]) -> Iterator[ProtoMessage]:
-    """All messages, with those that are defined within others."""
+    """All messages, including nested ones."""
     for one in messages:
         yield one
         yield from every_message(one.inner)
 
 
 def resolve(files: list[ProtoFile]) -> None:
-    """Connect fields with the types that they name; an unknown type stays a closed message.
+    """Resolve the types that fields name; an unknown type becomes an opaque message.
 
-    Of two things with one name in these files, the last counts.
+    If two definitions share a name, the last one wins.
     """
     messages = {m.name: m for f in files for m in every_message(f.messages)}
     enums = {name: symbols for f in files for name, symbols in f.enums.items()}
@@ -101,7 +101,7 @@ def _connect(
 
 
 def _scopes(name: str) -> list[str]:
-    """The scopes in which a name is looked for that a message uses, from the innermost outward.
+    """The scopes in which a message's names are looked up, innermost first.
 
     >>> _scopes("a.B")
     ['a.B.', 'a.', '']
@@ -114,7 +114,7 @@ def _scopes(name: str) -> list[str]:
 
 
 def from_descriptor(text: str) -> ProtoFile | None:
-    """Decode a file descriptor in base64, as some clients register it; None if it is none.
+    """Decode a base64 file descriptor, as some clients register it; None if it is not one.
 
     Raises `UnusableSchema` if it is cut short, or not a descriptor.
     """
@@ -217,7 +217,7 @@ def _enum(data: bytes, file: ProtoFile, around: tuple[str, ...]) -> None:
 
 
 def message_at(file: ProtoFile, indexes: tuple[int, ...]) -> ProtoMessage:
-    """Find a message by its place, and those around it; else raise `UnusableSchema`."""
+    """Find a message by the indexes of itself and its enclosing messages; else `UnusableSchema`."""
     messages, found = file.messages, None
     for index in indexes:
         if not 0 <= index < len(messages):
@@ -230,7 +230,7 @@ def message_at(file: ProtoFile, indexes: tuple[int, ...]) -> ProtoMessage:
 
 
 def well_known() -> ProtoFile:
-    """The messages that every compiler brings along, as far as they have plain fields."""
+    """The well-known messages that every compiler includes, if they have plain fields."""
     file = ProtoFile("google.protobuf", "proto3")
     seconds, nanos = ProtoField("seconds", 1, "int64"), ProtoField("nanos", 2, "int32")
     for name in ("Timestamp", "Duration"):

@@ -1,7 +1,7 @@
 """Protobuf payloads to columns: a message type is compiled once into a table by field number.
 
-A record's fields may come in any order and number, so all records are read one field further at a
-time. The few that have many more fields than the others are finished one by one.
+A record's fields may come in any order and number, so each step reads one more field of every
+record. Records with many more fields than the others are finished one by one.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from .schema import UnusableSchema
 
 Sink = Mapping[str, FieldColumn]
 
-STEPS = 300  # fields that are read of all records together
-MOST_PARTS = 1_000  # of one message within, which an encoder writes in one part
+STEPS = 300  # fields read in all records together
+MOST_PARTS = 1_000  # parts of one nested message; an encoder writes one part
 VARINT, WIDE, BYTES, NARROW = 0, 1, 2, 5  # wire types
 
 
@@ -28,9 +28,9 @@ class Leaf(NamedTuple):
     """A field that is read."""
 
     path: str  # of its column
-    wire: int  # the only wire type in which it counts; others make it an unknown field
+    wire: int  # its wire type; with another it is an unknown field
     convert: Callable[[Any], list[Any]] | None  # raw numbers to values; None for texts
-    default: Any  # where it is absent; None: then it is missing
+    default: Any  # value if it is absent; None: missing
 
 
 class Message:
@@ -38,18 +38,18 @@ class Message:
 
     Attributes:
         leaves: leaves by field number.
-        inner: messages within, by field number.
+        inner: nested messages, by field number.
         wrong: paths whose type cannot be used.
 
     Raises:
-        UnusableSchema: two fields have a name that is read.
+        UnusableSchema: two fields share a needed name.
     """
 
     def __init__(self, kind: ProtoMessage | None, wanted: Mapping[str, Any], path: str) -> None:
         self.leaves: dict[int, Leaf] = {}
         self.inner: dict[int, Message] = {}
         self.wrong: list[str] = []
-        self._wires: dict[int, int] = {}  # of members of a group of which only the last is kept
+        self._wires: dict[int, int] = {}  # of members of a oneof
         self._rivals: dict[int, list[int]] = {}
         if kind is None:
             self.wrong = list(leaves_of(wanted, path))
@@ -59,7 +59,7 @@ class Message:
             raise UnusableSchema("two fields of a message have one name")
         for one in needed:
             self._add(one, wanted[one.name], f"{path}.{one.name}" if path else one.name)
-        groups: dict[str, list[int]] = {}  # of each, the fields that are read
+        groups: dict[str, list[int]] = {}  # oneof -> its needed fields
         for one in kind.fields:
             if one.oneof and (one.number in self.leaves or one.number in self.inner):
                 groups.setdefault(one.oneof, []).append(one.number)
@@ -84,7 +84,7 @@ class Message:
             self.wrong += leaves_of(wanted, path)
 
     def read(self, batch: Payloads, rows: Rows, sink: Sink) -> Rows:
-        """Read a message in each row, up to the row's end; return the rows that are good."""
+        """Read a message in each row, up to the row's end; return the good rows."""
         self._begin(rows, sink)
         left = rows
         for _ in range(STEPS):
@@ -97,7 +97,7 @@ class Message:
         return rows[~batch.bad[rows]]
 
     def _begin(self, rows: Rows, sink: Sink) -> None:
-        """Give each field its default; a message that comes again keeps what it has."""
+        """Give each field its default; a repeated message keeps its values."""
         for leaf in self.leaves.values():
             if leaf.default is None:
                 continue
@@ -111,7 +111,7 @@ class Message:
             sink[path].refuse(rows, "wrong_type")
 
     def clear(self, rows: Rows, sink: Sink) -> None:
-        """Take back all that was read in some rows."""
+        """Clear all that was read in some rows."""
         for leaf in self.leaves.values():
             sink[leaf.path].forget(rows)
         for path in self.wrong:
@@ -163,7 +163,7 @@ class Message:
             self.inner[number].clear(rows, sink)
 
     def _finish(self, batch: Payloads, row: int, sink: Sink) -> None:
-        """Read the rest of one record: of a field that comes again and again, only the last."""
+        """Read the rest of one record; of a repeated occurrence only the last counts."""
         data = Bytes(batch.blob, int(batch.at[row]), int(batch.end[row]))
         last: dict[int, int] = {}
         inner: list[int] = []
@@ -190,7 +190,7 @@ class Message:
 
 
 def _within(inner: Message, batch: Payloads, rows: Rows, starts: Any, sink: Sink) -> Rows:
-    """Read a message within: for as long, it is all that its rows have."""
+    """Read a nested message; meanwhile its end is the end of its rows."""
     ends, outer = batch.at[rows], batch.end[rows]
     batch.at[rows], batch.end[rows] = starts, ends
     inner.read(batch, rows, sink)
@@ -205,7 +205,7 @@ def _distinct(keys: U64) -> list[int]:
 
 
 def _pass(data: Bytes) -> tuple[int, int]:
-    """Pass over a field; return its number and wire type."""
+    """Skip a field; return its number and wire type."""
     key = data.varint()
     wire = key & 7
     if wire == VARINT:
@@ -252,7 +252,7 @@ _NUMBERS: dict[str, tuple[int, Callable[[Any], list[Any]]]] = {
 
 
 def _default(one: ProtoField) -> Any:
-    """The value of a field that is absent; None where absence can be told."""
+    """The value of an absent field; None if the format distinguishes absence."""
     if one.explicit:
         return None
     if one.kind == "enum":
@@ -265,7 +265,7 @@ def _default(one: ProtoField) -> Any:
 def message_indexes(head: bytes) -> tuple[tuple[int, ...], int]:
     r"""Read the place of a message type in its file from what follows the schema's id.
 
-    Returns its index, preceded by those of the messages around it, and the number of bytes read. A
+    Returns the indexes of its enclosing messages and its own, and the number of bytes read. A
     broken place raises `BrokenBytes`.
 
     >>> message_indexes(b"\x00rest"), message_indexes(bytes([4, 2, 6]))

@@ -1,4 +1,4 @@
-"""A schema of a registry, as a deployment keeps it: its text, and the texts that it refers to."""
+"""A registry's schema as a deployment keeps it: its text, and the texts that it refers to."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import msgspec
 
-MAX_TEXT = 400_000  # bytes of a schema with all that it refers to: it must fit into one batch
+MAX_TEXT = 400_000  # bytes of a schema with its references: they must fit into one batch
 
 
 class Verdict(Enum):
-    """The answers about an id that are no schema."""
+    """Answers about an id other than a schema."""
 
     UNKNOWN = "the registry has no such schema"
     PENDING = "it has not answered yet"
@@ -46,8 +46,8 @@ class Schema:
 class Pinned(NamedTuple):
     """A schema, and where in a partition it became known."""
 
-    schema: Schema  # what its id stands for in this partition, whatever a registry says later
-    since: int  # offset; records before it were read when the id was unknown
+    schema: Schema  # meaning of its id in this partition, whatever the registry says later
+    since: int  # offset; earlier records were read while the id was unknown
 
     def encode(self) -> bytes:
         """Encode it as JSON, for a row of the state."""
@@ -55,7 +55,7 @@ class Pinned(NamedTuple):
 
 
 Known = Mapping[int, Pinned]
-"""What the ids in one partition stand for."""
+"""The meaning of each id in one partition."""
 
 
 def decode_pinned(row: bytes) -> Pinned:

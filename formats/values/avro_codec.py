@@ -1,4 +1,4 @@
-"""Avro of a shape: the schema, and bytes that are a function of the value alone."""
+"""Avro encoding of a shape: its schema, and bytes that depend on the value alone."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ _WRITERS: dict[str, Callable[[ValueShape], Write]] = {
 
 
 def reader(shape: ValueShape) -> Read:
-    """Compile the reader of a shape; it raises `BrokenBytes` for bytes that are not of it."""
+    """Compile the reader of a shape; it raises `BrokenBytes` for other bytes."""
     read = _READERS[shape.kind](shape)
     if not shape.optional:
         return read
@@ -237,7 +237,7 @@ def _map_reader(shape: ValueShape) -> Read:
 
 
 def _count(data: Bytes) -> int:
-    """Number of items, of which each takes a byte at least."""
+    """Number of items; each takes at least one byte."""
     count = data.zigzag()
     if not 0 <= count <= data.left:
         raise BrokenBytes
@@ -245,7 +245,7 @@ def _count(data: Bytes) -> int:
 
 
 def _end(data: Bytes, some: bool) -> None:
-    """Read the end of a list: we write all items as one block."""
+    """Read the end of a list; our writer puts all items into one block."""
     if some and data.take(1) != b"\0":
         raise BrokenBytes
 

@@ -1,8 +1,8 @@
 """The bytes of released records: JSON, or the wire format of a schema registry.
 
-A record in wire format has a zero byte and the number of its schema before the value, and in
-Protobuf the place of the message in its file. JSON never begins with a zero byte, so each record
-says by itself which of the two it is.
+A record in wire format begins with a zero byte, the number of its schema and, for Protobuf, the
+place of the message in its file. JSON never begins with a zero byte, so each record shows which of
+the two it is.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ MOST_ID: Final = (1 << 31) - 1
 
 
 class Written(NamedTuple):
-    """Writing of records in one format."""
+    """How records are written in one format."""
 
     first: bytes  # bytes before each value
-    # text of a schema, as it is registered, from a shape and its namespace
+    # makes a schema's text, as registered, from a shape and its namespace
     schema: Callable[[ValueShape, str], str]
     writer: Callable[[ValueShape], Callable[[Any, bytearray], None]]  # appends a record to bytes
     to_json: Callable[[ValueShape], Callable[[Bytes], bytes]]  # reads one as JSON
@@ -69,7 +69,7 @@ WRITTEN: Final[dict[str, Written]] = {
 
 
 class UnknownSchema(EngineError, ValueError):
-    """A record names a schema that the reader was not told of."""
+    """A record names a schema that the reader does not know."""
 
     def __init__(self, number: int) -> None:
         super().__init__(
@@ -120,10 +120,10 @@ class Described:
 
 
 def to_json(value: bytes | None, known: Mapping[int, Described]) -> bytes:
-    """Read a record of any encoding as JSON; ``known`` has schemas by their numbers.
+    """Read a record of any encoding as JSON; ``known`` has schemas by number.
 
     Raises:
-        UnknownSchema: it has a schema that is not known.
+        UnknownSchema: its schema is not known.
         BrokenBytes: the bytes are not what their schema says.
     """
     number = schema_id(value)
@@ -149,7 +149,7 @@ class ReleaseCodec:
         return self.records[kind].encode(body) if self.records else encode(body)
 
     def to_json(self, value: bytes | None) -> bytes:
-        """Read a record that this pipeline may have written; see the function of this name."""
+        """Read a record that this pipeline may have written; see the module's `to_json`."""
         return to_json(value, self._known)
 
     @cached_property
@@ -161,7 +161,7 @@ JSON: Final = ReleaseCodec()
 
 
 class Announced(msgspec.Struct, frozen=True):
-    """The schema of a kind of record, told to readers beside the owner of the topic."""
+    """The schema of a kind of record, announced to readers beside the topic's owner."""
 
     topic: str  # release topic
     header: str  # name of the records' header
@@ -171,7 +171,7 @@ class Announced(msgspec.Struct, frozen=True):
 
     @property
     def described(self) -> Described:
-        """The same, for reading."""
+        """The same as a `Described`, for reading."""
         return Described(self.encoding, self.number, self.shape)
 
 

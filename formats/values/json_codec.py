@@ -1,4 +1,4 @@
-"""JSON Schema of a shape; the records themselves are the JSON that is released anyway."""
+"""JSON Schema of a shape; the records are the JSON that is released anyway."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Protobuf of a shape: the file, and bytes that are a function of the value alone.
+"""Protobuf encoding of a shape: its file, and bytes that depend on the value alone.
 
-They are those of the official library's deterministic serialisation: fields in the order of their
-numbers, defaults left out, maps sorted by key.
+They equal the official library's deterministic serialisation: fields ordered by number, defaults
+left out, maps sorted by key.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def schema(shape: ValueShape, package: str) -> str:
 
 
 def _message(shape: ValueShape, made: dict[str, str]) -> str:
-    """Make the messages that a shape needs; those within come first. Return its name."""
+    """Make the messages that a shape needs, nested ones first; return its name."""
     if shape.kind == "scalar":
         made.setdefault("Scalar", SCALAR)
         return "Scalar"
@@ -80,7 +80,7 @@ def _item(shape: ValueShape, made: dict[str, str]) -> str:
 
 
 def _list_name(shape: ValueShape) -> str:
-    """Name of the message around a list within a list or a map."""
+    """Name of the message that wraps a list within a list or a map."""
     inner = shape.inner
     if inner.kind in SIMPLE:
         return _LISTS[inner.kind]
@@ -126,14 +126,14 @@ def _field_writer(number: int, shape: ValueShape) -> Put:
 
 
 def _is(value: Any, default: Any) -> bool:
-    """Whether a value is its type's default; a negative zero is not."""
+    """Whether a value is its type's default; negative zero is not."""
     return bool(value == default) and (
         not isinstance(value, float) or math.copysign(1.0, value) > 0
     )
 
 
 def _tagged(number: int, shape: ValueShape) -> Put:
-    """Write a single value with its tag, also if it is the default."""
+    """Write a single value with its tag, even if it is the default."""
     wire = WIRE.get(shape.kind, BYTES)
     tag = _varint(number << 3 | wire)
     if shape.kind in SIMPLE:
@@ -190,7 +190,7 @@ def _map_writer(number: int, item: ValueShape) -> Put:
 
 
 def _part(tag: bytes, part: bytes | bytearray, out: bytearray) -> None:
-    """Write a part of stated length: its tag, its length and its bytes."""
+    """Write a length-delimited part: its tag, length and bytes."""
     out += tag
     out += _varint(len(part))
     out += part

@@ -1,4 +1,4 @@
-"""Protobuf messages of a shape, read back; fields that it lacks are refused."""
+"""Reader of Protobuf messages of a shape; it refuses fields that the shape lacks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PACKED = ("whole", "real", "number", "truth")
 
 
 def reader(shape: ValueShape) -> Read:
-    """Compile the reader of a record; it raises `BrokenBytes` for bytes that are not of it."""
+    """Compile the reader of a record; it raises `BrokenBytes` for other bytes."""
     takers = {number: _taker(name, one) for number, (name, one) in enumerate(shape.fields, 1)}
 
     def read(data: Bytes) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def reader(shape: ValueShape) -> Read:
             if take is None:
                 raise BrokenBytes
             take(data, key & 7, found)
-        if _MISSING in found.values():  # a message without fields is written all the same
+        if _MISSING in found.values():  # even a message without fields is written
             raise BrokenBytes
         return found
 
@@ -74,7 +74,7 @@ def _value(shape: ValueShape) -> Read:
         inner: Read = _scalar
     elif shape.kind == "record":
         inner = reader(shape)
-    else:  # a list within a list or a map has a message of its own
+    else:  # a list within a list or a map has its own message
         items = reader(ValueShape("record", fields=(("items", shape),)))
 
         def inner(data: Bytes) -> Any:
@@ -120,7 +120,7 @@ def _map_taker(name: str, item: ValueShape) -> Take:
 
 
 def _listed_entry(item: ValueShape) -> Read:
-    """Read an entry whose value is a list: a message of its own, not a repeated field."""
+    """Read an entry whose value is a list: a wrapping message, not a repeated field."""
     around = ValueShape("record", name="List", fields=(("items", item),))
     inner = reader(ValueShape("record", fields=(("key", TEXT), ("value", around))))
 

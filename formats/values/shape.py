@@ -1,7 +1,7 @@
-"""The shape of a released record: one description, from which schemas and bytes follow.
+"""The shape of a released record: one description that determines schemas and bytes.
 
-A shape holds what the JSON record holds, in the same order and under the same names. Avro and
-Protobuf allow fewer names; `plain_names` says which ones stand for them there.
+A shape has the content of the JSON record, in the same order and under the same names. Avro and
+Protobuf allow fewer names; `plain_names` gives their replacements.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ INT64 = range(-(1 << 63), 1 << 63)
 class ValueShape(msgspec.Struct, frozen=True, omit_defaults=True):
     """One value and all that it consists of."""
 
-    # ``whole`` has 64 bits; ``number`` is a double, read as an integer where it is one; a
+    # ``whole`` has 64 bits; ``number`` is a double, read as an integer if it is one; a
     # ``scalar`` is a text, an integer of any size or a truth value
     kind: Kind
-    name: str = ""  # of a record's type; shapes of one name are the same
+    name: str = ""  # of a record's type; equal names mean equal shapes
     fields: tuple[tuple[str, ValueShape], ...] = ()  # of a record: name and shape
     item: ValueShape | None = None  # of a list, or of a map from texts
     optional: bool = False  # whether null may stand in its place
@@ -51,12 +51,12 @@ def record(name: str, fields: Iterable[tuple[str, ValueShape]], doc: str = "") -
 
 
 def listed(item: ValueShape) -> ValueShape:
-    """A list of one shape."""
+    """A list whose items have one shape."""
     return ValueShape("list", item=item)
 
 
 def mapped(item: ValueShape) -> ValueShape:
-    """A map from texts to one shape."""
+    """A map from texts to values of one shape."""
     return ValueShape("map", item=item)
 
 
@@ -69,7 +69,7 @@ def shape_of(value: object, name: str) -> ValueShape:
     """The shape of a public constant, such as a stated bound.
 
     Args:
-        value: a JSON value; items of a list have one shape. Anything else is a `TypeError`.
+        value: a JSON value whose lists have items of one shape; anything else is a `TypeError`.
         name: name of the record, if it is one; records within are named after their field.
 
     >>> shape_of({"budget": 2}, "Bounds") == record("Bounds", [("budget", WHOLE)])
@@ -114,12 +114,12 @@ def plain_names(names: Iterable[str]) -> list[str]:
 
 
 def _folded(name: str) -> str:
-    """A name as generated code may write it: names that differ in case alone would collide."""
+    """A name as generated code may write it: names that differ only in case would collide."""
     return name.replace("_", "").lower()
 
 
 def names_of(shape: ValueShape) -> Iterator[tuple[str, str, ValueShape]]:
-    """Name, name that is allowed everywhere, and shape of each field of a record."""
+    """Name, plain name (see `plain_names`), and shape of each field of a record."""
     plain = plain_names(name for name, _ in shape.fields)
     for (name, inner), allowed in zip(shape.fields, plain, strict=True):
         yield name, allowed, inner

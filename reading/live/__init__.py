@@ -1,1 +1,1 @@
-"""Releases for eyes: a live page in the browser and pictures, from the public topics alone."""
+"""Releases to look at: a live page in the browser and pictures, from the public topics alone."""

@@ -19,24 +19,24 @@ from ...agents.worker.health.namesake import Identity
 from ...topics.config.model import Engine
 
 PAGE_SECONDS = 1.0
-DIRECT = build_opener(ProxyHandler({}))  # no proxy of a desk knows workers
+DIRECT = build_opener(ProxyHandler({}))  # workers are not reachable through a desktop's proxy
 ALARM, EVENTS = "hush_loss_alarm", "hush_events_total"
 LATE = ("late", "future")
 
 
 @dataclass(frozen=True)
 class Losses:
-    """Lost records as one worker, or several, count them since they began."""
+    """Lost records that one or several workers have counted since they started."""
 
     alarms: frozenset[tuple[str, str]]  # pipeline and cause
-    late: Mapping[str, int]  # by pipeline, records from the far future among them
+    late: Mapping[str, int]  # by pipeline, including records from the far future
 
     @classmethod
     def read(cls, page: str) -> Losses:
         """Read an operator's page.
 
         Raises:
-            ValueError: it is no page of metrics.
+           ValueError: it is not a metrics page.
         """
         alarms, late = set(), dict[str, int]()
         for family in text_string_to_metric_families(page):
@@ -64,7 +64,7 @@ def together(found: Iterable[Losses]) -> Losses:
 
 
 def ready(host: str, port: int) -> bool | None:
-    """Ask a worker whether it serves; None: it does not answer here."""
+    """Ask a worker whether it is ready; None: it is not reachable from here."""
     if not port:
         return None
     try:
@@ -77,10 +77,10 @@ def ready(host: str, port: int) -> bool | None:
 
 
 def page_of(identity: Identity | None, host: str, engine: Engine) -> tuple[str, int] | None:
-    """Find the address of a worker's operator page; None: it has none.
+    """Find the address of a worker's operator page; None if it has none.
 
     Args:
-        identity: what the worker says of itself; None: nothing.
+        identity: the worker's description of itself; None: it gives none.
         host: the worker's address as the broker sees it.
     """
     if not engine.operator_port:
@@ -91,7 +91,7 @@ def page_of(identity: Identity | None, host: str, engine: Engine) -> tuple[str, 
 
 
 def losses(place: tuple[str, int]) -> Losses | None:
-    """Ask an operator's page what was lost; None: it does not answer here."""
+    """Ask an operator page for lost records; None: it is not reachable from here."""
     host, port = place
     try:
         url = f"http://{_place(host)}:{port}/internal/metrics"

@@ -1,4 +1,4 @@
-"""Everything that the live page knows: ledger and releases, followed, and the words about them."""
+"""Everything that the live page knows: ledger, releases, and the words about them."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from .views import Wish, view
 
 Decode = Callable[[RawRecord], Row | Manifest | None]
 
-MOST_WINDOWS = 1_000  # that a summary lists
-MOST_RELEASES = 2_000  # that it lists of the newest window
-MOST_EARLIER = 50  # and of each other one
+MOST_WINDOWS = 1_000  # listed in a summary
+MOST_RELEASES = 2_000  # listed for the newest window
+MOST_EARLIER = 50  # listed for each other window
 PULSE_SECONDS = 2.0
 ANSWER_SECONDS = 4.0
 
@@ -41,10 +41,10 @@ class Watched:
     """One pipeline, followed."""
 
     pipeline: Declared  # as declared
-    # to be held while anything else is used
+    # guards all other fields
     lock: threading.Lock = field(default_factory=threading.Lock)
     history: History = field(default_factory=History)  # its releases
-    # records of releases that are not complete
+    # records of incomplete releases
     assembly: Assembly = field(default_factory=lambda: Assembly(""))
     damaged: int = 0  # records that could not be decoded
     tail: Tail | None = None  # the thread that reads its topic
@@ -52,12 +52,12 @@ class Watched:
     decode: Decode = lambda record: decode_public(record.headers, record.value)
 
     def begin(self) -> None:
-        """Take records from the start of the topic; what is known already stays."""
+        """Take records from the start of the topic again; known releases stay."""
         with self.lock:
             self.assembly, self.damaged = Assembly(self.pipeline.name), 0
 
     def take(self, records: list[RawRecord]) -> bool:
-        """Take records of the topic, and say whether a release has become complete."""
+        """Take records of the topic; return whether a release has become complete."""
         before = self.history.version
         with self.lock:
             for record in records:
@@ -71,10 +71,10 @@ class Watched:
         return self.history.version != before
 
     def evidence(self, refused: Collection[int], until: int | None = None) -> Evidence:
-        """Collect what is known of the pipeline's health.
+        """Collect the facts about the pipeline's health.
 
         Args:
-            until: end of a retired one, microseconds since 1970; None: it goes on.
+            until: end of a retired pipeline, microseconds since 1970; None: it goes on.
         """
         last = self.history.last
         return Evidence(
@@ -91,8 +91,8 @@ class Watched:
 class Board:
     """Follower of a deployment.
 
-    ``only`` names the pipelines that are shown (empty: all), ``windows`` how many windows back from
-    the newest are read, ``options`` further options of librdkafka, which win.
+    ``only`` names the pipelines to show (empty: all), ``windows`` is the number of newest windows
+    to read, and ``options`` are further options of librdkafka, which win.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Board:
         return self._ended.is_set()
 
     def wait(self, version: int, patience: float) -> int:
-        """Wait at most ``patience`` seconds until the version differs from this one; return it."""
+        """Wait at most ``patience`` seconds for another version than this one; return it."""
         with self._changed:
             self._changed.wait_for(lambda: self._version != version or self.ended, patience)
             return self._version
@@ -171,7 +171,7 @@ class Board:
         except LedgerError as error:
             self._trouble = str(error)
             self._say()
-            raise EngineError(str(error)) from error  # from the start again: it may be mended
+            raise EngineError(str(error)) from error  # starts over: it may be mended
         self._ledger = self._reading
         for name, pipeline in found.items():
             if name not in self._panels and (not self._only or name in self._only):
@@ -214,7 +214,7 @@ class Board:
         }
 
     def _link(self) -> dict[str, Any]:
-        """State of the connection, in words; ``read``: the ledger was, to its end."""
+        """State of the connection, in words; ``read``: whether the ledger was read to its end."""
         body = {"good": False, "read": False, "since": self._since}
         if self._answers is None:
             return body | {"words": "Connecting to Kafka."}
@@ -254,7 +254,7 @@ class Board:
             }  # fmt: skip
 
     def view(self, name: str, asked: Wish) -> dict[str, Any] | None:
-        """Make what is shown of one pipeline; None if there is none of that name.
+        """Make the view of one pipeline; None if there is none of that name.
 
         Raises:
             ParameterError: there is no such value.

@@ -1,4 +1,4 @@
-"""Budget of a pipeline by epoch, as the ledger has it: what was charged, and what is left."""
+"""Budget of a pipeline by epoch, from the ledger: what was charged, and what is left."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from ...mechanisms.accounting.composition import Spent
 from ...topics.config.toml.values import format_duration
 from .declared import MILLI, Declared
 
-MOST = 400  # epochs that are listed; the totals are of all
+MOST = 400  # epochs listed; totals cover all
 
 
 class SharedSum(NamedTuple):
     """A budget that several pipelines share."""
 
     name: str  # of the budget
-    members: tuple[str, ...]  # names of the pipelines, which have been declared
-    epsilon: Fraction  # of one epoch of all of them together
+    members: tuple[str, ...]  # names of the declared pipelines
+    epsilon: Fraction  # of one epoch of all members together
     delta: Fraction  # of one epoch
     spent: Spent  # in all epochs that any member has charged
 
 
 def purses(ledger: Ledger, sums: Mapping[str, Spent]) -> list[SharedSum]:
-    """Add up what a unit pays for all pipelines that share a budget, by budget.
+    """Add up, for each shared budget, what a unit pays for all its pipelines.
 
     Args:
         sums: what was charged, by pipeline.
@@ -51,23 +51,23 @@ def spent(ledger: Ledger, pipeline: Declared, limit: float | None) -> dict[str, 
     """Sum up a pipeline's charges.
 
     Args:
-        ledger: the part of the ledger that was read.
-        limit: limit on ε of all epochs together (and of all members of a shared budget), from the
-            newest manifest; None: there is none, or none is known.
+        ledger: the ledger as far as it was read.
+        limit: limit on ε of all epochs together (and all members of a shared budget), from the
+            newest manifest; None: no limit is known.
 
     Returns:
-        A JSON object: ``epsilon`` and ``delta`` of one epoch, ``total`` of all charged ones
-        together and the ``sum`` of their ε, ``left`` of the limit, and ``epochs``, newest first,
-        each with its dates in milliseconds since 1970, its ε, and the ``total`` and what was
-        ``left`` after it. ``shared``, the budget that it is a part of, has ``epsilon``, ``total``
-        and the like of all ``members`` together, and then ``left`` is what is left of that. ``cap``
-        is as `cap` makes it.
+        A JSON object: ``epsilon`` and ``delta`` of one epoch, the composed ``total`` of all charged
+        epochs and the plain ``sum`` of their ε, ``left`` of the limit, and ``epochs``, newest
+        first, each with its dates in milliseconds since 1970, its ε, and the ``total`` and ``left``
+        after it. ``shared``, the pipeline's shared budget if it has one, holds ``epsilon``,
+        ``total`` and the like for all ``members`` together; ``left`` then refers to it. ``cap`` is
+        the result of `cap`.
 
     Raises:
-        LedgerError: a charge holds something else where a number should be.
+        LedgerError: a charge lacks a valid number.
     """
     total, listed, shared = Spent(), [], _shared(ledger, pipeline)
-    for (name, epoch), record in ledger.charges.items():  # in the order in which they were charged
+    for (name, epoch), record in ledger.charges.items():  # in the order of charging
         if name == pipeline.name:
             one = cost_of(record.body)
             total = total.plus(one)
@@ -104,7 +104,7 @@ def cap(pipeline: Declared) -> dict[str, Any] | None:
         ``epsilon``, ``delta``, ``period`` (None: without end), and ``pipelines`` that share it.
 
     Raises:
-        LedgerError: the declaration holds something else where a number should be.
+        LedgerError: the declaration lacks a valid number.
     """
     budget = pipeline.config["budget"]
     shared = budget.get("shared") or {}

@@ -1,4 +1,4 @@
-"""Pipelines as the ledger declares them: all that a viewer needs, and nothing private."""
+"""Pipelines as the ledger declares them: all that a viewer needs, all of it public."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...mechanisms.entry import Picture
 from ...topics.config.pipelines.schedule import Schedule
 
 MILLI = 1_000  # microseconds
-FAR = 3  # windows ahead in which the next trigger is looked for
+FAR = 3  # windows ahead to search for the next trigger
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Declared:
 
     @property
     def picture(self) -> Picture:
-        """Figure of its releases; keys, where the mechanism is not installed."""
+        """Figure of its releases; a table of keys if the mechanism is not installed."""
         entry = entries().get(self.mechanism)
         return Picture() if entry is None else entry.picture
 
@@ -50,13 +50,13 @@ class Declared:
 
     @property
     def most(self) -> int | None:
-        """Most records of a unit that count in an epoch; None where more than a number says it."""
+        """Most records of a unit that count in an epoch; None if the bound is not one number."""
         bound = self.config["mechanism"]["parameters"].get("bound")
         return bound if isinstance(bound, int) else None
 
     @property
     def external(self) -> bool:
-        """Whether triggers come by request instead of the schedule."""
+        """Whether triggers fire on request instead of on schedule."""
         return bool(self.config["schedule"] == "external")
 
     @cached_property
@@ -66,7 +66,7 @@ class Declared:
 
     @cached_property
     def slot(self) -> int | None:
-        """Length of a slot in microseconds; None where slots are not of event time, or no slots."""
+        """Length of a slot in microseconds; None without slots or if they are not of event time."""
         if "time" in self.config["inputs"]:
             return None
         return self.picture.slot(self.config["mechanism"]["parameters"], self.windows.every)
@@ -106,7 +106,7 @@ def declared(ledger: Ledger) -> dict[str, Declared]:
             Declared(name, int(body["number"]), body["config"])
             for name, body in ledger.pipelines.items()
         ]
-        for one in found:  # a damaged declaration is refused here, and not at some later time
+        for one in found:  # refuse a damaged declaration here, not later
             _ = one.windows, one.slot, one.topic, one.unit, one.reach, one.external
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise LedgerError("a pipeline's declaration in the ledger cannot be read") from error

@@ -9,7 +9,7 @@ from typing import Any
 from .declared import MILLI, Declared
 
 SECOND = 1_000_000
-LEAST = 120 * SECOND  # of patience with a release that is due
+LEAST = 120 * SECOND  # patience with a due release
 UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 
 
@@ -20,15 +20,15 @@ class Evidence:
     read: bool = True  # whether its topic has been read to its end once
     # scheduled time of its newest complete release, microseconds; None: there is none
     last: int | None = None
-    incomplete: int = 0  # releases of which something is there, but not all
+    incomplete: int = 0  # releases that are there only in part
     damaged: int = 0  # records that could not be decoded
     refused: tuple[int, ...] = ()  # epochs that the ledger refused
-    silent: str = ""  # reason for which its topic cannot be read; empty: it can
+    silent: str = ""  # why its topic cannot be read; empty: it can
     until: int | None = None  # end of a retired pipeline, microseconds; None: it goes on
 
 
 def health(pipeline: Declared, seen: Evidence, now: int) -> dict[str, Any]:
-    """Judge a pipeline by what is known of its releases now, microseconds since 1970.
+    """Judge a pipeline by what is known of its releases at ``now``, microseconds since 1970.
 
     Returns:
         A JSON object: ``state`` (good, waiting, asked, ended, late or stopped), ``words``, and in
@@ -74,7 +74,7 @@ def _judged(pipeline: Declared, seen: Evidence, due: int | None, now: int) -> tu
 
 
 def _ended(pipeline: Declared, seen: Evidence, now: int) -> str:
-    """Text for a retired pipeline that releases nothing more; empty for others."""
+    """Text for a retired pipeline with no release to come; empty for others."""
     if seen.until is None or seen.silent or not seen.read:
         return ""
     windows = pipeline.windows
@@ -87,7 +87,7 @@ def _ended(pipeline: Declared, seen: Evidence, now: int) -> str:
 
 
 def _refused(pipeline: Declared, seen: Evidence, now: int) -> int | None:
-    """The refused epoch that releases would belong to now; those of the past do not matter."""
+    """The refused epoch to which releases would belong now; past ones do not matter."""
     if not seen.refused:
         return None
     newest = max(seen.refused)
@@ -98,7 +98,7 @@ def _refused(pipeline: Declared, seen: Evidence, now: int) -> int | None:
 
 
 def moment(time: int) -> str:
-    """Write a time, microseconds since 1970, as people do.
+    """Write a time, microseconds since 1970, for people.
 
     >>> moment(1_551_398_400_000_000)
     '2019-03-01 00:00 UTC'
@@ -121,7 +121,7 @@ def span(length: int) -> str:
 
 
 def ago(length: int) -> str:
-    """Write how long ago something was; its length in microseconds."""
+    """Write how long ago something was; ``length`` in microseconds."""
     return f"{span(length)} ago" if length >= SECOND else "just now"
 
 

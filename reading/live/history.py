@@ -1,4 +1,4 @@
-"""Releases of one pipeline as columns, and what is known of a window at any of its triggers."""
+"""Releases of one pipeline as columns, and the state of a window at any of its triggers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ...topics.assembly import Released
 from ...topics.cut_share import CutShare
 from ...topics.releases import Row, Value
 
-MOST = 6_000_000  # released numbers that are remembered: 32 bytes each
+MOST = 6_000_000  # released numbers in memory: 32 bytes each
 PARTS = ("value", "stddev", "low", "high")
 At = tuple[int, int]
 """Start of a window in milliseconds since 1970, and trigger."""
@@ -30,14 +30,14 @@ class Sheet:
     # start, end: of the window, milliseconds since 1970
     start: int
     end: int
-    trigger: int  # of the newest release in it
-    released: int  # scheduled time of that, milliseconds
-    final: bool  # whether that is the window's last
-    told: Any  # the manifest's body that all rows share
-    ids: tuple[str, ...]  # JSON lists of key values, by which rows are told apart; ascending
+    trigger: int  # of its newest release
+    released: int  # scheduled time of that release, milliseconds
+    final: bool  # whether that release is the window's last
+    told: Any  # body of the manifest, shared by all rows
+    ids: tuple[str, ...]  # JSON lists of key values, which identify rows; ascending
     values: F64  # (v, n, 4) by value name, row and `PARTS`; NaN where there is none
-    boxes: F64  # (n, axes, 2) ends of cells; no axes where rows are no cells
-    of: I64  # (n,) trigger that each row is from
+    boxes: F64  # (n, axes, 2) ends of cells; no axes if rows are not cells
+    of: I64  # (n,) trigger of each row
     # the share of records that the bound cut, up to the newest release; None: unknown
     cut: CutShare | None = None
 
@@ -60,7 +60,7 @@ class Sheet:
 
 
 def sheet_of(release: Released, texts: dict[str, str] | None = None) -> Sheet:
-    """Turn a complete release into columns; ``texts`` holds ids met before, each in memory once."""
+    """Turn a complete release into columns; ``texts`` interns ids."""
     told = release.manifest
     known = {} if texts is None else texts
     named = sorted(((key_id(row), row) for row in release.rows), key=itemgetter(0))
@@ -104,9 +104,9 @@ def _parts(one: Value | None) -> tuple[float, ...]:
 
 
 def merged(earlier: Sheet, later: Sheet) -> Sheet:
-    """Merge two tables of one window, in either order: each key has its newest row.
+    """Merge two sheets of one window, in either order: each key keeps its newest row.
 
-    Where a release replaces the one before, only the newer sheet is left.
+    If each release replaces its predecessor, only the newer sheet remains.
     """
     if later.trigger < earlier.trigger:
         earlier, later = later, earlier
@@ -128,8 +128,8 @@ def merged(earlier: Sheet, later: Sheet) -> Sheet:
 class History:
     """Everything that is remembered of one pipeline's releases.
 
-    At most ``most`` released numbers are kept; beyond it the oldest releases are forgotten, never
-    the newest state of the newest window.
+    At most ``most`` released numbers are kept; beyond that the oldest releases are dropped, but
+    never the newest state of the newest window.
     """
 
     def __init__(self, most: int = MOST) -> None:
@@ -141,7 +141,7 @@ class History:
         self.version = 0
 
     def add(self, release: Released) -> bool:
-        """Take a complete release; False if it is known."""
+        """Add a complete release; False if it is already known."""
         sheet = sheet_of(release, self._texts)
         place = sheet.start, sheet.trigger
         if place in self._sheets:
@@ -188,10 +188,10 @@ class History:
         return listed
 
     def state(self, start: int | None = None, trigger: int | None = None) -> Sheet | None:
-        """Find what is remembered of a window at a trigger.
+        """Find the state of a window at a trigger.
 
-        ``start`` is in milliseconds (None: the newest); ``trigger`` is the last that counts (None:
-        all).
+        ``start`` is in milliseconds (None: the newest window); ``trigger`` is the last to include
+        (None: all).
         """
         start = max(self._states, default=None) if start is None else start
         if start is None or start not in self._states:

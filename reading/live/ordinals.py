@@ -1,4 +1,4 @@
-"""Keys with an order of their own: parts of a time, days, months and bands are read in it."""
+"""Keys with a natural order: parts of a time, days, months and bands."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MOST = re.compile(rf"(?:[<≤]=?|under|below|up to)\s*{_NUMBER}")
 
 
 def ranks(config: Mapping[str, Any], ids: Sequence[str]) -> list[tuple[Rank, ...]] | None:
-    """Rank keys in the order of their own; None if one of their columns has none.
+    """Rank keys in their natural order; None if one of their columns has none.
 
     Args:
         config: canonical public configuration of the pipeline.
@@ -51,7 +51,7 @@ def ranks(config: Mapping[str, Any], ids: Sequence[str]) -> list[tuple[Rank, ...
 
 
 def _ranked(ids: Sequence[str], place: int, rank: Family) -> list[Rank] | None:
-    """Ranks of one column; None as soon as one of its values has none."""
+    """Ranks of one column; None if one of its values has none."""
     found = []
     for text in ids:
         one = rank(json.loads(text)[place])
@@ -62,7 +62,7 @@ def _ranked(ids: Sequence[str], place: int, rank: Family) -> list[Rank] | None:
 
 
 def _families(name: str, derived: Mapping[str, Any]) -> tuple[Family, ...]:
-    """Ways in which values of a column may be ordered, the likeliest first."""
+    """Possible orders of a column's values, the likeliest first."""
     if derived.get("time") in PARTS or {"bucket", "round"} & derived.keys():
         return _number, _date
     if (listed := _steps(derived)) is not None:
@@ -72,7 +72,7 @@ def _families(name: str, derived: Mapping[str, Any]) -> tuple[Family, ...]:
 
 
 def _steps(derived: Mapping[str, Any]) -> list[Any] | None:
-    """Values of cases that divide the range of one number, in the order of the cases."""
+    """Values of cases that split the range of one number, in the order of the cases."""
     cases = derived.get("cases")
     if not cases:
         return None

@@ -28,15 +28,15 @@ DATES: Any = dates  # its functions have no types
 MOST_KEYS = 30
 BAR, LINE, WHISKER, SOFT = "#94b8de", "#1d5fa8", "#0f3f75", "#55606e"
 HATCH = "#8b97a6"
-FEW = 8  # of the range of a bar of colours: so small a one has marks at equal steps
+FEW = 8  # a colour bar with a range up to this factor gets marks at equal steps
 KINDS = (".png", ".svg", ".pdf")
 
 
 def draw(name: str, told: dict[str, Any], view: dict[str, Any], path: Path) -> None:
-    """Draw what `views.view` has made of a pipeline; ``view`` is not empty.
+    """Draw a pipeline's view, made by `views.view` and not empty.
 
-    ``told`` has ``unit``, ``mechanism`` and ``measured`` of the pipeline. The ending of ``path``,
-    one of `KINDS`, decides the kind of the file.
+    ``told`` has ``unit``, ``mechanism`` and ``measured`` of the pipeline. The suffix of ``path``,
+    one of `KINDS`, decides the file type.
     """
     seen = {k: visible(text) if isinstance(text, str) else text for k, text in told.items()}
     figure = _figure(visible(name), seen, view | {"value": visible(view["value"])})
@@ -103,7 +103,7 @@ def _plain(axes: Axes) -> None:
 
 
 def _reaches(parts: Sequence[Sequence[float]]) -> Any:
-    """(2, n) what lies below and above each value within its interval."""
+    """(2, n) lengths of each value's interval below and above the value."""
     found = np.array(parts, np.float64).reshape(-1, 4)
     reach = np.stack([found[:, 0] - found[:, 2], found[:, 3] - found[:, 0]])
     return np.maximum(reach, 0)
@@ -129,7 +129,7 @@ def _keys(axes: Axes, told: dict[str, Any], view: dict[str, Any]) -> None:
 
 
 def _short(key: str) -> str:
-    """A key without what matplotlib would take for a formula; at most forty letters."""
+    """A key that matplotlib does not take for a formula; at most forty characters."""
     text = key if len(key) <= 40 else f"{key[:39]}…"
     return visible(text).replace("$", r"\$")
 
@@ -176,7 +176,7 @@ def _cells(axes: Axes, told: dict[str, Any], view: dict[str, Any]) -> None:
 
 
 def _marks(bar: Any) -> None:
-    """Mark a logarithmic bar of colours with plain numbers; powers of ten alone say too little."""
+    """Mark a logarithmic colour bar with plain numbers: powers of ten alone are too coarse."""
     low, high = bar.vmin, bar.vmax
     found = MaxNLocator(5) if high < FEW * low else LogLocator(subs=(1, 2, 5))
     bar.set_ticks([one for one in found.tick_values(low, high) if low <= one <= high])
@@ -186,7 +186,7 @@ def _marks(bar: Any) -> None:
 
 
 def _profile(axes: Axes, view: dict[str, Any], cells: Any) -> None:
-    """Cells of one axis; heights are densities, because cells differ in width."""
+    """Cells of one axis; heights are densities because cells differ in width."""
     name, low, high = view["axes"][0]
     width = cells[:, 1] - cells[:, 0]
     parts = cells[:, 2:] / (width / (high - low) * 100)[:, None]
@@ -252,7 +252,7 @@ def _trend(
 ) -> None:
     starts = sorted({point["start"] for point in points})
     groups = [[p for p in points if p["start"] == start] for start in starts]
-    if len(groups) == len(points):  # one release a window: they belong together
+    if len(groups) == len(points):  # one release a window: draw one line through all
         groups = [points]
     for group in groups:
         at = DATES.date2num([datetime.fromtimestamp(p["at"] / 1000, UTC) for p in group])

@@ -1,4 +1,4 @@
-"""Promise and spending of a deployment, for programs: the facts of its public page."""
+"""What a deployment promises and has spent, for programs: the facts of its public page."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ SCHEMA = "hush.promise/1"
 
 
 class Limits(NamedTuple):
-    """Limits on what all epochs of a pipeline cost together; None: none is known."""
+    """Limits on the total cost of a pipeline's epochs; None: none is known."""
 
     epsilon: float | None = None
     delta: float | None = None
 
 
 def facts(ledger: Ledger, limits: Mapping[str, Limits]) -> dict[str, Any]:
-    """Collect what the page says, for programs.
+    """Collect the facts of the page, for programs.
 
     Args:
-        ledger: verified.
-        limits: limits by pipeline or shared budget, from the configuration, not the ledger.
+        ledger: the verified ledger.
+        limits: limits by pipeline or shared budget, from the configuration (the ledger has none).
 
     Raises:
         LedgerError: a declaration or a charge cannot be read.
@@ -104,13 +104,13 @@ def _pipeline(ledger: Ledger, one: Declared, limits: Limits) -> dict[str, Any]:
 
 
 def _charge(ledger: Ledger, pipeline: str) -> Mapping[str, Any]:
-    """Body of a pipeline's charge, all of which have the same terms; {} before the first."""
+    """Body of a pipeline's latest charge (all have the same terms); {} before the first."""
     own = (r.body for (name, _), r in ledger.charges.items() if name == pipeline)
     return next(own, {})
 
 
 def _released(one: Declared) -> list[str]:
-    """List what is published, as the configuration names it."""
+    """List what is published, in the configuration's names."""
     found = []
     for each in one.config["aggregate"] or ():
         field = f" of {each['field']}" if "field" in each else ""

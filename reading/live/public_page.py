@@ -1,7 +1,7 @@
 """The public page of a deployment: what it promises and what it has spent, for people.
 
-One file without a script that runs and without an address of anything else, so that it can lie on
-any site. The same ledger gives the same page.
+One self-contained file without executable scripts, so that any site can host it. The same ledger
+gives the same page.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def page(told: Mapping[str, Any]) -> str:
     name = escape(str(told["deployment"]))
     parts = [_head(told), *(_section(one) for one in told["pipelines"])]
     parts += [_shared(told), _everything(told), _checking(told)]
-    # In a script of data only `<` could end it early.
+    # Only `<` could end a data script early.
     data = json.dumps(told, sort_keys=True).replace("<", "\\u003c")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -185,7 +185,7 @@ def _of_limit(limit: float | None) -> str:
 def _number(value: float) -> str:
     if value and abs(value) < 1e-3:
         mantissa, _, power = f"{value:.2g}".partition("e")
-        # Not to be broken: a line that ends with a mantissa reads like another number.
+        # No line break here: a line that ends with the mantissa reads like another number.
         return f"{mantissa}&nbsp;·&nbsp;10<sup>{int(power)}</sup>" if power else mantissa
     return f"{value:.4g}"
 

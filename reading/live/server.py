@@ -1,7 +1,7 @@
 """The web server of the live page: fixed files, two JSON documents and a stream of events.
 
-It answers GET alone and sets no cookie. Pages may load nothing from elsewhere, run no script but
-the two that lie beside the page, and be shown in no frame.
+It answers only GET and sets no cookie. Pages may load nothing from elsewhere, run only the two
+scripts beside the page, and not be framed.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ NAMED = ("page.css", "page.js", "panel.js", "charts.js", "map.js", "text.js", "i
 PAGES = {"/": "index.html"} | {f"/{name}": name for name in NAMED}
 MOST_LISTENERS = 200
 IDLE_SECONDS = 15.0
-SMALL = 1_000  # bytes that are not worth compressing
+SMALL = 1_000  # bytes; smaller answers are not worth compressing
 
 
 class PageServer(Guarded, HTTPServer):
     """Server of one board at a host and port.
 
-    On the loopback interface it answers for addresses and `localhost` alone; elsewhere for every
-    name, since what it shows is public.
+    On the loopback interface it accepts only addresses and `localhost` as Host; elsewhere any name,
+    since everything it shows is public.
     """
 
     most = 256
@@ -74,7 +74,7 @@ class PageServer(Guarded, HTTPServer):
         return f"http://{f'[{named}]' if ':' in named else named}:{port}/"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing when a browser goes away in the middle of an answer."""
+        """Print nothing when a browser disconnects in the middle of an answer."""
 
 
 class _Visit(GuardedHandler):
@@ -148,7 +148,7 @@ class _Visit(GuardedHandler):
             self.server.seats.release()
 
     def _lines(self) -> Iterator[bytes]:
-        """A line now, at each change, and now and then one to show that the server lives."""
+        """A line now, a line at each change, and occasional ones to show that the server lives."""
         board, version = self.server.board, -1
         yield b"retry: 1000\n\n"
         while not board.ended:
@@ -158,7 +158,7 @@ class _Visit(GuardedHandler):
 
 
 def asked(given: dict[str, str]) -> Wish:
-    """Read a viewer's choice from the fields of a query; a wrong field is a `ParameterError`."""
+    """Read a viewer's choice from query fields; a wrong field is a `ParameterError`."""
     found: dict[str, Any] = {}
     for name, text in given.items():
         if name in ("value", "search", "key"):

@@ -1,8 +1,7 @@
 """State of a deployment for its operators: workers, backlog, releases, budget, records set aside.
 
-Numbers of raw records and of records set aside are exact functions of raw data. So is whether a
-share of them is large. What is collected here is for those who may read raw topics, and for
-them alone.
+Counts of raw records and of records set aside are exact functions of raw data, and so is whether
+such a share is large. So only those who may read raw topics may see what is collected here.
 """
 
 from __future__ import annotations
@@ -26,30 +25,30 @@ from .board import Board
 from .health import span
 
 READ_SECONDS = 20.0  # for the newest releases of all pipelines
-NEWEST = 10_000  # offsets of each raw partition over which a share of dead letters is told
-MOST = 50_000  # dead letters that are counted
-LITTLE = 0.1  # of a limit: too little is left
+NEWEST = 10_000  # offsets of each raw partition that the share of dead letters refers to
+MOST = 50_000  # dead letters counted
+LITTLE = 0.1  # of a limit: less left is a warning
 BAD_STATES = ("late", "stopped")
-ALARMS = ("late", "misplaced")  # dead letters are counted here; a cut is what a bound is for
+ALARMS = ("late", "misplaced")  # dead letters are counted below; a bound is meant to cut
 
 
 @dataclass(frozen=True)
 class Working:
     """One worker."""
 
-    name: str  # its static name, or that of its client
+    name: str  # static name, or else client id
     host: str
-    since: int | None  # when it began, seconds since 1970
+    since: int | None  # start, seconds since 1970
     partitions: int
-    ready: bool | None  # None: its page cannot be reached from here
+    ready: bool | None  # None: its page is not reachable from here
 
 
 class Untaken(NamedTuple):
     """Records of a raw topic that no worker has taken yet."""
 
     records: int
-    oldest: int | None  # Kafka's time of the oldest, milliseconds since 1970
-    read: Mapping[int, tuple[int, int]]  # the newest offsets taken, from and to, by partition
+    oldest: int | None  # Kafka timestamp of the oldest, milliseconds since 1970
+    read: Mapping[int, tuple[int, int]]  # range of the newest offsets taken, by partition
 
 
 @dataclass
@@ -58,9 +57,9 @@ class Aside:
 
     dead: list[Reasons] = field(default_factory=list)  # by reason and field
     late: int | None = None  # None: they are not kept, or may not be read
-    share: float | None = None  # of the newest records that are dead letters; None: no record yet
+    share: float | None = None  # of dead letters among the newest records; None: none yet
     whole: bool = True  # False: there are more than were counted
-    seen: bool = True  # False: this user may not read them, or they are not kept
+    seen: bool = True  # False: not kept, or this user may not read them
 
 
 def members(cluster: Cluster, names: Names) -> list[Member] | None:
@@ -72,7 +71,7 @@ def members(cluster: Cluster, names: Names) -> list[Member] | None:
 
 
 def working(member: Member, engine: Engine) -> Working:
-    """Collect what a worker's page shows."""
+    """Collect the state that a worker's page shows."""
     told = Identity.read(member.client_id)
     return Working(
         member.instance or member.client_id,
@@ -84,9 +83,9 @@ def working(member: Member, engine: Engine) -> Working:
 
 
 def lost(found: Iterable[Member], engine: Engine) -> Losses | None:
-    """Ask the operators' pages of workers; None: none of them can be reached from here.
+    """Ask the workers' operator pages; None: none is reachable from here.
 
-    Processes of one worker are members of their own and share a page.
+    The processes of one worker are separate members but share a page.
     """
     pages = {page_of(Identity.read(one.client_id), one.host, engine) for one in found}
     told = [losses(page) for page in sorted(one for one in pages if one is not None)]
@@ -112,7 +111,7 @@ def backlog(cluster: Cluster, names: Names, topic: str) -> Untaken | None:
 
 
 def _time(cluster: Cluster, topic: str, partition: int, start: int) -> int | None:
-    """Kafka's time of the first record from an offset on."""
+    """Kafka timestamp of the first record at or after an offset."""
     found = cluster.each(topic, partition, start)
     try:
         return next((int(message.timestamp()[1]) for message in found), None)
@@ -124,7 +123,7 @@ def aside(cluster: Cluster, pipeline: Pipeline, read: Mapping[int, tuple[int, in
     """Count the records that a pipeline set aside.
 
     Args:
-        read: the newest offsets taken of its raw topic, over which the share is told.
+        read: newest offsets taken of its raw topic, which the share refers to.
     """
     found = Aside(seen=pipeline.dlq_topic is not None)
     try:
@@ -151,7 +150,7 @@ def _share(dead: Iterable[Letter], read: Mapping[int, tuple[int, int]]) -> float
 
 
 def released(board: Board) -> dict[str, Any]:
-    """Wait until the newest releases are read, at most `READ_SECONDS`; `Board.summary`."""
+    """Wait at most `READ_SECONDS` for the newest releases; return `Board.summary`."""
     until, version = time.monotonic() + READ_SECONDS, 0
     while True:
         told = board.summary()
@@ -169,11 +168,11 @@ class Status:
 
     deployment: str
     now: int  # milliseconds since 1970
-    link: Mapping[str, Any]  # of the connection, as `Board.summary` tells it
+    link: Mapping[str, Any]  # connection, from `Board.summary`
     workers: list[Working] | None
-    lost: Losses | None  # of all pages of workers that answer; None: none does
+    lost: Losses | None  # from all worker pages that answer; None: none does
     backlogs: dict[str, Untaken | None]  # by raw topic
-    pipelines: list[Mapping[str, Any]]  # as `Board.summary` tells them
+    pipelines: list[Mapping[str, Any]]  # from `Board.summary`
     aside: dict[str, Aside]  # by pipeline
     inputs: dict[str, str]  # raw topic of each pipeline
     limits: dict[str, float | None]  # on ε of all epochs of each pipeline
@@ -203,7 +202,7 @@ class Status:
 
     @property
     def wrong(self) -> list[str]:
-        """List what is wrong, each with what to do about it; empty: nothing is."""
+        """List what is wrong and what to do about it; empty: nothing."""
         found = [] if self.link["good"] else [str(self.link["words"])]
         found += self._wrong_workers()
         for one in self.pipelines:
@@ -223,7 +222,7 @@ class Status:
     def late(self, name: str) -> int | None:
         """Count the late records of a pipeline; None: unknown here.
 
-        If late records are not kept, the figure is the count of workers since their start.
+        If late records are not kept, it is the workers' count since their start.
         """
         kept = self.aside.get(name)
         if kept is not None and kept.late is not None:

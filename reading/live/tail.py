@@ -1,4 +1,4 @@
-"""The committed records of one topic in order, without end, across failures of the broker."""
+"""Follow the committed records of one topic in order, across failures of the broker."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ POLL_SECONDS = 0.5
 AGAIN_SECONDS = 1.0
 ANSWER_SECONDS = 10.0
 BATCH = 2_000
-LAST = 500  # offsets before the end, markers included, that are looked at first
+LAST = 500  # offsets before the end, markers included, to search first
 
 Taker = Callable[[list[RawRecord]], None]
 
 
 class Tail(threading.Thread):
-    """A follower of one topic. It starts again after errors that the client does not recover from.
+    """A follower of one topic. It restarts after errors from which the client does not recover.
 
     Args:
         topic: topic to follow, which may be created later.
-        begun: called before the first record, and whenever records come from the start again.
-        take: called with records in the order of each partition.
-        span: length of time before the newest record that is read, microseconds; None: everything.
+        begun: called before the first record, and whenever reading restarts from the beginning.
+        take: called with records, in order within each partition.
+        span: time before the newest record to read, microseconds; None: everything.
         options: further options of librdkafka, which win.
         end: time of the last record that matters, microseconds since 1970; None: all do.
 
     Attributes:
         caught_up: event that is set once all earlier records have been taken.
-        trouble: reason for which nothing can be read now; empty: none is known.
+        trouble: why nothing can be read now; empty: no known reason.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Tail(threading.Thread):
         self._kafka, self._topic, self._span = kafka, topic, span
         self._begun, self._taken, self._options = begun, take, dict(options or {})
         self._last = end
-        self._since = 0  # records of earlier times, milliseconds, are left out
+        self._since = 0  # milliseconds; earlier records are skipped
         self._ended = threading.Event()
         self.caught_up = threading.Event()
         self.trouble = ""
@@ -103,10 +103,10 @@ class Tail(threading.Thread):
             self._taken([])
 
     def _places(self, client: Consumer) -> list[TopicPartition]:
-        """Find where to begin, and from which time on records count.
+        """Find where to begin, and the time from which records count.
 
-        The broker's index of times leads near it. What it finds may be older, since a marker of a
-        transaction carries the time of its commit, however old the records are.
+        The broker's time index leads near it, possibly to older records: a transaction marker
+        carries the time of its commit, however old the records are.
         """
         listed = client.list_topics(self._topic, timeout=ANSWER_SECONDS).topics[self._topic]
         if (
@@ -120,7 +120,7 @@ class Tail(threading.Thread):
         self._since = 0
         if self._span is None or newest < 0:
             return [TopicPartition(self._topic, n, 0) for n in numbers]
-        if self._last is not None:  # another pipeline may go on with the topic
+        if self._last is not None:  # another pipeline may continue the topic
             newest = min(newest, self._last // 1000)
         self._since = max(newest - self._span // 1000, 0)
         wanted = [TopicPartition(self._topic, n, self._since) for n in numbers]
@@ -129,7 +129,7 @@ class Tail(threading.Thread):
     def _newest(self, client: Consumer, partition: int) -> int:
         """Latest time of the last records of a partition, milliseconds; -1 if there is none.
 
-        The broker's own answer counts markers of transactions, which carry other times.
+        The broker's own answer includes transaction markers, which carry other times.
         """
         place = TopicPartition(self._topic, partition)
         low, end = client.get_watermark_offsets(place, timeout=ANSWER_SECONDS)
@@ -144,7 +144,7 @@ class Tail(threading.Thread):
         return -1
 
     def _to_end(self, client: Consumer) -> Iterator[Message]:
-        """Committed records of the one assigned partition, to where it ends now."""
+        """Committed records of the one assigned partition, to its current end."""
         while not self._ended.is_set():
             for message in client.consume(BATCH, POLL_SECONDS):
                 error = message.error()
@@ -157,5 +157,5 @@ class Tail(threading.Thread):
 
 
 def _passes(error: KafkaError) -> bool:
-    """Whether an error ends by itself; meanwhile the client tries again."""
+    """Whether an error is temporary: the client retries."""
     return passing(error) or error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART

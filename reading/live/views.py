@@ -21,13 +21,13 @@ from .declared import MILLI, Declared
 from .history import History, Sheet
 from .ordinals import ranks
 
-SIDE = 64  # squares along each axis where further axes are added up
-LINE = 1_024  # pieces of one axis, likewise
-MOST_ROWS = 200  # of one page
+SIDE = 64  # squares along each of two axes after further axes are added up
+LINE = 1_024  # pieces of a single axis, likewise
+MOST_ROWS = 200  # per page
 MOST_POINTS = 1_500  # of a line
 MOST_CELLS = 20_000  # of a map; more are added up
-MOST_SLOTS = 5_000  # the newest ones of a window
-SPARK = 40  # releases in the small line beside a row
+MOST_SLOTS = 5_000  # newest slots of a window
+SPARK = 40  # releases in the sparkline beside a row
 TOTAL = ""
 """In place of a key: the sum over all rows of a release."""
 
@@ -37,9 +37,9 @@ class Wish:
     """A viewer's choice."""
 
     window: int | None = None  # start in milliseconds since 1970; None: the newest
-    trigger: int | None = None  # last one that counts; None: all
+    trigger: int | None = None  # last one to include; None: all
     value: str | None = None  # name of a value; None: the first
-    search: str = ""  # text that keys hold, in any case
+    search: str = ""  # text that keys contain, ignoring case
     # page, size: of the listed rows; pages from 0 on
     page: int = 0
     size: int = 12
@@ -53,7 +53,7 @@ class Wish:
 
 
 def view(pipeline: Declared, history: History, asked: Wish) -> dict[str, Any]:
-    """Make what a viewer who chose ``asked`` sees of one pipeline, as a JSON object.
+    """Make the view of one pipeline for the choice ``asked``, as a JSON object.
 
     Times are in milliseconds; ``{"empty": true}`` if nothing of the window is remembered. An
     unknown value is a `ParameterError`.
@@ -94,7 +94,7 @@ def _meta(sheet: Sheet, value: str) -> dict[str, Any]:
 
 
 def cut_off(seen: Mapping[str, Any], unit: str) -> str:
-    """State what is known of the records that the contribution bound cut."""
+    """State what is known about the records that the contribution bound cut."""
     lost = in_words(None if seen["cut"] is None else CutShare(**seen["cut"]))
     known = "; ".join(filter(None, (lost, beyond_in_words(seen.get("beyond")))))
     if seen["most"] is None:
@@ -103,13 +103,13 @@ def cut_off(seen: Mapping[str, Any], unit: str) -> str:
 
 
 def held_hops(seen: Mapping[str, Any]) -> str:
-    """Say that a view's window holds less than its length; empty: it holds all."""
+    """Say that a view's window holds only part of its length; empty if it holds all."""
     held, whole = seen.get("hops") or (1, 1)
     return f" (only its last {held} of {whole} hops)" * (held < whole)
 
 
 def order(sheet: Sheet, value: str) -> NDArray[np.intp]:
-    """(n,) rows with the largest value first; those without a value come last."""
+    """(n,) row numbers by value, largest first; rows without a value come last."""
     column = sheet.column(value)[:, 0]
     return np.argsort(np.where(np.isnan(column), np.inf, -column), kind="stable")
 
@@ -129,7 +129,7 @@ def _rows(
 ) -> dict[str, Any]:
     places = order(sheet, value).tolist()
     ranked = ranks(pipeline.config, sheet.ids)
-    if ranked is not None:  # hours are looked for in their order
+    if ranked is not None:  # people expect hours and the like in their order
         places.sort(key=ranked.__getitem__)
     if wanted := asked.search.casefold():
         places = [i for i in places if wanted in shown(sheet.ids[i]).casefold()]
@@ -221,10 +221,10 @@ def _cells(sheet: Sheet, value: str) -> dict[str, Any]:
 
 
 def flattened(boxes: F64, column: F64) -> tuple[F64, F64]:
-    """Project cells on one or two axes, the first ones; as they are if there are no more or few.
+    """Project cells on the first one or two axes; unchanged if they have no more and are few.
 
-    Further axes, or more than `MOST_CELLS`, are added up on a grid: a cell's value is divided among
-    the squares that it covers by their share of its area, and variances by the square of that.
+    Further axes, or more than `MOST_CELLS` cells, are added up on a grid: a cell's value is divided
+    among the squares that it covers by area, its variance by the squared share.
 
     Args:
         boxes: (n, axes, 2) ends of cells.
@@ -248,7 +248,7 @@ def flattened(boxes: F64, column: F64) -> tuple[F64, F64]:
         reach += share**2 * max(parts[3] - parts[0], parts[0] - parts[2]) ** 2
     stddev, half = np.sqrt(variance).ravel(), np.sqrt(reach).ravel()
     flat = value.ravel()
-    least = 0.0 if np.nanmin(column[:, 2]) >= 0 else -np.inf  # what is never negative stays so
+    least = 0.0 if np.nanmin(column[:, 2]) >= 0 else -np.inf  # keep nonnegative values nonnegative
     places = np.meshgrid(*(np.arange(side) for _ in axes), indexing="ij")
     squares = [
         np.stack([edges[a][place.ravel()], edges[a][place.ravel() + 1]], axis=1)
@@ -261,7 +261,7 @@ def flattened(boxes: F64, column: F64) -> tuple[F64, F64]:
 
 
 def overlaps(edges: F64, ends: F64) -> F64:
-    """(n, m) share of each of n intervals, given by (n, 2) ends, in each of m adjacent ones."""
+    """(n, m) share of each of n intervals, given by (n, 2) ``ends``, in each of m adjacent ones."""
     low, high = ends[:, :1], ends[:, 1:]
     inside = np.minimum(edges[1:], high) - np.maximum(edges[:-1], low)
     found: F64 = np.maximum(inside, 0) / (high - low)
@@ -269,14 +269,14 @@ def overlaps(edges: F64, ends: F64) -> F64:
 
 
 def _rings(space: dict[str, Any]) -> list[Any]:
-    """Closed lines around the public region, holes included; none where there is no region."""
+    """Closed lines around the public region, holes included; none without a region."""
     polygons = space.get("region", {}).get("coordinates", [])
     alone = [space["polygon"]] if space.get("polygon") else []
     return alone + [ring for polygon in polygons for ring in polygon]
 
 
 def geographic(axes: Sequence[Sequence[Any]]) -> bool:
-    """Whether two axes, each a name and both ends, are degrees of longitude and latitude."""
+    """Whether two axes (name and both ends) are longitude and latitude in degrees."""
     (x, west, east), (y, south, north) = axes
     return bool(
         place_of((x, y)) == (x, y) and -180 <= west < east <= 180 and -90 <= south < north <= 90
@@ -286,7 +286,7 @@ def geographic(axes: Sequence[Sequence[Any]]) -> bool:
 def slots(pipeline: Declared, sheet: Sheet, value: str) -> list[dict[str, Any]]:
     """List the slots of a window in order, with both ends in milliseconds.
 
-    Where slots are not of event time, their ends are numbers instead, and ``dated`` is false.
+    If slots are not of event time, their ends are numbers instead, and ``dated`` is false.
     """
     length = pipeline.slot
     found = []
@@ -306,7 +306,7 @@ def slots(pipeline: Declared, sheet: Sheet, value: str) -> list[dict[str, Any]]:
 
 
 def distribution(pipeline: Declared, told: Sequence[Sheet]) -> dict[str, Any]:
-    """Find the newest distribution in the releases of one window; not each of them has one.
+    """Find the newest distribution in the releases of one window; not every release has one.
 
     Returns:
         ``bins``, each both ends of a bucket and its share, and ``binned``, the time of the release

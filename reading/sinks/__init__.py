@@ -1,1 +1,1 @@
-"""Releases drained into tables elsewhere: PostgreSQL, DuckDB, Parquet, Iceberg."""
+"""Sinks: releases written to tables of PostgreSQL, DuckDB, Parquet or Iceberg."""

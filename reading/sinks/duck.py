@@ -1,4 +1,4 @@
-"""A file of DuckDB; between two batches it is closed, so that others can read it."""
+"""A DuckDB file; it is closed between batches so that others can read it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .sql import INCOMING, Database
 
 
 class Duck(Database):
-    """Tables in a file of DuckDB, which is created."""
+    """Tables in a DuckDB file, created if missing."""
 
     def __init__(self, file: Path) -> None:
         super().__init__(str(file))

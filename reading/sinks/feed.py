@@ -1,8 +1,8 @@
-"""Complete releases of a topic in batches, each with the position at which a later reader goes on.
+"""Complete releases of a topic in batches, each with the position where a later reader continues.
 
-A release comes in pieces, over several partitions, between pieces of others. So the position of a
-partition is the first record of a release that is not complete yet, and releases that are complete
-and lie behind it are named: a reader that goes on there passes over what it reads a second time.
+The records of a release lie in several partitions, between those of others. So the position of a
+partition is the first record of an incomplete release, together with the names of complete releases
+beyond it: a reader that continues there skips what it reads a second time.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class DoneRelease(msgspec.Struct, frozen=True):
 class SinkPosition(msgspec.Struct, frozen=True):
     """Everything that a later reader must know; it is stored with what was read."""
 
-    topic_id: str  # Kafka's own; a topic that is created again has another
-    offsets: dict[str, int]  # by partition: everything before is in complete releases
+    topic_id: str  # Kafka's topic id; a topic created again has another
+    offsets: dict[str, int]  # by partition: all earlier records belong to complete releases
     done: list[DoneRelease] = []  # releases that have records at or after an offset
 
 
@@ -67,10 +67,10 @@ class _Seen:
 
 
 class SinkProgress:
-    """Releases that are open or complete, by the records that have come; it reads nothing itself.
+    """Tracks open and complete releases from the records it is given; it reads nothing itself.
 
     Args:
-        position: place where the reader begins.
+        position: where the reader begins.
     """
 
     def __init__(self, position: SinkPosition) -> None:
@@ -86,7 +86,7 @@ class SinkProgress:
         return dict(self._next)
 
     def take(self, partition: int, offset: int, record: Row | Manifest | None) -> Released | None:
-        """Take a record; return the release that it completes."""
+        """Take a record; return the release that it completes, if any."""
         self._next[partition] = offset + 1
         if record is None:
             return None
@@ -126,11 +126,11 @@ class Feed:
     """The releases of one topic from a position on.
 
     Args:
-        position: place where to begin; None: at the beginning.
+        position: where to begin; None: at the start of the topic.
 
     Raises:
-        EngineError: no broker answers, the topic does not exist, or it is not the one of the
-            position.
+        EngineError: no broker answers, the topic does not exist, or it is not the position's
+            topic.
     """
 
     def __init__(self, source: ReleaseTopic, position: SinkPosition | None) -> None:
@@ -154,7 +154,7 @@ class Feed:
         self._progress = SinkProgress(SinkPosition(topic_id, begins, done))
         self._schemas = Schemas(source.kafka, source.topic, source.options)
         self._unread = set(range(partitions))
-        # A position that the topic no longer has is an error, and no reason to begin elsewhere.
+        # An offset that the topic no longer has is an error: do not silently begin elsewhere.
         reset = "earliest" if position is None else "error"
         self._client = consumer(source.kafka, True, {"auto.offset.reset": reset, **source.options})
         self._client.assign(
@@ -163,14 +163,14 @@ class Feed:
 
     @property
     def ended(self) -> bool:
-        """Whether everything that was there has been read."""
+        """Whether the topic has been read to its end."""
         return not self._unread
 
     def read(self, seconds: float) -> SinkBatch | None:
-        """Read until a batch is full, or for some seconds, or to the end of what is there.
+        """Read until a batch is full, ``seconds`` have passed, or the topic's end is reached.
 
         Returns:
-            What became complete; None: nothing did.
+            Releases that became complete; None if none did.
 
         Raises:
             EngineError: the broker reports an error, or a record is damaged.
@@ -193,7 +193,7 @@ class Feed:
         return SinkBatch(found, self._progress.position()) if found else None
 
     def _ended(self, message: Any) -> bool:
-        """Whether an error means that the last partition has been read to its end."""
+        """Whether a message marks the end of the last partition that was not yet at its end."""
         if message.error().code() != KafkaError._PARTITION_EOF:
             topic = self._source.topic
             check(self._source.kafka, topic, message.error(), topic, "reader")

@@ -1,4 +1,4 @@
-"""A table of Iceberg: rows and position are one commit."""
+"""An Iceberg table: rows and position are one commit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .feed import SinkBatch, SinkPosition
 from .layout import SinkLayout
 
 POSITION = "hush.sink"
-# After another process's commit the client would append the same rows once more.
+# After another process's commit, a retry of the client would append the same rows again.
 RETRIES = "commit.retry.num-retries"
 
 
@@ -32,7 +32,7 @@ class Iceberg:
         self._namespace = namespace
         try:
             self._catalog = load_catalog(catalog or None)
-        except Exception as error:  # of any of its back ends
+        except Exception as error:  # each back end raises its own
             raise ConfigError(
                 f"iceberg:{place}: its catalog cannot be opened ({type(error).__name__}): "
                 "describe it in .pyiceberg.yaml, or by PYICEBERG_CATALOG__DEFAULT__URI"
@@ -69,6 +69,6 @@ class Iceberg:
 
 
 def _plain(schema: Any) -> Any:
-    """The same columns without notes, and with texts of the usual size."""
+    """The same columns without metadata, and with plain string types."""
     texts = (pa.large_string(), pa.string())
     return pa.schema({one.name: pa.string() if one.type in texts else one.type for one in schema})

@@ -1,4 +1,4 @@
-"""The tables that releases of one topic become; their types follow from the configuration."""
+"""The tables for the releases of one topic; their types follow from the configuration."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ OF_RELEASES: Mapping[str, ColumnKind] = {
 class SinkLayout:
     """Tables of one release topic.
 
-    The first has a row for each released row, named by its ``release_id``; the second one for each
-    complete release. Columns of the first are those of `table_of`, after ``release_id`` and
-    ``pipeline``.
+    The first has a row for each released row, identified by ``release_id``; the second a row for
+    each complete release. Columns of the first are ``release_id``, ``pipeline`` and those of
+    `table_of`.
 
     Attributes:
         table: name of the first table.
-        pipeline: the pipeline, or view, that the topic is read for.
+        pipeline: the pipeline or view that the topic belongs to.
         keys: column and type of each field of the key.
         axes: axes of a map.
         values: names of released values.
-        replaces: whether a key that a release lacks is gone.
+        replaces: whether each release replaces its predecessor, so that missing keys are gone.
     """
 
     table: str
@@ -75,7 +75,7 @@ class SinkLayout:
         return pa.schema({name: ARROW[kind] for name, kind in self.columns.items()})
 
     def rows(self, releases: Sequence[Released]) -> Any:
-        """Make an Arrow table of all rows of complete releases, in the order of these.
+        """Make an Arrow table of all rows of complete releases, in the releases' order.
 
         Raises:
             ConfigError: a field of the key is not of its type.
@@ -128,8 +128,8 @@ def layouts(
     """Find the tables of pipelines and views, one layout for each release topic.
 
     Args:
-        only: pipelines and views that are wanted; empty: all.
-        table: name of the table, where there is one; None: as the first pipeline of the topic.
+        only: pipelines and views to include; empty: all.
+        table: name of the only table; None: that of the topic's first pipeline.
         integers: key columns that hold whole numbers, if not configured as such.
 
     Raises:
@@ -159,7 +159,7 @@ def layouts(
 
 
 def _of_pipelines(pipelines: Sequence[Pipeline], integers: Collection[str]) -> SinkLayout:
-    """The layout of a topic that one pipeline, and those that follow it, write."""
+    """The layout of a topic written by one pipeline and those that follow it."""
     keys: dict[str, str | None] = {}
     axes: dict[str, None] = {}
     values: dict[str, None] = {}
@@ -188,7 +188,7 @@ def _layout(
 
 
 def undeclared(layout: SinkLayout, deployment: Deployment) -> list[str]:
-    """List key columns that are taken as text because nothing says what they hold."""
+    """List key columns that are taken as text because their type is not configured."""
     found: list[str] = []
     for p in deployment.pipelines:
         if p.release_topic == layout.topic:

@@ -20,17 +20,17 @@ NOTE = b"hush.sink"
 
 
 class SinkNote(msgspec.Struct, frozen=True):
-    """Note in the footer of a part, besides its rows."""
+    """Note in the footer of a part file."""
 
     position: SinkPosition
-    releases: list[tuple[int, int]]  # window (its start, microseconds) and trigger of each
+    releases: list[tuple[int, int]]  # start of the window (microseconds) and trigger of each
 
 
 class Parquet:
     """Folders ``FOLDER/TABLE`` of files ``part-00000001.parquet`` and so on, in order.
 
-    ``FOLDER/TABLE_newest.parquet`` has the newest row of each window and key. It follows from the
-    parts and is replaced after each of them.
+    ``FOLDER/TABLE_newest.parquet`` has the newest row of each window and key; it is rebuilt after
+    each part.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -68,7 +68,7 @@ class Parquet:
         path = _part(place, number)
         temporary = _written(rows.replace_schema_metadata({NOTE: note}), path)
         try:
-            os.link(temporary, path)  # unlike a renaming, it replaces nothing
+            os.link(temporary, path)  # unlike a rename, it never replaces a file
         except FileExistsError:
             raise EngineError(f"another process writes to {place}: end one of the two") from None
         finally:
@@ -93,7 +93,7 @@ def _note(file: Any, path: Path) -> SinkNote:
 
 
 def _written(table: Any, path: Path) -> Path:
-    """Write a file under a name that readers of folders pass over; it is on the disk then."""
+    """Write a file durably, under a name that readers of the folder ignore."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     parquet.write_table(table, temporary)
     settle(temporary)
@@ -105,7 +105,7 @@ def _micros(time: Any) -> int:
 
 
 class NewestRows:
-    """The newest row of each window and key, of all rows so far."""
+    """The newest row of each window and key so far."""
 
     def __init__(self, layout: SinkLayout) -> None:
         self._layout = layout
@@ -123,7 +123,7 @@ class NewestRows:
                 self._rows[key] = row
 
     def table(self) -> Any:
-        """Make an Arrow table of them."""
+        """Make an Arrow table of the newest rows."""
         if self._layout.replaces:
             self._rows = {
                 key: row

@@ -1,4 +1,4 @@
-"""A database of PostgreSQL: Arrow goes in by COPY."""
+"""A PostgreSQL database, loaded from Arrow by COPY."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .sql import INCOMING, Database
 
 
 class Postgres(Database):
-    """Tables in a database of PostgreSQL.
+    """Tables in a PostgreSQL database.
 
     Args:
         uri: URI for libpq; missing parts come from libpq's environment and password file.
@@ -32,7 +32,7 @@ class Postgres(Database):
         try:
             with dbapi.connect(self._uri) as client, client.cursor() as cursor:
                 yield PostgresSession(cursor)
-                client.commit()  # the end of the connection takes back what is not committed
+                client.commit()  # closing the connection rolls back uncommitted work
         except manager.Error as error:
             said = str(error).splitlines()[0]
             away = "Failed to connect" in said
@@ -58,7 +58,7 @@ class PostgresSession:
 
 
 def without_zeros(table: Any) -> Any:
-    """Write U+2400 for the character 0, which a text of PostgreSQL cannot hold."""
+    """Replace the character U+0000, which PostgreSQL text cannot hold, by U+2400."""
     for place, one in enumerate(table.schema):
         if one.type == pa.string():
             clean = compute.replace_substring(table.column(place), "\0", "␀")

@@ -15,7 +15,7 @@ from .layout import OF_RELEASES, ColumnKind, SinkLayout
 
 STATE = "hush_sink"
 INCOMING = "hush_incoming"
-MOST_NAME = 63  # bytes of a name that PostgreSQL keeps; it would cut longer ones
+MOST_NAME = 63  # bytes of a name; PostgreSQL truncates longer ones
 TYPES: Mapping[ColumnKind, str] = {
     "text": "TEXT", "whole": "BIGINT", "truth": "BOOLEAN", "real": "DOUBLE PRECISION",
     "time": "TIMESTAMP WITH TIME ZONE",
@@ -23,13 +23,13 @@ TYPES: Mapping[ColumnKind, str] = {
 
 
 class SqlSession(Protocol):
-    """One transaction: what is done in it is committed as one, or not at all."""
+    """One transaction: all its statements are committed, or none."""
 
     def ask(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Run a statement with parameters ``$1``, ``$2`` …; its rows."""
+        """Run a statement with parameters ``$1``, ``$2`` …; return its rows."""
 
     def incoming(self, table: Any) -> None:
-        """Make an Arrow table the temporary table `INCOMING`, in the place of an earlier one."""
+        """Load an Arrow table into the temporary table `INCOMING`, replacing an earlier one."""
 
 
 class Database(ABC):
@@ -43,7 +43,7 @@ class Database(ABC):
 
     @abstractmethod
     def session(self) -> AbstractContextManager[SqlSession]:
-        """Begin a transaction; the end of the block commits it, an exception takes it back."""
+        """Begin a transaction; the end of the block commits it, an exception rolls it back."""
 
     def open(self, layout: SinkLayout) -> SinkPosition | None:
         """See `SinkTarget.open`."""
@@ -67,7 +67,7 @@ class Database(ABC):
                 f"SELECT turn, position FROM {STATE} WHERE name = $1", [layout.table]
             )
         ((self._turns[layout.table], text),) = found
-        # A dropped table is written again, from the first release on.
+        # A dropped table is written again from the first release.
         return msgspec.json.decode(text, type=SinkPosition) if text and there else None
 
     def write(self, layout: SinkLayout, batch: SinkBatch) -> None:
@@ -97,7 +97,7 @@ _IDENTITY = ["pipeline", "window_start", "trigger"]
 def _made(
     session: SqlSession, table: str, columns: Mapping[str, ColumnKind], identity: Sequence[str]
 ) -> None:
-    """Make a table, or add columns that it lacks; a table without these types is refused."""
+    """Make a table or add missing columns; refuse a table whose columns have other types."""
     listed = ", ".join(f"{quoted(name)} {TYPES[kind]}" for name, kind in columns.items())
     unique = ", ".join(map(quoted, identity))
     session.ask(f"CREATE TABLE IF NOT EXISTS {quoted(table)} ({listed}, PRIMARY KEY ({unique}))")
@@ -129,7 +129,7 @@ def _columns(session: SqlSession, table: str) -> dict[str, str]:
 
 
 def _viewed(session: SqlSession, layout: SinkLayout) -> None:
-    """Make the view of newest rows; one that has these columns stays, as others may need it."""
+    """Make the view of newest rows; keep one with the same columns, as other views may use it."""
     view = f"{layout.table}_newest"
     if list(_columns(session, view)) != list(layout.columns):
         session.ask(f"DROP VIEW IF EXISTS {quoted(view)}")
@@ -153,8 +153,8 @@ def _upserted(session: SqlSession, table: str, rows: Any, identity: Sequence[str
 def newest(layout: SinkLayout) -> str:
     """Write the statement that makes the view of the newest row of each window and key.
 
-    Where a release replaces the one before, a key that the last one lacks is gone, also if the last
-    one has no row at all.
+    If each release replaces its predecessor, a key that the last one lacks is gone, even if the
+    last one has no rows.
     """
     table, view = quoted(layout.table), quoted(f"{layout.table}_newest")
     listed = ", ".join(f"r.{quoted(name)}" for name in layout.columns)

@@ -1,4 +1,4 @@
-"""Targets that releases are drained to: each kind commits rows and position as one."""
+"""Targets of sinks: each kind commits rows and position atomically."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ KINDS = "postgresql://…, duckdb:FILE, parquet:FOLDER or iceberg:NAMESPACE"
 
 
 class SinkTarget(Protocol):
-    """A place for tables, which one process at a time writes to.
+    """A place for tables; one process at a time writes to it.
 
     Attributes:
-        name: name for people, without a password.
+        name: display name, without a password.
     """
 
     name: str
 
     def open(self, layout: SinkLayout) -> SinkPosition | None:
-        """Create missing tables of a layout, and find the place to continue from.
+        """Create missing tables of a layout, and return the position to continue from.
 
         Raises:
             ConfigError: a table of this name has other columns.
@@ -34,7 +34,7 @@ class SinkTarget(Protocol):
         """Commit the rows of a batch and the position after it, or neither.
 
         Raises:
-            EngineError: the target refuses, or another process has written to the table.
+            EngineError: the target refuses, or another process writes to the table.
         """
 
 

@@ -1,4 +1,4 @@
-"""Avro schemas to programs: one step for each value of a record, in the order of its bytes."""
+"""Avro schemas to programs: one step for each value of a record, in byte order."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ...schemas.avro_types import AvroType
 from .program import FAR, MOST_DEPTH, Maker, NoProgram, Program
 
 END, REFUSE, JUMP, NEXT, TRUTH, NARROW, WIDE, SKIP, NUMBER, SYMBOL, BYTES, UNION, BLOCK = range(13)
-"""Steps. From `TRUTH` on they read bytes; from `NUMBER` on these begin with a number.
+"""Steps. From `TRUTH` on they read bytes; from `NUMBER` on the bytes begin with a number.
 
-Each is followed by its field, -1 if no pipeline reads it, unless noted otherwise. `SYMBOL`: then
-its first symbol and their number. `SKIP`: bytes. `UNION`: the place of its first branch in the
-jumps, and their number. `JUMP`: where to. `BLOCK`: where the list ends. `NEXT`: its `BLOCK`.
+Operands: each step has its field (-1 if no pipeline reads it) unless noted otherwise. `SYMBOL`:
+also its first symbol and their number. `SKIP`: bytes. `UNION`: the place of its first branch in the
+jumps, and their number. `JUMP`: the target. `BLOCK`: the end of the list. `NEXT`: its `BLOCK`.
 """
 
 _LEAVES = {
@@ -25,8 +25,9 @@ _LEAVES = {
 def avro_program(schema: AvroType, wanted: Mapping[str, Any], places: Mapping[str, int]) -> Program:
     """Make the program of a writer's schema.
 
-    ``wanted`` has nested names, None for a leaf; ``places`` the number of each needed field, by
-    path. Raises `NoProgram` if it is too deep or too long, or cannot be written as a program.
+    ``wanted`` has nested names, None for a leaf; ``places`` maps the path of each needed field to
+    its number. Raises `NoProgram` if the schema is too deep or too long, or no program can express
+    it.
     """
     made = _Maker(places)
     made.read(schema, wanted, "", 0)
@@ -40,7 +41,7 @@ class _Maker(Maker):
         self._places = places
 
     def read(self, kind: AvroType, wanted: Mapping[str, Any] | None, path: str, depth: int) -> None:
-        """Add the steps of a value of which something is needed; as `compile_avro` reads it."""
+        """Add the steps of a value that contains a needed field, as `compile_avro` reads it."""
         if depth > MOST_DEPTH:
             raise NoProgram
         if wanted is not None and not wanted:
@@ -53,7 +54,7 @@ class _Maker(Maker):
             for name, part in zip(kind.names, kind.parts, strict=True):
                 inner = f"{path}.{name}" if path else name
                 self.read(part, wanted.get(name, {}), inner, depth + 1)
-        else:  # null, or of a type that no field may have
+        else:  # null, or a type that no field may have
             self.step(REFUSE)
 
     def _union(
@@ -99,7 +100,7 @@ class _Maker(Maker):
         if kind.kind == "map":
             self.step(BYTES, -1)
         self.read(kind.parts[0], {}, "", depth + 1)
-        if len(self.code) == begin + 1:  # items without bytes: any number of them would fit
+        if len(self.code) == begin + 1:  # items without bytes: any number would fit
             raise NoProgram
         self.step(NEXT, begin)
         self.code[begin][1] = len(self.code)

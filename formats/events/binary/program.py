@@ -1,4 +1,4 @@
-"""Programs: what a compiled loop must know of a schema, as arrays of numbers."""
+"""Programs: a schema as arrays of numbers, for compiled loops."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ I64 = NDArray[np.int64]
 
 TRUTHS = b"truefalse"  # the first texts of every program
 TRUE_END = 4
-MOST_DEPTH = 12  # of types within types
-MOST_STEPS = 2_000  # of one program: a schema may name a type again and again
+MOST_DEPTH = 12  # of nested types
+MOST_STEPS = 2_000  # of one program: a schema may repeat a type arbitrarily often
 MOST_SYMBOLS = 100_000  # of one program, for the same reason
 FAR = 1 << 40  # more bytes than any value has
 
 
 class NoProgram(Exception):
-    """No program reads this schema: its records are read one by one."""
+    """No program can read this schema: its records are read one by one."""
 
 
 class Program(NamedTuple):
     """A compiled schema."""
 
-    code: I64  # (s, 5) steps of Avro, or fields of Protobuf; the loops say what their numbers mean
+    code: I64  # (s, 5) Avro steps or Protobuf fields; the loops define the numbers
     jumps: I64  # places in the code, for the branches of unions
-    symbols: I64  # (e, 3) number of an enum's symbol, and where its text begins and ends
-    begin: I64  # (f, 4) kind, number, and text of each needed field before a record is read
-    texts: bytes  # what the symbols stand for, behind the words for true and false
+    symbols: I64  # (e, 3) number of an enum symbol, begin and end of its text
+    begin: I64  # (f, 4) default kind, number, and text of each needed field
+    texts: bytes  # the symbols' texts, after the words for true and false
 
 
 class Maker:
-    """The parts of a program with so many needed fields, while it is made."""
+    """A program under construction, with a given number of needed fields."""
 
     def __init__(self, fields: int) -> None:
         self.code: list[list[int]] = []
@@ -51,7 +51,7 @@ class Maker:
         return len(self.code) - 1
 
     def symbols(self, words: dict[int, str]) -> tuple[int, int]:
-        """Add the symbols of an enum, by number; return the place of the first, and how many.
+        """Add the symbols of an enum, by number; return the place of the first and their count.
 
         Raises `NoProgram` if a symbol holds more than plain text, or there are too many.
         """
@@ -63,12 +63,12 @@ class Maker:
         return first, len(words)
 
     def default(self, field: int, value: str | float) -> None:
-        """Set what a field holds where a record says nothing of it: a text, or some zero."""
+        """Set the value of a field that a record lacks: a text or a zero."""
         if isinstance(value, str):
             self._begin[field] = [TEXT, 0, *self._text(value)]
         elif isinstance(value, bool):
             self._begin[field] = [FALSE, 0, TRUE_END, len(TRUTHS)]
-        else:  # the bits of a real zero are zero, too
+        else:  # a real zero has all bits zero, too
             self._begin[field] = [REAL if isinstance(value, float) else INTEGER, 0, 0, 0]
 
     def _text(self, word: str) -> tuple[int, int]:
@@ -89,7 +89,7 @@ class Maker:
 
 
 def plain(word: str) -> bool:
-    """Whether a text stands in JSON as it is.
+    """Whether a text needs no escapes in JSON.
 
     >>> plain("é"), plain('"'), plain("\\n"), plain("\\ud800")
     (True, False, False, False)

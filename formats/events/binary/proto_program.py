@@ -1,4 +1,4 @@
-"""Protobuf message types to programs: one line for each field that must be looked at."""
+"""Protobuf message types to programs: one line for each field that must be examined."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from .program import Maker, NoProgram, Program
 
 (INT32, INT64, UINT32, UINT64, SINT32, SINT64, TRUTH, ENUM, FIXED32, SFIXED32, FLOAT,
  FIXED64, SFIXED64, DOUBLE, TEXT_OF, REFUSE) = range(16)  # fmt: skip
-"""Kinds of fields. A line is its number, kind, place, first symbol, and how many it has."""
+"""Kinds of fields. A line is a field's number, kind, place, first symbol, and symbol count."""
 
 _KINDS = {
     "int32": INT32, "int64": INT64, "uint32": UINT32, "uint64": UINT64, "sint32": SINT32,
     "sint64": SINT64, "bool": TRUTH, "enum": ENUM, "fixed32": FIXED32, "sfixed32": SFIXED32,
     "float": FLOAT, "fixed64": FIXED64, "sfixed64": SFIXED64, "double": DOUBLE, "string": TEXT_OF,
 }  # fmt: skip
-_LAST = (1 << 29) - 1  # number of a field
+_LAST = (1 << 29) - 1  # highest number of a field
 
 
 def proto_program(message: ProtoMessage, places: Mapping[str, int]) -> Program:
-    """Make the program of a writer's message; ``places`` has the number of each needed field.
+    """Make the program of a writer's message; ``places`` has each needed field's number, by path.
 
-    Raises `NoProgram` if a needed field is no single value, or the type is not well-formed.
+    Raises `NoProgram` if a needed field is not a single value, or the type is not well-formed.
     """
     numbers = {one.number for one in message.fields}
     names = {one.name for one in message.fields}
@@ -36,7 +36,7 @@ def proto_program(message: ProtoMessage, places: Mapping[str, int]) -> Program:
         _add(made, one, places[one.name], alone=_alone(one, needed))
     groups = {one.oneof for one in needed if one.oneof}
     for one in message.fields:
-        if one.oneof in groups and one not in needed:  # it takes back what a needed one has set
+        if one.oneof in groups and one not in needed:  # it clears what a needed one has set
             made.step(one.number, REFUSE)
     return made.made()
 

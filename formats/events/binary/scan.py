@@ -1,8 +1,7 @@
 """Compiled loops that run a program over many records and find what each needed field holds.
 
-They say of a record what the reader of single records says, or leave it to that reader if it is
-broken or out of the ordinary. All loops stand in one file, because numba's cache looks only at the
-file of a loop to tell whether it has changed.
+They agree with the reader of single records, or leave a record to it if the record is broken or
+unusual. All loops are in one file, because numba's cache checks only a loop's own file for changes.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from . import avro_program as avro
 from . import proto_program as proto
 from .program import MOST_DEPTH, TRUE_END, TRUTHS
 
-HALF = 8  # a kind within this file: the bits of a real of four bytes
-WIDTH = 20  # digits of the longest integer, with its sign
+HALF = 8  # a kind used only in this file: the bits of a four-byte real
+WIDTH = 20  # characters of the longest integer, with its sign
 _TRUTH_END = len(TRUTHS)
 
 Bytes = NDArray[np.uint8]
@@ -33,7 +32,7 @@ _VARINT, _EIGHT, _SIZED, _FOUR = 0, 1, 2, 5  # wire types
 
 @compiled
 def varint(data: Bytes, at: int, end: int) -> tuple[np.uint64, int]:
-    """A number of variable length, and the place after it; -1 where it does not end in time."""
+    """A number of variable length, and the place after it; -1 if it does not end in time."""
     value = np.uint64(0)
     shift = np.uint64(0)
     for _ in range(10):
@@ -66,7 +65,7 @@ def little(data: Bytes, at: int, width: int) -> np.uint64:
 
 @compiled
 def plain(data: Bytes, at: int, end: int) -> bool:
-    """Whether bytes are UTF-8 that stands in JSON as it is."""
+    """Whether bytes are UTF-8 that needs no escapes in JSON."""
     while at < end:
         one = data[at]
         if one < 0x20 or one == 0x22 or one == 0x5C:
@@ -82,7 +81,7 @@ def plain(data: Bytes, at: int, end: int) -> bool:
 
 @compiled
 def symbol(symbols: I64, first: int, count: int, number: int) -> int:
-    """The line of a symbol, by its number; -1 if it is none."""
+    """The line of a symbol, by its number; -1 if there is none."""
     low, high = first, first + count
     while low < high:
         middle = (low + high) // 2
@@ -106,7 +105,7 @@ def avro_fixed(
     data: Bytes, at: int, end: int, what: int, a: int, texts: int,
     kind: Bytes, low: I64, high: I64, whole: I64,
 ) -> int:  # fmt: skip
-    """Read a value of a fixed length; how many bytes, or -1 if it is left to the other reader."""
+    """Read a value of a fixed length; return its bytes, or -1 to leave it to the other reader."""
     if what == _TRUTH:
         if at >= end or data[at] > 1:
             return -1
@@ -127,7 +126,7 @@ def avro_counted(
     data: Bytes, at: int, end: int, what: int, a: int, b: int, c: int, value: int,
     symbols: I64, texts: int, kind: Bytes, low: I64, high: I64, whole: I64,
 ) -> int:  # fmt: skip
-    """Read what follows a number; how many bytes, or -1 if it is left to the other reader."""
+    """Read what follows a number; return its bytes, or -1 to leave it to the other reader."""
     if what == _NUMBER:
         if a >= 0:
             kind[a] = INTEGER
@@ -155,7 +154,7 @@ def avro_record(
     data: Bytes, at: int, end: int, code: I64, jumps: I64, symbols: I64, texts: int,
     kind: Bytes, low: I64, high: I64, whole: I64, left: I64,
 ) -> bool:  # fmt: skip
-    """Run a program over one record; False if it is left to the other reader."""
+    """Run a program over one record; False leaves it to the other reader."""
     step, depth, size = 0, 0, 0
     while True:
         what, a, b, c = code[step, 0], code[step, 1], code[step, 2], code[step, 3]
@@ -193,9 +192,9 @@ def avro_record(
                 if value < 0 or value >= b:
                     return False
                 step = jumps[a + value]
-            elif value == 0:  # of a block: there is no more
+            elif value == 0:  # end of the blocks
                 step = a
-            elif value < 0:  # its bytes are stated
+            elif value < 0:  # the block's size in bytes follows
                 raw, at = varint(data, at, end)
                 size = signed(raw)
                 if at < 0 or size < 0 or size > end - at:
@@ -212,7 +211,7 @@ def proto_value(
     raw: np.uint64, what: int, first: int, count: int, symbols: I64, texts: int,
     kind: Bytes, low: I64, high: I64, whole: I64, place: int,
 ) -> bool:  # fmt: skip
-    """Note the value of a field that is a number on the wire; False if it is left to the other."""
+    """Note a field that is a number on the wire; False leaves it to the other reader."""
     small = int(np.int64(raw & np.uint64(0xFFFFFFFF)))
     if what == proto.TRUTH:
         truth(raw != np.uint64(0), texts, kind, low, high, place)
@@ -246,7 +245,7 @@ def proto_value(
 
 @compiled
 def wire_of(what: int) -> int:
-    """The wire type in which a kind of field counts; others make it an unknown field."""
+    """The wire type of a kind of field; with another it is an unknown field."""
     if what == proto.TEXT_OF:
         return _SIZED
     if what == proto.FIXED32 or what == proto.SFIXED32 or what == proto.FLOAT:
@@ -261,7 +260,7 @@ def proto_record(
     data: Bytes, at: int, end: int, code: I64, symbols: I64, texts: int,
     kind: Bytes, low: I64, high: I64, whole: I64,
 ) -> bool:  # fmt: skip
-    """Read one message; False if it is left to the other reader."""
+    """Read one message; False leaves it to the other reader."""
     while at < end:
         key, at = varint(data, at, end)
         if at < 0 or key >> np.uint64(3) == np.uint64(0):
@@ -317,12 +316,12 @@ def scan(
     Args:
         data: buffer of the records and of the program's texts.
         begin, end: (n,) bounds of each record, without its frame.
-        rows: numbers of the records that this program is for.
-        ordered: whether it is one for Avro, whose values come in order.
+        rows: numbers of the records of this program.
+        ordered: whether it is an Avro program, whose values come in order.
         code, jumps, symbols, absent: parts of the program; the last is its ``begin``.
         texts: offset of the program's texts.
-        kind, low, high, whole: (n, f) output, content of each field; for texts and truth values
-            from where to where, for integers the number, for reals their bits.
+        kind, low, high, whole: (n, f) output, content of each field: for texts and truth values
+            begin and end, for integers the number, for reals their bits.
         known: (n,) output, whether the program recognises a record as valid.
     """
     left = np.zeros(MOST_DEPTH + 2, np.int64)
@@ -348,12 +347,12 @@ def spell(
     room: Bytes, kind: NDArray[np.uint8], low: I64, high: I64, whole: I64,
     known: NDArray[np.bool_], fields: I64, begin: int,
 ) -> None:  # fmt: skip
-    """Write the integers of some fields as text, and note where.
+    """Write the integers of some fields as text, and note the places.
 
     Args:
         room: output buffer, `WIDTH` bytes for each field of each record.
         kind, low, high, whole, known: results of `scan`; places are set.
-        fields: (k,) which.
+        fields: (k,) numbers of the fields.
         begin: the first place to write to.
     """
     digits = np.empty(WIDTH, np.uint8)
@@ -365,7 +364,7 @@ def spell(
             if kind[row, field] != INTEGER:
                 continue
             value = whole[row, field]
-            # The magnitude of the least number has no signed form.
+            # The magnitude of the least int64 does not fit into an int64.
             rest = np.uint64(value) if value >= 0 else np.uint64(-(value + 1)) + np.uint64(1)
             count = 0
             while True:

@@ -1,4 +1,4 @@
-"""Values in Avro and Protobuf, by a program for each schema that compiled loops run."""
+"""Values in Avro and Protobuf, scanned by a compiled program for each schema."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from ..wires import Wire
 from .program import Maker, NoProgram, Program
 
 _KEPT = 200  # programs
-_TYPES = 4  # of one schema that are told apart in one list of records
-_PLACE = 16  # bytes of a message's place in its file; nearly all have one
+_TYPES = 4  # message types of one schema that one list of records may mix
+_PLACE = 16  # most bytes of a message's place in its file; nearly all take one
 
 
 class BinaryScanned:
-    """`Scanned` in a copy of the values, with room behind them; their numbers are numbers."""
+    """`Scanned` in a copy of the values with spare room; numbers are binary, not text."""
 
     def __init__(self, data: NDArray[np.uint8], rows: int, fields: int) -> None:
         self.data = data
         self.kind = np.zeros((rows, fields), np.uint8)
         self.low = np.zeros((rows, fields), np.int64)
         self.high = np.zeros((rows, fields), np.int64)
-        self.whole = np.zeros((rows, fields), np.int64)  # integers, and the bits of reals
+        self.whole = np.zeros((rows, fields), np.int64)  # integers, or the bits of reals
         self.known: Flags = np.zeros(rows, bool)
 
     def integers(self, place: int, wanted: Flags) -> I64:
         return np.where(wanted, self.whole[:, place], 0)
 
     def numbers(self, place: int, known: Flags) -> NDArray[np.float64]:
-        """As `Scanned.numbers`; a record without a finite number is no longer known."""
+        """As `Scanned.numbers`; a record without a finite number becomes unknown."""
         kind, whole = self.kind[:, place], self.whole[:, place].copy()
         out = np.where(known & (kind == INTEGER), whole, 0).astype(np.float64)
         real = known & (kind == REAL)
@@ -48,7 +48,7 @@ class BinaryScanned:
         return out
 
     def widen(self, half: int) -> None:
-        """Make reals of eight bytes of those of four, which the kind ``half`` marks."""
+        """Widen four-byte reals, marked by the kind ``half``, to eight bytes."""
         narrow = self.kind == half
         if narrow.any():
             bits = self.whole[narrow].astype(np.uint32).view(np.float32)
@@ -79,7 +79,7 @@ class BinaryScanner:
         data, begin, end = values_of(records)
         begin, ids = self._framing.begins(data, begin, end, offsets_of(records), known_ids)
         parts = list(self._parts(data, begin, end, ids, known_ids))
-        # Loops are compiled with the first list, whatever is in it.
+        # The first list compiles the loops, whatever is in it.
         parts = parts or [(self._none, np.zeros(0, np.int64), 0)]
         room, texts, by = _room(data, begin, end, [one for one, _, _ in parts],
                                 len(begin) * len(self._texts) * WIDTH)  # fmt: skip
@@ -97,7 +97,7 @@ class BinaryScanner:
     def _parts(
         self, data: NDArray[np.uint8], begin: I64, end: I64, ids: I64, known_ids: Known
     ) -> Iterator[tuple[Program, I64, int]]:
-        """Each program, the rows that it is for, and the bytes before their values."""
+        """Each program, its rows, and the number of bytes before their values."""
         for number in np.unique(ids).tolist():
             if number < 0:
                 continue
@@ -110,7 +110,7 @@ class BinaryScanner:
     def _places_of(
         self, data: NDArray[np.uint8], begin: I64, end: I64, rows: I64
     ) -> Iterator[tuple[bytes, I64]]:
-        """Rows by the type of their schema, as far as there are few of these."""
+        """Rows by message type of their schema, if there are few types."""
         rows = rows[end[rows] > begin[rows]]
         for _ in range(_TYPES):
             if not len(rows):
@@ -142,11 +142,11 @@ class BinaryScanner:
 def _room(
     data: NDArray[np.uint8], begin: I64, end: I64, programs: Sequence[Program], more: int
 ) -> tuple[NDArray[np.uint8], list[int], int]:
-    """A copy of all values that are read, with texts of programs and more room behind them.
+    """A copy of all values to read, followed by the programs' texts and spare room.
 
     Returns:
-        The copy; where the texts of each program begin, and last where the room does; and by how
-        much the values have moved.
+        The copy; where each program's texts begin and, last, where the spare room begins; and the
+        offset by which values moved.
     """
     good = begin >= 0
     low = int(begin[good].min()) if good.any() else 0

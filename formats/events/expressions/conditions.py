@@ -1,8 +1,8 @@
-"""Conditions on a record's own fields: the records that a pipeline counts.
+"""Conditions on a record's own fields, which select the records that a pipeline counts.
 
-They are asked before anything else is made of a record, each record by itself. As in SQL, a missing
-field fulfils no condition, not even a denied one, except `Present`. Numbers are compared as
-double-precision floats. Of n records, ``fulfilled`` gives (n,) whether each fulfils the condition.
+They are evaluated before anything else of a record, each record by itself. As in SQL, a missing
+field fulfils no condition, not even a negated one, except `Present`. Numbers are compared as
+doubles. For n records, ``fulfilled`` returns (n,) whether each fulfils the condition.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class Fields(Protocol):
     """The fields of n records, column by column."""
 
     def numbers(self, path: str) -> NDArray[np.float64]:
-        """(n,) numbers of a field; NaN where there is none."""
+        """(n,) numbers of a field; NaN if there is none."""
 
     def among(self, path: str, texts: Sequence[str]) -> tuple[Flags, Flags]:
-        """(n,) whether a field is one of ``texts``, and whether it holds a text at all."""
+        """(n,) whether a field is one of ``texts``, and whether it is a text at all."""
 
     def texts(self, path: str, role: str = "text") -> tuple[list[str], NDArray[np.int64]]:
-        """Distinct texts of a field, and (n,) which one each record has; -1 where there is none.
+        """Distinct texts of a field, and (n,) the index of each record's text; -1 if there is none.
 
         In the role ``unit`` a whole number counts as its text.
         """
@@ -68,7 +68,7 @@ class Between:
 
 @dataclass(frozen=True)
 class NumberIn:
-    """One of some numbers or, if denied, any other."""
+    """A number that is one of some or, if denied, none of them."""
 
     field: str
     values: tuple[Fraction, ...]
@@ -83,7 +83,7 @@ class NumberIn:
 
 @dataclass(frozen=True)
 class TextIn:
-    """One of some texts or, if denied, any other."""
+    """A text that is one of some or, if denied, none of them."""
 
     field: str
     values: tuple[str, ...]
@@ -97,12 +97,12 @@ class TextIn:
 
 @dataclass(frozen=True)
 class TextFits:
-    """A text, after some functions, that fits or, if denied, one that does not."""
+    """A text that fits after some functions or, if denied, does not."""
 
     field: str
-    # the functions, in order; a text of which they leave nothing fulfils neither
+    # the functions, in order; a text that they turn into none fulfils neither
     steps: tuple[Step, ...]
-    test: str  # "in" the values, "like" the only one, or "matches" it, a regular expression
+    test: str  # "in" the values, "like" the only value, or "matches" it as a regular expression
     values: tuple[str, ...]
     denied: bool = False
     role = "text"
@@ -129,7 +129,7 @@ class TruthIs:
 
 @dataclass(frozen=True)
 class Present:
-    """A field that holds a text, number or truth value, or one that holds none."""
+    """A field that holds a text, number or truth value or, if denied, holds none."""
 
     field: str
     value: bool = True
@@ -142,7 +142,7 @@ class Present:
 
 @dataclass(frozen=True)
 class RowFits:
-    """A field whose row in a public table fulfils a condition, ``test``, on the row's value."""
+    """A field whose row in a public table has a value that fulfils the condition ``test``."""
 
     field: str
     sha256: str  # of the table, with all of its values
@@ -162,7 +162,7 @@ class RowFits:
 
 @dataclass(frozen=True)
 class Every:
-    """A conjunction: all of at least one condition."""
+    """A conjunction of at least one condition."""
 
     parts: tuple[Condition, ...]
 
@@ -173,7 +173,7 @@ class Every:
 
 @dataclass(frozen=True)
 class Some:
-    """Alternatives: at least one of some conditions."""
+    """A disjunction of conditions."""
 
     parts: tuple[Condition, ...]
 
@@ -187,7 +187,7 @@ Condition = Leaf | Every | Some
 
 
 def leaves(condition: Condition | None) -> Iterator[Leaf]:
-    """The conditions on single fields that a condition consists of; none for None."""
+    """The conditions on single fields within a condition; none for None."""
     if isinstance(condition, Every | Some):
         for part in condition.parts:
             yield from leaves(part)

@@ -1,8 +1,8 @@
-"""Columns of a key that are computed: parts of a time or text, bands of a number, cases, lookups.
+"""Computed key columns: parts of a time or text, bands of a number, cases, lookups.
 
-Each is a function of one record and of the configuration alone. Where all the values that it can
-have follow from the configuration, they are its ``domain``: no record says which of them there are,
-so a key of such columns needs no private selection, and a list of it costs nothing.
+Each is a function of one record and the configuration. If the configuration determines all possible
+values, they are its ``domain``: they do not depend on records, so a key of such columns needs no
+private selection, and listing its values costs nothing.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from .conditions import Condition, Fields, Flags
 from .looked_up import Lookup, PublicTable, Value, numbers_of
 from .texts import Step, changed
 
-QUARTER = 900_000_000  # microseconds; no zone changes its offset within a quarter of an hour
-MOST = 2.0**53  # bands from 0: beyond, doubles have gaps
+QUARTER = 900_000_000  # microseconds; zones change their offsets only at quarters of an hour
+MOST = 2.0**53  # bands from 0; beyond that, doubles have gaps
 DECIMALS = 9
-"""Decimals of a quotient that count: 0.3 / 0.1 is 2.9999999999999996, and means 3."""
+"""Decimals to which quotients are rounded: 0.3 / 0.1 is 2.9999999999999996, and means 3."""
 
 
 @dataclass(frozen=True)
@@ -39,28 +39,28 @@ class TimePart:
     zone: str = "UTC"  # time zone in which it is read
 
     def values(self, time: I64) -> list[int] | list[str]:
-        """(n,) values of (n,) times; a time outside 1970 to 9999 gives an arbitrary one."""
+        """(n,) values of (n,) times; a time outside 1970 to 9999 gives an arbitrary value."""
         local = _local(np.clip(time, 0, LATEST - 1), self.zone).astype("M8[us]")
         return PARTS[self.part](local)
 
     @property
     def domain(self) -> tuple[Value, ...] | None:
-        """All values of a part that comes round again; None for years and dates."""
+        """All values of a recurring part; None for years and dates."""
         return DOMAINS.get(self.part)
 
 
 @dataclass(frozen=True)
 class Band:
-    """The band of a number: the multiple of a width below it, or the nearest."""
+    """The band of a number: the multiple of a width at or below it, or the nearest one."""
 
     field: str  # path of the number
     width: Fraction  # of a band
-    nearest: bool = False  # whether it is the nearest multiple; one in the middle goes up
+    nearest: bool = False  # whether to take the nearest multiple; ties go up
     domain: ClassVar[None] = None
     role: ClassVar[str] = "number"
 
     def values(self, numbers: NDArray[np.float64]) -> list[int | str | None]:
-        """(n,) multiples; None where there is none, or where doubles do not tell them apart.
+        """(n,) multiples; None if there is none, or if doubles cannot tell them apart.
 
         They are whole numbers if the width is one, else texts with the decimals of the width.
         """
@@ -92,20 +92,20 @@ class TextPart:
     missing: ClassVar[None] = None  # records without the text have no key
 
     def values(self, texts: Sequence[str]) -> list[str | None]:
-        """One for each text; None where nothing is left."""
+        """One for each text; None if nothing is left."""
         return changed(texts, self.steps)
 
 
 @dataclass(frozen=True)
 class Cases:
-    """One of some constants: that of the first condition that a record fulfils, or another."""
+    """A constant: that of the first condition that a record fulfils, or the default."""
 
     conditions: tuple[Condition, ...]  # in the order in which they are asked
-    # JSON of a value for each condition, and of the one for all other records
+    # JSON of each condition's value, and of the default
     constants: tuple[str, ...]
 
     def values(self, fields: Fields, size: int) -> list[Value]:
-        """(size,) values of so many records."""
+        """(size,) values of ``size`` records."""
         meant = [json.loads(one) for one in self.constants]
         return [meant[place] for place in _first(self.conditions, fields, size).tolist()]
 
@@ -117,28 +117,28 @@ class Cases:
 
 @dataclass(frozen=True)
 class ChosenNumber:
-    """One number of some: that of the first condition that a record fulfils, or another.
+    """A number: that of the first condition that a record fulfils, or the default.
 
-    A record has one number, whichever it is. Its column is clipped as that of a field is, so one
-    record moves a sum of it as far as the clipping interval reaches, however many cases there are.
+    A record has exactly one number. Its column is clipped like that of a field, so the clipping
+    interval bounds how far one record moves a sum, however many cases there are.
     """
 
     conditions: tuple[Condition, ...]  # in the order in which they are asked
-    # a number or the path of one for each condition, and for all other records
+    # each condition's number or path of one, and the default's
     numbers: tuple[Fraction | str, ...]
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Fields that some records give their number from."""
+        """Fields from which some records take their number."""
         return tuple(dict.fromkeys(one for one in self.numbers if isinstance(one, str)))
 
     def values(
         self, fields: Fields, size: int, read: Callable[[str, Flags], NDArray[np.float64]]
     ) -> NDArray[np.float64]:
-        """(size,) numbers of so many records.
+        """(size,) numbers of ``size`` records.
 
         Args:
-            read: numbers of a path, and (size,) whether a record needs its own.
+            read: function from a path, and (size,) whether a record needs its number, to numbers.
         """
         place, out = _first(self.conditions, fields, size), np.zeros(size)
         for path in self.paths:
@@ -151,7 +151,7 @@ class ChosenNumber:
 
 
 def _first(conditions: Sequence[Condition], fields: Fields, size: int) -> NDArray[np.intp]:
-    """(size,) places of the first condition that each record fulfils; their number: of none."""
+    """(size,) index of the first condition that each record fulfils; their number if none."""
     chosen = np.full(size, len(conditions), np.intp)
     for place in range(len(conditions) - 1, -1, -1):
         chosen[conditions[place].fulfilled(fields)] = place
@@ -160,26 +160,26 @@ def _first(conditions: Sequence[Condition], fields: Fields, size: int) -> NDArra
 
 @dataclass(frozen=True)
 class Attribute:
-    """The newest that a topic of attributes says of a record's own unit.
+    """The newest value that a topic of attributes states for a record's unit.
 
-    It is no function of the record: the first stage adds it to the key. In a sample, which has no
-    such topic, it is the field of the same path in the record itself.
+    It is not a function of the record: the first stage adds it to the key. A sample has no such
+    topic, so there it is the field of the same path in the record itself.
     """
 
     field: str  # path in the record that states the attribute
-    otherwise: Value  # where the unit has none
+    otherwise: Value  # value of units without the attribute
     domain: ClassVar[None] = None
     role: ClassVar[str] = "scalar"
 
     def values(self, stated: Sequence[Any]) -> list[Value]:
-        """One for each value; a number with decimals is in no key."""
+        """One for each value; no key contains a number with decimals."""
         good = ((isinstance(one, str | int) and one != "") for one in stated)
         return [one if fine else self.otherwise for one, fine in zip(stated, good, strict=True)]
 
 
 @dataclass(frozen=True)
 class AttributeCases(Cases):
-    """`Cases` of what a topic of attributes says of a record's own unit.
+    """`Cases` on the attributes of a record's unit.
 
     As for `Attribute`, the first stage adds the value to the key, and in a sample the conditions
     look at the fields of the same paths in the record itself.
@@ -187,12 +187,12 @@ class AttributeCases(Cases):
 
 
 OfUnit = Attribute | AttributeCases
-"""Columns of a key that follow from the attributes of the unit."""
+"""Key columns that depend on the unit's attributes."""
 
 
 @lru_cache(100)
 def mapped(table: PublicTable, part: TextPart | Band) -> PublicTable:
-    """A table whose values are the texts after some functions, or bands; rows without one are gone.
+    """A table with functions or bands applied to its values; rows left without a value are dropped.
 
     Raises:
         ValueError: its values are no texts, or no numbers.
@@ -246,7 +246,7 @@ def _local(time: I64, zone: str) -> I64:
 
 
 def _offset(microseconds: int, zone: ZoneInfo) -> int:
-    """The offset of a zone from UTC in microseconds, also for the first and last days of a date."""
+    """The offset of a zone from UTC in microseconds, even for the first and last possible dates."""
     seconds = min(microseconds // 1_000_000, LATEST // 1_000_000 - 2 * 86_400)
     moment = datetime.fromtimestamp(seconds, UTC).astimezone(zone)
     offset = moment.utcoffset()
@@ -254,7 +254,7 @@ def _offset(microseconds: int, zone: ZoneInfo) -> int:
 
 
 def _since(local: NDArray[np.datetime64], unit: str, of: str) -> list[int]:
-    """Count the whole units that have passed in the current larger unit."""
+    """Count the whole units since the start of the current larger unit."""
     fine, coarse = local.astype(f"M8[{unit}]"), local.astype(f"M8[{of}]")
     passed: list[int] = (fine - coarse.astype(f"M8[{unit}]")).astype(np.int64).tolist()
     return passed
@@ -289,4 +289,4 @@ DOMAINS: dict[str, tuple[Value, ...]] = {
     "hour": tuple(range(24)),
     "minute": tuple(range(60)),
 }
-"""All values of the parts that come round again."""
+"""All values of the recurring parts."""

@@ -1,8 +1,8 @@
-"""Conditions of which no record can fulfil two: decided from their texts, and never from data.
+"""Mutually exclusive conditions: decided from their texts, never from data.
 
-`exclusive` is sound: where it says yes, no record fulfils both, whatever its fields hold. It says
-no where it cannot tell. A finite set of values is asked of the other condition itself, by the code
-that asks it of records, so that both read a value alike.
+`exclusive` is sound: if it says yes, no record fulfils both, whatever its fields hold. It says no
+if it cannot tell. For a finite set of values it evaluates the other condition with the code that
+evaluates records, so that both read a value alike.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .valued import ValueFields
 
 
 def exclusive(one: Condition, other: Condition) -> bool:
-    """Whether no record can fulfil both; False where that cannot be told.
+    """Whether no record can fulfil both; False if that cannot be decided.
 
     >>> exclusive(TruthIs("open", True), TruthIs("open", False))
     True
@@ -45,7 +45,7 @@ def exclusive(one: Condition, other: Condition) -> bool:
 
 
 def groups(conditions: Sequence[Condition]) -> tuple[tuple[int, ...], ...]:
-    """Places of conditions, those of each group exclusive two by two; each is in one group."""
+    """Indices of conditions in groups: within a group all pairs are exclusive; each is in one."""
     found: list[list[int]] = []
     for place, condition in enumerate(conditions):
         for group in found:
@@ -58,7 +58,7 @@ def groups(conditions: Sequence[Condition]) -> tuple[tuple[int, ...], ...]:
 
 
 def _apart(one: Leaf, other: Leaf) -> bool:
-    """Whether no value of their field fulfils both, as ``one`` shows."""
+    """Whether ``one`` shows that no value of their common field fulfils both."""
     if isinstance(one, RowFits) or isinstance(other, RowFits):
         return isinstance(one, RowFits) and _rows_apart(one, other)
     if isinstance(one, Present):
@@ -80,8 +80,8 @@ def _apart(one: Leaf, other: Leaf) -> bool:
 
 
 def _rows_apart(one: RowFits, other: Leaf) -> bool:
-    """Whether no text finds a row in one table, or none, and what ``other`` asks for."""
-    if one.denied or not isinstance(other, RowFits):  # a text finds a row whatever else it fulfils
+    """Whether no text fulfils both a condition on a row and ``other``."""
+    if one.denied or not isinstance(other, RowFits):  # others say nothing about rows
         return False
     return one.keys <= other.keys if other.denied else one.keys.isdisjoint(other.keys)
 
@@ -103,7 +103,7 @@ def _texts_apart(one: TextFits, other: TextFits) -> bool:
 
 
 def _disjoint(one: Between, other: Between) -> bool:
-    """Whether two intervals have no double in common: their ends are compared as doubles."""
+    """Whether two intervals have no double in common; ends are compared as doubles."""
     lows = [(-math.inf if c.low is None else float(c.low), c.low_open) for c in (one, other)]
     highs = [(math.inf if c.high is None else float(c.high), c.high_open) for c in (one, other)]
     low, high = max(end for end, _ in lows), min(end for end, _ in highs)

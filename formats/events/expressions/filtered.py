@@ -1,4 +1,4 @@
-"""The fields of records as conditions ask for them, from what compiled loops have found."""
+"""The fields of records for conditions, from the findings of compiled loops."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _EMPTY = (MISSING, NULL)
 class ScannedFields:
     """`Fields` as compiled loops have found them.
 
-    ``place`` has the place of each path among the needed fields. A record whose value the condition
-    has no use for is taken out of ``known``, so that it is decoded by itself. Numbers and texts of
-    a path are read once, whatever the number of conditions: records only ever leave ``known``.
+    ``place`` maps each path to its place among the needed fields. A record whose value does not
+    suit the condition is removed from ``known``, so that it is decoded by itself. Numbers and texts
+    of a path are read once for all conditions: records only ever leave ``known``.
     """
 
     def __init__(self, found: Scanned, place: Mapping[Any, int], known: Flags) -> None:

@@ -1,7 +1,7 @@
-"""Public tables: the row that a field of a record finds, as a column of a key and in conditions.
+"""Public tables: the row that a record's field finds, used as a key column and in conditions.
 
-A table is part of the configuration. So what a record finds in it is a function of that record
-alone, and no unit's removal changes what another one's record finds.
+A table is part of the configuration. So what a record finds depends on that record alone, and
+removing a unit does not change what another unit's record finds.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _HELD = {"number": "numbers alone", "text": "texts alone", "truth": "truth value
 
 
 class Origin(NamedTuple):
-    """A topic that states a table, and the two fields of its records that are its columns."""
+    """A topic that states a table, and the two record fields that are its columns."""
 
     topic: str
-    match: str  # path of what a record's field is compared with
+    match: str  # path of the value that is compared with a record's field
     take: str  # path of the value
 
 
@@ -51,12 +51,12 @@ class PublicTable:
         self.sha256 = hashlib.sha256("\n".join(self.lines()).encode()).hexdigest()
 
     def lines(self) -> list[str]:
-        """A line of JSON for each pair, in the order of their keys."""
+        """A line of JSON for each pair, ordered by key."""
         return [json.dumps([key, self.rows[key]], ensure_ascii=False) for key in sorted(self.rows)]
 
     @property
     def unread(self) -> bool:
-        """Whether its topic was not read yet: no table that was read is empty."""
+        """Whether its topic was not read yet: a table that was read is never empty."""
         return self.origin is not None and not self.rows
 
     def __eq__(self, other: object) -> bool:
@@ -76,11 +76,11 @@ class PublicTable:
 
 @dataclass(frozen=True)
 class Lookup:
-    """The value that a public table has for a field, or another one where it has none."""
+    """The value that a public table has for a field, or a default if it has none."""
 
     field: str  # path of a text or a whole number, which is compared as text
     table: PublicTable
-    otherwise: Value  # where the field is missing, or the table does not have it
+    otherwise: Value  # if the field is missing, or the table lacks it
     role: ClassVar[str] = "unit"
 
     def values(self, texts: Sequence[str]) -> list[Value]:
@@ -94,19 +94,19 @@ class Lookup:
 
     @cached_property
     def domain(self) -> tuple[Value, ...]:
-        """Every value of the table, and the one for all else."""
+        """Every value of the table, and the default."""
         return domain_of(self.table, self.otherwise)
 
 
 def domain_of(table: PublicTable, otherwise: Value) -> tuple[Value, ...]:
-    """All values that a lookup can give, in order, the one for all else last."""
+    """All values that a lookup can give, in order, the default last."""
     apart = {(type(value).__name__, value): value for value in table.rows.values()}
     last = (type(otherwise).__name__, otherwise)
     return (*(apart[one] for one in sorted(apart) if one != last), otherwise)
 
 
 def numbers_of(table: PublicTable) -> dict[str, float] | None:
-    """The values as doubles, also of decimal texts; None if one of them is no number."""
+    """The values, or decimal texts, as doubles; None if one of them is not a number."""
     found: dict[str, float] = {}
     for key, value in table.rows.items():
         plain = not isinstance(value, bool) and _DECIMAL.fullmatch(str(value))
@@ -116,15 +116,15 @@ def numbers_of(table: PublicTable) -> dict[str, float] | None:
     return found
 
 
-@lru_cache(1000)  # a table may have a million rows, and settings are asked for again and again
+@lru_cache(1000)  # a table may have a million rows, and settings are read repeatedly
 def row_fits(field: str, table: PublicTable, test: Leaf) -> RowFits:
-    """The condition that the row which a field finds fulfils another one, ``test``.
+    """The condition that the row which a field finds fulfils ``test``.
 
-    A record without a row has no value to compare, so it fulfils ``test`` only where that asks for
-    a missing one.
+    A record without a row has no value to compare, so it fulfils ``test`` only if that requires a
+    missing value.
 
     Raises:
-        ValueError: values of the table have another type than ``test`` asks for.
+        ValueError: the table's values have another type than ``test`` requires.
     """
     keys = list(table.rows)
     values: list[Any] = [table.rows[key] for key in keys]

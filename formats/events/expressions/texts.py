@@ -1,7 +1,8 @@
-"""Functions of texts: what a condition or a column of a key makes of a field.
+"""Functions of texts that conditions and key columns apply to a field.
 
-All are asked once for each distinct text of a batch, and take time linear in its length: patterns
-of LIKE become regular expressions that never go back, regular expressions themselves are RE2's.
+Each is evaluated once for each distinct text of a batch, in time linear in its length: LIKE
+patterns become regular expressions that never backtrack, and regular expressions themselves are
+RE2's.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ Step = tuple[str | int, ...]
 
 - ``lower``, ``upper``: the letters of Unicode;
 - ``trim``, and "both", "left" or "right": without the blanks at these ends;
-- ``part``, a start, and a length or -1: characters from the start on, the first of which is 1; from
-  the end, of which the last is -1. A length of -1 is all that follow;
-- ``extract`` and a regular expression: what its group matches first, or the whole of it where it
-  has none. A text without it becomes none.
+- ``part``, a start, and a length: characters from the start on; the first is 1, and -1 is the last.
+A length of -1 means all that follow;
+- ``extract`` and a regular expression: the first match of its group, or of the whole expression if
+it has none. A text without a match becomes none.
 """
 
 BLANK = " "
@@ -27,7 +28,7 @@ MOST = 1000  # bytes of a pattern
 
 
 def changed(texts: Iterable[str], steps: Sequence[Step]) -> list[str | None]:
-    """Each text after all steps; None where there is none left."""
+    """Each text after all steps; None if nothing is left."""
     found: list[str | None] = list(texts)
     for name, *given in steps:
         change = _STEPS[str(name)](*given)
@@ -82,9 +83,9 @@ def matching(kind: str, values: Sequence[str]) -> Callable[[str], bool]:
 
 
 def like(pattern: str) -> str:
-    r"""The regular expression of a pattern of LIKE; a backslash takes the next character as it is.
+    r"""The regular expression of a LIKE pattern; a backslash makes the next character literal.
 
-    Each text between two ``%`` is looked for once, at its first place, and never anywhere else.
+    Each text between two ``%`` is matched at its first occurrence only, without backtracking.
 
     >>> like("a_%b%")
     '(?s)\\Aa.(?>.*?b).*\\Z'
@@ -100,7 +101,7 @@ def like(pattern: str) -> str:
             parts[-1] += "."
         else:
             parts.append("")
-    parts[-1] += re.escape("\\") * escaped  # with nothing behind it, it stands for itself
+    parts[-1] += re.escape("\\") * escaped  # a final backslash is literal
     first, *rest = parts
     if not rest:
         return rf"(?s)\A{first}\Z"
@@ -113,9 +114,9 @@ def expression(pattern: str) -> Any:
     """A regular expression of RE2.
 
     Raises:
-        ValueError: it is none, or has more than one group.
+        ValueError: it is not valid, or has more than one group.
     """
-    import re2  # here: it takes long to load, and few pipelines need it
+    import re2  # here: it loads slowly, and few pipelines need it
 
     options = re2.Options()
     options.log_errors = False

@@ -1,4 +1,4 @@
-"""The fields of records as conditions ask for them, from Python values."""
+"""The fields of records for conditions, from Python values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _double(value: Any) -> float:
 class ValueFields:
     """`Fields` of ``size`` records as columns of Python values.
 
-    ``column`` gives the values of a path in a role, None where there is none, and notes the faults.
+    ``column`` returns the values of a path in a role (None if missing) and notes faults.
     """
 
     def __init__(self, size: int, column: Callable[[str, str], list[Any]]) -> None:

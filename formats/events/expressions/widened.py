@@ -1,4 +1,4 @@
-"""Derived columns beside the fields that compiled loops have found."""
+"""Derived columns beside the fields found by compiled loops."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def computed(how: Derived, time: I64, fields: ScannedFields) -> DerivedColumn:
 
 
 def _column(values: Sequence[Value | None], number: I64) -> DerivedColumn:
-    """The column whose rows have the values of these numbers."""
+    """The column whose row i has ``values[number[i]]``."""
     texts, kinds = [], []
     for value in values:
         texts.append(_text(value))
@@ -62,13 +62,13 @@ def _column(values: Sequence[Value | None], number: I64) -> DerivedColumn:
 
 
 def _text(value: Value | None) -> bytes:
-    """A value as it stands in the JSON of a key, a text without its quotation marks."""
+    """A value as in the JSON of a key; a text without its quotation marks."""
     text = b"" if value is None else msgspec.json.encode(value)
     return text[1:-1] if isinstance(value, str) else text
 
 
 class Widened:
-    """Findings with further columns behind those of the fields."""
+    """Findings with further columns after those of the fields."""
 
     def __init__(self, found: Scanned, columns: Sequence[DerivedColumn]) -> None:
         self._found = found

@@ -1,4 +1,4 @@
-"""Figures in characters. Each is a list of lines, none wider than it was asked to be."""
+"""Figures in characters: lists of lines, none wider than the given width."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ BAR, WHISKER, SOFT = "blue", "bold", "dim"
 SPARKS = "▁▂▃▄▅▆▇█"
 SHADES = "░▒▓█"
 UNSURE = "·"
-NEAR = 1 + 1e-9  # sums of one number differ by as much as their order
-LEAST_BAR = 12  # columns; a narrower bar says nothing
-SPARK = 12  # columns of the small line beside a bar
-WIDE = 110  # columns from which on there is room for it
-LETTERS = 2  # columns of a character, as high as wide: characters are about twice as high
+NEAR = 1 + 1e-9  # sums may differ by this factor with the order of summation
+LEAST_BAR = 12  # columns; a narrower bar shows nothing
+SPARK = 12  # columns of the sparkline beside a bar
+WIDE = 110  # columns of a terminal with room for sparklines
+LETTERS = 2  # characters per square of a map: a character is about twice as high as wide
 Parts = Sequence[float]
 """Value, standard deviation and both ends of the interval."""
 
@@ -62,14 +62,14 @@ def bars(rows: Sequence[BarRow], width: int) -> list[Text]:
 
 
 def clipped(text: str, width: int) -> str:
-    """A text in exactly so many columns; an ellipsis where it was longer."""
+    """A text in exactly ``width`` columns, with an ellipsis if it is longer."""
     if cell_len(text) <= width:
         return set_cell_size(text, width)
     return set_cell_size(set_cell_size(text, width - 1).rstrip() + "…", width)
 
 
 def bar(parts: Parts, low: float, high: float, width: int) -> Text:
-    """A bar from 0 to a value, and over it the interval, on a scale from ``low`` to ``high``."""
+    """A bar from 0 to the value with its interval drawn over it, on a scale ``low`` to ``high``."""
 
     def column(value: float) -> int:
         return min(max(round((value - low) / (high - low) * (width - 1)), 0), width - 1)
@@ -87,7 +87,7 @@ def bar(parts: Parts, low: float, high: float, width: int) -> Text:
 
 
 def _coloured(letters: Iterable[tuple[str, str]]) -> Text:
-    """Letters, each with its style; those of one style in a row are written at once."""
+    """Styled characters; runs of one style are merged."""
     drawn = Text()
     for style, run in groupby(letters, key=lambda one: one[1]):
         drawn.append("".join(letter for letter, _ in run), style)
@@ -104,18 +104,18 @@ def sparkline(values: Sequence[float]) -> str:
 
 
 def _range(parts: Sequence[Parts]) -> tuple[float, float]:
-    """Both ends of a scale that has room for every value, its interval, and 0."""
+    """Both ends of a scale that covers every value, its interval, and 0."""
     low = min((min(one[0], one[2], 0.0) for one in parts), default=0.0)
     high = max((max(one[0], one[3], 0.0) for one in parts), default=1.0)
     return (low, high) if high > low else (low, low + 1)
 
 
 def curve(parts: Sequence[Parts], ends: tuple[str, str], width: int, height: int) -> list[Text]:
-    """Draw values side by side as columns, with their intervals; the newest, if not all fit.
+    """Draw values side by side as columns with intervals; only the newest if not all fit.
 
     Args:
         parts: the values, from left to right.
-        ends: what stands below the first and the last one.
+        ends: labels below the first and the last value.
         height: lines of the figure without its axis.
     """
     low, high = _range(parts)
@@ -150,7 +150,7 @@ def curve(parts: Sequence[Parts], ends: tuple[str, str], width: int, height: int
 
 
 def _below(ends: tuple[str, str], left: int, wide: int, width: int) -> Text:
-    """Names of both ends of an axis: below them if there is room, else side by side."""
+    """Labels of both ends of an axis: below them if there is room, else side by side."""
     first, last = ends
     space = wide - cell_len(first) - cell_len(last)
     if space > 1:
@@ -160,17 +160,17 @@ def _below(ends: tuple[str, str], left: int, wide: int, width: int) -> Text:
 
 
 class Plane(NamedTuple):
-    """A map: its lines, and what its letters mean, one text for each."""
+    """A map: its lines, and a legend with one text per symbol."""
 
     lines: list[Text]
     legend: list[str]
 
 
 def plane(view: dict[str, Any], width: int, height: int) -> Plane:
-    """Draw cells of two axes, shaded by density: they differ in size.
+    """Draw cells of two axes, shaded by density because they differ in size.
 
     Args:
-        view: view with ``axes`` and ``cells``, as made by `views.view`; it has at least one cell.
+        view: result of `views.view` with ``axes`` and at least one of ``cells``.
         height: lines, without the axis.
     """
     (_, west, east), (_, south, north) = view["axes"]
@@ -186,7 +186,7 @@ def plane(view: dict[str, Any], width: int, height: int) -> Plane:
     unsure = cells[:, 6] <= 0
     doubt, sure = (((y[of] > 0) * 1.0).T @ (x[of] > 0) > 0 for of in (unsure, ~unsure))
     said = [f"{UNSURE} may be empty"] if doubt.any() else []
-    if not sure.any():  # then shades say more than dots alone
+    if not sure.any():  # all are doubtful: shades say more than dots
         sure, said = doubt, ["each may be empty"]
     ends = _classes(held[sure & (held > 0)])
     lines = []
@@ -205,14 +205,14 @@ def plane(view: dict[str, Any], width: int, height: int) -> Plane:
 
 
 def _stretch(axes: Sequence[Sequence[Any]]) -> float:
-    """Length of a degree of latitude in those of longitude; 1 elsewhere."""
+    """Length of a degree of latitude in degrees of longitude; 1 on other axes."""
     if not geographic(axes):
         return 1.0
     return 1 / max(math.cos(math.radians((axes[1][1] + axes[1][2]) / 2)), 0.2)
 
 
 def _classes(held: F64) -> list[float]:
-    """Upper ends of classes that about equally many squares belong to."""
+    """Upper ends of classes with about equally many squares each."""
     if not len(held):
         return []
     found = np.quantile(held, np.arange(1, len(SHADES) + 1) / len(SHADES), method="inverted_cdf")
@@ -220,7 +220,7 @@ def _classes(held: F64) -> list[float]:
 
 
 def _shades(ends: Sequence[float]) -> str:
-    """One letter for each class, the darkest for the last."""
+    """One character for each class, the darkest for the last."""
     return SHADES[len(SHADES) - len(ends) :]
 
 

@@ -1,4 +1,4 @@
-"""One pipeline as lines of a terminal: what the live page shows of it, in as many as there are."""
+"""One pipeline as lines of a terminal: the live page's content in the lines there are."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ STATES = {
 }  # fmt: skip
 LEAST = 5  # lines of a figure, however small the terminal is
 TALL = 16  # lines of a curve
-PROFILE = 64  # columns that cells of one axis are shown in
+PROFILE = 64  # columns for cells of one axis
 
 
 def panel(
     link: Mapping[str, Any], told: Mapping[str, Any], seen: Mapping[str, Any], size: tuple[int, int]
 ) -> list[Text]:
-    """Make the lines of one pipeline, none wider than the terminal; more only if it is very low.
+    """Make the lines of one pipeline; they fit the terminal unless it is very low.
 
     Args:
-        link: state of the connection, as `Board.summary` tells it.
-        told: the pipeline, as `Board.summary` tells it.
-        seen: values, as made by `views.view`.
+        link: state of the connection, from `Board.summary`.
+        told: the pipeline, from `Board.summary`.
+        seen: result of `views.view`.
         size: columns and lines of the terminal.
     """
     width, height = size
@@ -44,7 +44,7 @@ def panel(
 
 
 def wrapped(text: Text, width: int) -> list[Text]:
-    """A text in lines, divided between words."""
+    """A text broken into lines between words."""
     lines = list(text.wrap(Screen(width=width), width))
     for line in lines:
         line.rstrip()
@@ -125,7 +125,7 @@ def _cells(seen: dict[str, Any], width: int, room: int) -> list[Text]:
 
 
 def _packed(items: Sequence[str], width: int) -> list[Text]:
-    """Items in lines, none divided unless it is wider than a line."""
+    """Items packed into lines; only an item wider than a line is broken."""
     lines = [""]
     for item in map(visible, items):
         if lines[-1] and len(lines[-1]) + 2 + len(item) > width:
@@ -135,7 +135,7 @@ def _packed(items: Sequence[str], width: int) -> list[Text]:
 
 
 def _profile(seen: dict[str, Any], note: str, width: int, room: int) -> list[Text]:
-    """Cells of one axis, as density: they differ in width."""
+    """Cells of one axis, as densities because they differ in width."""
     name, low, high = seen["axes"][0]
     cells = np.array(sorted(seen["cells"]), np.float64)
     number = min(PROFILE, width - 20)

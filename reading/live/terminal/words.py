@@ -1,4 +1,4 @@
-"""Numbers and times as the live page writes them, in as few digits as say something."""
+"""Numbers and times as the live page writes them, without meaningless digits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_DIGITS = 17
 
 
 def fixed(value: float, places: int) -> str:
-    """A number with so many decimals.
+    """A number with ``places`` decimals.
 
     >>> fixed(-1234.5, 1), fixed(-0.04, 1)
     ('-1,234.5', '0.0')
@@ -22,7 +22,7 @@ def fixed(value: float, places: int) -> str:
 
 
 def about(value: float, digits: int = 3) -> str:
-    """A number in about so many digits.
+    """A number in about ``digits`` significant digits.
 
     >>> about(0.0123456), about(12345.6), about(2.50), about(1e-6)
     ('0.0123', '12,346', '2.5', '1e-6')
@@ -41,7 +41,7 @@ def _short(text: str) -> str:
 
 
 def apart(values: Sequence[float], digits: int = 3) -> list[str]:
-    """Numbers in as few digits as tell them apart, and no fewer than so many.
+    """Numbers with just enough digits to tell them apart, at least ``digits``.
 
     >>> apart([40.81, 40.84, 40.9], 2)
     ['40.81', '40.84', '40.9']
@@ -54,7 +54,7 @@ def apart(values: Sequence[float], digits: int = 3) -> list[str]:
 
 
 def estimate(parts: Sequence[float] | None) -> tuple[str, str]:
-    """A value and how far its interval reaches, both as exact as two digits of that.
+    """A value and its error, both rounded to two digits of the error.
 
     >>> estimate([1873.4, 98.9, 1679.2, 2066.8]), estimate([3, 4.5, 0.0, 11.8])
     (('1,873', '±194'), ('3.0', '±8.8'))
@@ -69,7 +69,7 @@ def estimate(parts: Sequence[float] | None) -> tuple[str, str]:
 
 
 def when(time: int) -> str:
-    """A time in milliseconds since 1970, no longer than it needs to be.
+    """A time in milliseconds since 1970, as short as possible.
 
     >>> when(1_551_398_400_000), when(1_551_398_460_000)
     ('2019-03-01', '2019-03-01 00:01')
@@ -90,7 +90,7 @@ def count(number: int, what: str) -> str:
 
 
 def budget(told: Mapping[str, Any], unit: str) -> str:
-    """Say what was charged and what is left, of what `budget.spent` has summed up."""
+    """State the charges and the remaining budget from `budget.spent`."""
     own = f"ε={about(told['epsilon'])}, δ={about(told['delta'])} per {unit} and epoch"
     charged = f"{count(told['charged'], 'epoch')} charged, ε={about(told['total'])} in all"
     limit, shared = told["limit"], told["shared"]
