@@ -1,7 +1,7 @@
-"""Complete releases from the records of a release topic, which come in pieces.
+"""Complete releases, assembled from the records of a release topic.
 
 Each shard writes a manifest after its rows, and partitions do not become visible together. A
-release is complete once there are manifests of all shards and as many rows as they say.
+release is complete once all shards' manifests and as many rows as they state are there.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from typing import Any
 from .cut_share import CutShare, cut_share
 from .releases import Manifest, Row, WindowSpan
 
-REMEMBERED = 1000  # releases that are known to be complete
+REMEMBERED = 1000  # complete releases remembered
 
 
 @dataclass(frozen=True)
 class Released:
     """A complete release: all rows of one trigger of one window."""
 
-    rows: tuple[Row, ...]  # rows in no particular order
-    manifests: tuple[Manifest, ...]  # one per shard, by its number
+    rows: tuple[Row, ...]  # in no particular order
+    manifests: tuple[Manifest, ...]  # one per shard, by shard number
 
     @property
     def manifest(self) -> Manifest:
-        """The first shard's manifest; the others differ in shard, rows and nonce alone."""
+        """The first shard's manifest; the others differ only in shard, rows and nonce."""
         return self.manifests[0]
 
     @property
     def cut(self) -> CutShare | None:
-        """The share of records that the contribution bound cut; None: the release does not say.
+        """The share of records that the contribution bound cut; None if it is not stated.
 
-        Every shard states it from the same counts with a noise of its own: their mean is nearer.
-        The intervals of values do not cover what is cut, whether it is known or not.
+        Every shard states it from the same counts with its own noise, so their mean is closer.
+        The intervals of values never cover what is cut.
         """
         every = [one.cut for one in self.manifests if one.cut is not None]
         if not every:
             return None
-        # In a simulation all shards have one noise, and look once.
+        # In a simulation all shards have the same noise, so one states it.
         told = list({(one.arrived, one.accepted): one for one in every}.values())
         looks, first = len(told), told[0]
         return cut_share(
@@ -54,12 +54,12 @@ class Released:
 
     @property
     def pipeline(self) -> str:
-        """Name of the pipeline, which is a later generation where one follows another."""
+        """Name of the pipeline; of its generation if pipelines follow each other."""
         return self.manifest.pipeline
 
     @property
     def window(self) -> WindowSpan:
-        """Event time that the release is about."""
+        """Event time that the release covers."""
         return self.manifest.window
 
     @property
@@ -79,7 +79,7 @@ class Released:
 
 
 At = tuple[str, datetime, int]
-"""Pipeline, start of the window, and trigger: what a release is known by."""
+"""Identity of a release: pipeline, start of the window, and trigger."""
 
 
 @dataclass
@@ -98,9 +98,9 @@ class ReleaseParts:
 
 
 class Assembly:
-    """Records of one pipeline in, complete releases out; other pipelines' records are passed over.
+    """Records of one pipeline in, complete releases out; other pipelines' records are skipped.
 
-    ``onward`` also takes the pipelines that follow it: a manifest names whom it follows.
+    ``onward`` also includes the pipelines that follow it: a manifest names its predecessor.
     """
 
     def __init__(self, pipeline: str, onward: bool = False) -> None:
@@ -111,7 +111,7 @@ class Assembly:
         self._order: deque[At] = deque()
 
     def take(self, record: Row | Manifest | None) -> Released | None:
-        """Take a record of the topic; return the release that it completes. None is passed over."""
+        """Take a record of the topic; return the release that it completes. None is skipped."""
         if record is None or (record.pipeline != self._pipeline and not self._onward):
             return None
         place = (record.pipeline, record.window.start, record.trigger)
@@ -138,14 +138,14 @@ class Assembly:
 
     @property
     def incomplete(self) -> int:
-        """Releases of which something is there, but not all."""
+        """Releases of which only a part is there."""
         return len(self._open)
 
 
 def newest(releases: Sequence[Released]) -> list[tuple[Released, Row]]:
-    """The newest row of each window and key of complete releases of one pipeline, with its release.
+    """The newest row of each window and key in one pipeline's complete releases, with its release.
 
-    Where a release replaces the one before, keys that the last one of a window lacks are gone.
+    If each release replaces its predecessor, keys that a window's last release lacks are gone.
     """
     windows: dict[datetime, dict[tuple[Any, ...], tuple[Released, Row]]] = {}
     for release in sorted(releases, key=lambda one: (one.window.start, one.trigger)):
@@ -157,10 +157,10 @@ def newest(releases: Sequence[Released]) -> list[tuple[Released, Row]]:
 
 
 def in_order(row: Row, names: Sequence[str] | None = None) -> tuple[Any, ...]:
-    """A key that rows are sorted and told apart by: truth values, numbers, then texts.
+    """A key to sort and identify rows by: truth values first, then numbers, then texts.
 
     Args:
-        names: columns of the key in their order; None: as they are in the record.
+        names: columns of the key in order; None: the record's order.
     """
     values = row.key.values() if names is None else (row.key[name] for name in names)
     return tuple((isinstance(value, str), not isinstance(value, bool), value) for value in values)

@@ -4,9 +4,9 @@ A day begins at the first instant at which the zone's clock shows its date's mid
 day has 23 hours where clocks go forward, 25 where they go back, and 24.5 on Lord Howe Island. Weeks
 begin on Monday, a quarter is three months, a year twelve.
 
-All edges come from one table of midnights, 1970 to 2100, by the rules of the package `tzdata` and
-never of the operating system. The table's digest is part of the charged configuration: a machine
-with other rules, past or future, stops before it releases anything.
+All edges come from one table of midnights, 1970 to 2100, by the rules of the package `tzdata`,
+never those of the operating system. The table's digest is part of the charged configuration: a
+machine with other rules for any time stops before it releases anything.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class CalendarSpan(str):
 
     @classmethod
     def of(cls, count: int, unit: str) -> CalendarSpan:
-        """So many days, weeks or months."""
+        """A span of ``count`` days, weeks or months."""
         return cls(f"{count} {unit}{'s' * (count > 1)}")
 
     @classmethod
     def parse(cls, text: str) -> CalendarSpan | None:
-        """Read a text such as ``"1 month"`` or ``"2 weeks"``; None: it is none."""
+        """Read a text such as ``"1 month"`` or ``"2 weeks"``; None if it is not one."""
         found = _SPAN.fullmatch(text.lower())
         if found is None:
             return None
@@ -83,7 +83,7 @@ class CalendarSpan(str):
         return "month" if self.unit == "month" else "day"
 
     def holds(self, other: CalendarSpan) -> int:
-        """Number of other spans in this one; 0: not a whole number, or of another unit."""
+        """Number of other spans in this one; 0 if it is not whole, or the units differ."""
         same = self.unit == other.unit and self.number % other.number == 0
         return self.number // other.number if same else 0
 
@@ -92,26 +92,26 @@ class CalendarSpan(str):
 class Calendar:
     """Edges of the windows of a zone, and their triggers.
 
-    A window has as many triggers as it has whole or begun intervals, and the last one is at its
-    end. ``horizon`` is the largest number of all windows. The mechanism is calibrated for it, and
-    a shorter window releases a prefix of what it has paid for, which costs no more: dropping
+    A window has one trigger for each whole or started interval, the last one at its end.
+    ``horizon`` is the largest number of any window. The mechanism is calibrated for it; a window
+    with fewer triggers releases a prefix of what it has paid for, which costs no more: dropping
     releases is post-processing.
     """
 
     zone: str  # name of a time zone of the package `tzdata`
     length: CalendarSpan  # of a window
-    # interval between triggers: days, weeks or months that are counted from the window's start;
-    # or microseconds, less than a day, that are counted from every midnight
+    # interval between triggers: days, weeks or months counted from the window's start, or
+    # microseconds (less than a day) counted from every midnight
     every: CalendarSpan | int
-    # microseconds since 1970; start of window 0. 0: the window that began at midnight of
-    # 1970-01-01, or in its week
+    # start of window 0, microseconds since 1970; 0: the window that began at midnight of
+    # 1970-01-01 or in its week
     origin: int = 0
 
     def __str__(self) -> str:
         return f"{self.length} in {self.zone}"
 
     def objections(self, most: int) -> Iterator[tuple[str, str]]:
-        """Yield what makes these no windows of at most ``most`` triggers: the setting, and why."""
+        """Yield objections to these as windows of at most ``most`` triggers: setting and reason."""
         if why := _objection(self.length, self.every):
             yield "triggers.every", why
             return
@@ -130,7 +130,7 @@ class Calendar:
             yield "window", str(error)
 
     def times_as_long(self, count: int) -> Calendar:
-        """Windows that are as long as a number of these: the epochs."""
+        """Windows each as long as ``count`` of these: the epochs."""
         return replace(self, length=CalendarSpan.of(self.length.number * count, self.length.unit))
 
     @cached_property
@@ -139,7 +139,7 @@ class Calendar:
 
     @cached_property
     def _anchor(self) -> int:
-        """Place of the origin among the starts of days or months."""
+        """Index of the origin among the starts of days or months."""
         if not self.origin:
             return (date(1970, 1, 1) - _FIRST).days if self.length.unit == "day" else 0
         place = int(np.searchsorted(self._base, self.origin))
@@ -173,7 +173,7 @@ class Calendar:
 
     @cached_property
     def zeroth(self) -> int:
-        """Place of window 0 among the edges."""
+        """Index of window 0 among the edges."""
         return self._anchor // self.length.step
 
     @cached_property
@@ -190,12 +190,12 @@ class Calendar:
 
     @cached_property
     def horizon(self) -> int:
-        """Triggers of the window that has most."""
+        """The largest number of triggers of any window."""
         return int(self._counts.max())
 
     @property
     def alike(self) -> bool:
-        """Whether all windows have as many triggers."""
+        """Whether all windows have the same number of triggers."""
         return self.horizon == int(self._counts.min())
 
     @cached_property
@@ -223,7 +223,7 @@ class Calendar:
         return int(self.edges[place])
 
     def window(self, time: int) -> int:
-        """The window that an event time falls into; before 1970 and after 2100 there is one."""
+        """The window of an event time; all times before 1970 share one, as do those after 2100."""
         return int(np.searchsorted(self.edges, time, side="right")) - 1 - self.zeroth
 
     def windows(self, times: I64) -> I64:
@@ -251,7 +251,7 @@ class Calendar:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the zone's midnights, hexadecimal: all that the edges depend on."""
+        """SHA-256 of the zone's midnights, hexadecimal; the edges depend on nothing else."""
         return digest(self.zone)
 
 
@@ -261,7 +261,7 @@ def _times(calendar: Calendar, window: int) -> tuple[int, ...]:
 
 
 def _objection(length: CalendarSpan, every: CalendarSpan | int) -> str:
-    """Say why windows cannot have triggers at an interval, for its setting; empty: they can."""
+    """Say why windows cannot have triggers at this interval; empty if they can."""
     if isinstance(every, int):
         return "" if every < _DAY else "must be less than a day, or whole days"
     if length.grid != every.grid:
@@ -270,7 +270,7 @@ def _objection(length: CalendarSpan, every: CalendarSpan | int) -> str:
 
 
 def interval(every: CalendarSpan | int) -> CalendarSpan | int:
-    """An interval between triggers: whole days of a duration are days of the calendar."""
+    """An interval between triggers; a duration of whole days becomes calendar days."""
     return (
         CalendarSpan.of(every // _DAY, "day")
         if isinstance(every, int) and every % _DAY == 0
@@ -326,9 +326,9 @@ def _instant(wall: datetime, zone: ZoneInfo) -> int:
     """The first instant at which a zone's clock shows a time of day or a later one."""
     early = _utc(wall.replace(tzinfo=zone, fold=0))
     late = _utc(wall.replace(tzinfo=zone, fold=1))
-    if early <= late:  # it exists, once or twice
+    if early <= late:  # the time of day exists, once or twice
         return early * _SECOND
-    # Clocks jump over it: by the offset before the jump it comes after it, by the other before it.
+    # Clocks skip it: the offset before the jump puts it after the jump, the other before it.
     seconds = range(late, early)
     place = bisect_left(seconds, True, key=lambda second: _shown(second, zone) >= wall)
     return (late + place) * _SECOND

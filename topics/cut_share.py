@@ -1,6 +1,6 @@
 """The share of records that a contribution bound cut, from two noisy counts, with its interval.
 
-Both sides use this: workers write the share into manifests, readers join the counts of all shards.
+Workers write the share into manifests with this; readers combine the counts of all shards with it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class CutShare(NamedTuple):
-    """The share of records that was cut, None where noise leaves no estimate; and its interval."""
+    """The share of records that was cut (None if noise leaves no estimate), and its interval."""
 
     share: float | None
     low: float
@@ -23,10 +23,10 @@ def cut_share(
     """The share 1 - accepted/arrived of the exact counts, from counts with independent noise.
 
     The interval is Fieller's (1954, *Some problems in interval estimation*): all ratios ρ for which
-    accepted - ρ·arrived is within ``quantile`` of its own standard deviations of 0. For Gaussian
-    noise it covers the exact ratio with the confidence of that normal quantile, however few records
-    there are; the ratio lies in [0, 1], so what is beyond can be left out. Where the number of
-    arrived records may be 0, there is no estimate and the interval is [0, 1].
+    accepted - ρ·arrived is within ``quantile`` standard deviations of 0. For Gaussian noise it
+    covers the exact ratio with the confidence of that normal quantile, however few records there
+    are; since the ratio lies in [0, 1], the interval is cut to it. If the number of arrived records
+    may be 0, there is no estimate and the interval is [0, 1].
 
     >>> cut_share(1000, 10, 800, 10, 1.96).share
     0.2
@@ -42,7 +42,7 @@ def cut_share(
 
 
 def in_words(found: CutShare | None) -> str:
-    """Tell what share of the records the contribution bound cut; no interval covers it."""
+    """State the share of records that the contribution bound cut; intervals of values ignore it."""
     if found is None:
         return "the share of records that the bound cut is unknown"
     if found.share is None:
@@ -51,7 +51,7 @@ def in_words(found: CutShare | None) -> str:
 
 
 def beyond_in_words(parts: tuple[int, int, int] | None) -> str:
-    """Tell what share of the values counts as a learnt threshold, from parts per million.
+    """State the share of values that count as the learnt threshold, from parts per million.
 
     >>> beyond_in_words((12_000, 0, 41_000))
     'values from the threshold on count as it: 1.2% of all (0.0% to 4.1%)'

@@ -1,4 +1,4 @@
-"""Numbers that are too long to be read: a hostile one would take minutes, or cannot be written."""
+"""Numbers that are too long: hostile ones take minutes to read, or cannot be written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NOT_HUGE = f"must be a number between 1e-999 and 1e999, of at most {MOST_DIGITS}
 
 
 def huge(text: str) -> bool:
-    """Whether a text, if it is a number, is one that takes long to read, or cannot be written.
+    """Whether a text, taken as a number, is too long to read or to write.
 
     >>> huge("1e999"), huge("1e-1000"), huge("9" * 1001)
     (False, True, True)

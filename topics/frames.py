@@ -1,9 +1,9 @@
-"""Columnar frames between stages: one Kafka record carries many events or partial sums.
+"""Columnar frames between stages: one Kafka record holds many events or partial sums.
 
 Every frame is an Arrow IPC stream of one record batch; its schema's metadata hold the kind,
 the version and the few scalars; a checksum follows it. Frames are raw data and never leave the
-internal topics. A frame is read only once it has been checked: the checksum first, then all that
-Arrow takes on trust (lengths, offsets, indices), then columns, types and scalars.
+internal topics. A frame is read only after it was checked: first the checksum, then what Arrow does
+not verify (lengths, offsets, indices), then columns, types and scalars.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from .records import Trigger, WiderTrigger, encode
 
 VERSION = b"1"
 _MARK = b"hsh1"
-_TAIL = 8  # the mark, and a CRC-32 of all that comes before it
+_TAIL = 8  # a mark, and the CRC-32 of all bytes before it
 _DIGITS = 20
 _DAMAGED = "a frame of an internal topic is damaged"
-_OPTIONS = pa.ipc.IpcWriteOptions()  # the defaults; else Arrow asks the environment each time
+_OPTIONS = pa.ipc.IpcWriteOptions()  # else Arrow reads the environment each time
 LIMIT = 700_000  # bytes; well below the broker's default limit of one record
 
 
@@ -61,9 +61,9 @@ class EventSlice(NamedTuple):
         )
 
     def split(self, home: NDArray[np.intp]) -> Iterator[tuple[int, EventSlice]]:
-        """Split by (n,) numbers of partitions; yields those that have events, with their slices.
+        """Split by (n,) partition numbers; yields partitions that have events, with their slices.
 
-        Equal to a `part` for each partition, but sorts once for all of them.
+        Equals `part` for each partition, but sorts once for all.
         """
         order = np.argsort(home, kind="stable")
         codes = home[order] * len(self.keys) + self.key[order]
@@ -105,7 +105,7 @@ class CellsFrame(NamedTuple):
 
 
 class Barrier(NamedTuple):
-    """A marker that the origin has sent its whole micro-batch of this trigger."""
+    """A marker that the origin has sent its whole micro-batch for this trigger."""
 
     origin: int
     trigger: Trigger
@@ -142,7 +142,7 @@ def encode_cells(origin: int, window: int, batch: int, part: Part) -> Iterator[b
 
 
 def _least(keys: Keys, columns: tuple[NDArray[Any], ...]) -> int:
-    """Bytes that a frame of these columns has at the least: a larger one need not be encoded."""
+    """Lower bound on the bytes of a frame of these columns, to avoid encoding a larger one."""
     return int(keys.offsets[-1] - keys.offsets[0]) + sum(column.nbytes for column in columns)
 
 
@@ -152,7 +152,7 @@ def take_part(part: Part, rows: NDArray[Any]) -> Part:
 
 
 def split_part(part: Part, home: NDArray[np.intp]) -> Iterator[tuple[int, Part]]:
-    """Split by (k,) numbers of partitions; yields those that have sums, each with all totals."""
+    """Split by (k,) partition numbers; yields partitions that have sums, each with all totals."""
     order = np.argsort(home, kind="stable")
     key, lane, sums = part.key.take(order), part.lane[order], part.sums[order]
     for partition, rows in groups(home[order]):
@@ -160,7 +160,7 @@ def split_part(part: Part, home: NDArray[np.intp]) -> Iterator[tuple[int, Part]]
 
 
 def groups(numbers: NDArray[np.intp]) -> Iterator[tuple[int, slice]]:
-    """List the distinct ones of (n,) sorted numbers, and where each of them stands.
+    """Yield the distinct values of (n,) sorted numbers, each with its slice.
 
     >>> list(groups(np.array([2, 2, 5])))
     [(2, slice(0, 2, None)), (5, slice(2, 3, None))]
@@ -184,11 +184,11 @@ def encode_barrier(barrier: Barrier) -> bytes:
 
 
 def decode(frame: bytes) -> AnyFrame:
-    """Decode the frame in a record's value, after it has been checked as a whole.
+    """Check a record's value as a whole, then decode its frame.
 
     Raises:
-        EngineError: the frame is cut or damaged, or its version or kind is unknown: an older worker
-            must not guess.
+        EngineError: the frame is truncated or damaged, or its version or kind is unknown: an older
+            worker must not guess.
     """
     meta, batch = _read(_checked(frame))
     if meta.get(b"version") != VERSION:
@@ -202,7 +202,7 @@ def decode(frame: bytes) -> AnyFrame:
 
 
 def _checked(frame: bytes) -> memoryview:
-    """The Arrow stream of a frame whose checksum is right."""
+    """The Arrow stream of a frame, after its checksum was verified."""
     body, tail = memoryview(frame)[:-_TAIL], frame[-_TAIL:]
     if tail[:4] != _MARK:
         raise EngineError(
@@ -215,7 +215,7 @@ def _checked(frame: bytes) -> memoryview:
 
 
 def _read(body: memoryview) -> tuple[dict[bytes, bytes], pa.RecordBatch]:
-    """Metadata and the one batch, validated: Arrow trusts offsets and indices that it is given."""
+    """Metadata and the one batch, validated: Arrow itself trusts offsets and indices."""
     try:
         batch = pa.ipc.open_stream(pa.py_buffer(body)).read_next_batch()
         batch.validate(full=True)
@@ -239,7 +239,7 @@ def _decode(kind: bytes, meta: dict[bytes, bytes], batch: pa.RecordBatch) -> Any
 def _expect(
     batch: pa.RecordBatch, head: tuple[tuple[str, pa.DataType], ...], more: str = ""
 ) -> int:
-    """Count the int64 columns ``more`` 0, 1, … after those of ``head``; others are refused.
+    """Count the int64 columns ``more`` 0, 1, … after those of ``head``; refuse others.
 
     Raises:
         ValueError: names, types or order differ, there are rows without a column, or nulls.
@@ -335,15 +335,15 @@ def _values(batch: pa.RecordBatch, prefix: str, columns: int) -> I64:
 
 
 def _column(numbers: NDArray[Any]) -> pa.Array:
-    """Numbers as an Arrow array; Arrow's own way loads pandas where it is installed."""
+    """Numbers as an Arrow array; Arrow's own conversion would load pandas if installed."""
     kind = pa.from_numpy_dtype(numbers.dtype)
     data = pa.py_buffer(np.ascontiguousarray(numbers))
     return pa.Array.from_buffers(kind, len(numbers), [None, data])
 
 
 def _numbers(array: pa.Array) -> NDArray[Any]:
-    """The numbers of an Arrow array without nulls; likewise without pandas."""
-    kind = np.dtype(array.type.to_pandas_dtype())  # a type of NumPy, whatever its name says
+    """The numbers of an Arrow array without nulls; also without pandas."""
+    kind = np.dtype(array.type.to_pandas_dtype())  # despite its name, a NumPy type
     if not len(array):
         return np.empty(0, kind)
     return np.frombuffer(array.buffers()[1], kind, len(array), array.offset * kind.itemsize)
@@ -369,6 +369,6 @@ def _write(columns: dict[str, pa.Array], meta: dict[bytes, bytes]) -> bytes:
 def _schema(
     kinds: tuple[tuple[str, pa.DataType], ...], meta: tuple[tuple[bytes, bytes], ...]
 ) -> pa.Schema:
-    """The schema of a frame: that of all frames of one step and micro-batch."""
+    """The schema of a frame, shared by all frames of one step and micro-batch."""
     fields = [pa.field(name, kind, nullable=False) for name, kind in kinds]
     return pa.schema(fields, metadata=dict(meta) | {b"version": VERSION})

@@ -1,7 +1,7 @@
-"""Regions of spatial domains as people have them: GeoJSON.
+"""Regions of spatial domains, from GeoJSON.
 
-What a mechanism uses are the corners as they are given. They are checked here, and never computed
-anew: another version of a geometry library could round one otherwise.
+A mechanism uses the corners exactly as given. They are checked here but never recomputed: another
+version of a geometry library could round them differently.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from ..mechanisms.spatial.region import Region
 
 Steps: TypeAlias = tuple[str | int, ...]
 
-SLIVER = 1e-9  # part of a polygon's area that may lie in another one, where borders were rounded
+SLIVER = 1e-9  # share of a polygon's area that may overlap another one, by rounding
 
 
 class GeoJsonError(HushError, ValueError):
-    """A mistake in GeoJSON, and the steps that lead to it."""
+    """A mistake in GeoJSON, with the path to it."""
 
     def __init__(self, steps: Steps, message: str) -> None:
         where = dotted(steps)
@@ -31,7 +31,7 @@ class GeoJsonError(HushError, ValueError):
 
 
 def dotted(steps: Steps) -> str:
-    """Steps as people write them.
+    """A path as people write it.
 
     >>> dotted(("features", 2, "geometry"))
     'features[2].geometry'
@@ -40,7 +40,7 @@ def dotted(steps: Steps) -> str:
 
 
 class _Area(NamedTuple):
-    """The coordinates of one polygon, and where they stand."""
+    """The coordinates of one polygon, and the path to them."""
 
     steps: Steps
     rings: list[list[tuple[float, float]]]
@@ -53,7 +53,7 @@ def region_of(body: Any) -> Region:
         body: Polygon, MultiPolygon, or a Feature, FeatureCollection or GeometryCollection of them.
 
     Raises:
-        GeoJsonError: it is not GeoJSON of areas, or an area breaks a rule.
+        GeoJsonError: it is not GeoJSON of areas, or an area is not valid.
     """
     areas = list(_areas(body, ()))
     if not areas:
@@ -113,7 +113,7 @@ def _corner(raw: Any, steps: Steps) -> tuple[float, float]:
 
 
 def _number(raw: Any) -> float | None:
-    """A finite number; None if it is none."""
+    """The value as a finite number; None if it is not one."""
     if not isinstance(raw, int | float | Decimal) or isinstance(raw, bool):
         return None
     try:
@@ -130,8 +130,8 @@ def _listed(raw: Any, steps: Steps) -> list[Any]:
 
 
 def _checked(area: _Area) -> Any:
-    """The polygon for geometry; its rings touch neither themselves nor each other."""
-    import shapely  # here: it takes long to load, and few configurations hold polygons
+    """The polygon as a shape, checked: rings touch neither themselves nor each other."""
+    import shapely  # here: it loads slowly, and few configurations hold polygons
 
     shape = shapely.Polygon(area.rings[0], area.rings[1:])
     if not shapely.is_valid(shape):
@@ -140,7 +140,7 @@ def _checked(area: _Area) -> Any:
 
 
 def _apart(areas: list[_Area], shapes: list[Any]) -> None:
-    """Refuse polygons that overlap: what lies in both would lie in neither (even-odd rule)."""
+    """Refuse overlapping polygons: by the even-odd rule, their intersection would be outside."""
     import shapely  # here: it takes long to load
 
     first, second = shapely.STRtree(shapes).query(shapes, predicate="intersects")

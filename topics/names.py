@@ -1,4 +1,4 @@
-"""Names of topics, groups and transactional ids; all internal ones contain the genesis id."""
+"""Names of topics, groups and transactional ids; internal names contain the genesis id."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 OWNERS = "hush.owners.v1"
-"""Which deployment writes which topic; one for all deployments of a cluster."""
+"""Topic that records which deployment writes which topic; one per cluster."""
 READ_GROUPS = "hush-read-"
-"""Prefix of the group that a reading client names; none of them joins it or commits to it."""
+"""Prefix of the group names of reading clients, which never join or commit."""
 
 
 LOADS = "hush-load"
-"""Begin of the group and transactional id under which a file is written to a raw topic."""
+"""Prefix of the group and transactional id under which a file is written to a raw topic."""
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9-]{0,62}"  # of a deployment or a pipeline
 _INTERNAL = re.compile(
@@ -26,7 +26,7 @@ _LEDGER = re.compile(rf"({_NAME})\.ledger\.v[0-9]+")
 
 
 class Seat(NamedTuple):
-    """The partitions of a shared topic that are those of one topic of a pipeline."""
+    """The partitions of a shared topic that stand for one topic of a pipeline."""
 
     topic: str
     first: int
@@ -36,12 +36,12 @@ class Seat(NamedTuple):
 class Names(NamedTuple):
     """Every name of one deployment.
 
-    Where pipelines share topics, the names of their own ones stay what the stages know; `place`
-    says where such a topic lies on the cluster.
+    If pipelines share topics, the stages still use the names of the pipelines' own topics; `place`
+    maps them to the cluster.
     """
 
     deployment: str  # public prefix of the ledger topic
-    genesis: str  # random hexadecimal id made with the ledger; a wiped deployment gets another
+    genesis: str  # random hexadecimal id made with the ledger; a new one after `hush reset`
     seats: Mapping[str, Seat] = MappingProxyType({})  # by topic of a pipeline
 
     @property
@@ -75,16 +75,16 @@ class Names(NamedTuple):
 
     @property
     def tables(self) -> str:
-        """Public tables of topics, as pipelines were declared with them."""
+        """Public tables from topics, as they were when pipelines were declared."""
         return f"{self.base}.tables"
 
     @property
     def apart(self) -> Names:
-        """The same names without shared topics, as logs in memory have them."""
+        """The same names without shared topics, for logs in memory."""
         return self._replace(seats=MappingProxyType({}))
 
     def place(self, topic: str, partition: int = 0) -> tuple[str, int]:
-        """Find the topic and partition of the cluster that a partition of a topic is.
+        """Map a partition of a pipeline's topic to topic and partition on the cluster.
 
         >>> seats = {"d.g.p.units": Seat("d.g.events.flow", 4, 2)}
         >>> Names("d", "g", seats).place("d.g.p.units", 1), Names("d", "g").place("events", 1)
@@ -94,18 +94,18 @@ class Names(NamedTuple):
         return (topic, partition) if seat is None else (seat.topic, seat.first + partition)
 
     def home(self, topic: str, partition: int) -> tuple[str, int]:
-        """Find which partition of a pipeline's topic a partition of the cluster is."""
+        """Map a partition on the cluster to that of a pipeline's topic; the inverse of `place`."""
         for own, seat in self.seats.items():
             if seat.topic == topic and 0 <= partition - seat.first < seat.partitions:
                 return own, partition - seat.first
         return topic, partition
 
     def flow(self, source: str) -> str:
-        """Units and cells of all pipelines of an input, where they share topics."""
+        """Units and cells of all pipelines of an input, if they share topics."""
         return f"{self.base}.{source}.flow"
 
     def keys(self, source: str) -> str:
-        """Released keys of all pipelines of an input, where they share topics."""
+        """Released keys of all pipelines of an input, if they share topics."""
         return f"{self.base}.{source}.keys"
 
     def units(self, pipeline: str) -> str:
@@ -117,7 +117,7 @@ class Names(NamedTuple):
         return f"{self.base}.{pipeline}.cells"
 
     def selected(self, pipeline: str) -> str:
-        """Released keys, fed back to bound shards of adaptive mechanisms."""
+        """Released keys, fed back to the bound shards of adaptive mechanisms."""
         return f"{self.base}.{pipeline}.selected"
 
     def changelog(self, stage: str, subject: str) -> str:
@@ -134,7 +134,7 @@ def ledger_topic(deployment: str) -> str:
 
 
 def genesis_of(topic: str) -> tuple[str, str] | None:
-    """Deployment and genesis id in the name of an internal topic; None: it is no such name.
+    """Deployment and genesis id in the name of an internal topic; None for other names.
 
     >>> genesis_of("hush.0a1b2c3d4e.pages.units"), genesis_of("hush.pages.releases.v1")
     (('hush', '0a1b2c3d4e'), None)
@@ -144,7 +144,7 @@ def genesis_of(topic: str) -> tuple[str, str] | None:
 
 
 def reserved(topic: str) -> str:
-    """Say for what a topic's name is reserved, whichever deployment has it; empty: for nothing.
+    """Say what a topic's name is reserved for, in any deployment; empty if it is not reserved.
 
     >>> reserved("__consumer_offsets"), reserved("hush.ledger.v1"), reserved("pages")
     ('an internal topic of Kafka', 'the ledger of deployment hush', '')
@@ -166,7 +166,7 @@ def genesis_id(deployment: str) -> str:
 
 
 def load_group(topic: str, digest: str) -> str:
-    """The group that knows how much of a content, known by its digest, is in a raw topic."""
+    """The group whose offsets say how much of a file, given by digest, is in a raw topic."""
     return f"{LOADS}.{topic}.{digest}"
 
 
@@ -176,7 +176,7 @@ def releases_topic(pipeline: str) -> str:
 
 
 def default_owner(releases: str) -> str:
-    """The pipeline that a release topic is named after; empty: the name is another one.
+    """The pipeline that a release topic is named after; empty for other names.
 
     >>> default_owner("hush.pages.releases.v1"), default_owner("pages")
     ('pages', '')
@@ -186,7 +186,7 @@ def default_owner(releases: str) -> str:
 
 
 def latest_topic(pipeline: str, releases: str | None = None) -> str:
-    """The compacted topic of newest values; ``releases`` is a release topic of another name."""
+    """The compacted topic of newest values; ``releases`` is a release topic with its own name."""
     return f"{releases}.latest" if releases else f"hush.{pipeline}.latest.v1"
 
 
@@ -201,7 +201,7 @@ def late_topic(whose: str) -> str:
 
 
 def set_aside(topic: str) -> bool:
-    """Whether a topic of this name has raw records that some deployment has set aside.
+    """Whether a topic of this name holds raw records that some deployment set aside.
 
     >>> set_aside(dead_letter_topic("orders")), set_aside(late_topic("shop.orders"))
     (True, True)
@@ -210,7 +210,7 @@ def set_aside(topic: str) -> bool:
 
 
 def shared(deployment: str, source: str) -> str:
-    """Name an input where its pipelines share topics; no pipeline has such a name.
+    """Name for an input whose pipelines share topics; no pipeline can have such a name.
 
     >>> dead_letter_topic(shared("shop", "orders"))
     'hush.shop.orders.dlq'

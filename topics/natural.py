@@ -1,8 +1,8 @@
 """Keys whose domain is public by nature: a total, hours, weekdays, cases over constants.
 
-``public_keys = "natural"`` stands for the list of all keys that there can be. It follows from the
-configuration alone, so no unit can make a key appear or vanish: nothing is selected, no threshold
-hides a key, and no part of δ is spent on it. The charged configuration has the list's digest.
+``public_keys = "natural"`` stands for the list of all possible keys. The configuration determines
+it, so no unit can make a key appear or vanish: nothing is selected, no threshold hides a key, and
+no part of δ is spent on it. The charged configuration has the list's digest.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from ..formats.events.expressions.looked_up import PublicTable, Value
 from ..formats.events.expressions.looked_up import domain_of as all_values
 
 NATURAL = "natural"
-MOST = 10_000  # keys of a list by nature
+MOST = 10_000  # keys of a natural list
 
 
 def fill_in_keys(data: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Put the list of all keys in place of ``"natural"``; yield mistakes and places."""
+    """Replace ``"natural"`` by the list of all keys; yield mistakes and places."""
     pipelines = data.get("pipeline")
     for place, table in enumerate(pipelines if isinstance(pipelines, list) else ()):
         if not isinstance(table, dict) or table.get("public_keys") != NATURAL:
@@ -40,10 +40,10 @@ def fill_in_keys(data: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], 
 def natural_keys(
     names: Sequence[Any], derive: Mapping[str, Any]
 ) -> tuple[list[list[Value]], str | None]:
-    """All keys of some columns, and why there is no such list, if there is none.
+    """All keys of some columns, and the reason if there is no such list.
 
     Args:
-        names: columns of the key; without any there is one key, of the total.
+        names: columns of the key; without any there is one key, the total.
         derive: settings of derived columns, by name.
     """
     domains = [domain_of(derive.get(str(name))) for name in names]
@@ -62,7 +62,7 @@ def natural_keys(
 
 
 def domain_of(settings: Any) -> list[Value] | None:
-    """All values of a derived column, from its settings; None where records decide."""
+    """All values of a derived column, from its settings; None if they depend on records."""
     if not isinstance(settings, Mapping):
         return None
     if isinstance(table := settings.get("lookup"), PublicTable):

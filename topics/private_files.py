@@ -1,8 +1,8 @@
 """Folders and files that no other user of the machine can read.
 
 Tables, witnesses and simulated releases hold exact counts, or follow from them. So folders get mode
-0700 and files 0600. One exception: a folder with the setgid bit is shared with its group on
-purpose, as volumes of Kubernetes are (`fsGroup`); what the group may do stays as it is there.
+0700 and files 0600. One exception: a folder with the setgid bit is deliberately shared with its
+group, as Kubernetes volumes are (`fsGroup`); its group's rights stay as they are.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def unseen() -> Iterator[None]:
 
 
 def private_folder(folder: Path, whole: bool = True) -> None:
-    """Make a folder for this user alone, or take from others what they may do in one that exists.
+    """Make a folder for this user alone, or remove others' rights on an existing one.
 
-    Parents that are missing are made as private; those that exist stay as they are. ``whole``
-    tightens all that lies in the folder too, without following links.
+    Missing parents are made equally private; existing ones stay as they are. ``whole`` also
+    tightens everything in the folder, without following links.
 
     Raises:
-        ConfigError: it cannot be made; or others keep some rights, since it belongs to another
-            user or the file system keeps none.
+        ConfigError: it cannot be made; or others keep some rights, because it belongs to another
+            user or the file system has no permissions.
     """
     try:
         with unseen():
@@ -52,7 +52,7 @@ def private_folder(folder: Path, whole: bool = True) -> None:
         return
     for place, folders, files in os.walk(folder):
         for name in (*folders, *files):
-            with contextlib.suppress(FileNotFoundError):  # it went away meanwhile
+            with contextlib.suppress(FileNotFoundError):  # it was deleted meanwhile
                 _tighten(folder, Path(place, name), taken)
 
 
@@ -60,7 +60,7 @@ def could_be_made(folder: Path) -> None:
     """Refuse a folder that this process could not make or write to, without making it.
 
     Raises:
-        ConfigError: a part of its path is no folder, or may not be written to.
+        ConfigError: a part of its path is not a folder, or is not writable.
     """
     there = next(one for one in (folder, *folder.absolute().parents) if one.exists())
     if not there.is_dir():
@@ -74,7 +74,7 @@ def _unmade(folder: Path, why: str) -> str:
 
 
 def private_file(path: Path) -> None:
-    """Make a file for this user alone, or take from others what they may do with one that exists.
+    """Make a file for this user alone, or remove others' rights on an existing one.
 
     Its content stays. Raises `ConfigError` if others keep some rights.
     """
@@ -84,7 +84,7 @@ def private_file(path: Path) -> None:
 
 
 def settle(path: Path) -> None:
-    """Bring a file, or the names in a folder, to the disk."""
+    """Sync a file, or the names in a folder, to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

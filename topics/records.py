@@ -24,12 +24,12 @@ class Beat(msgspec.Struct, tag="beat", frozen=True):
 
 
 class Trigger(msgspec.Struct, tag="trigger", frozen=True):
-    """A cut of one pipeline's window; it is a beat too.
+    """A cut of one pipeline's window; it is also a beat.
 
     ``ordinal`` numbers the pipeline's triggers without gaps, over all of its windows. ``charge`` is
     the chain hash of the ledger record that pays for the release, ``epochs`` the number of epochs
-    that the pipeline has been charged for so far, this one included. The limits are those at that
-    time, as texts: a limit may be raised later, but releases keep theirs.
+    charged to the pipeline so far, including this one. The limits are those at the time, as texts:
+    a limit may be raised later, but releases keep theirs.
     """
 
     time: int
@@ -52,10 +52,11 @@ class Trigger(msgspec.Struct, tag="trigger", frozen=True):
 
 
 class WiderTrigger(Trigger, tag="wider-trigger", frozen=True):
-    """A trigger that covers raw partitions which were added after its pipeline was declared.
+    """A trigger that covers raw partitions added after its pipeline was declared.
 
-    It has a tag of its own so that no process of a version that knows no growth can read it, in the
-    clock log or in a barrier: it would close the micro-batch without what these partitions hold.
+    It has its own tag so that a process of a version without such growth cannot read it, in the
+    clock log or in a barrier: that process would close the micro-batch without these partitions'
+    records.
     """
 
 
@@ -69,7 +70,7 @@ class Start(msgspec.Struct, tag="start", frozen=True):
 
 
 class Skipped(msgspec.Struct, tag="skipped", frozen=True):
-    """Windows whose epoch could not be charged: they have no triggers and their data are dropped.
+    """Windows whose epoch could not be charged: they have no triggers, and their data are dropped.
 
     The windows run from ``window`` to below ``until``, the end of the epoch.
     """
@@ -82,14 +83,14 @@ class Skipped(msgspec.Struct, tag="skipped", frozen=True):
 
     @property
     def end(self) -> int:
-        """The first window after those that are skipped."""
+        """The first window after the skipped ones."""
         return self.window + 1 if self.until is None else self.until
 
 
 class Retired(msgspec.Struct, tag="retired", frozen=True):
     """The end of a pipeline: from ``window`` on it takes no records and has no triggers, for ever.
 
-    It follows from the ledger's record of the same kind, whatever the configuration says.
+    The ledger's record of the same kind determines it, whatever the configuration says.
     """
 
     pipeline: str
@@ -98,7 +99,7 @@ class Retired(msgspec.Struct, tag="retired", frozen=True):
 
 
 class PipelineStanding(msgspec.Struct, frozen=True):
-    """The standing of one pipeline at a place of the clock log; fields as in `Timeline`."""
+    """The state of one pipeline at a place in the clock log; fields as in `Timeline`."""
 
     first: int | None = None
     ordinal: int = 0
@@ -109,7 +110,7 @@ class PipelineStanding(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """An earlier snapshot that a replay may begin with, and its places in the units topics."""
+    """An earlier snapshot from which a replay may begin, and its places in the units topics."""
 
     offset: int
     time: int
@@ -117,16 +118,16 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, tag="snapshot", frozen=True):
-    """All that the records of the clock log before this one come to: a reader may begin here.
+    """The state that results from all earlier records of the clock log: a reader may begin here.
 
-    ``offsets`` are those of the last beat or trigger, ``pipelines`` those that the log has named.
-    ``records`` and ``head`` are the number of ledger records and the hash of the last one; so the
-    triggers before this place were paid for by that ledger. ``fired`` is the place of the last
-    trigger, -1 before the first. ``needed`` is the place of the oldest snapshot that a shard may
-    still need, 0 if that is the whole log; ``kept`` are older ones, kept for replays. ``requested``
-    are the requests in force and ``requests`` the place in the requests topic before which they
-    were read. ``units`` are places in the units topics, by pipeline: what stands below them came
-    from records that the log had covered before.
+    ``offsets`` are those of the last beat or trigger, ``pipelines`` those named in the log.
+    ``records`` is the number of ledger records and ``head`` the hash of the last one; that ledger
+    paid for all earlier triggers. ``fired`` is the place of the last trigger, -1 before the first.
+    ``needed`` is the place of the oldest snapshot that a shard may still need, 0 if it needs the
+    whole log; ``kept`` are older ones, kept for replays. ``requested`` are the requests in force,
+    and ``requests`` is the place in the requests topic up to which they were read. ``units`` are
+    places in the units topics, by pipeline: everything below them came from records that the log
+    had covered before.
     """
 
     time: int
@@ -146,9 +147,9 @@ ClockRecord: TypeAlias = Beat | Trigger | WiderTrigger | Start | Skipped | Retir
 
 
 class TriggerRequest(msgspec.Struct, frozen=True):
-    """Ask for all triggers scheduled up to ``at``; ``id`` makes a retry harmless.
+    """Request all triggers scheduled up to ``at``; ``id`` makes a retry harmless.
 
-    With ``cancel``, earlier requests end instead: what they have not fired yet is not fired.
+    With ``cancel`` it instead ends earlier requests: triggers that have not fired yet do not fire.
     """
 
     id: str
@@ -169,12 +170,12 @@ class Selected(msgspec.Struct, tag="selected", frozen=True):
 
 
 class TableSeal(msgspec.Struct, frozen=True, array_like=True):
-    """A secret of snapshots of a shard's table: who has none of it can read none of them.
+    """A secret of snapshots of a shard's table: nobody can read them without it.
 
     Attributes:
         secret: random number in hexadecimal digits.
-        of: the transaction that a snapshot with this secret ends with: it is in this history, even
-            if compaction has deleted its marker since; empty: not known yet.
+        of: the last transaction in a snapshot with this secret: it belongs to this history, even if
+            compaction has deleted its marker since; empty: not known yet.
     """
 
     secret: str
@@ -186,11 +187,11 @@ class Marker(msgspec.Struct, frozen=True):
 
     ``applied`` is the input offset before which everything is in the state; ``clock`` the next
     clock entry to handle; ``upstream`` the last barrier of each upstream partition, per
-    pipeline; ``closed`` the last ordinal that this shard closed, per pipeline; ``progress``
-    the last key of a release that is committed in chunks; ``transaction`` names the transaction:
-    no other one of any shard, in any history of the cluster, has the same name; ``aborted`` names
-    the one before it, which was aborted because brokers had forgotten to end it; ``seals`` are
-    those of the snapshots of this shard's table that may still be used, the newest first.
+    pipeline; ``closed`` the last ordinal that this shard closed, per pipeline; ``progress`` the
+    last key of a release that is committed in chunks; ``transaction`` names the transaction
+    uniquely among all shards and all histories of the cluster; ``aborted`` names the previous
+    one if it was aborted because brokers had failed to end it; ``seals`` belong to the snapshots
+    of this shard's table that may still be used, newest first.
     """
 
     genesis: str
@@ -226,17 +227,17 @@ def is_snapshot(value: bytes | None) -> bool:
 
 
 def decode_clock(value: bytes) -> ClockRecord:
-    """Decode one record of the clock topic; raises `EngineError` where it is none."""
+    """Decode one record of the clock topic; raises `EngineError` if it is not one."""
     return _decoded(_CLOCK, value, "clock topic")
 
 
 def decode_request(value: bytes | None) -> TriggerRequest:
-    """Decode one record of the requests topic; raises `EngineError` where it is none."""
+    """Decode one record of the requests topic; raises `EngineError` if it is not one."""
     return _decoded(_REQUEST, value, "requests topic")
 
 
 def decode_selected(value: bytes) -> Selected:
-    """Decode one record of a selected topic; raises `EngineError` where it is none."""
+    """Decode one record of a selected topic; raises `EngineError` if it is not one."""
     record = _decoded(_SELECTED, value, "selected topic")
     if len(record.keys) != len(record.status):
         raise EngineError("a record of the selected topic is damaged: keys without a status")
@@ -244,7 +245,7 @@ def decode_selected(value: bytes) -> Selected:
 
 
 def decode_marker(value: bytes) -> Marker:
-    """Decode the marker of a shard; raises `EngineError` where it is none."""
+    """Decode the marker of a shard; raises `EngineError` if it is not one."""
     return _decoded(_MARKER, value, "state of a shard")
 
 

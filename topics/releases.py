@@ -1,6 +1,6 @@
-"""Records of the public topics: what their headers say, and rows and manifests as structs.
+"""Records of the public topics: header names, and rows and manifests as structs.
 
-Both sides use this module: workers write with these names, readers decode with these types.
+Workers write with these names, and readers decode with these types.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..formats.bytes_in import BrokenBytes
 from ..formats.values.codec import Described, UnknownSchema, to_json
 
 ROW, MANIFEST, GONE = "hush-row", "hush-manifest", "hush-gone"
-"""Names of headers. The first two hold the record's schema, the last one a trigger's number."""
+"""Names of headers: the first two hold the record's schema, the last a trigger's number."""
 
 ROW_SCHEMA, MANIFEST_SCHEMA = "hush.release/2", "hush.manifest/2"
 
@@ -29,14 +29,14 @@ Time: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class WindowSpan(msgspec.Struct, frozen=True):
-    """A window of event time; ``end`` does not belong to it."""
+    """A window of event time, without its ``end``."""
 
     start: Time
     end: Time
 
 
 class Value(msgspec.Struct, frozen=True):
-    """A released number, and an interval that covers the noise: never what the bound cut off."""
+    """A released number, and an interval that covers the noise but never what the bound cut."""
 
     value: Whole | float
     stddev: float
@@ -46,7 +46,7 @@ class Value(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A released row; the fields of the schema that a table is made of."""
+    """A released row, with the schema's fields that tables use."""
 
     schema: str
     release_id: str
@@ -60,7 +60,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Privacy(msgspec.Struct, frozen=True):
-    """Statement of a manifest about the guarantee."""
+    """A manifest's statement of the guarantee."""
 
     unit: str
     epsilon: float
@@ -71,16 +71,16 @@ class Privacy(msgspec.Struct, frozen=True):
 
 
 class CutTold(msgspec.Struct, frozen=True):
-    """Statement of a manifest about the records that the bound cut; an absent one says nothing."""
+    """A manifest's statement of the records that the bound cut; without it the share is unknown."""
 
-    # records of the window that came up to the trigger, at most ``cap`` of a unit in an epoch,
+    # records of the window up to the trigger, at most ``cap`` per unit and epoch,
     # with noise
     arrived: Whole
     arrived_stddev: float  # standard deviation of its noise
-    accepted: Whole  # how many of these the bound let through, with noise of its own
+    accepted: Whole  # those that the bound accepted, with independent noise
     accepted_stddev: float  # of that
-    cap: int  # most records of a unit that are counted
-    share: float | None  # estimate of the share that was cut; None where noise leaves none
+    cap: int  # most records of a unit that count as arrived
+    share: float | None  # estimate of the share that was cut; None if noise leaves none
     # low, high: interval of the share at the manifest's confidence level
     low: float
     high: float
@@ -89,7 +89,7 @@ class CutTold(msgspec.Struct, frozen=True):
 class Manifest(msgspec.Struct, frozen=True):
     """Everything that all rows of one shard and trigger have in common.
 
-    ``cut`` is None where the release does not say what the contribution bound cut: it is unknown.
+    ``cut`` is None if the release does not state what the contribution bound cut.
     """
 
     schema: str
@@ -115,20 +115,20 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def hops(self) -> tuple[int, int] | None:
-        """Hops that a window holds, and hops of a whole one; None where windows do not overlap."""
+        """Hops in this window, and in a whole window; None if windows do not overlap."""
         return _PUBLIC.decode(self.public).hops if self.public else None
 
     @property
     def beyond(self) -> tuple[int, int, int] | None:
-        """Parts per million of the values at or above a threshold, and both ends of the interval.
+        """Values at or above a threshold in parts per million, and both ends of the interval.
 
-        None where the release does not state it.
+        None if the release does not state it.
         """
         return _PUBLIC.decode(self.public).beyond if self.public else None
 
 
 class ToldOfWindow(msgspec.Struct, frozen=True):
-    """Public figures of a manifest, as far as they are read here."""
+    """The public figures of a manifest that are read here."""
 
     hops: tuple[Whole, Whole] | None = None
     beyond: tuple[Whole, Whole, Whole] | None = None
@@ -144,9 +144,9 @@ def decode_public(
     value: bytes | None,
     known: Mapping[int, Described] = MappingProxyType({}),
 ) -> Row | Manifest | None:
-    """Decode a record of a release topic; None if it is a tombstone, or of another version.
+    """Decode a record of a release topic; None for a tombstone or another version.
 
-    ``known`` has what is known of schemas, by their numbers.
+    ``known`` has the known schemas by number.
 
     Raises:
         UnknownSchema: its schema is not known.
@@ -158,7 +158,7 @@ def decode_public(
             return _ROW.decode(to_json(value, known))
         if told.get(MANIFEST) == MANIFEST_SCHEMA.encode():
             manifest = _MANIFEST.decode(to_json(value, known))
-            _ = manifest.hops  # refused here if it is damaged, and not where it is shown
+            _ = manifest.hops  # refuse a damaged one here, not where it is shown
             return manifest
     except UnknownSchema:
         raise

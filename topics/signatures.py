@@ -1,12 +1,12 @@
-"""Signatures over what is public: releases with their rows, and records of the ledger.
+"""Signatures over public data: releases with their rows, and records of the ledger.
 
-Both sides use this module: workers sign, anyone verifies. Signatures are Ed25519 (RFC 8032), which
-is deterministic: a release that is made again has the same bytes. What is signed consists of public
-bytes alone, so no digest and no signature tells more than they do.
+Workers sign, anyone verifies. Signatures are Ed25519 (RFC 8032), which is deterministic: a release
+that is made again has the same bytes. Only public bytes are signed, so digests and signatures
+reveal nothing more.
 
-The rows of one shard and trigger form a chain of SHA-256 on each partition, in the order in which
-they stand there. The manifest's signature covers the ends of all its chains, so a row that is
-changed, left out, doubled or moved shows.
+The rows of one shard and trigger form a SHA-256 chain on each partition, in log order. The
+manifest's signature covers the ends of all these chains, so it reveals any row that is changed,
+left out, doubled or moved.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 PLACE, SIGNATURE = "hush-place", "hush-signature"
-"""Names of headers of signed deployments: of a row, and of a manifest."""
+"""Names of a row's and a manifest's header in signed deployments."""
 Headers = tuple[tuple[str, bytes], ...]
 
-_RELEASE, _RECORD = b"hush release 1", b"hush ledger 1"  # no signature of one passes for the other
+_RELEASE, _RECORD = b"hush release 1", b"hush ledger 1"  # no signature fits both
 _NUMBER = "(0|[1-9][0-9]{0,17})"
 _PLACE = re.compile(f"{_NUMBER} {_NUMBER}")
 _SEAL = re.compile(
@@ -49,11 +49,11 @@ class SigningKey:
 
 
 def verified(public: str, statement: bytes, signature: str) -> bool:
-    """Whether a signature is the key's over a statement.
+    """Whether a signature over a statement is valid for a public key.
 
     Args:
         public: 64 hexadecimal digits.
-        signature: 128 hexadecimal digits; others are no signature.
+        signature: 128 hexadecimal digits; anything else is not valid.
     """
     try:
         key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public))
@@ -69,17 +69,17 @@ def is_public_key(text: object) -> bool:
 
 
 def record_statement(digest: str) -> bytes:
-    """Make what is signed of a ledger record, by the SHA-256 of it without its signature."""
+    """The bytes to sign for a ledger record, from the digest of the unsigned record."""
     return _joined([_RECORD, digest.encode()])
 
 
 def _joined(parts: Iterable[bytes]) -> bytes:
-    """Join parts so that no two lists of them give the same bytes."""
+    """Join parts so that different lists of parts give different bytes."""
     return b"".join(b"%d:%b" % (len(part), part) for part in parts)
 
 
 class RowPlace(NamedTuple):
-    """The release that a row belongs to; every row of a signed deployment says it in a header."""
+    """The release that a row belongs to, as stated in a header of each signed row."""
 
     shard: int  # number of the aggregate shard
     ordinal: int  # number of the trigger among all of the pipeline, from 1
@@ -96,10 +96,10 @@ class RowPlace(NamedTuple):
 
 
 class Seal(NamedTuple):
-    """The signature of a manifest, and what is signed beside the manifest; its second header."""
+    """A manifest's second header: its signature, and what is signed besides the manifest."""
 
     shard: int  # number of the aggregate shard
-    shards: int  # how many there are
+    shards: int  # number of aggregate shards
     ordinal: int  # number of the trigger among all of the pipeline, from 1
     trigger: int  # number of the trigger in its window, from 1
     charge: str  # hash of the ledger record that paid for the release, hexadecimal
@@ -107,7 +107,7 @@ class Seal(NamedTuple):
     signature: str = ""  # hexadecimal; empty: not signed
 
     def encode(self) -> bytes:
-        """Write the header's value: version and fields, between spaces."""
+        """Write the header's value: version and fields, separated by spaces."""
         return " ".join(map(str, (1, *self))).encode()
 
     @classmethod
@@ -121,7 +121,7 @@ class Seal(NamedTuple):
 
 
 class Signed(NamedTuple):
-    """A record of a release topic, without the header that its signature stands in."""
+    """A record of a release topic, without the header that holds its signature."""
 
     topic: str  # the release topic
     partition: int  # of the topic
@@ -131,11 +131,11 @@ class Signed(NamedTuple):
     headers: Headers  # all others
 
     def statement(self, genesis: str, seal: Seal) -> bytes:
-        """Make what is signed of a manifest.
+        """The bytes to sign for a manifest.
 
         Args:
             genesis: hash of the ledger's first record.
-            seal: seal, whose own signature is left out.
+            seal: its seal; the signature in it is ignored.
         """
         named = [one for name, value in self.headers for one in (name.encode(), value)]
         sealed = seal._replace(signature="").encode()
@@ -144,14 +144,14 @@ class Signed(NamedTuple):
 
 
 START = bytes(32)
-"""The beginning of every chain."""
+"""The start value of every chain."""
 
 
 def chained(before: bytes, key: bytes, value: bytes, timestamp: int, headers: Headers) -> bytes:
-    """Take the next row of a chain.
+    """Extend a chain by its next row.
 
     Args:
-        before: end of the chain so far; `START` before the first row.
+        before: value of the chain so far; `START` before the first row.
         timestamp: the record's timestamp, in milliseconds.
         headers: all headers of the record.
     """
@@ -160,10 +160,10 @@ def chained(before: bytes, key: bytes, value: bytes, timestamp: int, headers: He
 
 
 def rows_digest(chains: Mapping[int, bytes]) -> str:
-    """Make the digest of all rows of one shard and trigger, hexadecimal.
+    """The digest of all rows of one shard and trigger, hexadecimal.
 
     Args:
-        chains: the end of the chain on each partition that has such rows.
+        chains: final value of the chain on each partition that has such rows.
     """
     parts = [one for n in sorted(chains) for one in (b"%d" % n, chains[n])]
     return hashlib.sha256(_joined(parts)).hexdigest()
@@ -174,17 +174,17 @@ class Sealing:
     """Seals of the releases of a signed deployment."""
 
     genesis: str  # hash of the ledger's first record
-    public: str  # the key that this record names, hexadecimal
-    # the secret key; None for those who recompute: their seals have no signature
+    public: str  # the public key that the first record names, hexadecimal
+    # the secret key; None when recomputing: the seals then have no signature
     key: SigningKey | None = field(default=None, repr=False)
 
     def seal(self, record: Signed, seal: Seal) -> tuple[str, bytes]:
-        """Sign a manifest; returns the header that says so."""
+        """Sign a manifest; returns the header with the seal."""
         if self.key is not None:
             signature = self.key.sign(record.statement(self.genesis, seal))
             seal = seal._replace(signature=signature)
         return SIGNATURE, seal.encode()
 
     def holds(self, record: Signed, seal: Seal) -> bool:
-        """Whether the signature of a manifest is the deployment's."""
+        """Whether a manifest's signature is the deployment's."""
         return verified(self.public, record.statement(self.genesis, seal), seal.signature)

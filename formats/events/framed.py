@@ -37,7 +37,7 @@ class Framing:
         self._largest = largest
 
     def refusal(self, value: bytes | None, offset: int, known: Known) -> str:
-        """Why a value cannot be read by its frame; empty if it can."""
+        """The reason why a value's frame cannot be used; empty if it can."""
         if value is None:
             return "null"
         if isinstance(value, Unread):

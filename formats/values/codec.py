@@ -29,7 +29,7 @@ MOST_ID: Final = (1 << 31) - 1
 
 
 class Written(NamedTuple):
-    """How records are written in one format."""
+    """Writer and reader of records in one format."""
 
     first: bytes  # bytes before each value
     # makes a schema's text, as registered, from a shape and its namespace

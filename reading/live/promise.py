@@ -1,4 +1,4 @@
-"""What a deployment promises and has spent, for programs: the facts of its public page."""
+"""The facts of a deployment's public page, for programs: promises and spending."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The privacy configuration of a pipeline as canonical bytes, and their hash.
 
-Two configurations with the same bytes give the same releases from the same logs and key. Settings
-that only affect how workers run (addresses, partitions, memory, intervals, dead letters, limits)
-are left out, so that they may change while an epoch is open.
+Configurations with the same bytes give the same releases from the same logs and key. Settings that
+only affect how workers run (addresses, partitions, memory, intervals, dead letters, limits) are
+left out, so they may change while an epoch is open.
 """
 
 from __future__ import annotations
@@ -44,28 +44,28 @@ def privacy_settings(config: Config, pipeline: PipelineSettings) -> dict[str, An
     """Return the settings that `canonical` encodes, as plain values."""
     settings: dict[str, Any] = _plain(pipeline)
     for name in ("public_keys_file", "query", "clip", "learn"):
-        del settings[name]  # what they mean stands in the other settings
+        del settings[name]  # other settings state their meaning
     for name in ("noise_key_file", "forget_keys"):
-        del settings[name]  # the ledger has the fingerprint of its key
-    del settings["until"]  # it ends charges and changes none; the ledger has a record of it
+        del settings[name]  # the ledger has the key's fingerprint
+    del settings["until"]  # it ends charges but changes none; the ledger records it
     keys = pipeline.public_keys
     settings["public_keys"] = keys and {"count": len(keys), "sha256": digest(keys)}
     settings["where"] = _plain(pinned(pipeline.where))
     columns = value_columns(pipeline.aggregate)
-    if groups := apart(columns):  # absent, as before there were conditions of aggregates
+    if groups := apart(columns):  # absent, as before aggregates had conditions
         settings["apart"] = [[columns[place].name for place in group] for group in groups]
-    silent = ("where", "derive", "follows", "session")  # absent, as before there were such settings
+    silent = ("where", "derive", "follows", "session")  # absent, as before these settings existed
     settings = {n: v for n, v in settings.items() if v or n not in silent}
     settings["epoch"] = _plain(pipeline.epoch_length)
     settings["window"] = _window(pipeline)
     settings["release"]["topic"] = pipeline.release_topic
-    del settings["release"]["latest"]  # it repeats what is released
+    del settings["release"]["latest"]  # it only copies releases
     if pipeline.release.encoding == "json":
-        del settings["release"]["encoding"]  # as before there were others
+        del settings["release"]["encoding"]  # as before other encodings existed
     for limit in ("limit_epsilon", "limit_delta"):
         del settings["budget"][limit]
     if pipeline.budget.per_unit is None:
-        del settings["budget"]["per_unit"]  # as before there was such a setting
+        del settings["budget"]["per_unit"]  # as before this setting existed
     if (shared := owner(config, pipeline.name)) is not None:
         settings["budget"]["shared"] = {
             name: _plain(getattr(shared, name))
@@ -84,9 +84,9 @@ def privacy_settings(config: Config, pipeline: PipelineSettings) -> dict[str, An
 
 
 def _window(pipeline: PipelineSettings) -> dict[str, Any]:
-    """The window; with one of the calendar the zone and the digest of all of its midnights."""
+    """The window; of the calendar, with the zone and the digest of its midnights."""
     window: dict[str, Any] = _plain(pipeline.window)
-    del window["zone"]  # as before there was such a setting
+    del window["zone"]  # as before this setting existed
     if pipeline.window.hop is None:
         del window["hop"]
     if not pipeline.window.endless:
@@ -114,7 +114,7 @@ def _input(source: InputSettings) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
-        pinned = getattr(value, "pinned", None)  # a text of its own, short where it is large
+        pinned = getattr(value, "pinned", None)  # its own text, always short
         value = pinned() if pinned else {f.name: getattr(value, f.name) for f in fields(value)}
     if isinstance(value, dict):
         return {name: _plain(item) for name, item in value.items()}

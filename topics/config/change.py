@@ -1,7 +1,7 @@
-"""Settings that may change while a deployment lives, and what holds the others.
+"""Settings that may change during a deployment's life, and what holds the others fixed.
 
-Every setting is listed, alone or with its table, so that a new one has to be thought about: a test
-finds those that are missing, and changes each of the others to see what notices.
+Every setting is listed, alone or with its table, so that a new one must be considered: a test finds
+missing ones, and changes each of the others to see what detects it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FREE: Final = "nothing"
 
 
 class Change(NamedTuple):
-    """The thing that holds a setting as it is, and the reason; or why nothing needs to."""
+    """The thing that holds a setting fixed, and why; or why nothing needs to."""
 
     held: str
     why: str

@@ -69,7 +69,7 @@ def _time(time: Time) -> Iterator[tuple[str, str]]:
 
 
 def _lookups(config: Config) -> Iterator[Problem]:
-    """Mistakes in topics of reference data, which are public by the operator's statement."""
+    """Mistakes in topics of reference data, which the operator states to be public."""
     raw = {one.topic: f"of input {one.name}" for one in config.input}
     names = [one.name for one in config.input]
     for place, one in enumerate(config.lookup):
@@ -94,7 +94,7 @@ def _topics(config: Config) -> Iterator[Problem]:
         elif kept := reserved(source.topic):
             yield Problem(("input", place, "topic"), f'"{source.topic}" is {kept}')
         elif source.topic in taken:
-            # A topic has one owner per partition: the second input would be charged, never read.
+            # A topic has one owner per partition: a second input would be charged but never read.
             message = (
                 f'"{source.topic}" is read by {taken[source.topic]}: add pipelines to that one'
             )
@@ -102,7 +102,7 @@ def _topics(config: Config) -> Iterator[Problem]:
         taken.setdefault(source.topic, f"input {source.name}")
     follows = {p.name: p.follows for p in config.pipeline}
     for place, pipeline in enumerate(config.pipeline):
-        first = pipeline.name  # the generation whose topics it goes on with
+        first = pipeline.name  # the generation whose topics it continues
         while (before := follows.get(first)) is not None:
             first = before
         for topic in filter(None, (pipeline.release_topic, pipeline.latest_topic)):

@@ -25,7 +25,7 @@ from .toml.values import Duration, Instant, Secret, format_duration
 
 MARKER = "<!-- Everything below is generated from topics/config/model.py. -->"
 
-IMPLIED = {"parameters"}  # a mechanism's settings stand beside its kind
+IMPLIED = {"parameters"}  # a mechanism's settings are written beside its kind
 
 _TYPES: dict[Any, str] = {
     str: "text",
@@ -44,8 +44,8 @@ _TYPES: dict[Any, str] = {
 def reference() -> str:
     """Return a Markdown section for each kind of table, and one on what holds a setting.
 
-    A kind that stands in several tables has one section, named by a pipeline's table where there is
-    one. Rows that an earlier section has as well are named there and not repeated.
+    A kind used in several tables has one section, named after a pipeline's table if there is one.
+    Rows that an earlier section already has are only named, not repeated.
     """
     places: dict[type[Any], list[str]] = {}
     for name, kind in tables():
@@ -93,7 +93,7 @@ def settings_of(kind: type[Any]) -> list[tuple[str, ...]]:
 
 
 def _section(title: str, others: list[str], kind: type[Any], shown: dict[str, str]) -> str:
-    """A section; ``shown`` maps each row that the page has so far to its table, and grows."""
+    """A section; ``shown`` maps each row already on the page to its table, and grows."""
     summary = (inspect.getdoc(kind) or "").partition("\n\nAttributes:")[0]
     also = f" Also for {', '.join(f'`{other}`' for other in others)}." if others else ""
     rows: list[str] = []
@@ -112,7 +112,7 @@ def _section(title: str, others: list[str], kind: type[Any], shown: dict[str, st
 
 
 def _said(written: str, default: str) -> str:
-    """Type and default in brackets, without what the page says of all: texts, and no default."""
+    """Type and default in brackets, without the page's defaults: type text, no default value."""
     unsaid = ("text", "none", "see below")
     said = "; ".join(word for word in (written, default) if word not in unsaid)
     return f" ({said})" if said else ""

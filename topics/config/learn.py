@@ -1,9 +1,9 @@
-"""A bound that is learnt: the pipelines for which a pipeline with a table ``learn`` stands.
+"""A learnt bound: the pipelines that a pipeline with a table ``learn`` stands for.
 
-While the budget of its bound is unknown, ``pages`` keeps the one that it states, and shares its
-charge with ``pages-activity``, which releases the activity of its units. From ``learn.at`` on both
-are retired, and ``pages-learnt`` follows with the whole charge and ``learn.budget``. So nothing
-changes within a pipeline: ledger, replay and readers see pipelines like all others.
+While the bound's budget is unknown, ``pages`` uses the budget that it states, and shares its charge
+with ``pages-activity``, which releases its units' activity. At ``learn.at`` both are retired, and
+``pages-learnt`` follows with the whole charge and ``learn.budget``. So nothing changes within a
+pipeline: ledger, replay and readers see ordinary pipelines.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ SEEN = (
     "input", "key", "derive", "where", "public_keys", "public_keys_file", "sign", "unit_name",
     "neighbouring", "schedule", "lateness", "until", "noise_key_file", "forget_keys", "session",
 )  # fmt: skip
-"""Settings that say which records count, and for whom: the activity is of the same."""
+"""Settings that select records and units; the activity pipeline has the same ones."""
 
 _WHOLE = 1000
 
 
 def activity_of(pipeline: str) -> str:
-    """Name of the pipeline that releases the activity of another one's units."""
+    """Name of the pipeline that releases the activity of a pipeline's units."""
     return f"{pipeline}-activity"
 
 
 def learnt_of(pipeline: str) -> str:
-    """Name of the pipeline that follows another one once its bound is learnt."""
+    """Name of the pipeline that follows a pipeline once its bound is learnt."""
     return f"{pipeline}-learnt"
 
 
 def stand_for(data: Table, lines: dict[Path, int]) -> Iterator[tuple[Path, str]]:
-    """Add the pipelines for which tables ``learn`` stand; yield what contradicts, and its place.
+    """Add the pipelines that tables ``learn`` stand for; yield contradictions and their places.
 
     Args:
-        data: tables as they stand in the file; grows.
-        lines: lines of the file by place; grows, so that mistakes name a line.
+        data: tables of the file; added pipelines are appended.
+        lines: lines of the file by place; extended so that mistakes name a line.
     """
     listed = data.get("pipeline")
     for place, table in enumerate(list(listed) if isinstance(listed, list) else ()):
@@ -83,7 +83,7 @@ def _wrong(data: Table, table: Table, learn: Table) -> str | None:
 
 
 def _stand_for(data: Table, table: Table, learn: Table) -> list[Table]:
-    """The further pipelines; ``table`` becomes the first generation, without a budget."""
+    """The added pipelines; ``table`` becomes the first generation, without a budget."""
     name, whole = table["name"], table.pop("budget")
     weight = _weight(learn.get("share"))
     members = {name: _WHOLE - weight, activity_of(name): weight}
@@ -110,7 +110,7 @@ def _without(table: Table, name: str) -> Table:
 
 
 def _weight(share: Any) -> int:
-    """A share in thousandths; one that is no number, or too small or large, is reported later."""
+    """A share in thousandths; an invalid one is reported later."""
     try:
         number = Learn.share if share is None else Decimal(str(share))
         return int(number * _WHOLE) if Decimal("0.001") <= number < 1 else 1
@@ -119,7 +119,7 @@ def _weight(share: Any) -> int:
 
 
 def contradictions(config: Config) -> Iterator[Problem]:
-    """Yield what a bound cannot be learnt with."""
+    """Yield settings with which a bound cannot be learnt."""
     for place, p in enumerate(config.pipeline):
         found = () if p.learn is None else _objections(p)
         yield from (Problem.under(("pipeline", place), one) for one in found)

@@ -1,7 +1,7 @@
-"""The configuration of a deployment: one TOML file, overridden by environment and flags.
+"""The configuration of a deployment: one TOML file, with overrides from environment and flags.
 
 A flag overrides an environment variable, which overrides the file, which overrides the default.
-Unknown, ill-typed, out-of-range and contradictory settings are all refused at once, each with its
+Unknown, ill-typed, out-of-range and contradictory settings are all reported at once, each with its
 line.
 
     >>> config = loads('''
@@ -45,7 +45,7 @@ from .toml.values import UNIX_EPOCH, Instant, format_instant
 __all__ = ["Config", "load", "loads"]
 
 DEFAULT_FILE = "hush.toml"
-_ENDLESS = re.compile(r"[0-9_]{4301}")  # digits that Python does not read as a whole number
+_ENDLESS = re.compile(r"[0-9_]{4301}")  # too many digits for Python to read as an integer
 _Table = TypeVar("_Table", Kafka, RegistrySettings, SecretFiles)
 
 
@@ -58,13 +58,12 @@ def load(
 ) -> Config:
     """Return the configuration in file ``path`` with its overrides.
 
-    Paths of other files are relative to the folder of ``path``; they are returned as absolute
-    paths.
+    Paths of other files are relative to the folder of ``path``, and returned as absolute paths.
 
     Args:
         environ: environment; by default that of this process.
         flags: dotted settings and their values; ``None`` means not given.
-        tables: finds the table of a lookup from a topic; None: it stays unread.
+        tables: finds the table of a topic lookup; None: it stays unread.
 
     Raises:
         ConfigError: the file cannot be read, or a setting is wrong.
@@ -79,7 +78,7 @@ def load(
 def read_text(file: FilePath) -> str:
     """Read the text of a configuration; a `ConfigError` says why that is impossible."""
     try:
-        return file.read_text("utf-8-sig")  # some editors begin with a mark of the encoding
+        return file.read_text("utf-8-sig")  # some editors write a byte order mark
     except FileNotFoundError as error:
         raise ConfigError(f"{file}: file not found; `hush init` writes one") from error
     except UnicodeDecodeError as error:
@@ -173,7 +172,7 @@ def _with_absolute_files(table: _Table, folder: FilePath) -> _Table:
 
 
 def _follow(config: Config, problems: list[Problem]) -> Config:
-    """Complete ``window.origin`` and ``release.topic`` of followers of pipelines of this file."""
+    """Complete ``window.origin`` and ``release.topic`` of pipelines that follow others here."""
     known = {p.name: p for p in config.pipeline}
     places = {p.name: place for place, p in enumerate(config.pipeline)}
     done: dict[str, PipelineSettings] = {}
@@ -204,7 +203,7 @@ def _completed(p: PipelineSettings, done: dict[str, PipelineSettings]) -> Pipeli
 def _objections(
     p: PipelineSettings, known: dict[str, PipelineSettings], config: Config
 ) -> Iterator[tuple[str, str]]:
-    """Settings of a follower that contradict the one that it follows, and why."""
+    """Settings of a follower that contradict its predecessor, and why."""
     if p.follows is None:
         return
     if p.schedule == "external":

@@ -19,7 +19,7 @@ from .toml.values import Loose
 
 PREFIX = "HUSH_"
 
-# Settings that must never be in the file, and the alternative for each.
+# Settings that must never be in the file, each with its alternative.
 SECRETS: dict[Path, str] = {
     ("secret", "noise_key"): (
         "the noise key must not be in this file: set HUSH_NOISE_KEY, noise_key_file or "
@@ -64,7 +64,7 @@ class Origins:
 def merge(
     data: dict[str, Any], environ: Mapping[str, str], flags: Mapping[str, Any], origins: Origins
 ) -> list[Problem]:
-    """Put variables, then flags, into ``data``; return a problem for each that fits nowhere.
+    """Put variables, then flags, into ``data``; return a problem for each that does not fit.
 
     A variable counts if it begins with ``HUSH_`` and contains ``__``, which separates steps:
     ``HUSH_ENGINE__BEAT_INTERVAL``. Elements of lists of tables are identified by name or position:
@@ -130,8 +130,8 @@ def _nowhere(node: Any, step: str) -> str:
 def tables_of_names() -> Mapping[str, str]:
     """Map each setting that occurs in only one kind of table to that table.
 
-    A budget that pipelines share, and one of each unit, have the settings of one that a pipeline
-    has alone; views have settings that are called as those of pipelines.
+    Shared and per-unit budgets have the settings of a pipeline's own budget; settings of views
+    share names with those of pipelines.
     """
     seen: dict[str, list[str]] = {}
     alike = (SharedBudget, PerUnit, ViewSettings, ViewValue, Order)
@@ -162,7 +162,7 @@ def _collect(kind: type[Any], prefix: str, found: list[tuple[str, type[Any]]]) -
 
 
 def _members(hint: Any) -> tuple[Any, ...]:
-    """The hint itself, and what it may be if it is a union."""
+    """The hint itself and, for a union, its members."""
     return hint, *get_args(hint)
 
 

@@ -1,4 +1,4 @@
-"""Budgets that several pipelines share: what the file says of them, and what contradicts."""
+"""Budgets shared by several pipelines: their settings, and contradictions."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ ALIKE = ("input", "unit_name", "neighbouring", "epoch_length", "schedule")
 
 
 def fill_in(data: dict[str, Any]) -> Iterator[tuple[Path, str]]:
-    """Give each member the budget that it shares, as if it had it alone; yield what contradicts.
+    """Give each member its shared budget as if it had it alone; yield contradictions.
 
-    The shares are smaller, and are decided where the mechanisms are built.
+    The actual shares are smaller; they are determined where mechanisms are built.
 
     Args:
-        data: tables as they stand in the file; members get a ``budget``.
+        data: tables of the file; members get a ``budget``.
     """
     owners = {}
     for shared in _tables(data, "budget"):
@@ -53,7 +53,7 @@ def owner(config: Config, pipeline: str) -> SharedBudget | None:
 
 
 def contradictions(config: Config) -> Iterator[tuple[Path, str]]:
-    """Yield what contradicts in shared budgets, with its place."""
+    """Yield contradictions in shared budgets, with their places."""
     known = {p.name: p for p in config.pipeline}
     names = Counter(shared.name for shared in config.budget)
     times = Counter(name for shared in config.budget for name in shared.members)

@@ -1,1 +1,1 @@
-"""Pipelines written in SQL: a query compiled to the settings that a person would write."""
+"""Pipelines written in SQL: a query is compiled to the settings that a person would write."""

@@ -13,7 +13,7 @@ from ..digits import NOT_HUGE, huge
 from .refusal import QueryError, call_of, refused
 
 ROW_TIME = "ROWTIME"
-"""Stands for the time of a record itself, where an input's events have no field of their own."""
+"""Stands for a record's own timestamp if the input's events have no time field."""
 
 
 class QuerySource(NamedTuple):
@@ -22,8 +22,8 @@ class QuerySource(NamedTuple):
     Attributes:
         unit: paths that together name the privacy unit.
         time: path of the event time; None if it is the record's own.
-        attributes_of: name of the input whose units' attributes it states; None: it has records.
-        public: whether it is no input, but public data that records are joined to.
+        attributes_of: name of the input whose units' attributes it states; None: it holds records.
+        public: whether it is not an input but public data to join.
     """
 
     name: str
@@ -40,7 +40,7 @@ class QuerySource(NamedTuple):
 
 
 def path_of(node: exp.Expr | None, table: Sequence[str]) -> str | None:
-    """The path of a field, None if it is none; it may begin with one of the ``table``'s names."""
+    """The path of a field; None for anything else. It may begin with a name of the ``table``."""
     steps: list[str] = []
     while isinstance(node, exp.Dot):  # more than four steps
         steps.insert(0, node.expression.name)
@@ -52,7 +52,7 @@ def path_of(node: exp.Expr | None, table: Sequence[str]) -> str | None:
 
 
 def bare(node: exp.Expr) -> exp.Expr:
-    """An expression without the parentheses around it."""
+    """An expression without its outer parentheses."""
     while isinstance(node, exp.Paren):
         node = node.this
     return node
@@ -66,12 +66,12 @@ _WHOLE = ("INT", "BIGINT", "SMALLINT", "TINYINT", "INTEGER", "INT64", "INT128")
 
 
 def cast_to_whole(node: exp.Expr) -> bool:
-    """Tell whether an expression is a cast to whole numbers, which systems round or cut off."""
+    """Whether an expression is a cast to whole numbers; some systems round, others truncate."""
     return isinstance(node, exp.Cast | exp.TryCast) and node.to.sql().upper() in _WHOLE
 
 
 def uncast(node: exp.Expr) -> exp.Expr:
-    """An expression without casts that change no value: it is read as the record has it."""
+    """An expression without casts that change no value: it is read as in the record."""
     node = bare(node)
     while isinstance(node, exp.Cast | exp.TryCast) and node.to.sql().upper() in _KEPT:
         node = bare(node.this)
@@ -86,7 +86,7 @@ _COMPUTED: dict[type[exp.Expr], Callable[[Decimal, Decimal], Decimal]] = {
 
 
 def filled(node: exp.Expr) -> exp.Expr | None:
-    """A sum or a count to which another number is given where it has none; None: it is none."""
+    """The sum or count in COALESCE(sum, number) and the like; None for anything else."""
     zero = call_of(node) == "ZEROIFNULL"
     inner = node.expressions[0] if zero and node.expressions else node.this
     plain = isinstance(node, exp.Coalesce) and [number_of(one) for one in node.expressions] == [0]
@@ -95,9 +95,9 @@ def filled(node: exp.Expr) -> exp.Expr | None:
 
 
 def number_of(node: exp.Expr | None) -> Decimal | None:
-    """The number that an expression of literals states; None if it is no number.
+    """The number that an expression of literals states; None if it is not one.
 
-    Raises `QueryError` if it is too large to be computed with.
+    Raises `QueryError` if it is too large to compute with.
     """
     if isinstance(node, exp.Neg):
         inner = number_of(node.this)
@@ -118,19 +118,19 @@ def number_of(node: exp.Expr | None) -> Decimal | None:
 
 
 def whole_of(node: exp.Expr | None) -> int | None:
-    """The whole number that an expression of literals states; None if it is none."""
+    """The whole number that an expression of literals states; None if it is not one."""
     number = number_of(node)
     return None if number is None or number != int(number) else int(number)
 
 
 def item_at(node: exp.Expr, items: Sequence[exp.Expr]) -> exp.Expr | None:
-    """The column of SELECT that a number stands for, without its alias; None if for none."""
+    """The column of SELECT that a number refers to, without its alias; None if there is none."""
     place = whole_of(node)
     return None if place is None or not 1 <= place <= len(items) else items[place - 1].unalias()
 
 
 def json_path(node: exp.Expr) -> str | None:
-    """The path that JSON_VALUE, ``->`` and the like take out of a field; None if none do."""
+    """The path that JSON_VALUE, ``->`` and the like extract from a field; None for others."""
     if isinstance(node, exp.JSONExtract | exp.JSONExtractScalar):
         parts = [one.this for one in node.expression.find_all(exp.JSONPathKey)]
         inner, plain = json_path(node.this), path_of(node.this, ())
@@ -154,7 +154,7 @@ _JSON = (
 
 
 def meant_text(node: exp.Expr | None) -> str | None:
-    """The text that a name in double or curly quotes was probably meant to be; None if none."""
+    """The text that a name in double or curly quotes was probably meant to be; None for others."""
     if not isinstance(node, exp.Column) or len(node.parts) > 1:
         return None
     curly = node.name[:1] in _CURLY and node.name[-1:] in _CURLY
@@ -165,13 +165,13 @@ _CURLY = "\u2018\u2019\u201c\u201d"
 
 
 def plain_number(number: Decimal) -> int | Decimal:
-    """A number as a person writes it: whole if it is."""
+    """A number as a person writes it: an integer if it is whole."""
     whole = number.to_integral_value()
     return int(whole) if whole == number else number
 
 
 def aliases(select: exp.Select) -> Mapping[str, exp.Expr]:
-    """Expressions of a SELECT by their aliases; raises `QueryError` for two of one name."""
+    """Expressions of a SELECT by alias; raises `QueryError` for a repeated alias."""
     found: dict[str, exp.Expr] = {}
     for item in select.expressions:
         if isinstance(item, exp.Alias):

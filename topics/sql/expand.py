@@ -1,4 +1,4 @@
-"""Queries in the tables of a configuration, replaced by the settings that they mean."""
+"""Replaces queries in a configuration by the settings that they mean."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _expand(pipeline: Table, sources: list[QuerySource]) -> Iterator[tuple[Place
 
 
 def _put(pipeline: Table, name: str, value: Any) -> Iterator[tuple[Place, str]]:
-    """Put one setting into a table; settings of a table join those that are there."""
+    """Put one setting into a table; settings of a subtable are merged."""
     there = pipeline.get(name)
     if there is None:
         pipeline[name] = value
@@ -56,8 +56,8 @@ def _put(pipeline: Table, name: str, value: Any) -> Iterator[tuple[Place, str]]:
 
 
 def _sources(data: Table) -> list[QuerySource]:
-    """The inputs that are whole enough for a query; mistakes in them are reported elsewhere."""
-    from .columns import QuerySource  # here: the parser of SQL is needed for queries alone
+    """The inputs that are complete enough for a query; their mistakes are reported elsewhere."""
+    from .columns import QuerySource  # here: only queries need the SQL parser
 
     given = data.get("input")
     found = []

@@ -1,4 +1,4 @@
-"""Promises of a query on privacy: BigQuery's options, as budget and bound of a pipeline."""
+"""Privacy options of a query, as in BigQuery, as budget and bound of a pipeline."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _KNOWN = (
 class Promise:
     """The options of a query, and the bound of its counts.
 
-    A unit that adds at most m records to each of at most n groups moves all counts by no more than
-    √n·m in the Euclidean norm. The bound "per-key" with m records in a key, n·m in all, has exactly
-    that sensitivity, and lets a unit with fewer records in a group reach more groups. Without m, n
-    groups cost as the quadratic bound does with budget n: one record in each of n groups, or √n
-    records in one.
+    A unit that adds at most m records to each of at most n groups changes the counts by at most
+    √n·m in the Euclidean norm. The bound "per-key" with m records per key and n·m in all has
+    exactly that sensitivity, and lets a unit with fewer records per group reach more groups.
+    Without m, n groups cost as much as the quadratic bound with budget n: one record in each of n
+    groups, or √n records in one.
     """
 
     def __init__(self, options: Mapping[str, str], source: QuerySource) -> None:

@@ -22,7 +22,7 @@ from .typed import check_types
 def compile_query(
     text: str, sources: Sequence[QuerySource], clip: Mapping[str, Mapping[str, Any]] | None = None
 ) -> dict[str, Any]:
-    """Compile a query to settings; see `read_query`, which also tells what else it says.
+    """Compile a query to settings; see `read_query`, which also returns the rest of its content.
 
     >>> visits = QuerySource("visits", "visits", ("user",), "t")
     >>> compile_query("SELECT page, COUNT(*) FROM visits GROUP BY page", [visits])
@@ -42,10 +42,10 @@ class Query(NamedTuple):
 
     Attributes:
         settings: settings of the pipeline, as a TOML file would state them.
-        view: name of the view that the query creates, as the name of a pipeline; None: none.
-        notes: what was read and changes nothing, or less than in the system that it is from.
-        over: settings of the view over it that the query asks for, without name and source; None:
-            the pipeline is all.
+        view: name of the view that the query creates, which names the pipeline; None: none.
+        notes: parts of the query without effect here, or with less than in their own system.
+        over: settings of the query's view over the pipeline, without name and source; None: no
+            view.
     """
 
     settings: dict[str, Any]
@@ -57,20 +57,20 @@ class Query(NamedTuple):
 def read_query(
     text: str, sources: Sequence[QuerySource], clip: Mapping[str, Mapping[str, Any]] | None = None
 ) -> Query:
-    """Read a query: ``input``, ``key``, ``aggregate``, and what else it states.
+    """Read a query: ``input``, ``key``, ``aggregate``, and further settings.
 
     Args:
         text: one SELECT over one input.
         sources: the inputs that it may name.
-        clip: bounds of summed fields that the query itself does not bound.
+        clip: bounds of summed fields that the query does not bound.
 
     Returns:
-        Among its settings are ``derive``, ``where``, ``window``, ``mechanism`` and ``budget`` where
-        the query says so.
+        Its settings include ``derive``, ``where``, ``window``, ``mechanism`` and ``budget`` if the
+        query states them.
 
     Raises:
-        QueryError: the text is no such query, or a construct has no private meaning; the message
-            names it, and what to do instead.
+        QueryError: the text is not such a query, or a construct has no private meaning; the
+            message names it, and what to do instead.
     """
     read = parsed(text, [part for one in sources for part in one.words])
     asked = after_release(read.select, sources)

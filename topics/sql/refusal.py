@@ -16,43 +16,43 @@ class QueryError(ConfigError):
 
 
 def single_quotes(text: str) -> str:
-    """Say how to write a text that stands in other quotes, or in none."""
+    """Say how to write a text that is in other quotes, or in none."""
     plain = text.replace("'", "''")
     return f"texts stand in single quotes: write '{plain}'"
 
 
 SAID = "said"
-"""In the ``meta`` of an expression: its words in the query."""
+"""Key in an expression's ``meta``: its text in the query."""
 
 
 def shown(node: exp.Expr) -> str:
-    """A part of a query as it was written, short enough for a message."""
+    """A part of a query as written, short enough for a message."""
     said = node.meta.get(SAID)
     return short(said) if said else respelt(node)
 
 
 def respelt(node: exp.Expr) -> str:
-    """The SQL of an expression that no query has, short enough for a message."""
+    """The SQL of a rewritten expression, short enough for a message."""
     return short(sql_of(node))
 
 
 def sql_of(node: exp.Expr) -> str:
-    """The SQL of an expression, without warnings of what other systems do not know."""
+    """The SQL of an expression, without warnings about other systems."""
     return node.sql(comments=False, unsupported_level=ErrorLevel.IGNORE)
 
 
 def call_of(node: exp.Expr | None) -> str:
-    """The name, in capitals, of a call that the parser has no type for; empty for all else."""
+    """The upper-case name of a call without a type in the parser; empty for anything else."""
     return node.name.upper() if isinstance(node, exp.Anonymous) else ""
 
 
 def short(text: str) -> str:
-    """A text, cut where it is too long for a message."""
+    """A text, shortened if it is too long for a message."""
     return text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 3] + "..."
 
 
 def refused(node: exp.Expr, instead: str) -> QueryError:
-    """Make the refusal of a construct, by its own SQL."""
+    """Make the refusal of a construct, quoting its SQL."""
     return QueryError(f"{shown(node)}: {instead}")
 
 
@@ -91,7 +91,7 @@ CLAUSES = {
     "locks": "FOR UPDATE locks nothing here: leave it out",
     "hints": "hints on a table say nothing here: leave WITH (...) out",
 }
-"""Clauses of a SELECT, and what to say of each."""
+"""Refused clauses of a SELECT, and the message for each."""
 
 
 _BANDS = (
@@ -156,14 +156,14 @@ EXPRESSIONS: dict[type[exp.Expr], str] = {
 """Expressions that no pipeline can release, and what to do instead."""
 
 SPLIT_CALLS = ("APPROX_QUANTILES", "ANON_QUANTILES", "QUANTILES")
-"""Calls for the quantiles that split the records into so many parts."""
+"""Calls for quantiles that split the records into equal parts."""
 
 QUANTILE_CALLS = (
     "MEDIAN", "PERCENTILE_CONT", "PERCENTILE_DISC", "ANON_PERCENTILE_CONT", "PERCENTILE",
     "PERCENTILE_APPROX", "APPROX_PERCENTILE", "APPROX_QUANTILE", "QUANTILE", "QUANTILE_CONT",
     "QUANTILE_DISC", *SPLIT_CALLS,
 )  # fmt: skip
-"""Calls for quantiles, in capitals."""
+"""Calls for quantiles, in upper case."""
 
 _CALLS = {
     "AS_VALUE": "is released by itself as a column of the key: leave it out",
@@ -191,7 +191,7 @@ _CALLS = {
         ),
         _SINGLE,
     ),
-}  # calls that the parser does not know, of Flink, Spark and ksqlDB among others
+}  # calls without a type in the parser, of Flink, Spark and ksqlDB among others
 
 
 _RANKS = "ranks rows: for the largest of each window write ORDER BY n DESC LIMIT 3"
@@ -219,7 +219,7 @@ _TOTAL = (
 
 
 def over_of(node: exp.Expr) -> str | None:
-    """Words on a function OVER rows that no view has; None: the general ones are enough."""
+    """Message on a function OVER rows that no view has; None if the general one suffices."""
     call = node.this
     while isinstance(call, exp.IgnoreNulls | exp.RespectNulls):
         call = call.this
@@ -231,7 +231,7 @@ def over_of(node: exp.Expr) -> str | None:
 
 
 def instead_of(node: exp.Expr) -> str | None:
-    """Words on the outermost part of an expression that no pipeline can release, or None."""
+    """Message on the outermost part of an expression that no pipeline can release, or None."""
     for part in node.bfs():
         if isinstance(part, exp.Window) and (words := over_of(part)) is not None:
             return words
@@ -253,7 +253,7 @@ _UNREADABLE = {
 
 
 def unreadable(text: str) -> str | None:
-    """Words on the construct that keeps the parser from reading a query; None if none is known."""
+    """Message on the construct that makes a query unreadable for the parser; None if unknown."""
     found = (
         words for pattern, words in _UNREADABLE.items() if re.search(pattern, text, re.IGNORECASE)
     )

@@ -55,7 +55,7 @@ from .windows.windows import Windowed, check_fixed, duration_of, names_window, w
 
 
 def _with_field(setting: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """An aggregate of the column of that name, in the order in which a person writes it."""
+    """An aggregate of the column ``name``, with settings in the usual order."""
     kind = setting["kind"]
     return {"kind": kind, "field": name, **{n: v for n, v in setting.items() if n != "kind"}}
 
@@ -72,16 +72,16 @@ class SelectOfInput:
         self._joins = joins_of(select, scope.table, scope.source, sources)
         self._promise = Promise(read.said.options, scope.source)
         self._session = read.said.session and duration_of(expression_of(read.said.session))
-        self._units = set(read.said.parts)  # columns that sessions are partitioned by
+        self._units = set(read.said.parts)  # columns that partition sessions
         self._window = self._stated()
         self._derive: dict[str, dict[str, Any]] = {}
         self._grouped: dict[exp.Expr, str] = {}  # expression of GROUP BY -> column of the key
         self._paths: dict[str | None, str] = {}  # field of GROUP BY -> column of the key
         self._quantiles: list[Quantile] = []
-        self._chosen: list[dict[str, Any]] = []  # numbers that are one of several, derived
-        self._bounded = False  # whether a sum is bounded as in BigQuery
+        self._chosen: list[dict[str, Any]] = []  # derived numbers, chosen by cases
+        self._bounded = False  # whether a sum is bounded in BigQuery's way
         self.notes: list[str] = []
-        self.columns: dict[str, str] = {}  # column of SELECT -> what it is released as; "": window
+        self.columns: dict[str, str] = {}  # column of SELECT -> released name; "": window
 
     def settings(self) -> dict[str, Any]:
         """The pipeline's settings."""
@@ -112,7 +112,7 @@ class SelectOfInput:
         self._promise.per_group = max((one.per_group or 0 for one in aggregates), default=0) or None
         promised = self._promise.settings()
         if any(one.units for one in aggregates):
-            once = {} if key else {"budget": 1}  # of one key, a unit's record counts once
+            once = {} if key else {"budget": 1}  # with one key, count one record per unit
             promised["mechanism"] = promised.get("mechanism", {}) | DISTINCT | once
         if self._quantiles:
             promised = self._with_quantiles(promised, aggregates)
@@ -126,7 +126,7 @@ class SelectOfInput:
         return made
 
     def _check_conditions(self) -> None:
-        """Refuse a name that SELECT gives: no record has such a field, so none would count."""
+        """Refuse an alias of SELECT in conditions: no record has such a field, so none counts."""
         items, where = self._select.expressions, self._select.args.get("where")
         tested = [
             one.expression if isinstance(one, exp.Filter) else one.this
@@ -148,7 +148,7 @@ class SelectOfInput:
             return
         if not self._counts(meant):
             raise refused(column, f"{what} reads fields of the record: write {shown(meant)}")
-        if what == "WHERE":  # the name of a count with a condition may be that of a field as well
+        if what == "WHERE":  # the alias of a conditional count may also be a field's name
             raise refused(column, f"is not known before noise is added: write HAVING {name}")
 
     def _beside(self) -> Iterator[exp.Expr]:
@@ -176,7 +176,7 @@ class SelectOfInput:
         return promised | made | {"mechanism": given | made["mechanism"]}
 
     def _note(self) -> None:
-        """Tell what was read and changes nothing."""
+        """Note parts of the query that have no effect."""
         if self._select.args.get("order") is not None:
             self.notes.append("ORDER BY: releases have no order; sort them, which costs nothing")
         if self._said.emit:
@@ -200,7 +200,7 @@ class SelectOfInput:
         return Windowed(length, hop=None if hop == length else hop)
 
     def _grouping(self) -> list[exp.Expr]:
-        """Expressions of GROUP BY; numbers and aliases stand for columns of SELECT."""
+        """Expressions of GROUP BY, with numbers and aliases resolved to columns of SELECT."""
         group = self._select.args.get("group")
         if group is None:
             return self._plain() if self._select.args.get("distinct") is not None else []
@@ -213,7 +213,7 @@ class SelectOfInput:
         return [self._resolved(one) for one in group.expressions if one != total]
 
     def _plain(self) -> list[exp.Expr]:
-        """Columns of SELECT that are no aggregates."""
+        """Columns of SELECT that are not aggregates."""
         items = (one.unalias() for one in self._select.expressions)
         return [one for one in items if not self._counts(one) and not isinstance(one, exp.Star)]
 
@@ -314,12 +314,12 @@ class SelectOfInput:
         return found
 
     def _name(self, item: exp.Expr, label: str) -> None:
-        """Note what a column of SELECT is released as."""
+        """Note the released name of a column of SELECT."""
         for said in {name_of(item), sql_of(item.unalias())}:
             self.columns[said] = label
 
     def _released(self, node: exp.Expr) -> exp.Expr:
-        """An aggregate without what may be done with its released value: a cast, a rounding."""
+        """An aggregate without casts or rounding, which apply to its released value."""
         if (inner := filled(node)) is not None:
             self.notes.append(f"{shown(node)}: a row that is released has a number: it is that")
             return inner
@@ -335,11 +335,11 @@ class SelectOfInput:
         return inner
 
     def _selected(self) -> set[str | None]:
-        """Fields that stand in SELECT by themselves."""
+        """Fields that are columns of SELECT."""
         return {path_of(one.unalias(), self._table) for one in self._select.expressions}
 
     def _of_window(self, node: exp.Expr) -> bool:
-        """Whether a column of SELECT names the window, as every release does by itself."""
+        """Whether a column of SELECT names the window, which every release does anyway."""
         if not self._windowed:
             return False
         if names_window(node, self._table) or path_of(node, self._table) in self._units:
@@ -356,7 +356,7 @@ class SelectOfInput:
         return pause_of(node, self._source, self._table) is not None
 
     def _check_window(self, node: exp.Expr) -> None:
-        """Refuse (`QueryError`) TUMBLE_START and the like of another window than the query's."""
+        """Refuse (`QueryError`) TUMBLE_START and the like for another window than the query's."""
         kind = call_of(node).partition("_")[0]
         if kind in ("TUMBLE", "HOP") and node.expressions and self._window is not None:
             whole = exp.Anonymous(this=kind, expressions=node.copy().expressions)
@@ -389,7 +389,7 @@ class SelectOfInput:
         return found._replace(setting=_with_field(found.setting, name))
 
     def _name_of(self, place: int) -> str:
-        """The name of a number that is derived: no field of the query has it."""
+        """A name for a derived number that no field of the query has."""
         fields = {".".join(p.name for p in one.parts) for one in self._select.find_all(exp.Column)}
         taken = {*fields, *self._aliases, *self._grouped.values()}
         free = (f"chosen_{n}" for n in itertools.count(1))

@@ -16,7 +16,7 @@ _OF_TABLE = {"this", "db", "catalog", "alias"}
 def source_of(
     select: exp.Select, sources: Sequence[QuerySource]
 ) -> tuple[QuerySource, tuple[str, ...]]:
-    """The input that FROM names, by its name or its topic, and how columns may call it."""
+    """The input that FROM names, by name or topic, and the names that may qualify its columns."""
     clause = select.args.get("from_")
     public = [one.name for one in sources if one.public]
     sources = [one for one in sources if not one.public]

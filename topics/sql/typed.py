@@ -1,4 +1,4 @@
-"""Fields of a query that are asked for as two types."""
+"""Fields that a query uses as two types."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Table = Mapping[str, Any]
 
 
 def check_types(settings: Table, source: QuerySource) -> None:
-    """Refuse (`QueryError`) a query that asks for a field as two types."""
+    """Refuse (`QueryError`) a query that uses a field as two types."""
     for use, other in clashes(_uses(settings, source)):
         raise QueryError(
             f"{use.field}: {other.place} asks for {WORDS[other.role]}, and {use.place} for "
@@ -23,7 +23,7 @@ def check_types(settings: Table, source: QuerySource) -> None:
 
 
 def _uses(settings: Table, source: QuerySource) -> Iterator[Use]:
-    """Every field that a query asks for, and by which part of it."""
+    """Every field that a query uses, and the part that uses it."""
     yield from (Use("the privacy unit", path, "unit") for path in source.unit)
     derive = settings.get("derive", {})
     fields = (path for path in settings.get("key", ()) if path not in derive)
@@ -56,7 +56,7 @@ def _of_conditions(place: str, where: Sequence[Table]) -> Iterator[Use]:
 
 
 def _role(condition: Table) -> str:
-    """The role in which a condition asks for its field."""
+    """The role in which a condition uses its field."""
     if "lookup" in condition:
         return "unit"
     if "present" in condition:

@@ -59,12 +59,12 @@ def _tokens(kafka: Kafka) -> dict[str, Any]:
 
 
 def by_token(kafka: Kafka) -> bool:
-    """Return whether clients sign in by a token, which they get elsewhere."""
+    """Return whether clients authenticate by a token, which they obtain elsewhere."""
     return _sasl(kafka) and kafka.sasl_mechanism == "OAUTHBEARER"
 
 
 def aiokafka_options(kafka: Kafka) -> dict[str, Any]:
-    """Return the keyword arguments of aiokafka's clients, without a provider of tokens.
+    """Return the keyword arguments of aiokafka's clients, without a token provider.
 
     Raises:
         ConfigError: a file cannot be read, or there is no password.
@@ -144,7 +144,7 @@ def registry_options(registry: RegistrySettings) -> dict[str, Any]:
     options: dict[str, Any] = {
         "url": registry.url,
         "timeout": registry.timeout / 1e6,
-        "max.retries": 0,  # a worker waits and asks again, and says so
+        "max.retries": 0,  # a worker itself waits and retries, and logs it
         "ssl.ca.location": registry.ssl_cafile,
         "ssl.certificate.location": registry.ssl_certfile,
         "ssl.key.location": registry.ssl_keyfile,

@@ -1,9 +1,9 @@
 """Escrow: noise keys sealed to an auditor's public key before every machine forgets them.
 
 A key is sealed by HPKE (RFC 9180: X25519, HKDF-SHA256, ChaCha20-Poly1305), bound to the ratchet and
-to the charge. Sealing needs no secret that could open. The file grows by a line for each charge,
-and need not be secret as long as the auditor's private key is. A line that a crash has torn is
-skipped, and its key is sealed again.
+the charge. Sealing needs no secret. The file grows by a line for each charge, and need not be
+secret as long as the auditor's private key is. A line torn by a crash is skipped, and its key is
+sealed again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Escrow:
         key_file: the auditor's public key, PEM.
 
     Raises:
-        ConfigError: that is no such key.
+        ConfigError: ``key_file`` holds no such key.
     """
 
     def __init__(self, path: Path, key_file: Path) -> None:
@@ -65,7 +65,7 @@ class Escrow:
             return
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
         with os.fdopen(os.open(self._path, flags, 0o600), "ab") as file:
-            # The first line may follow one that a crash has torn.
+            # The file may end with a line torn by a crash.
             file.write(b"".join(b"\n" + line for line in lines) + b"\n")
             file.flush()
             os.fsync(file.fileno())

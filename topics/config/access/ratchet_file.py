@@ -1,14 +1,13 @@
-"""The file of a ratchet: replaced at each step, so that no old content is left to be read.
+"""The file of a ratchet: replaced at each step so that no old content remains readable.
 
 A step writes the new content beside the file and syncs it, gives the old content a second name,
 renames the new one over the first, syncs the folder, and only then overwrites the old content and
-removes its name. So at each moment the name holds all of the old or all of the new content, and
-what a crash leaves behind under the two other names is wiped by the next step, of which each start
-has one. Overwriting means something where a file system writes in place; copies on write, snapshots
-and flash keep older blocks: encrypt such disks.
+removes its name. So at each moment the name holds all of the old or all of the new content. The
+next step, and each start does one, wipes what a crash leaves under the two other names. Overwriting
+is effective only on file systems that write in place; copy-on-write, snapshots and flash keep older
+blocks: encrypt such disks.
 
-Each machine has its own file. Several workers may share one: a lock on the folder makes them take
-turns.
+Each machine has its own file. Its workers share it: a lock on the folder makes them take turns.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class RatchetFile:
     """The ratchet of one machine: in its file, and in the memory of one process.
 
     Args:
-        escrow: escrow that takes the key of each charge passed; None: there is none.
+        escrow: escrow that receives the key of each charge passed; None: no escrow.
 
     Raises:
         ConfigError: there is no ratchet, others may read it, or it is damaged.
@@ -86,7 +85,7 @@ class RatchetFile:
         return sorted(self._held.kept)
 
     def known(self, charge: Charge) -> bytes | None:
-        """Look up the noise key of an epoch; None where it was forgotten."""
+        """Look up the noise key of an epoch; None if it was forgotten."""
         with self._lock:
             return self._held.of(charge)
 
@@ -106,12 +105,12 @@ class RatchetFile:
         return key
 
     def forget(self, step: int, charges: Collection[Charge], over: Over) -> None:
-        """Pass what was read of the ledger, and erase the keys of epochs that are over.
+        """Pass the ledger records that were read, and erase the keys of epochs that are over.
 
         Args:
             step: number of ledger records that were read.
             charges: all charges under this ratchet's keys, from record `step` of this one on.
-            over: whether nothing more will be released of an epoch.
+            over: whether an epoch is over, that is, will have no further release.
 
         Raises:
             ConfigError: the file holds another ratchet, or a damaged one.
@@ -134,7 +133,7 @@ class RatchetFile:
             before.wipe()
 
     def _newest(self) -> Ratchet:
-        """The ratchet of the file, which another worker may have moved on; never an older copy."""
+        """The ratchet of the file, which another worker may have advanced; never an older copy."""
         if not self.path.exists():
             return self._held
         there = read(self.path)
@@ -205,12 +204,12 @@ def read(path: Path) -> Ratchet:
 
 
 def replace(path: Path, ratchet: Ratchet) -> None:
-    """Put a later ratchet into a file and wipe what it held; hold `locked` meanwhile."""
+    """Put a later ratchet into a file and wipe its old content; the caller holds `locked`."""
     new, old = _beside(path)
     _clean(path)
     mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
     _write(new, ratchet, mode)
-    with contextlib.suppress(OSError):  # there is none, or names are all that this system has
+    with contextlib.suppress(OSError):  # no old content, or a system without hard links
         os.link(path, old)
     os.replace(new, path)
     settle(path.parent)
@@ -229,19 +228,19 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def _beside(path: Path) -> tuple[Path, Path]:
-    """Names of new and of old content, while it is replaced."""
+    """Names of the new and the old content during a replacement."""
     return path.with_name(f".{path.name}.new"), path.with_name(f".{path.name}.old")
 
 
 def _clean(path: Path) -> None:
-    """Wipe new content that was not finished, and old content."""
+    """Wipe unfinished new content, and old content."""
     for one in _beside(path):
         try:
             file = os.open(one, os.O_WRONLY | os.O_NOFOLLOW)
         except FileNotFoundError:
             continue
         try:
-            # A crash before the rename leaves two names of what is in force: one goes, no more.
+            # A crash before the rename leaves two names for the current content: remove one only.
             if not (path.exists() and path.samefile(one)):
                 os.write(file, bytes(os.fstat(file).st_size))
                 os.fsync(file)

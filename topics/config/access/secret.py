@@ -1,9 +1,9 @@
-"""The secret keys, 32 bytes each: that of the noise, and the one that signs. Neither is in TOML.
+"""The two secret keys, 32 bytes each: noise key and signing key. Neither is in TOML.
 
 A key comes from the environment, from a file or from a command that prints it.
 
 Anyone who has the noise key can subtract the noise from releases. If it is lost, open epochs cannot
-be continued. Anyone who has the signing key can sign releases that are not the deployment's.
+be continued. Anyone who has the signing key can forge releases of the deployment.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def noise_key(config: Config, environ: Mapping[str, str] | None = None) -> bytes
 
 
 def signing_key(config: Config, environ: Mapping[str, str] | None = None) -> SigningKey | None:
-    """Return the key that signs releases and ledger; None where none is named.
+    """Return the key that signs releases and ledger; None if none is configured.
 
     ``HUSH_SIGNING_KEY`` and ``HUSH_SIGNING_KEY_FILE`` override the configuration, as for the noise
     key.
@@ -60,7 +60,7 @@ def signing_key(config: Config, environ: Mapping[str, str] | None = None) -> Sig
 def _key(
     what: str, command: KeyCommand | None, setting: str, environ: Mapping[str, str] | None
 ) -> bytes | None:
-    """The key that the environment or the command ``setting`` gives; None: neither does."""
+    """The key from the environment or from the command ``setting``; None if neither gives one."""
     environ, variable = os.environ if environ is None else environ, f"HUSH_{what.upper()}_KEY"
     if environ.get(variable):
         return decode_key(environ[variable].encode(), variable)
@@ -70,7 +70,7 @@ def _key(
 
 
 def own_keys(config: Config) -> dict[str, bytes]:
-    """Return the 32-byte noise keys of pipelines that have one of their own, by name.
+    """Return the 32-byte noise keys of pipelines that have their own, by name.
 
     Raises:
         ConfigError: one is missing, malformed, or others may read its file.
@@ -80,7 +80,7 @@ def own_keys(config: Config) -> dict[str, bytes]:
 
 
 def _printed(key: KeyCommand, setting: str) -> bytes:
-    """Run the command. Nothing that it prints is shown, since it may be a part of the key."""
+    """Run the command. Its output is never shown, since it may be part of the key."""
     name = f"{setting} ({key.command[0]})"
     try:
         running = subprocess.Popen(
@@ -88,7 +88,7 @@ def _printed(key: KeyCommand, setting: str) -> bytes:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # what it starts ends with it
+            start_new_session=True,  # so that its children can be ended with it
         )
     except OSError as error:
         raise ConfigError(f"{name} cannot be run: {error.strerror}") from None
@@ -125,7 +125,7 @@ def read_key(path: Path, what: str = "noise key") -> bytes:
 
 
 def read_private(path: Path, what: str, maker: str) -> bytes:
-    """Return what a file holds that only its owner, and at most a group, can read.
+    """Return the content of a file that only its owner, and at most a group, can read.
 
     Raises:
         ConfigError: the file is missing, or readable by everyone, or writable by others.

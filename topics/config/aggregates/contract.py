@@ -1,8 +1,8 @@
 """Contract of an aggregate, and the names of released columns.
 
 An aggregate states the value columns that it needs summed, the released columns that it consists
-of, and how these become its value with an error. A mechanism releases
-``count`` and ``sum:<field>``; an aggregate only post-processes them.
+of, and how it computes its value and error from these. A mechanism releases ``count`` and
+``sum:<field>``; an aggregate only post-processes them.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ class Estimate(NamedTuple):
     Attributes:
         value: value of the number.
         stddev: standard deviation of its noise.
-        within: ends between which the exact number lies, as long as nothing is deleted; the value
-            lies there whatever comes. None: nowhere in particular.
-        square: the estimate whose square root this is: the interval is that one's. None: of none.
+        within: range of the exact number as long as nothing is deleted; the value always lies
+            within it. None: no known range.
+        square: the estimate of which this is the square root, and whose interval it uses; None:
+            not a root.
     """
 
     value: Fraction
@@ -58,7 +59,7 @@ class AnyAggregate(Protocol):
         ...
 
     def finish(self, parts: Sequence[Estimate]) -> Estimate | None:
-        """Compute value and error; None (null in releases) if the parts give none."""
+        """Compute value and error; None (null in releases) if the parts determine none."""
         ...
 
 
@@ -81,7 +82,7 @@ def square_of(field: str) -> str:
 
 
 def centred_of(field: str) -> str:
-    """The released column of a field's sum around the middle of its interval.
+    """The released column of a field's sum, centred on the middle of its interval.
 
     >>> centred_of("fare")
     'centred:fare'

@@ -1,4 +1,4 @@
-"""All aggregates that a pipeline may release per key, and the columns of several together."""
+"""All aggregates that a pipeline may release per key, and the columns that several need."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def value_columns(aggregates: Sequence[AnyAggregate]) -> list[NumericField]:
 
 
 def apart(columns: Sequence[NumericField]) -> tuple[tuple[int, ...], ...]:
-    """Places of the columns that have a condition, those that exclude each other in one group."""
+    """Indices of the columns with a condition; mutually exclusive ones form a group."""
     partial = [(place, c.where) for place, c in enumerate(columns) if c.where is not None]
     found = groups([where for _, where in partial])
     return tuple(tuple(partial[member][0] for member in group) for group in found)
 
 
 def counts_of(aggregates: Sequence[AnyAggregate]) -> dict[str, str]:
-    """Name of the column that counts the records of each column whose squares are summed.
+    """Map each column whose squares are summed to the column that counts its records.
 
-    Those of a column without a condition are counted anyway, and it is not among them.
+    Columns without a condition are left out: their records are counted anyway.
     """
     made = (one.columns for one in aggregates if isinstance(one, Spread) and one.where)
     return {values.name: count.name for values, count in made}

@@ -16,12 +16,12 @@ from ..toml.values import FieldPath, ValueName, above
 from .contract import COUNT, Estimate, label_of, sum_of
 from .partial import Partial
 
-COLUMN_LIMIT = 2**31  # grid steps; with larger clipping intervals exact sums would overflow
+COLUMN_LIMIT = 2**31  # grid steps; with wider clipping intervals exact sums would overflow
 
 
 GRIDS = Fraction(1, 10**100), Fraction(10**100)
-"""The finest and the coarsest grid. Values are divided by it as doubles: beyond their range all
-would be rounded to wrong steps, unseen."""
+"""The finest and the coarsest grid. Values are divided by the grid as doubles: outside this range
+they would silently be rounded to wrong steps."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class OfField:
         return (NumericField(self.field, self.low, self.high, self.grid),)
 
     def objections(self) -> Iterator[Objection]:
-        """An interval that is empty, off the grid, or too wide."""
+        """Objections to an interval that is empty, off the grid, or too wide."""
         return clip_objections(self.columns[0])
 
 
@@ -67,7 +67,7 @@ class OfSome(Partial, OfField):
         return (NumericField(*given, every(self.where), self._called),)
 
     def objections(self) -> Iterator[Objection]:
-        """An interval that is empty, off the grid, or too wide, and mistakes in conditions."""
+        """Objections to the interval, as for `OfField`, and to the conditions."""
         yield from OfField.objections(self)
         yield from Partial.objections(self)
 
@@ -112,9 +112,10 @@ class Mean(OfField):
     def finish(self, parts: Sequence[Estimate]) -> Estimate | None:
         """Sum over count, with the delta method's error; None if the count is not positive.
 
-        The released sum is that of values centred on the clip interval plus the middle times the
-        count, so the error of the count cancels except for the distance to the middle. The error is
-        that of the quotient itself, also where the mean was moved into the interval.
+        The released sum is that of values centred on the middle of the clipping interval, plus the
+        middle times the count. So the count's error matters only in proportion to the mean's
+        distance from the middle. The error is that of the quotient, even if the mean was moved into
+        the interval.
         """
         count, total = parts
         number = plain(count.value)

@@ -1,4 +1,4 @@
-"""Aggregates that may be of some records alone: counts, and what they share with sums."""
+"""Aggregates that may cover only some records: counts, and what they share with sums."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .contract import COUNT, Estimate, sum_of
 
 
 class Partial:
-    """An aggregate that may be of some records alone."""
+    """An aggregate that may cover only some records."""
 
     where: tuple[Condition, ...]
 
@@ -31,12 +31,12 @@ class Partial:
         """The aggregate as the charged configuration states it."""
         told = {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
         asked = pinned(self.where)
-        del told["where"]  # absent, as before there was such a setting
+        del told["where"]  # absent, as before this setting existed
         return told if asked is None else told | {"where": asked, "column": self._called}
 
     @property
     def _called(self) -> str | None:
-        """Name of the column, which aggregates of the same records share; None: as it is of all."""
+        """Name of the column, shared by aggregates of the same records; None: the field's own."""
         if not self.where:
             return None
         told = msgspec.json.encode(pinned(self.where), enc_hook=str, order="deterministic")

@@ -18,7 +18,7 @@ from .partial import Count
 
 @dataclass(frozen=True)
 class Spread(OfSome):
-    """A spread, made of a count, a sum and a sum of squares."""
+    """A spread, computed from a count, a sum and a sum of squares."""
 
     sample: bool = False
 
@@ -51,9 +51,9 @@ class Variance(Spread):
     def finish(self, parts: Sequence[Estimate]) -> Estimate | None:
         """The variance with the delta method's error; None if the count is not positive.
 
-        With n, q and s the released count, sum of squares less a constant each, and sum, all three
-        with independent noise, and c that constant: q/n + c - (s/n)². None as well for a sample of
-        one.
+        Let n be the released count, s the sum, and q the sum of squares, each square less a
+        constant c; all three have independent noise. The variance is q/n + c - (s/n)². Also None
+        for a sample of one.
         """
         count, squares, total = parts
         number = plain(count.value)
@@ -70,7 +70,7 @@ class Variance(Spread):
 
     @property
     def _constant(self) -> Fraction:
-        """The number that was subtracted from each square."""
+        """The constant that was subtracted from each square."""
         _, step, top = square_steps(*self.columns[0].interval)
         return step * top * self.grid**2
 
@@ -96,11 +96,11 @@ class Stddev(Spread):
         return Variance("variance", *given, sample=self.sample, where=self.where)
 
     def finish(self, parts: Sequence[Estimate]) -> Estimate | None:
-        """The root; its stated error is what the variance's becomes at that value."""
+        """The root; its stated error is that of the variance, propagated at that value."""
         square = self._squared.finish(parts)
         if square is None:
             return None
         value = math.sqrt(square.value)
-        # Near 0 a root moves by no more than the root of what the square moves by.
+        # Near 0 a root changes by at most the root of the change of its square.
         spread = min(square.stddev / (2 * value) if value else math.inf, math.sqrt(square.stddev))
         return Estimate(Fraction(value), spread, square=square)

@@ -30,7 +30,7 @@ def of_kafka(kafka: Kafka) -> Iterator[Problem]:
 
 
 def _named(prefix: str, kafka: Kafka) -> list[str]:
-    """Settings of one kind that are given."""
+    """Given settings whose names begin with ``prefix``."""
     found = [f.name for f in fields(kafka) if f.name.startswith(prefix)]
     return [name for name in found if getattr(kafka, name) is not None]
 
@@ -47,7 +47,7 @@ def _tokens(kafka: Kafka) -> Iterator[Problem]:
 
 
 def _keeps_secrets(url: str) -> bool:
-    """Whether what is sent to an address is encrypted, or stays on this machine."""
+    """Whether traffic to an address is encrypted or stays on this machine."""
     if not _is_address(url):
         return False
     found = urlsplit(url)

@@ -33,7 +33,7 @@ def of_pipeline(config: Config, pipeline: PipelineSettings) -> list[Objection]:
     found += ((f"budget.{name}", message) for name, message in of_limits(pipeline.budget))
     found += _keys(pipeline)
     found += _expressions(pipeline)
-    if not found:  # else a condition may mean nothing
+    if not found:  # else a condition may be meaningless
         source = next(one for one in config.input if one.name == pipeline.input)
         found += roles.objections(pipeline, source)
         found += attributes.objections(config, pipeline, source)

@@ -56,7 +56,7 @@ def of_schedule(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:
 
 
 def _endless(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:
-    """Settings that need an end, of a window without a stated one."""
+    """Settings that need an end, in a window without a stated end."""
     window, rule = pipeline.window, pipeline.triggers
     for name in ("length", "horizon", "hop", "zone"):
         if getattr(window, name) is not None:
@@ -154,13 +154,13 @@ def _regular(pipeline: PipelineSettings, every: int) -> Iterator[tuple[str, str]
 
 
 def _most(pipeline: PipelineSettings) -> int:
-    """Most triggers of a window that schedule and mechanism have."""
+    """The most triggers per window that schedule and mechanism allow."""
     given = pipeline.mechanism
     return min(MAX_TRIGGERS, find(given.kind).triggers(given.parameters))
 
 
 def _beyond(pipeline: PipelineSettings, most: int) -> str:
-    """Say how many are possible, and what to write."""
+    """Say how many triggers are possible, and what to write."""
     given = pipeline.mechanism
     name = getattr(given.parameters, "factorization", None)
     which = given.kind if name is None else f'{given.kind} with factorization = "{name}"'
@@ -195,7 +195,7 @@ def _cron(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:
         yield "triggers.cron", f'"{rule.cron}" is not a cron rule ({error})'
         return
     schedule = Schedule.of(pipeline)
-    samples = max(1, min(32, 10_000 // rule.count))  # windows begin at different phases of it
+    samples = max(1, min(32, 10_000 // rule.count))  # windows begin at different phases of the rule
     try:
         last = [schedule.times(window)[-1] - pipeline.lateness for window in range(samples)]
     except ConfigError as error:

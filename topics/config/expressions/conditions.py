@@ -110,13 +110,13 @@ class Condition:
         yield from found or self._looked_up()
 
     def _looked_up(self) -> Iterator[tuple[str, str]]:
-        """Objections to a condition on a row, whose other settings are valid."""
+        """Objections to a condition on a looked-up row; its other settings are valid."""
         if self.lookup is None:
             for name in ("match", "take"):
                 if getattr(self, name) is not None:
                     yield name, "has an effect only with lookup"
             return
-        if not isinstance(self.lookup, PublicTable):  # none was read for it
+        if not isinstance(self.lookup, PublicTable):  # no table was read for it
             yield "lookup", "is possible in conditions on records alone, not in those of a view"
             return
         try:
@@ -137,7 +137,8 @@ class Condition:
         elif len(ends) == 2 and _end(self, ends[0]) > _end(self, ends[1]):
             yield given[-1], f"is below {ends[0]}: no record can fulfil both"
         for name in given:
-            # Records are compared as doubles: such a number would stop the stream at the first one.
+            # Records are compared as doubles: such a number would stop the stream at the first
+            # record.
             for value in filter(beyond_doubles, _listed(getattr(self, name))):
                 yield name, f"{Decimal(int(value)):.3g} must be a number up to 1e308 in size"
         for name in ("one_of", "none_of"):
@@ -224,7 +225,7 @@ def _of_row(condition: means.Condition, table: PublicTable) -> means.Condition:
 
 
 def _among(path: str, values: Sequence[Literal], denied: bool) -> means.Condition:
-    """One of some values, or none of them; the values are of one type."""
+    """A condition to be one of some values of one type or, if denied, none of them."""
     if isinstance(values[0], bool):
         allowed = {True, False} - set(values) if denied else set(values)
         if len(allowed) == 1:
@@ -239,7 +240,7 @@ def _among(path: str, values: Sequence[Literal], denied: bool) -> means.Conditio
 
 def _told(condition: means.Condition) -> dict[str, Any]:
     """A condition in plain values, with the name of its kind."""
-    if isinstance(condition, means.RowFits):  # its keys follow from the table
+    if isinstance(condition, means.RowFits):  # the table determines its keys
         test = {name: value for name, value in _told(condition.test).items() if name != "field"}
         told = {name: getattr(condition, name) for name in ("field", "sha256", "count", "denied")}
         return {"kind": "rowfits", **told, "test": test}

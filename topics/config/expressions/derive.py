@@ -89,7 +89,7 @@ class Derive:
     cases: tuple[Case, ...] | None = None
     otherwise: Constant | None = None
     lookup: Annotated[PublicTable | None, Convert(lambda _, raw, path: raw)] = (
-        None  # once it was read
+        None  # after it was read
     )
     match: str | None = None
     take: str | None = None
@@ -123,11 +123,11 @@ class Derive:
             yield from self._function()
 
     def _needless(self, names: Sequence[str], why: str) -> Iterator[tuple[str, str]]:
-        """An objection to each of these settings that is given."""
+        """An objection to each given one of these settings."""
         return ((name, why) for name in names if getattr(self, name) is not None)
 
     def _function(self) -> Iterator[tuple[str, str]]:
-        """Objections to the function of a field, or of what it finds in a table."""
+        """Objections to the function of a field or of its looked-up value."""
         if self.text is not None:
             yield from objections_to(self.text)
         elif self.round is not None and not -9 <= self.round <= 9:
@@ -165,7 +165,7 @@ class Derive:
 
     @property
     def _part(self) -> TextPart | Band | None:
-        """The function of the field, or of what it finds; None: there is none."""
+        """The function of the field or of its looked-up value; None if there is none."""
         path = self.field or ""
         if self.text is not None:
             return TextPart(path, steps_of(self.text))
@@ -222,22 +222,22 @@ class Derive:
 
     @property
     def attributed(self) -> bool:
-        """Whether the column follows from attributes of the unit."""
+        """Whether the column depends on attributes of the unit."""
         return self.attribute is not None or self.of_unit
 
     @property
     def compared(self) -> tuple[str, ...]:
-        """Paths of attributes that conditions look at; the column's settings must be valid."""
+        """Paths of attributes used in conditions; the column's settings must be valid."""
         asked = self._conditions if self.of_unit else ()
         return tuple(leaf.field for one in asked for leaf in leaves(one))
 
     @property
     def values(self) -> tuple[Constant | None, ...]:
-        """The constant of each case, and of all other records; None: it is a field's number."""
+        """The constant of each case and, last, the default; None stands for a field's number."""
         return (*(case.then for case in self.cases or ()), self.otherwise)
 
     def of_key(self) -> Iterator[tuple[str, str]]:
-        """Objections to the column where it stands in a key; its own settings must be valid."""
+        """Objections to the column as part of a key; its own settings must be valid."""
         if self.cases and any(one is None or isinstance(one, Fraction) for one in self.values):
             yield (
                 "cases",
@@ -246,7 +246,7 @@ class Derive:
             )
 
     def of_sum(self) -> Iterator[tuple[str, str]]:
-        """Objections to the column where it is summed; its own settings must be valid."""
+        """Objections to summing the column; its own settings must be valid."""
         if self.cases is None:
             yield "", "is no number to sum: of derived columns only cases are, all of numbers"
         elif any(isinstance(one, str | bool) for one in self.values):
@@ -254,7 +254,7 @@ class Derive:
 
     @property
     def chosen(self) -> ChosenNumber | None:
-        """The number of each record, where the column is one; None: it is a column of a key."""
+        """The number of each record if the column is a number; None if it is a key column."""
         if self.cases is None or any(isinstance(one, str | bool) for one in self.values):
             return None
         paths = [*(case.field for case in self.cases), self.field]
@@ -264,7 +264,7 @@ class Derive:
 
     @property
     def _conditions(self) -> tuple[Meant, ...]:
-        """Conditions of the cases that have any."""
+        """Conditions of the cases that have some."""
         found = (every(case.where) for case in self.cases or ())
         return tuple(one for one in found if one is not None)
 
@@ -305,7 +305,7 @@ class Derive:
         return {"kind": type(derived).__name__.lower(), **named}
 
     def _numbers(self) -> dict[str, Any]:
-        """The same, of numbers that no key can have."""
+        """The same for a column of numbers that no key can have."""
         assert self.chosen is not None and self.cases is not None
         told = [{"field": one} if isinstance(one, str) else str(one) for one in self.chosen.numbers]
         asked = [pinned(case.where) for case in self.cases]
@@ -313,7 +313,7 @@ class Derive:
 
 
 def _told(part: TextPart | Band | None) -> dict[str, Any]:
-    """The function of a looked-up value as the charged configuration states it; {}: none."""
+    """The function of a looked-up value as the charged configuration states it; {} if none."""
     if part is None:
         return {}
     if isinstance(part, TextPart):

@@ -1,8 +1,8 @@
 """Attributes of units: topics that state them, and settings that contradict such a column.
 
-An attribute is the newest that a topic says of the unit whose record it is, and of no other. So it
-is the unit's own data. Its topic must have the record's partitions and partitioner, and the same
-unit: then one shard meets both, and no record of another unit can change what a record counts for.
+An attribute is the newest value that a topic states for a record's own unit. So it is the unit's
+own data. Its topic must have the same partitions, partitioner and unit as the records: then one
+shard sees both, and no record of another unit can change what a record counts for.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _SAME = (
 
 
 def stating(config: Config, source: InputSettings) -> InputSettings | None:
-    """The input whose topic states attributes of the units of another; None if there is none."""
+    """The input whose topic states attributes of ``source``'s units; None if there is none."""
     return next((one for one in config.input if one.attributes_of == source.name), None)
 
 
 def asked_of(config: Config, source: InputSettings) -> dict[str, str]:
-    """The path of every attribute that pipelines of an input ask for, in order, with its role.
+    """The path of every attribute that an input's pipelines use, in order, with its role.
 
-    What stands in a key is a "key"; what conditions alone look at may be any "scalar".
+    An attribute in a key has the role "key"; one used only in conditions may be any "scalar".
     """
     columns = [
         column for pipeline in config.pipeline if pipeline.input == source.name

@@ -1,8 +1,8 @@
-"""Lookup tables: public files with a header, read at the start, and topics that were read before.
+"""Lookup tables: public files with a header, read at start-up, and topics that were read before.
 
-A topic changes, so a pipeline keeps the content that its declaration has read. Nothing here opens a
-connection: a caller that has one passes `Tables`. Without them, a table is unread, and no pipeline
-can be declared with it.
+A topic changes, so a pipeline keeps the content that was read at its declaration. Nothing here
+opens a connection: a caller that has one passes `Tables`. Without it, a topic's table stays unread,
+and no pipeline can be declared with it.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from ..toml.read import Problem
 MOST = 1_000_000  # rows of a table, which each worker holds in memory
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 Tables = Callable[[str, Origin], PublicTable]
-"""Finds the table of a pipeline of this name; raises a `ConfigError` if there is none."""
+"""Finds a table of the pipeline of this name; raises `ConfigError` if there is none."""
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 def read_lookups(data: dict[str, Any], folder: Path, tables: Tables | None = None) -> list[Problem]:
-    """Put the table of each lookup in place of its name, in the tables of a configuration.
+    """Replace the name of each lookup in a configuration by its table.
 
     Args:
-        tables: finds those of topics; None: they stay unread.
+        tables: finds the tables of topics; None: they stay unread.
 
     Returns:
-        Files that cannot be read or are no tables.
+        Problems of files that cannot be read or are not tables.
     """
     problems: list[Problem] = []
     known: dict[tuple[str, ...], PublicTable] = {}
@@ -65,7 +65,7 @@ Place = tuple[str | int, ...]
 
 
 def lookups(data: dict[str, Any]) -> Iterator[tuple[Place, dict[str, Any]]]:
-    """Tables of a configuration that name a lookup: columns of keys, and conditions of records."""
+    """Settings that name a lookup: key columns, and conditions on records."""
     for place, pipeline in _numbered(data.get("pipeline")):
         path: Place = ("pipeline", place)
         yield from _of_conditions(pipeline.get("where"), (*path, "where"))
@@ -93,7 +93,7 @@ def _named(table: dict[str, Any], path: Place) -> Iterator[tuple[Place, dict[str
 
 
 def _numbered(given: Any) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The tables of a list; of anything else, none: what is no list is refused elsewhere."""
+    """The numbered tables of a list; none of anything else, which is refused elsewhere."""
     for place, one in enumerate(given if isinstance(given, list) else ()):
         if isinstance(one, dict):
             yield place, one
@@ -102,7 +102,7 @@ def _numbered(given: Any) -> Iterator[tuple[int, dict[str, Any]]]:
 def read_table(path: Path, match: str, take: str) -> PublicTable:
     """Read one column of a file by another.
 
-    Values are whole numbers if all of them are, else texts; a row without one gives none.
+    Values are whole numbers if all of them are, else texts; rows without a value are skipped.
 
     Raises:
         ConfigError: the file cannot be read, lacks a column, or has two values for one key.

@@ -1,7 +1,7 @@
 """Public reference data in a topic, as a table.
 
-Every error is refused with its place when a pipeline is declared; messages show no values, since a
-topic may be named by mistake. After the declaration, later content of the topic has no effect.
+Any error is refused, with its place, when a pipeline is declared; messages show no values, since
+the topic may have been named by mistake. Later content of the topic has no effect.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ....formats.events.expressions.looked_up import Origin, PublicTable, Value
 from .lookups import MOST
 
 _LARGEST = 10**18
-_HALF = re.compile("[\ud800-\udfff]")  # JSON can escape what no encoding of text has
+_HALF = re.compile("[\ud800-\udfff]")  # JSON can escape surrogates, which no encoding allows
 
 
 class ReferenceRecord(NamedTuple):
@@ -25,21 +25,21 @@ class ReferenceRecord(NamedTuple):
     partition: int
     offset: int
     key: bytes | None
-    value: bytes | None  # None: the row of this key is deleted
+    value: bytes | None  # None deletes the row of this key
 
 
 class _Decimal(str):
-    """A number with decimals, as it is written."""
+    """A number with decimals, as written."""
 
 
 def table_of(records: Iterable[ReferenceRecord], origin: Origin) -> PublicTable:
     """Make a table of the newest record of each key; the records of a partition are in order.
 
-    A row without the field that is compared, or without the value, is none.
+    A record without the compared field or without the value makes no row.
 
     Raises:
-        ConfigError: a newest record is no JSON object, or lacks a key; a field holds a list or an
-            object; two rows have one key and other values; there is no row.
+        ConfigError: a newest record is not a JSON object, or lacks a key; a field holds a list or
+            an object; two rows have one key but different values; there is no row.
     """
     newest: dict[tuple[int, bytes], ReferenceRecord] = {}
     for record in records:

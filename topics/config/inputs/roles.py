@@ -1,4 +1,4 @@
-"""Fields that the settings of a pipeline ask for, each with its role."""
+"""Fields that the settings of a pipeline use, each with its role."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..pipelines.pipeline import PipelineSettings
 
 
 def uses(pipeline: PipelineSettings, source: InputSettings | None) -> Iterator[Use]:
-    """Every field that a pipeline and its input ask for."""
+    """Every field that a pipeline and its input use."""
     if source is not None:
         if source.time.field is not None and source.time.format != "record":
             yield Use("input.time", source.time.field, _TIMES.get(source.time.format, "number"))
@@ -35,7 +35,7 @@ def uses(pipeline: PipelineSettings, source: InputSettings | None) -> Iterator[U
         derived = column.meant()
         if isinstance(derived, Band | TextPart | Lookup):
             yield Use(setting, derived.field, derived.role)
-        elif isinstance(derived, Cases) and not column.of_unit:  # those look at another record
+        elif isinstance(derived, Cases) and not column.of_unit:  # those read another record
             yield from _leaves(setting, derived.conditions)
     for place, aggregate in enumerate(pipeline.aggregate):
         setting = f"aggregate.{place}"
@@ -66,7 +66,7 @@ def _leaves(setting: str, conditions: Iterable[Meant]) -> Iterator[Use]:
 def objections(
     pipeline: PipelineSettings, source: InputSettings | None
 ) -> Iterator[tuple[str, str]]:
-    """Settings that ask for a field as another type than one before, and what to do."""
+    """Settings that use a field as another type than an earlier one, and what to do."""
     for use, other in clashes(uses(pipeline, source)):
         yield (
             use.place,

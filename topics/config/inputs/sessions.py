@@ -1,4 +1,4 @@
-"""Sessions: the numbers that one has, and settings of a pipeline that contradict them."""
+"""Sessions: their numbers, and settings of a pipeline that contradict them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..toml.values import format_duration
 
 LENGTH, EVENTS = "session_length", "session_events"
 FIELDS = (LENGTH, EVENTS)
-"""Numbers of a session: seconds from its first to its last record, and how many records it has."""
+"""Numbers of a session: seconds from its first to its last record, and its number of records."""
 
 _NUMBERS = f"is no number of a session: these are {LENGTH} and {EVENTS}"
 _LATER = "is known once its session is over, and what a record counts for before"
@@ -71,7 +71,7 @@ def _fields(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:
 
 
 def _asked(where: Sequence[Condition]) -> list[str]:
-    """Fields that conditions ask for."""
+    """Fields that conditions use."""
     if any(True for one in where for _ in one.objections()):
-        return []  # they are refused by themselves
+        return []  # invalid conditions are refused elsewhere
     return [leaf.field for leaf in leaves(every(where))]

@@ -28,9 +28,9 @@ ENDLESS = 1 << 24
 
 
 def endless(every: int) -> int:
-    """Length of a window without a stated end, by the interval of its triggers; 0 for none.
+    """Length of a window without a stated end, from its trigger interval; 0 for 0.
 
-    Both in microseconds. It ends all the same, with an epoch, where times and matrices do.
+    Both in microseconds. Even such a window ends, where representable times and matrices end.
     """
     return every and every * min(ENDLESS, CENTURY // every)
 
@@ -230,20 +230,20 @@ class PipelineSettings:
         """Compacted topic of newest values; None if there is none."""
         if not self.release.latest:
             return None
-        # A follower has the topic of the first generation by name, also where that has none set.
+        # A follower inherits the first generation's release topic, even if that was a default.
         first = default_owner(self.release.topic or "") if self.follows else ""
         return latest_topic(first) if first else latest_topic(self.name, self.release.topic)
 
     @property
     def chosen(self) -> dict[str, ChosenNumber]:
-        """Derived columns that are no part of a key: numbers that aggregates sum, by name."""
+        """Derived columns outside the key: numbers that aggregates sum, by name."""
         keys = (*self.key, counted_in(self.aggregate))
         found = {name: one.chosen for name, one in self.derive.items() if name not in keys}
         return {name: one for name, one in found.items() if one is not None}
 
     @property
     def frame(self) -> Frame:
-        """The pipeline's values for things that a mechanism's parameters may also set."""
+        """The pipeline's values of what a mechanism's parameters may also set."""
         return Frame(
             delay=self.feedback_delay,
             keys_only=not self.aggregate,
@@ -260,7 +260,7 @@ class PipelineSettings:
 
     @property
     def window_length(self) -> int:
-        """Microseconds from the start of a window to its end; of the calendar, of the longest."""
+        """Length of a window in microseconds; of the calendar, that of the longest."""
         given, every = self.window, self.triggers.every
         if isinstance(given.length, CalendarSpan):
             made = self.calendar
@@ -271,7 +271,7 @@ class PipelineSettings:
 
     @property
     def step_length(self) -> int:
-        """Microseconds from one window to the next: less than a window where they overlap."""
+        """Microseconds from one window to the next; less than a window's length if they overlap."""
         return self.window.hop or self.window_length
 
     @property

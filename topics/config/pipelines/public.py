@@ -63,7 +63,7 @@ def _keys(path: Path, items: Any) -> PublicKeys:
 
 
 def digest(keys: PublicKeys) -> str:
-    """Return the SHA-256 of a list of keys, whatever its order.
+    """Return the SHA-256 of a list of keys, independent of order.
 
     >>> digest((("a",), ("b",))) == digest((("b",), ("a",)))
     True
@@ -75,8 +75,8 @@ def digest(keys: PublicKeys) -> str:
 def read_regions(data: dict[str, Any], folder: Path) -> list[Problem]:
     """Replace each ``domain.region`` in the tables of a file by its `Region`.
 
-    A region is GeoJSON: a table, a text, or the path of a file, relative to ``folder``. One that
-    cannot be used is taken out and returned as a problem.
+    A region is GeoJSON: a table, a text, or the path of a file, relative to ``folder``. An unusable
+    one is removed and returned as a problem.
     """
     problems: list[Problem] = []
     pipelines = data.get("pipeline")

@@ -1,8 +1,8 @@
 """Windows, epochs and trigger times: pure functions of the configuration and of event times.
 
 Every time is an integer number of microseconds since 1970, UTC. Windows are numbered from the
-configured origin, earlier ones negatively. Every window of a fixed length has the same number of
-triggers; those of a calendar have up to as many as the longest of them.
+configured origin, earlier ones negatively. Windows of a fixed length all have the same number of
+triggers; those of a calendar have at most as many as the longest of them.
 """
 
 from __future__ import annotations
@@ -61,18 +61,18 @@ class Schedule:
 
     Attributes:
         origin: start of window 0.
-        length: length of a window; of the longest one where a calendar has them.
+        length: length of a window; with a calendar, of the longest one.
         per_epoch: windows that share one charge and one contribution bound.
-        every: interval between triggers, a divisor of ``length``; 0 if ``cron`` is given, or a
-            calendar says it.
+        every: interval between triggers, a divisor of ``length``; 0 if ``cron`` or a calendar
+            gives them.
         cron: cron rule of trigger times, UTC.
-        horizon: triggers per window, T; of the calendar's windows the most.
+        horizon: triggers per window, T; with a calendar, the largest number.
         lateness: added to every trigger time.
-        arrival: whether an event belongs to the window that is open at its arrival, whatever its
+        arrival: whether an event belongs to the window open at its arrival, whatever its event
             time.
         calendar: windows of the calendar; None: all have the same length.
-        hops: how many of these windows each release is of, the last one included. More than 1:
-            windows overlap, and what is called a window elsewhere is a hop.
+        hops: number of these windows that each release covers, including the last. If more than 1,
+            windows overlap, and a window here is a hop elsewhere.
         endless: whether the window has no stated end.
     """
 
@@ -110,7 +110,7 @@ class Schedule:
         """Return the schedule of a pipeline whose charged settings a ledger holds.
 
         Raises:
-            ConfigError: its windows are of a calendar, and this machine has other time zones.
+            ConfigError: its windows are of a calendar, and this machine has other time zone rules.
         """
         window, triggers = config["window"], config["triggers"]
         if isinstance(window["length"], str):
@@ -173,7 +173,7 @@ class Schedule:
         return self.start(window + 1)
 
     def opens(self, window: int) -> int:
-        """First microsecond of what a window's release is of."""
+        """First microsecond that a window's release covers."""
         return self.start(window - self.hops + 1)
 
     def opened(self, time: int) -> int:
@@ -187,7 +187,7 @@ class Schedule:
         return (time - self.origin) // self.length
 
     def holding(self, time: int) -> range:
-        """The windows whose releases are of a time: one, or with a hop several."""
+        """The windows whose releases cover a time: one, or several with hops."""
         return range(self.window(time), self.opened(time) + 1)
 
     def windows(self, times: I64) -> I64:
@@ -209,11 +209,11 @@ class Schedule:
         return self.start(epoch * self.per_epoch)
 
     def boundary(self, time: int) -> int:
-        """The first boundary of two epochs after a time."""
+        """The first boundary between epochs after a time."""
         return self.begin(self.epoch_at(time) + 1)
 
     def ordinal(self, window: int) -> int:
-        """Place of a window in its epoch, from 0."""
+        """Number of a window within its epoch, from 0."""
         return window % self.per_epoch
 
     def times(self, window: int) -> Sequence[int]:
@@ -226,7 +226,7 @@ class Schedule:
         return tuple(start + offset for offset in self._offsets(window))
 
     def settled(self, time: int) -> int:
-        """Time of the last trigger that can still say something new of events up to a time."""
+        """Time of the last trigger whose release events up to a time can still affect."""
         last = self.times(self.window(time))[-1]
         return min(last, time + self.every + self.lateness) if self.endless else last
 
@@ -246,8 +246,8 @@ class Schedule:
     def longest_gap(self) -> int:
         """Longest time between successive triggers of all windows together, in microseconds.
 
-        Exact for regular triggers; for a cron rule over five weeks or 32 windows, if that is more;
-        for a calendar an upper bound.
+        Exact for regular triggers; for a cron rule, the longest within five weeks or 32 windows,
+        whichever is more; for a calendar, an upper bound.
         """
         if self.calendar is not None:
             return self.calendar.longest_gap
@@ -270,8 +270,8 @@ class Schedule:
     ) -> list[Due]:
         """Return triggers scheduled at or before ``now`` that have not fired yet.
 
-        They are in firing order: by scheduled time, then by window. A window's triggers keep their
-        order. At most ``limit`` are returned, the earliest; none of window ``end`` or a later one.
+        They are in firing order: by scheduled time, then by window; a window's triggers keep their
+        order. Returns at most ``limit``, the earliest, and none of window ``end`` or later.
         """
         return list(islice(self._pending(state, now, end), limit))
 
@@ -299,10 +299,10 @@ class Schedule:
 
 
 def _span(value: str | int) -> CalendarSpan | int:
-    """The length that charged settings hold: microseconds, or a span of the calendar.
+    """The length in charged settings: microseconds, or a span of the calendar.
 
     Raises:
-        ConfigError: a text is no span.
+        ConfigError: a text is not a span.
     """
     made = CalendarSpan.parse(value) if isinstance(value, str) else value
     if made is None:
@@ -311,14 +311,14 @@ def _span(value: str | int) -> CalendarSpan | int:
 
 
 def _charged(config: Mapping[str, Any]) -> Calendar:
-    """The calendar that charged settings hold.
+    """The calendar in charged settings.
 
     Raises:
         ConfigError: this machine's package `tzdata` has other midnights of the zone.
     """
     window = config["window"]
     length = _span(window["length"])
-    assert isinstance(length, CalendarSpan)  # the caller has seen a text
+    assert isinstance(length, CalendarSpan)  # the caller checked that it is a text
     every = interval(_span(config["triggers"]["every"] or window["length"]))
     made = Calendar(window["zone"], length, every, window["origin"])
     if made.digest != window["midnights"]:

@@ -1,4 +1,4 @@
-"""Views: what follows from the releases of one pipeline by arithmetic, and so costs nothing."""
+"""Views: arithmetic on the releases of one pipeline, which costs nothing."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ..toml.values import Name, Paths, TopicName, ValueName, within
 from .pipeline import PipelineSettings
 
 MOST = 100_000
-"""Rows of one release of a view with a limit, and windows that a value of it looks back."""
+"""Most rows per release of a view with a limit, and most windows that a value looks back."""
 PARTS = ("", "_stddev", "_low", "_high")
-"""What a condition or an order may ask of a value, as columns of `hush releases`."""
+"""Suffixes of a value that a condition or an order may use, as in columns of `hush releases`."""
 
 _HISTORY = ("lag", "change", "running")
 _ARITHMETIC = ("ratio", "change", "running")
@@ -61,7 +61,7 @@ class ViewValue:
 
     @property
     def historic(self) -> bool:
-        """Whether it looks at windows before."""
+        """Whether it uses earlier windows."""
         return self.kind in _HISTORY
 
 
@@ -111,7 +111,7 @@ class ViewSettings:
 
 
 def additive(source: PipelineSettings) -> frozenset[str]:
-    """Values with normal noise, independent over keys and windows, that add up over these."""
+    """Values that can be added over keys and windows: their noise is normal and independent."""
     mechanism = source.mechanism
     scaled = getattr(mechanism.parameters, "debias", False)  # by one noisy factor for all keys
     if scaled or not find(mechanism.kind).in_parts:
@@ -166,7 +166,7 @@ def objections(
     """Settings of a view that contradict its source, each with its dotted place.
 
     Args:
-        released: names of the source's values; None: not known yet, unless they are its aggregates.
+        released: names of the source's values; None if unknown, apart from its aggregates.
     """
     if not source.aggregate:
         yield "source", f'"{source.name}" releases keys alone: a view needs values'
@@ -200,7 +200,7 @@ def _of_value(one: ViewValue) -> Iterator[tuple[str, str]]:
 
 
 class _Names:
-    """The names in a view, and what may be computed of what they stand for."""
+    """The names in a view, and what may be computed from their values."""
 
     def __init__(
         self, view: ViewSettings, source: PipelineSettings, released: Sequence[str]
@@ -249,7 +249,7 @@ class _Names:
 
 
 def _fields(condition: Condition) -> Iterator[str]:
-    """The fields that a condition asks."""
+    """The fields that a condition uses."""
     if condition.field is not None:
         yield condition.field
     for part in (*(condition.any or ()), *(condition.all or ())):

@@ -1,7 +1,7 @@
 """Line numbers of the settings of a TOML file.
 
 The standard parser checks the file but does not keep line numbers. So this scanner runs after it,
-on text that is known to be valid, and only finds where each key, table and array element begins.
+on valid text, and only finds where each key, table and array element begins.
 """
 
 from __future__ import annotations

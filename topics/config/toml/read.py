@@ -2,8 +2,8 @@
 
 A type hint determines how a value is read.
 ``Annotated`` adds checks (functions that return the rule that a value breaks) or a `Convert`, which
-replaces the reading. Nothing is guessed: an unknown name, a wrong type or a missing value is a
-problem with its place and, if possible, the nearest name.
+reads the value itself. Nothing is guessed: an unknown name, a wrong type or a missing value is a
+problem, with its place and, if possible, the nearest name.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Problem(NamedTuple):
 
     @classmethod
     def under(cls, table: Path, objection: tuple[str, str]) -> Problem:
-        """The mistake that an objection of a table is: its dotted setting, and the message."""
+        """Make a problem of an objection (dotted setting, message) of a table."""
         setting, message = objection
         steps = (int(s) if s.isdigit() else s for s in setting.split(".") if s)
         return cls((*table, *steps), message)
 
 
 class Objecting(Protocol):
-    """A part of a table that checks itself."""
+    """Settings that check themselves."""
 
     def objections(self) -> Iterator[tuple[str, str]]:
         """Settings that are wrong or contradict each other."""
@@ -86,7 +86,7 @@ class Reader:
         self.elsewhere = dict(elsewhere or {})
 
     def fail(self, path: Path, message: str) -> _Invalid:
-        """Record a problem; raise the result where the value is needed."""
+        """Record a problem; return an exception to raise if the value is needed."""
         self.problems.append(Problem(path, message))
         return _Invalid()
 
@@ -172,7 +172,7 @@ class Reader:
         if len(tables) == len(members):
             return self._tagged(members, _loosened(raw), path)
         if len(tables) == 1 and isinstance(_loosened(raw), dict):
-            return self.read(tables[0], raw, path)  # its own mistakes say more than "no table fits"
+            return self.read(tables[0], raw, path)  # its own problems say more than "no table fits"
         for member in members:
             attempt = Reader()
             value = attempt.try_read(member, raw, path)
@@ -235,7 +235,7 @@ class Reader:
 
 
 def _plain(raw: Any) -> Any:
-    """Convert exact decimals to floats, for settings without a type of their own."""
+    """Convert exact decimals to floats, for untyped settings."""
     if isinstance(raw, dict):
         return {name: _plain(item) for name, item in raw.items()}
     if isinstance(raw, list):
@@ -305,7 +305,7 @@ def _nested(raw: Any) -> bool:
 
 
 def _loosened(raw: Any) -> Any:
-    """Return the value of a variable or flag: as TOML reads it, or else the text itself."""
+    """Return the value of a variable or flag: read as TOML, or else the text itself."""
     if not isinstance(raw, Loose):
         return raw
     try:

@@ -16,7 +16,7 @@ Instant = NewType("Instant", int)  # microseconds since 1970, UTC
 
 
 class Secret(str):
-    """A string that its own and its containers' representations never show."""
+    """A string that never appears in its own or its containers' representations."""
 
     __slots__ = ()
 
@@ -41,7 +41,7 @@ _UNITS = {
     "d": 86_400_000_000,
     "w": 604_800_000_000,
 }
-_LONGEST = 10**8 * _UNITS["d"]  # beyond, microseconds do not fit into 64 bits
+_LONGEST = 10**8 * _UNITS["d"]  # above, microseconds do not fit into 64 bits
 _PART = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d|w)")
 _DURATION = re.compile(rf"(?:{_PART.pattern}\s*)+")
 
@@ -132,7 +132,7 @@ def parse_fraction(value: object) -> Fraction:
     """
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
         raise ValueError("must be a number")
-    if huge(str(value)):  # a hundred million digits are no number either
+    if huge(str(value)):  # refuse hundreds of millions of digits, too
         raise ValueError(NOT_HUGE)
     try:
         return Fraction(str(value)) if isinstance(value, float) else Fraction(value)
@@ -141,7 +141,7 @@ def parse_fraction(value: object) -> Fraction:
 
 
 def beyond_doubles(value: object) -> bool:
-    """Whether a value is a number that no double-precision float comes near.
+    """Whether a value is a number beyond the range of doubles.
 
     >>> beyond_doubles(Fraction(10) ** 308), beyond_doubles(-(10**309)), beyond_doubles("1e309")
     (False, True, False)
@@ -172,7 +172,7 @@ def span(low: str, high: str) -> Check:
 
 
 def matches(pattern: str, rule: str) -> Check:
-    """Check that a text matches a pattern as a whole."""
+    """Check that a whole text matches a pattern."""
     compiled = re.compile(pattern)
     return lambda value: None if compiled.fullmatch(value) else rule
 

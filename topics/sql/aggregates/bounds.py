@@ -49,7 +49,7 @@ def per_group(node: exp.Expr) -> int | None:
 def clipped(
     node: exp.Expr, table: Sequence[str], clip: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """The field of a sum with its bounds."""
+    """The summed field with its bounds."""
     inner, grid = _uncast(node.this), None
     if isinstance(inner, exp.Distinct):
         raise refused(node, "DISTINCT has no meaning in a sum, every record counts: leave it out")
@@ -86,7 +86,7 @@ def clipped(
     if low is None or high is None:
         given = clip.get(path)
         if given is None:
-            word = shown(node).partition("(")[0].strip()  # as it was written: VAR_SAMP, MEAN
+            word = shown(node).partition("(")[0].strip()  # as written: VAR_SAMP, MEAN
             word = word if word.replace("_", "").isalpha() else _WORDS[type(node)]
             raise refused(
                 node,

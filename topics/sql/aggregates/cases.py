@@ -1,7 +1,7 @@
-"""A CASE of several numbers within an aggregate: one derived column, clipped as a field is.
+"""A CASE of several numbers within an aggregate: one derived column, clipped like a field.
 
-A record is in one case, so it has one number, and the column has the sensitivity of its clipping
-interval, whatever the number of cases. Sums of each case alone would need more noise together.
+A record is in one case, so it has one number, and the clipping interval bounds the column's
+sensitivity whatever the number of cases. A separate sum for each case would need more noise in all.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .bounds import bounds_of
 
 
 class ChosenColumn(NamedTuple):
-    """A column as a setting, with the clipping interval that its query states.
+    """A column as a setting, with the clipping interval from its query.
 
     Attributes:
         derive: entry of the pipeline's ``derive``, without a name.
@@ -32,13 +32,13 @@ class ChosenColumn(NamedTuple):
 
 
 class Around(NamedTuple):
-    """A CASE, and what is done with its number.
+    """A CASE, and the functions applied to its number.
 
     Attributes:
         case: the expression.
-        low: the least that a number counts as; None: nothing is said.
-        high: the most; None: nothing is said.
-        digits: decimals to which it is rounded; None: nothing is said.
+        low: lower bound to which numbers are clipped; None: not stated.
+        high: upper bound to which numbers are clipped; None: not stated.
+        digits: decimals to which numbers are rounded; None: not stated.
     """
 
     case: exp.Case | exp.If
@@ -47,7 +47,7 @@ class Around(NamedTuple):
     digits: int | None = None
 
     def one_value(self, summed: bool) -> bool:
-        """Whether it is one value of some records, and of all others nothing, or 0 in a sum."""
+        """Whether it gives some records one value and all others none (or 0, in a sum)."""
         ifs, other = branches(self.case)
         plain = (self.low, self.high, self.digits) == (None, None, None)
         same = all(then == ifs[0][1] for _, then in ifs)
@@ -85,7 +85,7 @@ def around(node: exp.Expr) -> Around | None:
 
 
 def _without(node: exp.Coalesce) -> exp.Case | None:
-    """``COALESCE(x, 0)`` as a CASE: the number of a field, or a constant without it."""
+    """``COALESCE(x, 0)`` as a CASE: the field's number, or a constant if it is missing."""
     if len(node.expressions) != 1 or number_of(bare(node.expressions[0])) is None:
         return None
     fields = list(node.this.find_all(exp.Column))
@@ -102,7 +102,7 @@ def chosen(
     table: Sequence[str],
     clip: Mapping[str, Mapping[str, Any]],
 ) -> ChosenColumn:
-    """The column of a CASE within the aggregate ``node``; raises `QueryError` if it is none."""
+    """The column of a CASE within the aggregate ``node``; raises `QueryError` if it makes none."""
     ifs, other = branches(given.case)
     if other is None:
         if not isinstance(node, exp.Sum):
@@ -157,7 +157,7 @@ def _ends(
     numbers: Sequence[Decimal],
     intervals: Sequence[tuple[Decimal | None, Decimal | None]],
 ) -> tuple[Decimal, Decimal]:
-    """The clipping interval of all cases: stated around them, or that of each field in them."""
+    """The clipping interval of all cases: stated around the CASE, or for each field in it."""
     around_it = "bound it as a whole, CLIP(CASE ... END, 0, 100), with your own bounds"
     if given.low is not None and given.high is not None:
         ends, apart = (given.low, given.high), [one for one in intervals if one != (None, None)]

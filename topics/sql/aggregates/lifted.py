@@ -1,7 +1,7 @@
-"""The condition of the only aggregate of a query, which may as well stand in WHERE.
+"""Moves the condition of a query's only aggregate to WHERE.
 
-A record that does not fulfil it is in no aggregate of the query. In SQL it could still make a row
-of zeros appear, and no record of its own makes a key appear here.
+A record that does not fulfil it is in no aggregate of the query. In SQL it could still create a row
+of zeros, but here no single record makes a key appear.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .read import AGGREGATES, one_case
 def lifted(select: exp.Select) -> exp.Select:
     """The query with the condition of its only aggregate in WHERE: distinct values, or quantiles.
 
-    Any other query stays as it is: counts of records and sums have conditions of their own.
+    Other queries stay unchanged: counts of records and sums can have their own conditions.
 
     Raises:
         QueryError: the values are those of several conditions.
@@ -43,7 +43,7 @@ def lifted(select: exp.Select) -> exp.Select:
 
 
 def _of_values(node: exp.Expr) -> bool:
-    """Whether an expression is an aggregate that has no condition of its own."""
+    """Whether an expression is an aggregate that cannot have its own condition."""
     if isinstance(node, exp.Count):
         return isinstance(node.this, exp.Distinct) and len(node.this.expressions) == 1
     named = call_of(node) in QUANTILE_CALLS

@@ -1,4 +1,4 @@
-"""Medians and other quantiles of a query: one mechanism that releases all of them, and counts."""
+"""Medians and other quantiles of a query: one mechanism releases them all, and counts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Quantile(NamedTuple):
     at: tuple[Decimal, ...]
 
     def notes(self, alias: str | None) -> Iterator[str]:
-        """Tell what is read, and is not released as it is written."""
+        """Tell what is accepted but not released as written."""
         if alias is not None:
             yield f"AS {alias}: a quantile is named after its share: p50 is the median"
         if call_of(self.node) in SPLIT_CALLS:
@@ -50,7 +50,7 @@ class Quantile(NamedTuple):
 def quantile_of(node: exp.Expr, scope: Scope) -> Quantile | None:
     """The quantiles that an expression of a SELECT states; None if it is something else.
 
-    Raises `QueryError` if they cannot be released as they are written.
+    Raises `QueryError` if they cannot be released as written.
     """
     place = None
     outer = node
@@ -78,7 +78,7 @@ def _plain(outer: exp.Expr, call: exp.Expr, name: str) -> tuple[exp.Expr, tuple[
             raise refused(outer, "must be MEDIAN(CLIP(field, low, high))")
         return given[0], (Decimal("0.5"),)
     if len(given) == 3 and name in _EXACT:
-        given = given[:2]  # how exact it is, which noise decides
+        given = given[:2]  # drops the accuracy, which noise determines
     if len(given) == 2 and _numbers(given[0]) and not _numbers(given[1]):
         given = given[::-1]
     if len(given) != 2:
@@ -89,7 +89,7 @@ def _plain(outer: exp.Expr, call: exp.Expr, name: str) -> tuple[exp.Expr, tuple[
 def _within(
     outer: exp.Expr, call: exp.Expr, ordered: exp.Expr
 ) -> tuple[exp.Expr, tuple[Decimal, ...]]:
-    """``q`` of a call WITHIN GROUP, and the field by which that is ordered."""
+    """``q`` of a call WITHIN GROUP, and the field that orders the group."""
     columns = ordered.expressions
     if len(call.expressions) != 1 or len(columns) != 1:
         raise refused(
@@ -127,7 +127,7 @@ def _chosen(outer: exp.Expr, place: exp.Expr) -> int:
 
 
 def _numbers(node: exp.Expr) -> list[Decimal]:
-    """The number that an expression states, or those of an array; none if it is a field."""
+    """The number of an expression, or the numbers of an array; empty for a field."""
     items = node.expressions if isinstance(node, exp.Array) else [node]
     found = [number_of(one) for one in items]
     return [one for one in found if one is not None] if None not in found else []
@@ -149,7 +149,7 @@ def _shares(outer: exp.Expr, node: exp.Expr) -> tuple[Decimal, ...]:
 def _range(
     outer: exp.Expr, call: exp.Expr, value: exp.Expr, scope: Scope
 ) -> tuple[str, tuple[Any, Any]]:
-    """The field, and the range that the query or ``clip`` states."""
+    """The field, and its range from the query or ``clip``."""
     inner = bare(value)
     if isinstance(inner, exp.Distinct):
         raise refused(outer, "DISTINCT has no meaning in a quantile: every record counts")
@@ -191,7 +191,7 @@ def _clipped(outer: exp.Expr, path: str, table: Sequence[str]) -> str:
 def mechanism_of(found: Sequence[Quantile], others: Sequence[Aggregated]) -> dict[str, Any]:
     """The settings ``inputs`` and ``mechanism`` of all quantiles of a query.
 
-    Raises `QueryError` if they are of two fields or ranges, or stand beside what is not counted.
+    Raises `QueryError` if they have two fields or ranges, or stand beside anything but counts.
     """
     first = found[0]
     for one in found[1:]:

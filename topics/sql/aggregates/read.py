@@ -21,7 +21,7 @@ from .stated import Aggregated, Scope
 def aggregate_of(node: exp.Expr, alias: str | None, scope: Scope) -> Aggregated:
     """The aggregate that an expression of a SELECT states, with its alias if it has one.
 
-    Raises `QueryError` if the expression is no aggregate that can be released.
+    Raises `QueryError` if the expression is not an aggregate that can be released.
     """
     named = {"name": alias} if alias else {}
     node = bare(node)
@@ -109,9 +109,9 @@ def _partial(node: exp.Expr, of: Aggregated, where: list[dict[str, Any]]) -> Agg
 def one_case(node: exp.Expr, counted: bool) -> tuple[exp.Expr, exp.Expr]:
     """Condition and value of CASE or IF with one value, and nothing for all other records.
 
-    Several WHEN of one value are one condition: their OR. A CASE takes the first that is true, so
-    it has the value where at least one is true, which is when their OR is, in SQL's logic of three
-    values too. Where records are counted, every constant is one.
+    Several WHEN with one value are one condition, their OR: a CASE takes the first true one, so it
+    has the value if at least one is true, also in SQL's three-valued logic. If records are counted,
+    any constant will do.
     """
     assert isinstance(node, exp.Case | exp.If)
     ifs, other = branches(node)
@@ -174,7 +174,7 @@ def _sum(node: exp.Expr, scope: Scope) -> Aggregated:
 
 
 def _valued(node: exp.Expr, kind: str, given: Around | None, scope: Scope) -> Aggregated:
-    """An aggregate of the number of each record: of a field, or one of several."""
+    """An aggregate of a number of each record: a field, or one of several by CASE."""
     ends = ends_of(node)
     if given is None:
         setting = {"kind": kind, **clipped(node, scope.table, scope.clip)}
@@ -190,7 +190,7 @@ _CONDITIONAL = ("count", "sum", "variance", "stddev")
 
 
 def _of_case(node: exp.Expr, case: exp.Case | exp.If, scope: Scope, read: Reader) -> Aggregated:
-    """An aggregate of the value of a CASE: that of the records which its condition fulfil."""
+    """An aggregate of the value of a CASE: of the records that fulfil its condition."""
     when, then = one_case(case, counted=not isinstance(node, exp.Sum))
     where = conditions_of(when, scope.table, scope.source.time)
     if isinstance(node, exp.Sum) and number_of(then) == 1:
@@ -215,7 +215,7 @@ AGGREGATES: dict[type[exp.Expr], Reader] = {
     exp.Variance: _spread,
     exp.VariancePop: _spread,
 }
-"""The aggregates that the parser knows, and what reads each. A new one is a line here."""
+"""The aggregates that the parser knows, with their readers. A new one is a line here."""
 
 CALLS: dict[str, Reader] = {}
-"""The same for calls that the parser has no type for, by name in capitals."""
+"""The same for calls without a type in the parser, by upper-case name."""

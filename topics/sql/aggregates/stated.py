@@ -1,4 +1,4 @@
-"""Aggregates as a query states them, and those that may stand beside each other."""
+"""Aggregates as a query states them, and which may be combined."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Aggregated(NamedTuple):
         setting: entry of the pipeline's ``aggregate``.
         units: whether it counts units instead of records.
         values: whether it counts distinct values.
-        per_group: most records of a unit in a group, where the query bounds a count.
-        bounded: whether the query bounds a sum by arguments of its own.
-        derive: the derived column that it sums, which has no name yet; None: it sums a field.
+        per_group: most records of a unit in a group, if the query bounds a count.
+        bounded: whether the query bounds a sum by arguments of the aggregate.
+        derive: the still unnamed derived column that it sums; None: it sums a field.
     """
 
     setting: dict[str, Any]
@@ -41,7 +41,7 @@ class Scope(NamedTuple):
     Attributes:
         source: the input.
         table: names of the table.
-        clip: bounds of fields that the query itself does not bound.
+        clip: bounds of fields that the query does not bound.
     """
 
     source: QuerySource

@@ -64,7 +64,7 @@ class Derivation(NamedTuple):
     Attributes:
         name: name without an alias.
         settings: settings as a person would write them.
-        note: what is not as it is written; None: all is.
+        note: what differs from the query as written; None: nothing.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Derivation(NamedTuple):
 
 
 def derived_of(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Derivation:
-    """The derived column that an expression states; raises `QueryError` if it is none."""
+    """The derived column that an expression states; raises `QueryError` if it states none."""
     node = bare(node)
     return (
         _time_part(node, source, table)
@@ -102,7 +102,7 @@ def _text(node: exp.Expr, table: Sequence[str]) -> Derivation | None:
 
 
 def _may_miss(step: dict[str, Any]) -> bool:
-    """Whether a function finds nothing in some texts that are not empty."""
+    """Whether a function may find nothing in a text that is not empty."""
     return "extract" in step or step.get("start", 1) > 1
 
 
@@ -111,7 +111,7 @@ _MADE = (
     "DATE_PART", "EXTRACT", "HOUR", "LOWER", "UPPER", "TRIM", "SUBSTR", "SUBSTRING", "LEFT",
     "RIGHT", "REGEXP_EXTRACT", "SPLIT_PART", "FORMAT_TIMESTAMP", "DATE_FORMAT",
 )  # fmt: skip
-"""Functions of which a column of a key, or a window, is made."""
+"""Functions that make a key column or a window."""
 
 _NUMERIC = (
     exp.Div, exp.IntDiv, exp.WidthBucket, exp.Mul, exp.Add, exp.Sub, exp.Ceil, exp.Floor,
@@ -120,7 +120,7 @@ _NUMERIC = (
 
 
 def _instead(node: exp.Expr) -> str | None:
-    """Say what to write in place of an expression that is no column of a key; None: unknown."""
+    """Say what to write in place of an expression that cannot be a key column; None: unknown."""
     fields = [shown(one) for one in node.find_all(exp.Column, bfs=False)]
     if isinstance(node, exp.Literal):
         return f"is a text, not a name: write {node.name}" if node.is_string else None
@@ -176,7 +176,7 @@ _LET = "let the producer write its result into a field, and group by that"
 
 
 def _since_1970(node: exp.Expr) -> str | None:
-    """The time of which seconds since 1970 are computed with; None if none are."""
+    """The time whose seconds since 1970 are computed with; None if there is none."""
     for one in node.find_all(exp.Extract, exp.TimeToUnix, exp.UnixSeconds, exp.UnixMillis):
         of = one.expression if isinstance(one, exp.Extract) else one.this
         if not isinstance(one, exp.Extract) or one.name.upper() == "EPOCH":
@@ -185,7 +185,7 @@ def _since_1970(node: exp.Expr) -> str | None:
 
 
 def _ranges(node: exp.Expr, field: str) -> str:
-    """Say how CASE tells the ranges of RANGE_BUCKET apart."""
+    """Say how to write the ranges of RANGE_BUCKET as CASE."""
     ends = [n for one in node.find_all(exp.Literal) if (n := number_of(one)) is not None]
     numbered = sorted(enumerate(sorted(ends), 1), reverse=True)
     cases = " ".join(f"WHEN {field} >= {plain_number(end)} THEN {n}" for n, end in numbered)
@@ -193,7 +193,7 @@ def _ranges(node: exp.Expr, field: str) -> str:
 
 
 def _width(node: exp.Expr) -> int | Decimal:
-    """The width of the bands that an expression seems to make."""
+    """The width of the bands that an expression seems to form."""
     numbers = [
         n for one in node.find_all(exp.Literal, bfs=False) if (n := number_of(one)) is not None
     ]
@@ -219,7 +219,7 @@ def _unknown(node: exp.Expr) -> Derivation:
 
 
 def _parts(part: str, time: exp.Expr) -> str:
-    """Say which parts a time has, where one was asked for that it has not."""
+    """Say which parts a time has, for a query that names an unknown one."""
     known = ", ".join(dict.fromkeys(name.upper() for name in PARTS))
     near = difflib.get_close_matches(part, _EXTRACTED, 1, 0.75)
     hint = f"did you mean {near[0].upper()}? " if near else ""
@@ -258,7 +258,7 @@ def _time_part(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Der
 
 
 def _numbered(node: exp.Expr, part: str) -> str:
-    """Say that a part is released as a number, and which."""
+    """Say that a part is released as a number, and as which."""
     first = {"weekday": "1 is Monday", "dow": "0 is Sunday", "month": "1 is January"}
     meant = first.get(part, "such as 8 in place of '08'")
     return f"{shown(node)}: released as a number, {meant}"
@@ -267,7 +267,7 @@ def _numbered(node: exp.Expr, part: str) -> str:
 def choice_of(node: exp.Expr, table: Sequence[str], time: str | None = None) -> Derivation | None:
     """CASE over constants, or a comparison, which is true or false; None if it is neither.
 
-    ``time`` is the path of the event time, which windows and triggers decide about.
+    ``time`` is the path of the event time, which is for windows and triggers.
 
     Raises:
         QueryError: a condition or a value cannot be written so.
@@ -290,7 +290,7 @@ def choice_of(node: exp.Expr, table: Sequence[str], time: str | None = None) -> 
 
 
 def branches(node: exp.Case | exp.If) -> tuple[list[tuple[exp.Expr, exp.Expr]], exp.Expr | None]:
-    """Conditions and values of CASE or IF, and the value of ELSE; None: there is none, or NULL."""
+    """Conditions and values of CASE or IF, and the value of ELSE; None if it is missing or NULL."""
     if isinstance(node, exp.If):
         ifs, other = [(node.this, node.args["true"])], node.args.get("false")
     else:
@@ -301,12 +301,12 @@ def branches(node: exp.Case | exp.If) -> tuple[list[tuple[exp.Expr, exp.Expr]], 
     inner = None if other is None else bare(other)
     if not isinstance(inner, exp.Case | exp.If):
         return ifs, None if isinstance(other, exp.Null) else other
-    more, last = branches(inner)  # what no case before it has taken
+    more, last = branches(inner)  # for records of no earlier case
     return [*ifs, *more], last
 
 
 def constant_of(node: exp.Expr) -> str | int | bool:
-    """The constant that an expression is; raises `QueryError` if it is none."""
+    """The constant that an expression states; raises `QueryError` if it is not one."""
     node = bare(node)
     if isinstance(node, exp.Boolean):
         return bool(node.this)

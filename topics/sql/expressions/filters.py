@@ -41,11 +41,11 @@ _ALLOWED = (
 def conditions_of(
     where: exp.Expr | None, table: Sequence[str], time: str | None = None
 ) -> list[Table]:
-    """The list of conditions that a WHERE states; NOT is moved to the comparisons.
+    """The list of conditions of a WHERE; NOT is pushed down to the comparisons.
 
-    A comparison with a missing field is neither true nor false in SQL, and NOT of it is neither, so
-    a condition and its denial both leave such a record out. ``time`` is the path of the event
-    time, which windows and triggers decide about.
+    In SQL a comparison with a missing field, and its negation, are neither true nor false, so both
+    leave such a record out. ``time`` is the path of the event time, which is for windows and
+    triggers.
 
     Raises:
         QueryError: a construct cannot be written so.
@@ -85,7 +85,7 @@ def _timed(node: exp.Expr, time: str) -> str:
 
 
 def _trivial(node: exp.Expr) -> bool:
-    """Whether a condition is true of every record: TRUE, or 1 = 1, as programs write it."""
+    """Whether a condition is always true: TRUE, or 1 = 1, as programs write it."""
     if isinstance(node, exp.EQ) and isinstance(node.this, exp.Literal):
         return bool(node.this == node.expression)
     return bool(node == exp.true())
@@ -154,7 +154,7 @@ def _every(node: exp.EQ | exp.NEQ) -> exp.Expr | None:
 
 
 def _defaulted(node: exp.Expr, denied: bool, table: Sequence[str]) -> Table | None:
-    """A condition on ``COALESCE(field, constant)``; None if there is none."""
+    """A condition on ``COALESCE(field, constant)``; None for anything else."""
     whole = isinstance(bare(node), exp.Coalesce)
     given = bare(node if whole or not isinstance(node.this, exp.Expr) else node.this)
     if not isinstance(given, exp.Coalesce) or len(given.expressions) != 1:
@@ -176,7 +176,7 @@ def _defaulted(node: exp.Expr, denied: bool, table: Sequence[str]) -> Table | No
 
 
 def _fulfils(value: Any, condition: Table) -> bool | None:
-    """Tell whether a constant fulfils a condition; None if it is of another kind."""
+    """Whether a constant fulfils a condition; None if their types differ."""
     if "any" in condition:
         parts = [_fulfils(value, one) for one in condition["any"]]
         return None if None in parts else any(parts)
@@ -201,7 +201,7 @@ _HOLDS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def _sides(node: exp.Expr, table: Sequence[str]) -> tuple[str, exp.Expr, bool]:
-    """The field and the value of a comparison, and whether the field stands on the right."""
+    """The field and the value of a comparison, and whether the field is on the right."""
     left, right = uncast(node.this), uncast(node.expression)
     path, other = path_of(left, table), path_of(right, table)
     if path is not None and other is None:
@@ -221,7 +221,7 @@ _TWO = (
 
 
 def _computed(node: exp.Expr) -> str:
-    """Say what to write in place of a comparison of something else than a field."""
+    """Say what to write in place of a comparison of anything but a field."""
     for side in (bare(one) for one in (node.this, node.args.get("expression")) if one):
         fields = list(side.find_all(exp.Column))
         if not fields:
@@ -266,7 +266,7 @@ def _equal(node: exp.Expr, denied: bool, table: Sequence[str]) -> Table:
 
 
 def _distinct(node: exp.Expr, equal: bool, table: Sequence[str]) -> Table:
-    """IS [NOT] DISTINCT FROM, which a missing field fulfils or not as any other value."""
+    """IS [NOT] DISTINCT FROM, which treats a missing field like any other value."""
     path, given, _ = _sides(node, table)
     if isinstance(given, exp.Null):
         return {"field": path, "present": not equal}

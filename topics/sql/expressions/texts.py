@@ -1,4 +1,4 @@
-"""Functions of texts in a query, and conditions on what they give."""
+"""Functions of texts in a query, and conditions on their results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Table = dict[str, Any]
 
 
 class Text(NamedTuple):
-    """A field, and the functions that a query asks of its text, as settings."""
+    """A field, and the functions that a query applies to its text, as settings."""
 
     path: str
     steps: list[Table]
@@ -28,12 +28,12 @@ class Text(NamedTuple):
 
 _ENDS = {"LEADING": "left", "TRAILING": "right", "BOTH": "both", "": "both"}
 _CONTAINS = ("REGEXP_CONTAINS", "REGEXP_MATCH", "REGEXP_MATCHES")
-_LONGEST = 100  # characters of a pattern that stands for a length
+_LONGEST = 100  # characters of a pattern that expresses a length
 _OF_FIELD = "must be a function of a field: LOWER(product)"
 
 
 def text_of(node: exp.Expr, table: Sequence[str]) -> Text | None:
-    """The field and the functions that an expression states; None if it is no such thing.
+    """The field and the functions of an expression; None for other expressions.
 
     Raises:
         QueryError: an argument has no meaning here.
@@ -82,7 +82,7 @@ _PLACES = {"OFFSET": 1, "SAFE_OFFSET": 1, "ORDINAL": 0, "SAFE_ORDINAL": 0}
 
 
 def _part(node: exp.Expr) -> Table | None:
-    """A part between separators as an expression; None if it is none."""
+    """SPLIT_PART and the like as a function; None for other expressions."""
     if isinstance(node, exp.SplitPart):
         mark, place = node.args.get("delimiter"), _whole(node, node.args.get("part_index"))
     elif isinstance(node, exp.Bracket) and isinstance(node.this, exp.Split):
@@ -101,7 +101,7 @@ def _part(node: exp.Expr) -> Table | None:
 
 
 def _until(node: exp.SubstringIndex) -> Table:
-    """All before the n-th separator; if n is negative, all behind the n-th from the end."""
+    """All before the n-th separator; if n is negative, all after the n-th from the end."""
     sign, times = words_of(node.args.get("delimiter")), _whole(node, node.args.get("count"))
     if sign is None or len(sign) != 1 or not 1 <= abs(times) <= _LONGEST:
         raise refused(node, "takes one character and a number: SUBSTRING_INDEX(field, '@', -1)")
@@ -173,7 +173,7 @@ _AT_LEAST: dict[type[exp.Expr], tuple[int, bool]] = {
     exp.LT: (0, True),
     exp.LTE: (1, True),
 }
-"""What is added to a number so that a comparison, or its denial, is one of at least so much."""
+"""What to add to a number to turn a comparison, or its negation, into "at least"."""
 
 
 def _measured(node: exp.Binary, denied: bool, table: Sequence[str]) -> Table | None:
@@ -200,7 +200,7 @@ def _measured(node: exp.Binary, denied: bool, table: Sequence[str]) -> Table | N
 
 
 def _plain(text: str) -> str:
-    """The pattern of LIKE that stands for a text itself."""
+    """The LIKE pattern that matches exactly a text."""
     return "".join(f"\\{one}" if one in "\\%_" else one for one in text)
 
 
@@ -220,7 +220,7 @@ def _like(node: exp.Expr, denied: bool, table: Sequence[str], escape: str | None
         raise refused(node, single_quotes(text))
     if pattern is None or escape is None or len(escape) != 1:
         raise refused(node, "LIKE needs a field and one text: product LIKE 'a%'")
-    if escape != "\\":  # a backslash has no meaning beside another sign
+    if escape != "\\":  # with another escape character a backslash is literal
         doubled = pattern.replace(escape * 2, "\0").replace("\\", "\\\\")
         pattern = doubled.replace(escape, "\\").replace("\0", f"\\{escape}")
     denied = denied != bool(node.args.get("negate"))
@@ -234,7 +234,7 @@ def _like(node: exp.Expr, denied: bool, table: Sequence[str], escape: str | None
 
 
 def _likes(node: exp.Like | exp.ILike, denied: bool, table: Sequence[str]) -> Table:
-    """LIKE ANY (...) and LIKE ALL (...): several patterns, of which one or each must fit."""
+    """LIKE ANY (...) and LIKE ALL (...): several patterns, one or all of which must match."""
     if node.args.get("negate") and isinstance(node.expression, exp.Any):
         raise refused(node, "systems read it in two ways: write NOT (field LIKE ANY (...))")
     given = bare(node.expression.this)
@@ -288,7 +288,7 @@ def _whole(node: exp.Expr, given: exp.Expr | None) -> int:
 
 
 def words_of(node: exp.Expr | None) -> str | None:
-    """The text that a literal states; None if it is none."""
+    """The text of a literal; None if it is not a text."""
     if isinstance(node, exp.RawString) or (isinstance(node, exp.Literal) and node.is_string):
         return str(node.this)
     return None

@@ -22,7 +22,7 @@ _POSTGRES = {
     "ID": "weekday", "HH24": "hour", "MI": "minute",
 }  # fmt: skip
 _MYSQL = {
-    **{code: part for code, part in _PERCENT.items() if code != "%u"},  # there a week's number
+    **{code: part for code, part in _PERCENT.items() if code != "%u"},  # %u is the week there
     "%i": "minute", "%M": "month", "%W": "weekday",
 }  # fmt: skip
 _NAMED = {
@@ -36,7 +36,7 @@ _FORMATS: dict[str, dict[str, str]] = {
     "TIMESTAMPTOSTRING": _JAVA,
     "FORMATDATETIME": _JAVA,
 }
-"""Formats of each function that are one part of a time, and the part's name in settings."""
+"""For each function, the formats of single parts of a time, with the part's name in settings."""
 
 
 class Formatted(NamedTuple):
@@ -48,9 +48,9 @@ class Formatted(NamedTuple):
 
 
 def formatted(node: exp.Expr, table: Sequence[str]) -> Formatted | None:
-    """The part of a time that a call for its text states; None if it is no such call.
+    """The part of a time that a formatting call yields; None for other calls.
 
-    Raises `QueryError` if the format is not one part.
+    Raises `QueryError` if the format is not a single part.
     """
     if isinstance(node, exp.ToChar):
         return _read(node, [node.this, node.args.get("format")], _POSTGRES, table)

@@ -1,4 +1,4 @@
-"""Queries within a query, where all that the inner one does is to choose columns and records."""
+"""Queries within a query whose inner one only selects columns and records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INNER = (
 
 
 def flattened(select: exp.Select) -> exp.Select:
-    """The query over the innermost table alone, with the conditions of all.
+    """The query over the innermost table, with the conditions of all levels.
 
     Raises:
         QueryError: an inner query groups, counts, joins, or names no such column.
@@ -31,13 +31,13 @@ def flattened(select: exp.Select) -> exp.Select:
 
 
 def within(select: exp.Select, named: dict[str, exp.Expr]) -> tuple[exp.Select, str] | None:
-    """The SELECT that another one is from, and its name there; None: it is from something else."""
+    """The SELECT in another one's FROM, and its name there; None for any other FROM."""
     inner, alias = _from(select, named) or (None, "")
     return (inner, alias) if isinstance(inner, exp.Select) else None
 
 
 def _from(select: exp.Select, named: dict[str, exp.Expr]) -> tuple[exp.Expr, str] | None:
-    """The query that another one is from, and its name there; None: it is from something else."""
+    """The query in another one's FROM, and its name there; None for any other FROM."""
     clause = select.args.get("from_")
     given = clause.this if clause is not None else None
     if isinstance(given, exp.Table) and given.name in named and not given.db:
@@ -46,7 +46,7 @@ def _from(select: exp.Select, named: dict[str, exp.Expr]) -> tuple[exp.Expr, str
 
 
 def named_queries(select: exp.Select) -> dict[str, exp.Expr]:
-    """The queries of WITH, by name; raises `QueryError` if one is of itself."""
+    """The queries of WITH, by name; raises `QueryError` if one is recursive."""
     clause = select.args.get("with_")
     if clause is None:
         return {}
@@ -56,7 +56,7 @@ def named_queries(select: exp.Select) -> dict[str, exp.Expr]:
 
 
 def merged(outer: exp.Select, inner: exp.Expr, alias: str) -> exp.Select:
-    """One SELECT of two: columns of the inner one replaced by what they stand for."""
+    """Merge two SELECTs: columns of the inner one are replaced by their expressions."""
     if not isinstance(inner, exp.Select):
         raise refused(inner, INNER)
     check_clauses(inner)

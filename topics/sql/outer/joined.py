@@ -1,8 +1,8 @@
-"""Joins of a query: with public tables, which are files, and with attributes of its own units.
+"""Joins of a query with public tables, which are files, and with attributes of its own units.
 
-Attributes are found by the unit of a record alone. By another field, a record would count by what
-another unit has stated, and move to another key if that unit were taken away: no bound on one
-unit's records covers that.
+Attributes are joined only by a record's unit. Joined by another field, a record would count
+according to another unit's statement, and would change its key if that unit were removed: no bound
+on one unit's records covers that.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..refusal import CLAUSES, QueryError, refused, shown
 
 FILES = (".csv", ".tsv")
 UNMATCHED = "unmatched"
-"""Key of records without a row, where the query names none."""
+"""Key of records without a row if the query names none."""
 _HOW = "JOIN 'zones.csv' AS z ON zone = z.id"
 
 
@@ -63,13 +63,13 @@ Join = Joined | JoinedAttributes
 def joins_of(
     select: exp.Select, table: Sequence[str], source: QuerySource, sources: Sequence[QuerySource]
 ) -> dict[str, Join]:
-    """Read what a query joins, by the names that its columns begin with.
+    """Read the joins of a query, by the name that qualifies their columns.
 
     Args:
-        table: names of the input that the query reads, which is ``source``.
+        table: names of ``source``, the input that the query reads.
 
     Raises:
-        QueryError: a join is with something else, or its condition is no equality.
+        QueryError: a join is with anything else, or its condition is not an equality.
     """
     found: dict[str, Join] = {}
     for join in select.args.get("joins") or ():
@@ -99,7 +99,7 @@ def joins_of(
 def _stating(
     node: exp.Expr, source: QuerySource, sources: Sequence[QuerySource]
 ) -> QuerySource | None:
-    """The input that a table is and that states attributes; None if it is none."""
+    """The input with attributes that a table names; None for other tables."""
     if not isinstance(node, exp.Table) or node.args.get("db"):
         return None
     stating = [one for one in sources if one.attributes_of == source.name]
@@ -109,7 +109,7 @@ def _stating(
 def _check_unit(
     join: exp.Join, name: str, table: Sequence[str], source: QuerySource, other: QuerySource
 ) -> None:
-    """Refuse (`QueryError`) a join with attributes by anything but the unit."""
+    """Refuse (`QueryError`) to join attributes by anything but the unit."""
     compared = _compared(join, name, table)
     wanted = source.unit, other.unit
     if compared is None or tuple((one,) for one in compared) != wanted:
@@ -122,7 +122,7 @@ def _check_unit(
 
 
 def table_of(node: exp.Expr, sources: Sequence[QuerySource]) -> str | None:
-    """The file, or the name of the lookup, that a table is; None if it is neither."""
+    """The file or lookup that a table names; None for other tables."""
     if not isinstance(node, exp.Table) or node.args.get("db"):
         return None
     inner = node.this
@@ -154,14 +154,14 @@ def _compared(join: exp.Join, name: str, table: Sequence[str]) -> tuple[str, str
 
 
 def _column(node: exp.Expr, names: Sequence[str]) -> tuple[str, str] | None:
-    """Table and column of a field of one of some tables; None if it is none."""
+    """Table and column of a field of one of the named tables; None for other expressions."""
     if not isinstance(node, exp.Column) or len(node.parts) < 2 or node.parts[0].name not in names:
         return None
     return node.parts[0].name, ".".join(part.name for part in node.parts[1:])
 
 
 def looked_up(node: exp.Expr, joins: Mapping[str, Join]) -> Derivation | None:
-    """The column of a key that is looked up, perhaps with another value for all other records.
+    """A looked-up key column, perhaps with a default for records without a row.
 
     It may be a function of the table's column: of a text, or a band of a number.
     """
@@ -196,11 +196,11 @@ def looked_up(node: exp.Expr, joins: Mapping[str, Join]) -> Derivation | None:
 
 
 _BESIDE = ()
-"""No table but joined ones: `path_of` leaves their names in a path."""
+"""No table names, so that `path_of` keeps the names of joined tables in a path."""
 
 
 def _of_tables(node: exp.Expr, joins: Mapping[str, Join]) -> bool:
-    """Whether an expression is of columns of joined tables alone."""
+    """Whether an expression uses only columns of joined tables."""
     columns = list(node.find_all(exp.Column))
     return bool(columns) and all(_column(one, list(joins)) is not None for one in columns)
 
@@ -212,10 +212,10 @@ def _parted(path: str, joins: Mapping[str, Join]) -> tuple[str, str] | None:
 
 
 def with_rows(settings: Any, joins: Mapping[str, Join]) -> Any:
-    """Settings of a pipeline in which conditions on columns of public tables name the table.
+    """Settings of a pipeline with the table named in conditions on public tables' columns.
 
-    Conditions are read as if a table were a part of the record: ``z.borough`` is a path. The name
-    of a joined table hides a field of the same name, as in SQL.
+    Conditions are read as if a table were part of the record: ``z.borough`` is a path. As in SQL,
+    the name of a joined table hides a field of the same name.
     """
     if isinstance(settings, list):
         return [with_rows(one, joins) for one in settings]
@@ -230,7 +230,7 @@ def with_rows(settings: Any, joins: Mapping[str, Join]) -> Any:
 
 
 def chosen_by_unit(node: exp.Expr, joins: Mapping[str, Join]) -> Derivation | None:
-    """A CASE, or a comparison, of attributes of the unit alone; None if it is none."""
+    """A CASE or a comparison that uses only attributes of the unit; None for others."""
     names = [name for name, join in joins.items() if isinstance(join, JoinedAttributes)]
     columns = list(node.find_all(exp.Column))
     if not columns or not all(_column(one, names) for one in columns):
@@ -240,7 +240,7 @@ def chosen_by_unit(node: exp.Expr, joins: Mapping[str, Join]) -> Derivation | No
 
 
 def check_alone(node: exp.Expr, joins: Mapping[str, Join]) -> None:
-    """Refuse (`QueryError`) a column of a key that is computed from attributes of units."""
+    """Refuse (`QueryError`) a key column computed from attributes of units."""
     stating = {name: join for name, join in joins.items() if isinstance(join, JoinedAttributes)}
     for one in node.find_all(exp.Column):
         if (column := _column(one, list(stating))) is not None:
@@ -257,7 +257,7 @@ def check_alone(node: exp.Expr, joins: Mapping[str, Join]) -> None:
 
 
 def check_elsewhere(parts: Iterator[exp.Expr], joins: Mapping[str, Join]) -> None:
-    """Refuse (`QueryError`) attributes of units in what is no key."""
+    """Refuse (`QueryError`) attributes of units outside a key."""
     stating = [name for name, join in joins.items() if isinstance(join, JoinedAttributes)]
     for part in parts:
         for node in part.find_all(exp.Column):
@@ -271,7 +271,7 @@ def check_elsewhere(parts: Iterator[exp.Expr], joins: Mapping[str, Join]) -> Non
 def check_numbers(settings: Mapping[str, Any], joins: Mapping[str, Join]) -> None:
     """Refuse (`QueryError`) aggregates of the values of a public table.
 
-    Conditions may look at them; a number or a distinct value is one of the record's own fields.
+    Conditions may use them; a number or a distinct value must be a field of the record.
     """
     found = settings.get("aggregate", ())
     paths = [one.get("field") for one in found if not isinstance(found, str)]

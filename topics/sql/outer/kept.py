@@ -1,9 +1,9 @@
-"""Conditions on attributes of units: they keep released rows, and become a view.
+"""Conditions on attributes of units: they select released rows, and become a view.
 
-What a topic of attributes says of a record's unit is a column of its key, so the pipeline releases
-it, and the view keeps the rows that fulfil the condition. It costs nothing, and each row has the
-noise that it would have had: a record is in one row, whichever rows are kept. A column of a public
-table follows from the record alone, so a condition on it is one on the record.
+An attribute of a record's unit is a key column, so the pipeline releases it, and the view keeps the
+rows that fulfil the condition. This costs nothing, and each row has the same noise as before: a
+record is in one row, whichever rows are kept. A column of a public table depends on the record
+alone, so a condition on it is a condition on the record.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _NAME = "released"
 
 
 def after_release(select: exp.Select, sources: Sequence[QuerySource]) -> exp.Select:
-    """The query, with conditions on attributes in a SELECT around it; as it is without any.
+    """The query with its conditions on attributes moved to a SELECT around it, if it has any.
 
     Args:
         sources: all inputs, and public tables.
 
     Raises:
-        QueryError: a condition is of attributes and of other columns at once.
+        QueryError: a condition mixes attributes with other columns.
     """
     joins = [one for one in select.args.get("joins") or () if {"on", "using"} & one.args.keys()]
     names = {join.this.alias_or_name for join in joins if table_of(join.this, sources) is None}
@@ -62,7 +62,7 @@ def after_release(select: exp.Select, sources: Sequence[QuerySource]) -> exp.Sel
             )
         name = _grouped(inner, columns[0])
         outer = outer.where(_renamed(condition, name), copy=False)
-        if condition.find(exp.NEQ, exp.Not) and _has_text(condition):  # null is no other value
+        if condition.find(exp.NEQ, exp.Not) and _has_text(condition):  # null is not "another value"
             there = exp.NEQ(this=exp.column(name), expression=exp.Literal.string(UNMATCHED))
             outer = outer.where(there, copy=False)
     return outer.from_(inner.subquery(_NAME), copy=False)
@@ -98,7 +98,7 @@ def _renamed(condition: exp.Expr, name: str) -> exp.Expr:
 
 
 def _grouped(inner: exp.Select, column: exp.Column) -> str:
-    """The name of a column among those of GROUP BY, where it is added if it is not there."""
+    """The name of a column in GROUP BY, to which it is added if missing."""
     for item in inner.expressions:
         if item.unalias() == column:
             return str(item.alias_or_name)

@@ -1,7 +1,7 @@
-"""The part of a query that is about released rows: it becomes a view, which costs nothing.
+"""The part of a query that concerns released rows: it becomes a view, which costs nothing.
 
-HAVING, LIMIT, arithmetic with aggregates, and LAG or SUM OVER windows ask for released numbers, and
-so does a SELECT from a grouped one. What is left is the query of a pipeline.
+HAVING, LIMIT, arithmetic with aggregates, LAG or SUM OVER windows, and a SELECT from a grouped one
+use released numbers. The rest is the query of a pipeline.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _MOVED = ("having", "limit", "order")
 
 
 class AskedOfRows(NamedTuple):
-    """A query, and what is asked of its released rows.
+    """A query, and what it does with released rows.
 
     Attributes:
         inner: the query of the pipeline.
-        outer: a SELECT over the columns of ``inner``; None: nothing is asked.
-        alias: how ``outer`` may call the rows.
+        outer: a SELECT over the columns of ``inner``; None: no view.
+        alias: name of the rows in ``outer``.
         rows: condition on them, from the HAVING of ``inner``.
         every: whether ``outer`` has every column of ``inner``.
     """
@@ -122,7 +122,7 @@ def _of_one(select: exp.Select) -> AskedOfRows:
 
 
 def _spelt_out(select: exp.Select) -> exp.Select:
-    """A query with aggregates in place of their aliases, where SELECT computes with these."""
+    """A query with aggregates in place of their aliases if SELECT computes with aliases."""
     named = {item.alias: item.this for item in select.expressions
              if isinstance(item, exp.Alias) and list(item.find_all(*AGGREGATES))}  # fmt: skip
     if not named:
@@ -139,10 +139,10 @@ def _spelt_out(select: exp.Select) -> exp.Select:
 
 
 def _with_means(select: exp.Select) -> exp.Select:
-    """A query with a sum over a count in place of the mean of some records.
+    """A query with sum / count in place of the mean of some records.
 
-    A record that fulfils the condition and has no number is a dead letter, so the count is of those
-    that are summed.
+    A record that fulfils the condition but has no number is a dead letter, so the count covers
+    exactly the summed records.
     """
     select = select.copy()
     for node in list(select.find_all(exp.Filter, exp.Avg)):
@@ -168,7 +168,7 @@ def _with_means(select: exp.Select) -> exp.Select:
 
 
 def _share(node: exp.Expr) -> exp.Expr | None:
-    """A mean to which all other records add 0, as a sum over the count of all; None: it is none.
+    """A mean to which all other records add 0, as sum / count of all; None for others.
 
     ``AVG(CASE WHEN ... THEN 1 ELSE 0 END)`` is the share of the records that fulfil the condition.
     """
@@ -189,13 +189,13 @@ def _share(node: exp.Expr) -> exp.Expr | None:
 
 
 def _one_value(node: exp.Expr, summed: bool) -> bool:
-    """Whether an expression is a CASE of one value, which others leave out or, in a sum, add 0."""
+    """Whether an expression is a CASE of one value, without ELSE or, in a sum, with ELSE 0."""
     given = around(node)
     return given is not None and given.one_value(summed)
 
 
 def _name_numbers(select: exp.Select) -> None:
-    """Put the columns that numbers of GROUP BY stand for in their place."""
+    """Replace numbers in GROUP BY by the columns that they refer to."""
     group = select.args.get("group")
     for one in () if group is None else list(group.expressions):
         if (item := item_at(one, select.expressions)) is not None:
@@ -203,20 +203,20 @@ def _name_numbers(select: exp.Select) -> None:
 
 
 class _Base:
-    """The query of a pipeline, to which aggregates are added that the view asks for."""
+    """The query of a pipeline, extended by aggregates that the view needs."""
 
     def __init__(self, select: exp.Select) -> None:
         self._select = select
         self.added = False
 
     def kept(self, item: exp.Expr) -> exp.Expr | None:
-        """A column of SELECT as one of the view, if it is one of the pipeline."""
+        """A column of SELECT as a column of the view, if the pipeline has it."""
         if _composed(item) or isinstance(item, exp.Star):
             return None
         return _column(item, name_of(item))
 
     def lifted(self, node: exp.Expr) -> exp.Expr:
-        """An expression with columns of the pipeline in place of aggregates."""
+        """An expression with aggregates replaced by columns of the pipeline."""
         whole = exp.Paren(this=node.copy())
         for part in whole.find_all(exp.Binary):
             part.meta.setdefault(SAID, shown(part))
@@ -232,7 +232,7 @@ class _Base:
             if item.unalias() == aggregate:
                 return name_of(item)
         added = aggregate.copy()
-        if added.find(exp.Filter, exp.CountIf, exp.Case, exp.If):  # not named after its field alone
+        if added.find(exp.Filter, exp.CountIf, exp.Case, exp.If):  # needs a unique name
             added = exp.alias_(added, f"part_{len(self._select.expressions)}")
         self._select.append("expressions", added)
         self.added = True
@@ -240,7 +240,7 @@ class _Base:
 
 
 def name_of(item: exp.Expr) -> str:
-    """The name by which a view calls a column of the query that it is of."""
+    """A view's name for a column of its inner query."""
     if isinstance(item, exp.Column):
         return item.name if len(item.parts) == 1 else sql_of(item)
     return item.alias or sql_of(item)
@@ -253,13 +253,13 @@ def _column(said: exp.Expr, name: str) -> exp.Expr:
 
 
 def check_outer(inner_key: Sequence[str], unit: Sequence[str], outer: exp.Select) -> None:
-    """Refuse (`QueryError`) a view of rows of single units, which are not released."""
+    """Refuse (`QueryError`) a view over rows of single units, which are never released."""
     if set(inner_key) & set(unit):
         raise refused(outer, INNER)
 
 
 def limit_of(select: exp.Select) -> int | None:
-    """The number of LIMIT or FETCH; raises `QueryError` if it is none."""
+    """The number of LIMIT or FETCH; None without either. Raises `QueryError` if it is not one."""
     clause = select.args.get("limit")
     if clause is None:
         return None

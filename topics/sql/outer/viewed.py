@@ -33,7 +33,7 @@ class ReleasedColumns(NamedTuple):
 
     Attributes:
         key: names of the key.
-        named: what each column is released as, by its name in the query; "" for the window.
+        named: released name of each column, by its name in the query; "" for the window.
     """
 
     key: tuple[str, ...]
@@ -44,7 +44,7 @@ def view_of(split: AskedOfRows, columns: ReleasedColumns) -> dict[str, Any]:
     """Settings of the view, without its name and source.
 
     Raises:
-        QueryError: a part of it is no arithmetic of views.
+        QueryError: it has a part that no view can compute.
     """
     assert split.outer is not None
     return _View(split, split.outer, columns).settings()
@@ -100,7 +100,7 @@ class _View:
     # -- names ------------------------------------------------------------------------------------
 
     def _known(self, node: exp.Expr) -> str | None:
-        """The name that a column is released by; "" for the window, None if it is no column."""
+        """The released name of a column; "" for the window, None for other expressions."""
         node = uncast(node)
         path = path_of(node, [self._split.alias] if self._split.alias else [])
         if path is None:
@@ -122,7 +122,7 @@ class _View:
         raise refused(node, f"is no released column; there is {there}")
 
     def _needed(self, node: exp.Expr) -> str:
-        """The value that an expression is, or the sum over rows that it is."""
+        """The value that an expression names or sums over rows."""
         node = uncast(node)
         if isinstance(node, exp.Nullif) and number_of(node.expression) == 0:
             node = bare(node.this)
@@ -218,7 +218,7 @@ class _View:
         return {"kind": "running", "of": of} | ({} if rows is None else {"windows": rows})
 
     def _check_rows(self, node: exp.Expr) -> None:
-        """Refuse rows that are not those of one key in the order of their windows."""
+        """Refuse OVER unless its rows are one key's windows in order."""
         if (words := over_of(node)) is not None:
             raise refused(node, words)
         parts = {self._known(one) for one in node.args.get("partition_by") or ()} - {""}
@@ -273,7 +273,7 @@ def _is_star(item: exp.Expr) -> bool:
 
 
 def _rounded(node: exp.Expr) -> exp.Expr:
-    """A value without rounding, which is done where it is read."""
+    """A value without rounding, which is left to the reader."""
     inner = bare(node.this) if isinstance(node, exp.Round) else node
     return inner if isinstance(inner, ARITHMETIC) else node
 
@@ -286,7 +286,7 @@ def _label(made: Mapping[str, Any]) -> str:
 
 
 def _rows(spec: exp.Expr | None) -> int | None:
-    """Windows that a frame has, this one included; None: all before, 0: others."""
+    """Windows in a frame, including this one; None: all up to this one, 0: another frame."""
     if spec is None:
         return None
     start, side = spec.args.get("start"), spec.args.get("start_side")

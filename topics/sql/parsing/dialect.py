@@ -1,9 +1,9 @@
-"""The SQL that is read: what people write for several systems, by one parser.
+"""The accepted SQL: what people write for several systems, read by one parser.
 
-sqlglot reads it. A hand-written parser would be smaller than this package's share of it, and would
-know a tenth of the spellings; sqlglot is pure Python without dependencies, is locked by its digest,
-and each of its tokens knows its place. Its own dialects are not used: each reads one system, and a
-query says not which. So there is one dialect, with what differs between systems decided here.
+sqlglot parses it. A hand-written parser would know a tenth of the spellings; sqlglot is pure Python
+without dependencies, is locked by its digest, and each of its tokens knows its place. Its own
+dialects are not used: each reads one system, and a query does not say which. So there is one
+dialect, and this module decides what differs between systems.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ..columns import cast_to_whole
 from ..refusal import QUANTILE_CALLS
 
 NAMED = "named"
-"""In the ``meta`` of an aggregate: its arguments that were given by name."""
+"""Key in an aggregate's ``meta``: its named arguments."""
 
 PLACE = "place"
-"""In the ``meta`` of an expression: where it begins and ends in the text that was parsed."""
+"""Key in an expression's ``meta``: its begin and end in the parsed text."""
 
 
 def _aggregate(kind: type[exp.Expr]) -> Callable[[Sequence[exp.Expr]], exp.Expr]:
-    """A builder of an aggregate that keeps arguments given by name aside."""
+    """A builder of an aggregate that sets named arguments aside."""
 
     def build(args: Sequence[exp.Expr]) -> exp.Expr:
         plain = [one for one in args if not isinstance(one, exp.Kwarg)]
@@ -42,7 +42,7 @@ def _aggregate(kind: type[exp.Expr]) -> Callable[[Sequence[exp.Expr]], exp.Expr]
 
 
 def _truth(node: exp.Expr | None) -> exp.Expr | None:
-    """A comparison as the number 1 or 0, which SUM and AVG of it are of."""
+    """A comparison as the number 1 or 0, for SUM and AVG."""
     inner = node
     while isinstance(inner, exp.Paren) or (inner is not None and cast_to_whole(inner)):
         inner = inner.this
@@ -73,7 +73,7 @@ def _decode(args: Sequence[exp.Expr]) -> exp.Expr:
         when = exp.Is if isinstance(asked, exp.Null) else exp.EQ
         made = made.when(when(this=of.copy(), expression=asked), then)
     made = made.else_(args[-1]) if len(args) % 2 == 0 else made
-    made.meta[NAMED] = {}  # it has more arguments than CASE has parts
+    made.meta[NAMED] = {}  # else it would have too many arguments for CASE
     return made
 
 
@@ -83,12 +83,12 @@ def _nvl2(args: Sequence[exp.Expr]) -> exp.Expr:
 
 
 def _where(kind: type[exp.Expr]) -> Callable[[Sequence[exp.Expr]], exp.Expr]:
-    """A builder of an aggregate of the records that fulfil its second argument."""
+    """A builder of an aggregate over the records that fulfil its second argument."""
     return lambda args: exp.Filter(this=kind(this=args[0]), expression=exp.Where(this=args[1]))
 
 
 def _only(size: int, name: str, build: Callable[[Sequence[exp.Expr]], exp.Expr]) -> Any:
-    """A builder for so many arguments or more; with fewer it stays a call."""
+    """A builder for ``size`` or more arguments; with fewer it stays a call."""
     return lambda args: (
         build(args) if len(args) >= size else exp.Anonymous(this=name, expressions=list(args))
     )
@@ -104,7 +104,7 @@ _SYNONYMS: dict[str, Any] = {
     "ZEROIFNULL": _only(1, "ZEROIFNULL", lambda args: exp.Coalesce(
         this=args[0], expressions=[exp.Literal.number(0)])),
 }  # fmt: skip
-"""Functions of single systems that say what others say in more words."""
+"""Functions of single systems, as equivalents in common SQL."""
 
 _UNREAD = (
     "DATE_TRUNC",
@@ -115,7 +115,7 @@ _UNREAD = (
     "TRUNC",
     "TIME_SLICE",
 )
-"""Functions whose arguments have another order in each system: they stay calls."""
+"""Functions whose argument order differs between systems: they stay calls."""
 
 _FUNCTIONS: dict[str, Any] = {
     **{name: f for name, f in parser.Parser.FUNCTIONS.items() if name not in _UNREAD},
@@ -137,11 +137,11 @@ _PARSED = (
     "assignment", "disjunction", "conjunction", "equality", "comparison", "range", "bitwise",
     "term", "factor", "unary", "type", "column", "primary", "function", "lambda",
 )  # fmt: skip
-"""What the parser parses by methods of these names; each returns an expression."""
+"""Names of parser methods, each of which returns an expression."""
 
 
 def _placed(name: str) -> Callable[..., Any]:
-    """A method of the parser that notes where the expression stood which it returns."""
+    """A parser method that also notes the place of the expression that it returns."""
     parse = getattr(parser.Parser, f"_parse_{name}")
 
     def placed(self: Any, *args: Any, **more: Any) -> Any:
@@ -179,7 +179,7 @@ class Hush(Dialect):
         locals().update({f"_parse_{name}": _placed(name) for name in _PARSED})
 
         def _parse_lambda(self, alias: bool = False) -> Any:
-            """A list after DISTINCT, with an argument by name behind it."""
+            """A list after DISTINCT, followed by a named argument."""
             found = _placed("lambda")(self, alias)
             if isinstance(found, exp.Distinct) and self._match(TokenType.FARROW):
                 name = found.expressions[-1].name.lower()
@@ -188,6 +188,6 @@ class Hush(Dialect):
             return found
 
         def validate_expression(self, expression: Any, args: Any = None) -> Any:
-            """Check the number of arguments, except of aggregates with some by name."""
+            """Check the number of arguments, except for aggregates with named ones."""
             known = isinstance(expression, exp.Expr) and NAMED in expression.meta
             return super().validate_expression(expression, None if known else args)

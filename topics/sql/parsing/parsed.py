@@ -1,4 +1,4 @@
-"""A query parsed; one that cannot be parsed is refused by the word at fault."""
+"""Parsing of a query; one that cannot be parsed is refused with the word at fault."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ _COMMENTS = ("--", "#", "/*")
 
 
 class Parsed(NamedTuple):
-    """A SELECT, and what was said in clauses that are no longer in it."""
+    """A SELECT, and the content of clauses that were taken out of it."""
 
     select: exp.Select
     said: Spoken
 
 
 def parsed(text: str, names: Sequence[str] = ()) -> Parsed:
-    """Parse a query; ``names`` are words that are right as they are.
+    """Parse a query; ``names`` are words that are spelt correctly.
 
     Raises:
-        QueryError: it is no single SELECT, or has a clause that no pipeline can have.
+        QueryError: it is not a single SELECT, or has a clause that no pipeline can have.
     """
     if len(text) > MOST:
         raise QueryError(f"a query of {len(text):,} characters is longer than {MOST:,}")
@@ -79,7 +79,7 @@ def parsed(text: str, names: Sequence[str] = ()) -> Parsed:
 
 
 def _quote(found: Sequence[exp.Expr], text: str) -> None:
-    """Give each expression its words in the query, for messages."""
+    """Attach to each expression its text in the query, for messages."""
     for node in (node for one in found for node in one.walk()):
         begin, end = node.meta.pop(PLACE, (0, 0))
         words = " ".join(text[begin:end].split())
@@ -88,7 +88,7 @@ def _quote(found: Sequence[exp.Expr], text: str) -> None:
 
 
 def expression_of(sql: str) -> exp.Expr:
-    """Parse a part of a query that was taken out of it; raises `QueryError` if it is none."""
+    """Parse an expression that was taken out of a query; raises `QueryError` if it is not one."""
     try:
         found = Hush().parse(f"SELECT {sql}")
     except (sqlglot.errors.SqlglotError, RecursionError, AttributeError, ValueError):
@@ -125,7 +125,7 @@ def _select(found: Sequence[exp.Expr]) -> exp.Select:
         raise refused(only, f"must be one SELECT over one input: write {more}")
     check_clauses(only, VIEWED)
     for given in only.find_all(exp.Subquery, exp.Table):
-        joined = isinstance(given.parent, exp.Join)  # which has words of its own
+        joined = isinstance(given.parent, exp.Join)  # a join has its own message
         for name in () if joined else ("pivots", "sample", "version", "when"):
             if given.args.get(name):
                 raise QueryError(CLAUSES[name])
@@ -133,11 +133,11 @@ def _select(found: Sequence[exp.Expr]) -> exp.Select:
 
 
 VIEWED = frozenset({"having", "limit"})
-"""Clauses of which a view is made."""
+"""Clauses that make a view."""
 
 
 def check_clauses(select: exp.Select, more: frozenset[str] = frozenset()) -> None:
-    """Refuse (`QueryError`) a clause that no SELECT of a pipeline has, but for some ``more``."""
+    """Refuse (`QueryError`) a clause that no SELECT of a pipeline has; ``more`` are allowed."""
     for join in select.args.get("joins") or ():
         if isinstance(join.this, exp.Unnest | exp.Explode):
             raise refused(join.this, EACH)
@@ -169,14 +169,14 @@ _SAID = {
 class _Words:
     """The words of a query that cannot be parsed.
 
-    ``names`` are words in capitals that are right as they are.
+    ``names`` are upper-case words that are spelt correctly.
     """
 
     def __init__(self, text: str, tokens: Sequence[Token], names: frozenset[str]) -> None:
         self._text, self._tokens, self._names = text, tokens, names
 
     def fault(self, error: Exception) -> str:
-        """The word at which the parser gave up, and the one that it should probably be."""
+        """Name the word at which the parser gave up, and the word probably meant."""
         details: Any = getattr(error, "errors", None)
         if isinstance(error, RecursionError):
             return "cannot be read as SQL: it is nested too deeply; write fewer brackets"
@@ -202,17 +202,17 @@ class _Words:
         return f": a comma is missing before {here.text!r} ({self._at(here)})"
 
     def _depth(self, place: int | None) -> int:
-        """Number of brackets that are open before a token; before the end for None."""
+        """Number of brackets open before a token; at the end for None."""
         return sum({"(": 1, ")": -1}.get(one.text, 0) for one in self._tokens[:place])
 
     def check_numbers(self) -> None:
-        """Refuse (`QueryError`) a number that takes long to read."""
+        """Refuse (`QueryError`) a number that is too long to read."""
         for token in self._tokens:
             if token.token_type is TokenType.NUMBER and huge(token.text):
                 raise QueryError(f"{short(token.text)} ({self._at(token)}): {NOT_HUGE}")
 
     def nearest(self, end: int, begin: int = 0) -> str | None:
-        """The last word between two places that is almost a keyword, and that keyword."""
+        """Name the last word between two places that is almost a keyword, and that keyword."""
         for place in reversed(range(max(begin, 0), min(end, len(self._tokens)))):
             token = self._tokens[place]
             word = token.text.upper()

@@ -1,9 +1,9 @@
-"""Clauses that single systems have, taken out of a query before it is parsed.
+"""Clauses of single systems, taken out of a query before it is parsed.
 
 BigQuery's ``WITH DIFFERENTIAL_PRIVACY OPTIONS (...)``, ksqlDB's ``WINDOW TUMBLING (...)`` and
-``EMIT CHANGES``, Flink's windows as tables, and ``CREATE ... AS`` before a query. What stood there
-becomes spaces, so that the parser names the places of the query as it was written. Where a name is
-in backticks, double quotes enclose texts.
+``EMIT CHANGES``, Flink's windows as tables, and ``CREATE ... AS`` before a query. They are replaced
+by spaces, so that the parser reports places in the query as written. If a name is in backticks,
+double quotes enclose texts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SESSIONS = (
     "write TABLE(SESSION(TABLE orders PARTITION BY user, DESCRIPTOR(time), INTERVAL '30' MINUTE))"
 )
 CALLED = "SESSWIN"
-"""What the parser reads in place of SESSION, a word of its own, where that is called."""
+"""What the parser reads in place of a call of SESSION, which it reserves."""
 _TABLE = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
 _PRIVATE = ("DIFFERENTIAL_PRIVACY", "ANONYMIZATION")
 HOPPED = "HOPPED"
@@ -35,15 +35,15 @@ class Spoken:
     """A query without clauses of single systems, and what they said.
 
     Attributes:
-        text: the query; what was taken out is spaces.
+        text: the query, with spaces for what was taken out.
         view: name of the view, table or stream that it was to create.
         options: options of the clause on differential privacy, by lower-case name, as SQL.
         window: SQL of the window's length, from a clause or a table function.
-        hop: SQL of the time from one window to the next, where they overlap.
-        time: SQL of the column that the window is of; None: the event time, unsaid.
-        session: SQL of the longest pause within a session; None: records are counted.
-        parts: columns that sessions are partitioned by, where a table function says so.
-        emit: whether it said when results are emitted.
+        hop: SQL of the time from one window to the next, if windows overlap.
+        time: SQL of the window's time column; None: the event time, by default.
+        session: SQL of the longest pause within a session; None: no sessions.
+        parts: columns by which a table function partitions sessions.
+        emit: whether it stated when results are emitted.
     """
 
     text: str
@@ -76,7 +76,7 @@ class _Reader:
         return self.said
 
     def _at(self, place: int) -> int:
-        """Read what begins at a token; return where to go on."""
+        """Read what begins at a token; return the place where to continue."""
         if self._backticks and self._text[self._tokens[place].start] == '"':
             inner = self._tokens[place].text.replace("'", "''")
             self._edit(place, place, f"'{inner}'")  # texts of BigQuery and Spark
@@ -92,7 +92,7 @@ class _Reader:
             parts = list(self._parts(place + 2, self._close(place + 1)))
             self._edit(place, place, HOPPED if len(parts) == 3 else "TUMBLE")
         elif self._tokens[place].text == "STREAM" and self._word(place - 1) == "SELECT":
-            if after not in ("", ",", ".", "AS", "FROM"):  # Calcite's word, and no column
+            if after not in ("", ",", ".", "AS", "FROM"):  # Calcite's keyword, not a column
                 self._edit(place, place)
         elif word == "EMIT" and after in ("CHANGES", "FINAL"):
             self._edit(place, place + 1)
@@ -163,7 +163,7 @@ class _Reader:
         return end + 1
 
     def _session(self, place: int) -> int:
-        """Take ``WINDOW SESSION (30 MINUTES)``; all else in the brackets changes nothing."""
+        """Take ``WINDOW SESSION (30 MINUTES)``; anything else in the brackets has no effect."""
         end = self._close(place + 2) if self._word(place + 2) == "(" else place
         parts = list(self._parts(place + 3, end))
         if not parts:
@@ -173,7 +173,7 @@ class _Reader:
         return end + 1
 
     def _sessions(self, place: int, end: int, first: int, last: int) -> int:
-        """Take sessions that are a table, ``TABLE orders PARTITION BY user`` and more."""
+        """Take sessions written as a table: ``TABLE orders PARTITION BY user`` and so on."""
         parts = list(self._parts(place + 2, end))
         times = [n for n, part in enumerate(parts) if "DESCRIPTOR" in map(self._word, part)]
         if not times or times[0] == 0 or times[0] + 2 != len(parts):
@@ -200,7 +200,7 @@ class _Reader:
         self.said.session = sql
 
     def _table(self, place: int) -> int:
-        """Take a window that is a table: in its stead stands the table that it is of."""
+        """Take a window written as a table, and put its source table in its place."""
         kind, end = self._words[place], self._close(place + 1)
         wrapped = self._word(place - 1) == "(" and self._word(place - 2) == "TABLE"
         if not wrapped and self._word(place - 1) != "FROM":
@@ -229,7 +229,7 @@ class _Reader:
         return last + 1
 
     def _stripped(self, part: list[int]) -> list[int]:
-        """A table, time or length without ``TABLE``, ``DESCRIPTOR (...)`` and its name."""
+        """A table, time or length without ``TABLE``, ``DESCRIPTOR (...)`` or its argument name."""
         left = part[2:] if len(part) > 1 and self._words[part[1]] == "=>" else part
         if left and self._words[left[0]] == "DESCRIPTOR":
             left = left[2:-1]
@@ -256,7 +256,7 @@ class _Reader:
         return self._words[place] if 0 <= place < len(self._words) else ""
 
     def _close(self, place: int) -> int:
-        """The token that closes the bracket at a token."""
+        """The token that closes the bracket opened at a token."""
         depth = 0
         for at in range(place, len(self._words)):
             depth += {"(": 1, ")": -1}.get(self._words[at], 0)

@@ -1,4 +1,4 @@
-"""Sessions of a query: each is of one privacy unit, which the query has to name."""
+"""Sessions of a query: each belongs to one privacy unit, which the query must name."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _CALLS = (CALLED, "SESSION_WINDOW")
 
 
 def pause_of(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> str | None:
-    """The longest pause of the sessions that an expression of GROUP BY states; None: it does not.
+    """The longest pause of the sessions that an expression of GROUP BY states; None for others.
 
-    Raises `QueryError` for sessions that are not of the event time.
+    Raises `QueryError` for sessions on anything but the event time.
     """
     node = bare(node)
     if call_of(node) not in _CALLS:
@@ -30,10 +30,10 @@ def pause_of(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> str |
 
 
 def check_units(source: QuerySource, named: Collection[str]) -> None:
-    """Refuse (`QueryError`) sessions that are not of one unit each.
+    """Refuse (`QueryError`) sessions that may span several units.
 
     Args:
-        named: columns that sessions are partitioned or grouped by.
+        named: columns that partition or group sessions.
     """
     if missing := [path for path in source.unit if path not in named]:
         raise QueryError(
@@ -44,7 +44,7 @@ def check_units(source: QuerySource, named: Collection[str]) -> None:
 
 
 def note(source: QuerySource, key: Sequence[str]) -> str:
-    """Tell what a count of sessions counts."""
+    """Explain what a count of sessions counts."""
     of = " and ".join([*source.unit, *key])
     return (
         f"a session is of one {of} and counts as one record: session_events are its records, "

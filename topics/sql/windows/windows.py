@@ -1,4 +1,4 @@
-"""Windows of a query: TUMBLE, times cut to whole units, and the columns that name a window."""
+"""Windows of a query: TUMBLE, truncated times, and the columns that name a window."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ _TRUNC = {
     **dict.fromkeys(("MM", "MON"), "month"), **dict.fromkeys(("YYYY", "YY", "Y"), "year"),
     "Q": "quarter", "DD": "day", "IW": "week", "WW": "week", "HH24": "hour", "MI": "minute",
 }  # fmt: skip
-"""Units as Oracle names them."""
-_MOST_DIGITS = 12  # of a length; ten years are 315,360,000,000 milliseconds
+"""Oracle's names of units."""
+_MOST_DIGITS = 12  # digits of a length; ten years are 315,360,000,000 milliseconds
 _LONG = ("day", "week", *_CALENDAR)
 _WRAPPED = {
     "TIMESTAMP_MILLIS", "TIMESTAMP_SECONDS", "TIMESTAMP_MICROS", "TO_TIMESTAMP",
@@ -47,9 +47,9 @@ _WRAPPED = {
 
 
 class Windowed(NamedTuple):
-    """A window: its length, where one begins if that is not midnight of 1970-01-01, its zone.
+    """A window: its length, its origin if it is not midnight of 1970-01-01, its zone.
 
-    Where windows overlap, one begins every ``hop``.
+    If windows overlap, one begins every ``hop``.
     """
 
     length: str
@@ -65,7 +65,7 @@ class Windowed(NamedTuple):
 
 
 def duration_of(node: exp.Expr) -> str:
-    """The length that an INTERVAL states, as settings do; raises `QueryError` if it is none."""
+    """The length of an INTERVAL, as in settings; raises `QueryError` if it has none."""
     if isinstance(node, exp.Literal) and node.is_string:  # '10 minutes', of Spark
         node = exp.Interval(this=node)
     if not isinstance(node, exp.Interval):
@@ -96,7 +96,7 @@ def duration_of(node: exp.Expr) -> str:
 
 
 def names_window(node: exp.Expr, table: Sequence[str]) -> bool:
-    """Whether a column names the window of a row, which every release does by itself."""
+    """Whether a column names the window of a row, which every release does anyway."""
     node = bare(node)
     if isinstance(node, exp.Anonymous):
         return node.name.upper().startswith(
@@ -109,7 +109,7 @@ def names_window(node: exp.Expr, table: Sequence[str]) -> bool:
 def window_of(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Windowed | None:
     """The window that an expression of GROUP BY states; None if it states none.
 
-    Raises `QueryError` for another kind of window, or one that is not of the event time.
+    Raises `QueryError` for another kind of window, or one on anything but the event time.
     """
     node = bare(node)
     while isinstance(node, exp.Cast | exp.TryCast):
@@ -172,14 +172,14 @@ def _hopping(node: exp.Expr, hop: exp.Expr, length: exp.Expr) -> Windowed:
 
 
 def _seconds(length: str) -> int:
-    """Seconds of a length; of the calendar, roughly."""
+    """Seconds of a length; approximate for calendar lengths."""
     found = re.fullmatch(r"(\d+)(s|m|h|d|w)", length)
     sizes = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
     return int(found[1]) * sizes[found[2]] if found else 2_592_000
 
 
 def check_fixed(node: exp.Expr, time: exp.Expr, source: QuerySource, table: Sequence[str]) -> None:
-    """Refuse (`QueryError`) another time than the event time, or a zone: lengths are fixed."""
+    """Refuse (`QueryError`) anything but the event time, or a zone: lengths are fixed."""
     if (zone := check_time(node, time, source, table)) is not None:
         raise refused(
             node, f"windows in a zone are of the calendar: DATE_TRUNC('day', t, '{zone}')"
@@ -189,7 +189,7 @@ def check_fixed(node: exp.Expr, time: exp.Expr, source: QuerySource, table: Sequ
 def _truncated(
     node: exp.Anonymous, given: Sequence[exp.Expr], source: QuerySource, table: Sequence[str]
 ) -> Windowed:
-    """A time cut to whole units: the unit is a text and comes first, or a word and last."""
+    """A time truncated to a unit: a text as first argument, or a word as last."""
     if len(given) not in (2, 3):
         raise refused(node, f"must be {node.name.upper()}('day', time)")
     first = isinstance(given[0], exp.Literal)
@@ -214,7 +214,7 @@ def _whole(node: exp.Expr, unit: str, zone: str | None, *, sunday: bool) -> Wind
 
 
 def _zoned(node: exp.Expr, word: str, zone: str, *, sunday: bool) -> Windowed:
-    """A time cut to days or more in a zone; ``sunday``: whether a plain week begins then."""
+    """A time truncated to days or more in a zone; ``sunday``: whether weeks begin on Sunday."""
     if word in _WEEKS:
         if word != "week(sunday)" and not (sunday and word == "week"):
             return Windowed("1 week", None, zone)
@@ -230,7 +230,7 @@ def _zoned(node: exp.Expr, word: str, zone: str, *, sunday: bool) -> Windowed:
 
 
 def _cut(node: exp.Expr, unit: str, *, day_first: bool) -> Windowed:
-    """``day_first``: whether a plain week begins on Sunday, as in BigQuery."""
+    """A truncated time; ``day_first``: whether a plain week begins on Sunday, as in BigQuery."""
     word = unit.lower().removesuffix("s")
     if word in _WEEKS:
         return Windowed("7d", _SUNDAY if day_first and word == "week" else _WEEKS[word])
@@ -255,7 +255,7 @@ def check_time(
 ) -> str | None:
     """Refuse (`QueryError`) a time that is not the input's event time; return its zone.
 
-    ``days``: whether a date will do, since nothing shorter is asked of it.
+    ``days``: whether a date suffices, because the window is at least a day.
     """
     inner, zone = _unwrapped(given, days)
     path = path_of(inner, table)
@@ -271,9 +271,9 @@ def check_time(
 
 
 def _unwrapped(node: exp.Expr, days: bool) -> tuple[exp.Expr, str | None]:
-    """A time without what makes a timestamp of it, and the zone that it is turned into.
+    """A time without conversions to a timestamp, and the zone that it is converted to.
 
-    How the time itself is written is declared of the input.
+    The input declares how the time itself is written.
     """
     whole, zones = node, list[str]()
     while True:
@@ -298,7 +298,7 @@ def _unwrapped(node: exp.Expr, days: bool) -> tuple[exp.Expr, str | None]:
         else:
             break
     if len(zones) == 2 and zones[1].upper() in _UTC:
-        zones.pop()  # how Postgres turns a time of UTC into that of a zone
+        zones.pop()  # how Postgres converts a UTC time to a zone
     if len(zones) > 1:
         raise refused(whole, f"name one time zone: {shown(node)} AT TIME ZONE '{zones[0]}'")
     return node, zones[0] if zones else None
