@@ -12,9 +12,10 @@ has; it does not run them, so 100,000 seeds take little longer than the 6,000 th
 --standbys adds a billion to the seed: from there on workers keep copies of each other's tables
 (`engine.standbys = 1`), and more of them are restarted, one after the other above all.
 --guided lets the states of the protocol that were seen choose what is tried next, in one process,
-with six further faults, and shrinks what objects (`tests/schedules/guided.py`). --resume takes it
-up where the search in this file was left, to N schedules in all; --seed is its number. Its last
-line: ``schedules``, ``states``, ``corpus``, ``seconds`` and ``found``, each with its ``command``.
+with six further faults, and shrinks what objects (`tests/schedules/guided.py`). --standbys gives it
+deployments with copies too, whose states it sees. --resume takes it up where the search in this
+file was left, to N schedules in all; --seed is its number. Its last line: ``schedules``,
+``states``, ``corpus``, ``seconds`` and ``found``, each with its ``command``.
 --quick runs 1,000 of them, or as many as 40 seconds allow; the default is 10,000. The last line
 under ``--json``: ``schedules``; ``lost``, ``doubled``, ``differing`` and ``stuck``, schedules with
 such an objection; ``faults``; ``torn``, requests of transactions that came late or twice;
@@ -38,7 +39,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.schedules.campaign import KINDS, Result, campaign
-from tests.schedules.guided import APART
 from tests.schedules.recipe import STANDING
 
 SIX = {"histogram", "phdstream", "privhp", "pak", "tops", "topl"}
@@ -63,8 +63,8 @@ def guide(args: argparse.Namespace) -> None:
     """Become a guided search."""
     number = args.schedules or (200 if args.quick else 10_000)
     more = [] if args.resume is None else ["--resume", str(args.resume.resolve())]
-    search = args.seed + (STANDING // APART if args.standbys else 0)
-    command = ["--schedules", str(number), "--number", str(search), *more]
+    more += ["--standbys"] if args.standbys else []
+    command = ["--schedules", str(number), "--number", str(args.seed), *more]
     os.chdir(Path(__file__).resolve().parents[1])
     os.environ["PYTHONHASHSEED"] = "0"
     os.execv(sys.executable, [sys.executable, "-m", "tests.schedules.guided", *command])

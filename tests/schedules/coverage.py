@@ -60,6 +60,8 @@ class Seen:
         identity = given[0] if isinstance(given[0], str) else _identity(self._broker, given[0])
         event = (name, error, _role(identity), self._transaction(identity))
         state = (event, self._workers(), self._shards(identity), self._logs(), self._faults())
+        if self._schedule.template.config.engine.standbys:
+            state = (*state, self._copies(identity))  # type: ignore[assignment]
         for number in {hash(state), hash((self._last, event))}:
             self.first.setdefault(number, self._broker.loop.now)
             self.states[number] += 1
@@ -105,6 +107,24 @@ class Seen:
                 if one._spec.transactional_id == identity
             ]
         return tuple(sorted(found))
+
+    def _copies(self, identity: str) -> Any:
+        """What copies of the table of a transactional id there are, and how far they are."""
+        found = []
+        for machine in self._schedule.machines:
+            worker, dead = machine.worker, machine.process is None or machine.process.dead
+            for tp, copy in {} if worker is None else worker._standbys._copies.items():
+                stage = worker._topology.of(*tp)
+                if worker._topology.transactional_id(stage, tp[1]) == identity:
+                    found.append((dead, copy.lock.locked(), self._apart(copy.state)))
+        return tuple(sorted(found))
+
+    def _apart(self, state: Any) -> str:
+        """Where the end of a changelog is for a copy of its table."""
+        if not state.ready:
+            return "closed"
+        end, reached = self._broker.logs[tuple(state.place)].stable, state.position
+        return "behind" if end < reached else "here" if end == reached else "beyond"
 
     def _logs(self) -> Any:
         """What is open, and how far releases are behind triggers."""

@@ -1,7 +1,7 @@
 """Schedules that are guided by the states of the protocol that earlier ones have seen.
 
     python -m tests.schedules.guided --schedules 2000 --resume states.json
-    python -m tests.schedules.guided --bug "frozen sleep" --first
+    python -m tests.schedules.guided --standbys --bug "blind copy" --first
 
 A schedule that meets a new state joins a corpus. Half of the next ones are changes of those:
 another fault at the moment of the new state, one left out, moved or lengthened, faults of two
@@ -67,6 +67,11 @@ class Search:
         self.corpus: list[Entry] = []
         self.found: list[dict[str, Any]] = []
 
+    @property
+    def standing(self) -> bool:
+        """Whether its deployments have standbys."""
+        return self.number * APART >= STANDING
+
     # -- what is next -----------------------------------------------------------------------------
 
     def piece(self) -> list[Recipe]:
@@ -90,7 +95,7 @@ class Search:
             return Recipe(seed)
         one = Schedule(seed)
         one.plan()
-        added = [_fault(random, _further(), 12.0) for _ in range(random.choice((1, 1, 2)))]
+        added = [_fault(random, _further(seed), 12.0) for _ in range(random.choice((1, 1, 2)))]
         return Recipe(seed, (*one.faults.drawn, *added))
 
     def _changed(self, entry: Entry, random: Random) -> Recipe:
@@ -189,19 +194,24 @@ class Search:
         return made
 
 
-def _further() -> tuple[str, ...]:
-    """Kinds of faults that only guided schedules have."""
+def _further(seed: int) -> tuple[str, ...]:
+    """Kinds of faults that only guided schedules have, and those of copies where there are some."""
     from .draws import GUIDED
 
-    return GUIDED
+    return (*GUIDED, *_of_copies(seed))
+
+
+def _of_copies(seed: int) -> tuple[str, ...]:
+    from .draws import OF_STANDBYS
+
+    return (*OF_STANDBYS, "ahead", "ahead") if seed >= STANDING else ()
 
 
 def _every(seed: int) -> tuple[str, ...]:
     """Kinds of faults of a seed, the more frequent ones more than once."""
-    from .draws import GUIDED, OF_BROKERS, OF_STANDBYS, USUAL
+    from .draws import GUIDED, OF_BROKERS, USUAL
 
-    own = OF_STANDBYS if seed >= STANDING else ()
-    return (*USUAL, *GUIDED * 2, *OF_BROKERS * 2, *own)
+    return (*USUAL, *GUIDED * 2, *OF_BROKERS * 2, *_of_copies(seed))
 
 
 def _fault(random: Random, kinds: Sequence[str], until: float = 20.0) -> Fault:
@@ -283,6 +293,7 @@ def main() -> None:
     parser.add_argument("--schedules", type=int, default=1000, help="in all, with earlier pieces")
     parser.add_argument("--resume", type=Path, help="file with the search so far; it goes on there")
     parser.add_argument("--number", type=int, default=1, help="of the search; each has its seeds")
+    parser.add_argument("--standbys", action="store_true", help="workers keep copies of tables")
     parser.add_argument("--bug", default="")
     parser.add_argument("--first", action="store_true")
     parser.add_argument("--plain", action="store_true", help="seeds in their order, unguided")
@@ -291,9 +302,12 @@ def main() -> None:
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, "-m", NAME, *sys.argv[1:]])
     _ready(args.bug)
-    warm(STANDING if args.number * APART >= STANDING else 0)
+    number = args.number + (STANDING // APART if args.standbys else 0)
     there = args.resume is not None and args.resume.exists()
-    search = Search.load(args.resume) if there else Search(args.number, args.plain, args.bug)
+    search = Search.load(args.resume) if there else Search(number, args.plain, args.bug)
+    if args.standbys and not search.standing:
+        parser.error(f"the search in {args.resume} has no standbys")
+    warm(STANDING if search.standing else 0)
 
     def told(one: Search) -> None:
         if args.resume is not None:

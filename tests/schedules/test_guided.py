@@ -9,15 +9,18 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from .campaign import KINDS
 from .campaign import one as replayed
+from .coverage import Seen
 from .forks import ROOT, run
-from .guided import NAME, PIECE, Search
-from .recipe import Fault, Recipe, Turn, recipe
+from .guided import APART, NAME, PIECE, Search
+from .recipe import STANDING, Fault, Recipe, Turn, recipe
 from .shrink import RECORDS, shrunk
 
 ENVIRON = dict(os.environ, PYTHONHASHSEED="0", OMP_NUM_THREADS="1")
@@ -89,6 +92,47 @@ def test_only_what_met_a_new_state_is_changed_and_at_that_moment(tmp_path: Path)
     assert vars(again) == vars(tries)
 
 
+def test_a_search_with_standbys_has_their_deployments_and_the_faults_of_copies() -> None:
+    tries = Search(STANDING // APART)
+    tries.learn(Recipe(STANDING), made(1))
+    tried = [tries._changed(tries.corpus[0], Random(number)) for number in range(200)]
+    kinds = {fault.kind for one in tried for fault in one.faults or ()}
+    assert tries.standing and {"rolling", "ahead", "behind", "cut"} <= kinds
+    assert {one.seed for one in tried} == {STANDING}
+    plain = Search(STANDING // APART - 1)
+    plain.learn(Recipe(5), made(1))
+    tried = [plain._changed(plain.corpus[0], Random(number)) for number in range(200)]
+    kinds = {fault.kind for one in tried for fault in one.faults or ()}
+    assert not plain.standing and not {"rolling", "ahead"} & kinds
+
+
+def copy_at(position: int, ready: bool = True) -> Any:
+    state = SimpleNamespace(place=("log", 0), position=position, ready=ready)
+    return SimpleNamespace(state=state, lock=SimpleNamespace(locked=lambda: False))
+
+
+def test_a_state_tells_how_far_the_copies_of_a_table_are() -> None:
+    """They alone may hold what the cluster has lost."""
+    topology = SimpleNamespace(
+        of=lambda topic, number: topic, transactional_id=lambda stage, number: f"{stage}.{number}"
+    )
+    copies = {("in", 0): copy_at(3), ("other", 0): copy_at(3)}
+    worker = SimpleNamespace(_topology=topology, _standbys=SimpleNamespace(_copies=copies))
+    machines = [SimpleNamespace(worker=worker, process=SimpleNamespace(dead=False)),
+                SimpleNamespace(worker=None, process=None)]  # fmt: skip
+    seen: Any = Seen.__new__(Seen)
+    seen._schedule = SimpleNamespace(machines=machines)
+    seen._broker = SimpleNamespace(logs={("log", 0): SimpleNamespace(stable=3)})
+    assert seen._copies("in.0") == ((False, False, "here"),) and seen._copies("in.1") == ()
+    for one, where in (
+        (copy_at(2), "beyond"),
+        (copy_at(4), "behind"),
+        (copy_at(3, False), "closed"),
+    ):
+        copies["in", 0] = one
+        assert seen._copies("in.0") == ((False, False, where),)
+
+
 @pytest.mark.spread(12)
 def test_a_recipe_replays_exactly_and_a_turn_keeps_what_was_before() -> None:
     plain, same = one(Recipe(12)), one(Recipe(12, turns=(Turn(1e6, 1),)))
@@ -124,3 +168,10 @@ def test_an_old_mistake_is_found_shrunk_and_replayed_by_the_command_that_is_said
     assert any(json.loads(told.stdout)[kind] for kind in found["kinds"])
     right = one(least)
     assert not any(right[kind] for kind in KINDS)
+
+
+@pytest.mark.thorough
+def test_a_benchmark_searches_among_deployments_with_standbys() -> None:
+    command = ("benchmarks/schedules.py", "--guided", "--standbys", "--schedules", str(PIECE))
+    told = json.loads(python(*command).stdout)
+    assert told["schedules"] == PIECE and told["found"] == [] and told["states"] > 500
