@@ -259,4 +259,4 @@ FOUND_AT = {  # a seed that objects; a change of the product may move it
     "early forgetting": 206,
     **AT,
 }
-ONLY = {"believed table": "rewind"}
+ONLY = {"believed table": "rewind", "blind copy": "ahead"}

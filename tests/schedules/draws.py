@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 from .recipe import STANDING, Fault
@@ -17,10 +18,14 @@ USUAL = (
 OF_BROKERS = ("refusal", "known", "torn")
 GUIDED = ("behind", "leaderless", "cut", "deaf", "power", "skew")
 """Kinds that guided schedules have besides."""
+REWINDS = ("rewind", "ahead")
 OPERATED = ("grown", "followed")  # deployments that an operator changes once
 OWN = 10**16  # apart from all these
 BESIDE = 10**18  # apart from all these
+COPIES = 10**19  # apart from all these
 OF_STANDBYS = ("rolling", "rolling", "stop", "stop", "kill", "wipe", "mistake", "rewind")
+
+AHEAD = 0.1  # of the schedules with standbys, that have such a fault
 
 
 class Draws:
@@ -46,10 +51,13 @@ class Draws:
         drawn = [*self._usual(until), *self._of_leaders(until), *self._of_transactions(until)]
         drawn += self._of_deployment(until)
         if self._world.seed >= STANDING:
-            drawn += self._of_standbys(until)
-        if self._kind in OPERATED:  # a rewind would take topics away that an operator has made
-            drawn = [fault for fault in drawn if fault.kind != "rewind"]
-        return drawn
+            drawn += self._of_standbys(until) + self._of_copies(until)
+        return self.possible(drawn)
+
+    def possible(self, faults: Sequence[Fault]) -> list[Fault]:
+        """Leave out rewinds where these would take topics away that an operator has made."""
+        out = REWINDS if self._kind in OPERATED else ()
+        return [fault for fault in faults if fault.kind not in out]
 
     def _usual(self, until: float) -> list[Fault]:
         random, drawn = self._world.random, list[Fault]()
@@ -84,6 +92,14 @@ class Draws:
             kind, machine = random.choice(OF_STANDBYS), random.randrange(self._machines)
             drawn.append(Fault(kind, machine, at, random.random()))
         return drawn
+
+    def _of_copies(self, until: float) -> list[Fault]:
+        """Leave copies of tables ahead of the cluster in some schedules, by draws of their own."""
+        random = Random(self._world.seed + COPIES)
+        if random.random() > AHEAD:
+            return []
+        at, machine = 3.0 + random.random() * (until - 3.0), random.randrange(self._machines)
+        return [Fault("ahead", machine, at, random.random())]
 
     def _of_deployment(self, until: float) -> list[Fault]:
         """What happens to the deployments alone that have it."""

@@ -8,6 +8,8 @@ OLDER = ("does not hold the position", "was never charged by this ledger", "are 
 """In refusals of a worker that asks leaders of before of some partitions, and not of others."""
 FORGOTTEN = "was forgotten"
 """In a refusal: the cluster was set back, and the key of an epoch is gone."""
+GONE = "it was deleted before it was applied"
+"""In a refusal: the cluster was set back, and who knew that has trimmed it and lost its disk."""
 AWAY = ("no broker for", "no Kafka answers", "stopped answering")
 """In errors of a worker that has waited in vain for brokers."""
 UNASSIGNED = "no partitions were assigned for"

@@ -12,7 +12,7 @@ from hushstream.topics.records import decode_marker
 
 from .deployments import OUTAGE, PATIENCE, SESSION
 from .draws import OF_BROKERS, Draws
-from .ends import AWAY, CLOCKS, FORGOTTEN, OLDER, REFUSAL, REGISTRY, UNASSIGNED, UNSTOPPED
+from .ends import AWAY, CLOCKS, FORGOTTEN, GONE, OLDER, REFUSAL, REGISTRY, UNASSIGNED, UNSTOPPED
 from .keys import lose as lose_keys
 from .log import View
 from .machine import Machine
@@ -20,9 +20,10 @@ from .network import SERVER
 from .operator import Operator
 from .recipe import Fault
 from .registry import WAYS
-from .rewind import Snapshot, restore, snapshot
+from .rewind import Snapshot, copies_of, lacks, restore, snapshot
 from .world import World
 
+SNAPSHOTS = 15  # of the last three seconds before a copy is ahead of its cluster
 FURTHER = 10**14  # apart from all seeds of schedules, and from those of draws
 
 
@@ -76,7 +77,8 @@ class Faults:
         """
         self.drawn = self._draws.all(until)
         end = until
-        for kind, number, at, size in self.drawn if given is None else given:
+        wanted = self.drawn if given is None else self._draws.possible(given)
+        for kind, number, at, size in wanted:
             machine = self._machines[number % len(self._machines)]
             lasts = getattr(self, kind)(machine, at, size)
             where = "broker" if kind in OF_BROKERS else machine.name
@@ -103,7 +105,7 @@ class Faults:
             return self._unanswered > PATIENCE - 5
         if self._operator is not None and self._operator.warrants(text):
             return True
-        if self.rewound and FORGOTTEN in text:
+        if self.rewound and (FORGOTTEN in text or GONE in text):
             return True
         if self._behind and "Error: " in text:
             return text.startswith(REFUSAL) or any(one in text for one in OLDER)
@@ -148,7 +150,9 @@ class Faults:
 
     def pause(self, machine: Machine, at: float, size: float) -> float:
         """The process stands still, perhaps for longer than its session."""
-        seconds = 0.1 + size**2 * 40
+        return self._sleep(machine, at, 0.1 + size**2 * 40)
+
+    def _sleep(self, machine: Machine, at: float, seconds: float) -> float:
         self._held.append((machine.name, at, at + seconds))
         self._at(at, machine.pause, seconds)
         return seconds
@@ -288,6 +292,34 @@ class Faults:
             machine.kill(1.0)
             if way == 2:
                 machine.wipe()
+
+    def ahead(self, machine: Machine, at: float, size: float) -> float:
+        """The cluster lacks the last of what a copy has, and all machines but its own lose all.
+
+        It comes back as it was when it lacked least of it, so that often nothing else shows that it
+        was rewound. Half of the time this machine sleeps meanwhile, and wakes when the logs have
+        grown again.
+        """
+        kept: list[Snapshot] = []
+        for number in range(SNAPSHOTS, 0, -1):
+            self._at(max(at - 0.2 * number, 0.1), self._keep_one, kept)
+        if asleep := int(size * 97) % 2 * (2 + size * 8):
+            self._sleep(machine, at - 0.01, asleep)
+        self._at(at, self._lose_but, machine, kept)
+        self._at(at + 0.5, self._come_back)
+        return asleep + 3.0
+
+    def _keep_one(self, kept: list[Snapshot]) -> None:
+        kept.append(snapshot(self._world.broker))
+
+    def _lose_but(self, machine: Machine, kept: list[Snapshot]) -> None:
+        copies = copies_of(machine)
+        self._kept = next((one for one in kept[::-1] if lacks(one, copies)), kept[-1])
+        self._go_back(0)
+        for one in self._machines:
+            if one is not machine:
+                one.kill(1.0)
+                one.wipe()
 
     # -- what some deployments have ----------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from .broker import Broker
 from .log import Place, Transaction
+from .machine import Machine
 
 
 class Kept(NamedTuple):
@@ -32,6 +33,19 @@ def snapshot(broker: Broker) -> Snapshot:
                     tuple((one, one.ending and one.commit) for one in log.open))
         for place, log in broker.logs.items()
     }  # fmt: skip
+
+
+def copies_of(machine: Machine) -> dict[Place, int]:
+    """How far the copies of tables are that a worker keeps for others, in their changelogs."""
+    standbys = machine.worker._standbys if machine.alive and machine.worker is not None else None
+    copies = [] if standbys is None else standbys._copies.values()
+    return {tuple(one.state.place): one.state.position for one in copies if one.state.ready}
+
+
+def lacks(kept: Snapshot, copies: dict[Place, int]) -> bool:
+    """Whether partitions would end before their copies, also when what is open there has ended."""
+    return any(kept[place].end + len(kept[place].open) < reached
+               for place, reached in copies.items() if place in kept)  # fmt: skip
 
 
 def restore(broker: Broker, kept: Snapshot) -> None:

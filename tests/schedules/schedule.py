@@ -29,7 +29,7 @@ from .deployments import (
     template,
 )
 from .draws import OPERATED
-from .ends import FORGOTTEN, LATE, REFUSAL
+from .ends import FORGOTTEN, GONE, LATE, REFUSAL
 from .faults import Faults
 from .group import Group
 from .log import START
@@ -195,7 +195,7 @@ class Schedule:
         if not self.faults.rewound:  # it has asked a leader of before
             return False
         texts = [text for _, _, text in self.outcome.exits if text.startswith(REFUSAL)]
-        texts += [text for _, _, text in self.outcome.exits if FORGOTTEN in text]
+        texts += [t for _, _, t in self.outcome.exits if FORGOTTEN in t or GONE in t]
         return any(not any(late in text for late in LATE) for text in texts)
 
     def _ended(self, name: str, error: Any) -> None:

@@ -6,11 +6,12 @@ The seeds are those of deployments with standbys: `recipe.STANDING` and the ones
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from aiokafka.errors import ProducerFenced
+from aiokafka.structs import TopicPartition
 from hushstream.agents.clock import owner
 from hushstream.agents.kafka.clients import reached, reader
 from hushstream.agents.kafka.patience import through_outages
@@ -55,6 +56,27 @@ def foreign_copy() -> None:
         return known_of(*store.get_many(TOLD)) if stands_by else own(self, store)
 
     LocalState._known = believing  # type: ignore[method-assign]
+
+
+def blind_copy() -> None:
+    """A copy is no evidence of a rewound cluster: it is followed and taken as far as it goes."""
+    restored = LocalState.open
+
+    async def ends(client: Any, known: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        found: dict[TopicPartition, int] = await client.end_offsets([*known])
+        return found
+
+    async def believing(self: LocalState) -> Marker | None:
+        if not self.ready:
+            return await restored(self)
+        async with reader(self._shared.kafka) as client:
+            self.end = (await client.end_offsets([self.place]))[self.place]
+            await self.follow(client, self.end, self._shared.executor)
+        (row,) = self.table.get_many([MARKER])
+        return None if row is None else decode_marker(row)
+
+    standbys.reached = ends
+    LocalState.open = believing  # type: ignore[method-assign]
 
 
 def copy_without_end() -> None:
@@ -108,6 +130,7 @@ OF_STANDBYS: dict[str, Callable[[], None]] = {
     "unread copy": unread_copy,
     "uncommitted copy": uncommitted_copy,
     "foreign copy": foreign_copy,
+    "blind copy": blind_copy,
     "copy without end": copy_without_end,
     "unaware shards": unaware_shards,
     "unaware clock": unaware_clock,
@@ -118,6 +141,7 @@ WITHIN = {
     "unread copy": 100,
     "uncommitted copy": 300,
     "foreign copy": 300,
+    "blind copy": 2500,
     "copy without end": 100,
     "unaware shards": 100,
     "unaware clock": 100,
@@ -128,6 +152,7 @@ AT = {
     "unread copy": STANDING + 4,
     "uncommitted copy": STANDING + 30,
     "foreign copy": STANDING + 10,
+    "blind copy": STANDING + 333,
     "copy without end": STANDING + 6,
     "unaware shards": STANDING,
     "unaware clock": STANDING,

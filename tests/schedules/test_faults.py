@@ -10,10 +10,12 @@ import pytest
 
 from . import ends, faults
 from .forks import ROOT
+from .log import Log, Transaction
+from .rewind import lacks, restore, snapshot
 from .world import World, enter
 
-TEXTS = [*ends.OLDER, ends.FORGOTTEN, *ends.LATE, *ends.AWAY, ends.UNASSIGNED, ends.CLOCKS,
-         ends.REGISTRY, ends.UNSTOPPED]  # fmt: skip
+TEXTS = [*ends.OLDER, ends.FORGOTTEN, ends.GONE, *ends.LATE, *ends.AWAY, ends.UNASSIGNED,
+         ends.CLOCKS, ends.REGISTRY, ends.UNSTOPPED]  # fmt: skip
 SEAM = re.compile(r'"\s+f?"')  # between two parts of one text
 
 
@@ -50,3 +52,24 @@ def test_a_worker_may_fail_to_stop_in_an_outage_or_a_pause_of_its_own_alone(
     world.loop.now = end
     text = f"TimeoutError: {ends.UNSTOPPED}"
     assert "".join(name for name in "ab" if made.warrants(text, name)) == warranted
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_cluster_comes_back_as_it_was_when_it_lacked_least_of_what_a_copy_has(
+    committed: bool,
+) -> None:
+    """A transaction that was open then ends with a marker, which takes up an offset too."""
+    world = enter(World(1))
+    broker, place, transaction = world.broker, ("log", 0), Transaction()
+    log = broker.logs[place] = Log(False)
+    copy = {place: 2}
+    kept = [snapshot(broker)]
+    log.append(transaction, 0.0, (b"k", b"v", None, ()))
+    transaction.ending, transaction.commit = committed, committed
+    kept.append(snapshot(broker))
+    log.mark(transaction, committed)
+    assert [lacks(one, copy) for one in kept] == [True, False]
+    assert lacks(kept[1], {place: 3}) and not lacks(kept[1], {})
+    for one, end in zip(kept[::-1], (2, 0), strict=True):
+        restore(broker, one)
+        assert log.end == end and not log.open
