@@ -1,8 +1,8 @@
 """The catalogue of mechanisms, for configuration, commands, contract tests and benchmarks.
 
-Eight come with the product. Another installed package adds its own through the entry point group
+Eight come with the product. Other installed packages add theirs through the entry point group
 ``hushstream.mechanisms``; each entry point names an `Entry`. Every mechanism is checked against the
-contract before anything else may use it.
+contract before it can be used.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ BUILT_IN = tuple(
 )
 
 DEFAULT = histogram.ENTRY.name
-"""The mechanism of a pipeline that names none."""
+"""The mechanism of a pipeline that does not name one."""
 
 DISTINCT = {"kind": DEFAULT, **histogram.DISTINCT}
-"""Settings of a mechanism whose counts are of distinct units."""
+"""Settings of a mechanism that counts distinct units."""
 
 
 ACTIVITY = {"kind": activity.ENTRY.name}
-"""Settings of the mechanism by whose releases contribution bounds are learnt."""
+"""Settings of the mechanism whose releases are used to learn contribution bounds."""
 
 QUANTILES = {"kind": quantile.ENTRY.name}
 """Settings of the mechanism that releases quantiles: ``low``, ``high`` and ``at`` complete them."""
@@ -44,7 +44,7 @@ def entries() -> Mapping[str, Entry]:
     """Every mechanism by name, built in or installed, checked.
 
     Raises:
-        ContractError: one of them is incomplete, cannot be loaded, or takes a name that exists.
+        ContractError: one of them is incomplete, cannot be loaded, or has the name of another.
     """
     found: dict[str, Entry] = {}
     for entry in (*BUILT_IN, *_installed()):
@@ -76,7 +76,7 @@ def build(name: str, parameters: Any, setting: Setting) -> Mechanism:
 
     Raises:
         ParameterError: the mechanism is unknown, refuses its parameters, or its noise could leave
-            the range that can be released (`ranges.check`).
+            the releasable range (`ranges.check`).
         ContractError: the entry builds an object of a class that was not checked.
     """
     entry = find(name)
@@ -118,7 +118,7 @@ def check(entry: Any) -> None:
 
 
 def _installed() -> list[Any]:
-    """Entries of installed packages, by name: the order of a search path must decide nothing."""
+    """Entries of installed packages, sorted by name: search path order must not matter."""
     found = []
     for point in sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value)):
         try:

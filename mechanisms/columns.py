@@ -1,4 +1,4 @@
-"""The columns that mechanisms work on: slices, unit rows, partial sums, key rows, releases.
+"""The columns on which mechanisms work: slices, unit rows, partial sums, key rows, releases.
 
 Everything is a `NamedTuple` of arrays, and counts and sums are exact 64-bit integers, so that any
 order and any sharding give the same bytes.
@@ -22,7 +22,7 @@ from .sums import totals as summed
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
 
-_FEW = 4  # lanes, up to which a flag for every key and lane takes less than sorting them
+_FEW = 4  # lanes up to which a flag per key and lane is cheaper than sorting
 
 
 class Batch(NamedTuple):
@@ -64,7 +64,7 @@ class Rows(NamedTuple):
 
 
 def joined(first: Rows, second: Rows) -> Rows:
-    """Rows of both, the first ones before the others."""
+    """Rows of ``first``, then those of ``second``."""
     return Rows(
         concat([first.key, second.key]),
         np.concatenate([first.state, second.state]),
@@ -73,10 +73,10 @@ def joined(first: Rows, second: Rows) -> Rows:
 
 
 class Hop(NamedTuple):
-    """Place of a window among those whose rows are carried from one to the next."""
+    """Position of a window in a sequence of windows with carried rows."""
 
     ordinal: int = 1  # of the window in its epoch, from 1
-    chain: int = 1  # windows, one after the other up to this one, whose rows were carried
+    chain: int = 1  # number of consecutive windows up to this one whose rows were carried
 
 
 FIRST = Hop()
@@ -87,23 +87,23 @@ class Closed(NamedTuple):
 
     ``rows`` holds each key of ``part`` and each row that is due, freshly initialised where it
     was not stored. Both columns are in canonical key order. Where rows are carried
-    (`Traits.carries`), they are all of the window before, as that one left them.
+    (`Traits.carries`), ``rows`` holds all rows of the previous window in their final state.
     """
 
     rows: Rows
     part: Part  # merged parts of micro-batch t alone
     t: int  # trigger, 1..horizon
-    renewals: tuple[int, ...] = ()  # triggers up to t, ascending, since which noise has a new nonce
+    renewals: tuple[int, ...] = ()  # triggers up to t, ascending, from which a new nonce holds
     hop: Hop = FIRST
 
     @property
     def renewed(self) -> int:
-        """The trigger since which the nonce in force holds."""
+        """The trigger from which the present nonce holds."""
         return self.renewals[-1] if self.renewals else 1
 
 
 class Counted(NamedTuple):
-    """Released numbers of all records of a window: how many arrived, and how many were accepted."""
+    """Released numbers of a window's records: arrived and accepted."""
 
     arrived: int  # at most `cap` of a unit in an epoch
     accepted: int  # of these
@@ -117,10 +117,10 @@ class Releases(NamedTuple):
 
     key: Keys  # (m,) public from now on
     value: I64  # (m, c'+2e) on the public output grid; last both ends of e outputs that have them
-    variance: F64  # (m, c'+2e) of the noise, in squared grid units, 0 of ends: from public things
-    status: NDArray[np.int32]  # (m,) what bound reads back: first release, or round
+    variance: F64  # (m, c'+2e) of the noise, in squared grid units; 0 for ends; public
+    status: NDArray[np.int32]  # (m,) what bound shards read back: first release, or round
     public: dict[str, I64]  # tree, threshold, clipping bound: once, in the manifest
-    counted: Counted | None = None  # what a contribution bound cut, where that is released
+    counted: Counted | None = None  # arrived and accepted records, where these are released
 
 
 class Encoded(NamedTuple):
@@ -153,10 +153,10 @@ def empty_part(columns: int, totals: int = 0) -> Part:
 
 
 def merge(parts: Sequence[Part]) -> Part:
-    """Sum partial sums exactly; rows come out in canonical (key, lane) order.
+    """Add partial sums exactly; rows are returned in canonical (key, lane) order.
 
-    A sum that 64 bits do not hold is cut, once and at the end (`sums`): so parts that are merged
-    piece by piece give the same as together, unless a piece alone is cut.
+    A sum that exceeds 64 bits is clamped once, at the end (`sums`). So merging parts piece by piece
+    gives the same as merging them together, unless a piece alone is clamped.
 
     Raises:
         ContractError: no part was given, or their widths differ.
@@ -190,7 +190,7 @@ def no_releases(outputs: int, public: dict[str, I64] | None = None) -> Releases:
 
 
 def compact(index: NDArray[np.intp], size: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The distinct values of ``index`` in order, and the place of each entry among them.
+    """The distinct values of ``index`` in order, and the position of each entry among them.
 
     Equal to `numpy.unique` with its inverse for numbers in [0, ``size``), but without a sort.
 
@@ -204,6 +204,6 @@ def compact(index: NDArray[np.intp], size: int) -> tuple[NDArray[np.intp], NDArr
 
 
 def writeable(column: NDArray[Any]) -> NDArray[Any]:
-    """Give the same numbers such that one compiled version of each loop serves all arrays."""
+    """The same numbers in a writeable array, so that each loop is compiled for one type."""
     whole = np.ascontiguousarray(column)
     return whole if whole.flags.writeable else whole.copy()

@@ -11,35 +11,35 @@ from .planner import Planner
 
 
 class Frame(NamedTuple):
-    """The pipeline's values for things that a mechanism's parameters may also set."""
+    """The pipeline's values for settings that a mechanism's parameters may also set."""
 
     delay: int  # triggers until a released key changes how its records are counted
-    keys_only: bool  # the keys are released, and no value
+    keys_only: bool  # keys are released without values
     public_keys: bool  # there is a public list of keys
     every: int | None  # microseconds between triggers; None where a rule gives their times
-    origin: int  # a moment at which a window begins, in microseconds
+    origin: int  # start of some window, in microseconds
     timed: bool  # an input called ``time`` is read from the record instead of the event time
 
 
 MANY = 100_000
-"""Triggers of a window beyond which no mechanism goes."""
+"""The most triggers of a window that any mechanism supports."""
 
 Objection = tuple[str, str]
-"""A setting, and why it cannot be used."""
+"""A setting, and the reason that it cannot be used."""
 
 
 def as_given(parameters: Any, frame: Frame) -> Any:
-    """The parameters; the pipeline does not set any of them."""
+    """The parameters unchanged: the pipeline sets none of them."""
     return parameters
 
 
 def many(parameters: Any) -> int:
-    """Allow as many triggers as any mechanism has."""
+    """Allow the most triggers that any mechanism supports."""
     return MANY
 
 
 def no_objection(parameters: Any, frame: Frame) -> Iterable[Objection]:
-    """Every setting that was given is used."""
+    """No objection: every given setting is used."""
     return ()
 
 
@@ -50,12 +50,12 @@ class Picture:
     Attributes:
         shows: "keys" lists rows with a value each, "cells" draws a map of boxes, "slots" values
             over time, "stream" one distribution of values.
-        slot: length of a slot in microseconds, from the declared settings and the time between
-            triggers; None where its rows are not of event time.
-        reach: both ends of the public range of the values, from the declared settings; None where
-            these state none.
-        bins: lower end, upper end and share of each bucket of a released distribution, from public
-            columns and the public range of the values.
+        slot: function from the declared settings and the time between triggers to the length of a
+            slot in microseconds; None where rows are not by event time.
+        reach: function from the declared settings to both ends of the public range of the values;
+            None where the settings state none.
+        bins: function from public columns and the public range of the values to the lower end,
+            upper end and share of each bucket of a released distribution.
     """
 
     shows: Literal["keys", "cells", "slots", "stream"] = "keys"
@@ -74,7 +74,7 @@ class ActivityTold(NamedTuple):
 
 
 class LearntBudget(NamedTuple):
-    """A budget of a contribution bound, and the error that is expected of each."""
+    """A budget of a contribution bound, and the expected error of each candidate."""
 
     budget: float
     expected: dict[float, float]  # of all counts at the last trigger, as a share of all records
@@ -85,10 +85,10 @@ class Learner(NamedTuple):
 
     Attributes:
         choose: the budget of least expected error, from the activity of an epoch's units, the
-            counts of keys that the epoch released last, its parameters, and the setting of epochs
-            to come; None where the releases say nothing.
+            counts of keys that the epoch released last, its parameters, and the setting of later
+            epochs; None where the releases are uninformative.
         refuse: raises `ParameterError` where the bound of some parameters cannot be learnt.
-        default: the budget while none is known, from parameters and setting.
+        default: the budget until one is learnt, from parameters and setting.
     """
 
     choose: Callable[[ActivityTold, Sequence[float], Any, Setting], LearntBudget | None]
@@ -97,7 +97,7 @@ class Learner(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """The entry by which the rest of the product finds a mechanism.
+    """All that the rest of the product knows of a mechanism.
 
     Attributes:
         name: ``mechanism.kind`` in a configuration.
@@ -105,19 +105,19 @@ class Entry(NamedTuple):
         parameters: frozen dataclass with defaults; its fields are the settings a user may give.
         mechanisms: every class that ``build`` may return.
         grouped: whether pipelines group records by ``key``; otherwise keys come from inputs alone.
-        in_parts: whether outputs are parts from which the pipeline's aggregates are finished;
-            otherwise they are published under their own names.
+        in_parts: whether the pipeline's aggregates are computed from the outputs; otherwise outputs
+            are published under their own names.
         build: the mechanism; raises `ParameterError` if parameters and setting clash.
         framed: completes the parameters from the pipeline; raises `ParameterError`.
-        objections: settings that were given and would not be used.
+        objections: given settings that would have no effect.
         triggers: most triggers of a window, from the parameters.
         planner: proposes settings for `hush plan`, and forecasts; None where there is none.
         distinct: whether it can count distinct values (`Setting.distinct`).
         hops: whether its windows may overlap (`Setting.hops`).
         endless: whether a window may have no stated end (`Setting.endless`).
-        sibling: name of another mechanism that answers the same question, to be compared with.
+        sibling: name of another mechanism that answers the same question, for comparison.
         adopted: settings for this mechanism, from those of its sibling.
-        picture: how its releases are shown.
+        picture: how its releases are displayed.
         learner: chooses the budget of its bound from releases; None where there is none.
     """
 

@@ -1,4 +1,4 @@
-"""The choice among a planner's candidates, by forecasts on a sample.
+"""Choose among a planner's candidates by forecasts on a sample.
 
 `choose` tries as many candidates as the work allows; the rest are helpers of planners.
 """
@@ -17,23 +17,23 @@ from .planner import Forecast, Planner, Question
 from .workload import Sample
 
 T = TypeVar("T")
-STEPS = 8  # triggers of a window that the cost of its run holds already
-SAME = 0.005  # by which figures of one mechanism differ at most
-HOLDS = 0.8  # the chance with which the range of an error holds
-_TELLING = 10  # noise keys with fewer of which a pair of candidates tells nothing
-_TELLING_SQUARES = 40  # likewise of squares, of which a rare one may decide
-_LOT = 6  # noise keys after which a pair is looked at again, at least
-_NEXT_TO_NOTHING = 0.003  # share of an error for which it is not worth it to run a finalist again
+STEPS = 8  # triggers of a window that the cost of its run already includes
+SAME = 0.005  # largest relative difference between figures of equal mechanisms
+HOLDS = 0.8  # coverage probability of the range of an error
+_TELLING = 10  # fewest noise keys with which two candidates can be compared
+_TELLING_SQUARES = 40  # the same for squared errors, where a rare one may decide
+_LOT = 6  # fewest noise keys between two comparisons
+_NEXT_TO_NOTHING = 0.003  # gain, as a share of the error, too small to run a finalist again
 _LEAST = 6  # candidates that are tried however large the sample is
 _FEWEST_RUNS, _MOST_RUNS = 9, 24  # with nine, the range ends at the least and the largest error
-_UNUSED = 1 << 20  # the first noise key of the range, beyond all that choose
+_UNUSED = 1 << 20  # the first noise key for the range, beyond all keys that `choose` uses
 
 
 class Contest(NamedTuple):
     """The outcome of `choose`."""
 
-    found: list[Forecast]  # forecasts of candidates, the best first
-    left_out: int  # candidates for which there was no work left
+    found: list[Forecast]  # forecasts of candidates, best first
+    left_out: int  # number of candidates for which no work was left
 
 
 def choose(
@@ -44,21 +44,21 @@ def choose(
 ) -> Contest:
     """Forecasts of the best candidates.
 
-    At most half of the work runs every candidate, as far as it goes. All else goes to rounds of
-    ever fewer candidates with further noise keys: a threshold that is drawn badly once in twenty
-    times decides the mean squared error, so a few keys cannot tell the last candidates apart.
-    Candidates are ranked by all of their keys; figures are those of the last round that they came
-    to, under keys that did not bring them there. Settings that turn out to make the same mechanism,
-    or nearly so, count as one of them: the last two would else be one mechanism under two names.
-    All run under the same noise keys, so a pair tells early which is better: a finalist from which
-    next to nothing is to be gained any more is run no further, and the work that is left is saved.
-    The first candidate, as it is given, must be possible.
+    At most half of the work runs every candidate, as far as it suffices. The rest goes to rounds of
+    ever fewer candidates with further noise keys: a bad threshold in one of twenty draws decides
+    the mean squared error, so a few keys cannot separate the last candidates. Candidates are ranked
+    by all of their keys; their figures come from the last round that they reached, under keys that
+    did not select them for it. Settings that make the same mechanism, or nearly so, count as one:
+    otherwise the last two could be one mechanism under two names. All candidates run under the same
+    noise keys, so a pair shows early which is better: a finalist that promises almost no further
+    gain is not run again, and the remaining work is saved. The first candidate is the given one and
+    must be possible.
 
     Args:
         question: question with a sample.
         work: records that may be run through the mechanism, all candidates together; windows and
-            triggers of a run count besides, see `cost_of`.
-        tick: called after each run, those of a part of the windows among them.
+            triggers of a run count in addition, see `cost_of`.
+        tick: called after each run, including runs over a part of the windows.
 
     Raises:
         ParameterError: the first candidate contradicts itself or the setting.
@@ -75,7 +75,7 @@ def choose(
             each = np.array(found.each) if len(found.each) == keys else None
             tried.append(_Tried(found, ((keys, found.score),), effort.squared, each))
         except ParameterError:
-            if not place:  # what is given must be possible
+            if not place:  # the given candidate must be possible
                 raise
         tick()
     tried.sort(key=lambda one: one.error)
@@ -91,7 +91,7 @@ def _raced(
     left: int,
     tick: Callable[[], None],
 ) -> list[_Tried]:
-    """Candidates in order, after rounds of ever fewer of them for so much work; see `choose`."""
+    """Candidates in order, after rounds of ever fewer of them within ``work``; see `choose`."""
     cost, effort = cost_of(planner, question), planner.effort
     enough, keys = _enough(planner, question), tried[0].keys
     behind: list[_Tried] = []
@@ -116,7 +116,7 @@ def _raced(
                 key=lambda group: group[0].error,
             )
         tried = _flat(finalists)
-    if tried[0].each is not None and len(tried[0].runs) > 1:  # the last lot alone tells little
+    if tried[0].each is not None and len(tried[0].runs) > 1:  # the last lot alone is too small
         plays = range(keys, keys + min(enough, effort.most // 4, -(-keys // 2)))
         tried = _further(planner, question, finalists[0], plays) + _flat(finalists[1:])
     return tried + behind
@@ -134,9 +134,9 @@ def _screened(
     work: int,
     tick: Callable[[], None],
 ) -> tuple[list[Any], int]:
-    """Candidates by their errors in a part of the windows, and the work that is left.
+    """Candidates ordered by their errors in a part of the windows, and the remaining work.
 
-    The first one stays the first, and one that is impossible is the last.
+    The first candidate stays first; impossible ones come last.
     """
     sample, cost = sample_of(question), cost_of(planner, question)
     part = _screening(question, cost, len(made), work)
@@ -154,7 +154,7 @@ def _screened(
 
 
 def _screening(question: Question, cost: int, made: int, work: int) -> int:
-    """Epochs of the sample that each of so many candidates is screened by; 0: none is."""
+    """Epochs of the sample with which ``made`` candidates are screened; 0: no screening."""
     epochs = len(sample_of(question).epochs)
     return min(epochs, work * epochs // (4 * cost * made)) if work < 2 * cost * made else 0
 
@@ -163,14 +163,14 @@ class _Tried(NamedTuple):
     """A candidate."""
 
     forecast: Forecast  # the newest one
-    # numbers of noise keys, and the score under each lot of them
+    # for each lot, its number of noise keys and the score under them
     runs: tuple[tuple[int, float], ...]
     squared: bool  # whether scores are roots of mean squares
-    each: F64 | None  # (keys,) errors under all of them, or their squares; None where unknown
+    each: F64 | None  # (keys,) error under each noise key, or its square; None where unknown
 
     @property
     def keys(self) -> int:
-        """Noise keys."""
+        """Number of noise keys."""
         return sum(count for count, _ in self.runs)
 
     @property
@@ -181,15 +181,15 @@ class _Tried(NamedTuple):
         return float((total / self.keys) ** (1 / power))
 
     def further(self, found: Forecast, count: int) -> _Tried:
-        """The same candidate, with what was found for its group under so many more keys."""
+        """The same candidate, with its group's forecast under ``count`` more keys."""
         mine = found._replace(parameters=self.forecast.parameters)
         each = None if self.each is None else np.concatenate([self.each, found.each])
         return _Tried(mine, (*self.runs, (count, found.score)), self.squared, each)
 
     def promises(self, best: _Tried) -> float:
-        """The gain to be expected from taking this one where it is better, as a share of the error.
+        """Expected gain, as a share of the error, from choosing this one where it is better.
 
-        Under the same keys the mean difference of the two is normal, nearly.
+        Under the same keys the mean difference of the two is nearly normal.
         """
         telling = _TELLING_SQUARES if self.squared else _TELLING
         if self.each is None or best.each is None or len(self.each) < telling:
@@ -216,7 +216,7 @@ def _further(
 
 
 def _lots(plays: range, finalists: Sequence[list[_Tried]]) -> list[range]:
-    """A round's noise keys in lots, after each of which it may be over."""
+    """A round's noise keys in lots; the round may end after each lot."""
     if len(finalists) == 1:
         return []
     step = max(_LOT, -(-len(plays) // 4))
@@ -226,7 +226,7 @@ def _lots(plays: range, finalists: Sequence[list[_Tried]]) -> list[range]:
 
 
 def _promising(groups: list[list[_Tried]]) -> tuple[list[list[_Tried]], list[list[_Tried]]]:
-    """The best group and others that may still be better by a share that matters; and the rest."""
+    """The best group and those that may still be significantly better; then the rest."""
     best, *others = groups
     promising = [one[0].promises(best[0]) > _NEXT_TO_NOTHING for one in others]
     kept = [one for one, more in zip(others, promising, strict=True) if more]
@@ -235,15 +235,15 @@ def _promising(groups: list[list[_Tried]]) -> tuple[list[list[_Tried]], list[lis
 
 
 def _most(work: int, cost: int) -> int:
-    """Most candidates that are tried."""
+    """Most candidates to try."""
     return max(_LEAST, work // (2 * cost))
 
 
 def _alike(tried: Sequence[_Tried]) -> list[list[_Tried]]:
-    """Candidates in groups of equal figures, in order: settings that make one mechanism.
+    """Candidates in groups of equal figures, in order: settings that make the same mechanism.
 
-    Under the same noise keys two mechanisms have the same figures if they release the same, and
-    nearly the same if a setting is of next to no effect.
+    Under the same noise keys two mechanisms have equal figures if their releases are equal, and
+    nearly equal figures if a setting has almost no effect.
     """
     groups: list[list[_Tried]] = []
     for one in tried:
@@ -258,20 +258,19 @@ def _alike(tried: Sequence[_Tried]) -> list[list[_Tried]]:
 
 
 def _close(mine: Mapping[str, float], other: Mapping[str, float]) -> bool:
-    """Whether all figures are the same but for a few thousandths; without figures, never."""
+    """Whether all figures agree up to a few thousandths; False without figures."""
     if not mine or mine.keys() != other.keys():
         return False
     return all(isclose(mine[name], other[name], rel_tol=SAME) for name in mine)
 
 
 def likely(planner: Planner, question: Question, parameters: Any, work: int) -> tuple[float, float]:
-    """The errors between which that of one epoch lies with a probability of `HOLDS`.
+    """The range in which the error of one epoch lies with probability `HOLDS`.
 
-    Epochs of the sample are run one by one, with noise keys that chose nothing. Of n errors that
-    come in any order with equal chance, as these and that of a further epoch do if it is like those
-    of the sample, one more lies below the k-th smallest with probability k/(n+1), whatever their
-    law. So the range says nothing about a stream that changes, and of a sample of one epoch it is
-    the range of the noise alone.
+    Epochs of the sample are run one by one, with noise keys that `choose` did not use. If a further
+    epoch is like those of the sample, its error is exchangeable with their n errors, so it lies
+    below the k-th smallest with probability k/(n+1), whatever their law. The range therefore does
+    not hold for a stream that changes, and with a sample of one epoch it covers only the noise.
 
     Args:
         question: question with a sample.
@@ -293,7 +292,7 @@ def likely(planner: Planner, question: Question, parameters: Any, work: int) -> 
 
 
 def prediction(known: Sequence[float]) -> tuple[float, float]:
-    """The range between order statistics that holds one more of these with chance `HOLDS`.
+    """The range between order statistics that contains a further value with chance `HOLDS`.
 
     >>> prediction([5, 1, 9, 3, 7, 2, 8, 4, 6])
     (1.0, 9.0)
@@ -305,7 +304,7 @@ def prediction(known: Sequence[float]) -> tuple[float, float]:
 
 
 def runs(planner: Planner, question: Question, work: int) -> int:
-    """Most calls of ``tick`` by `choose`; raises `ParameterError` as that does."""
+    """Most calls of ``tick`` by `choose`; raises `ParameterError` as `choose` does."""
     cost, made = cost_of(planner, question), len(planner.candidates(question))
     screened = made - 1 if _screening(question, cost, made, work) else 0
     return min(_most(work, cost), made) + screened + sum(planner.effort.finalists)
@@ -318,7 +317,7 @@ def cost_of(planner: Planner, question: Question) -> int:
 
 
 def window_cost(planner: Planner, question: Question) -> int:
-    """Cost of running a window, in records, beside its own."""
+    """Cost of running a window, in records, in addition to the window's records."""
     more = max(0, question.setting.horizon - STEPS)
     return planner.effort.run + planner.effort.step * more
 
@@ -334,7 +333,7 @@ def sample_of(question: Question) -> Sample:
 
 
 def in_turn(by_window: Iterable[Iterable[T]]) -> list[T]:
-    """Looks at each window under each noise key, ordered by keys and then by windows.
+    """Results of each window under each noise key, ordered by keys and then by windows.
 
     >>> in_turn([["a1", "a2"], ["b1", "b2"]])
     ['a1', 'b1', 'a2', 'b2']
@@ -343,7 +342,7 @@ def in_turn(by_window: Iterable[Iterable[T]]) -> list[T]:
 
 
 def by_key(errors: Sequence[float] | F64, keys: int) -> tuple[float, ...]:
-    """(keys,) means of errors that are ordered by noise keys, as many of each.
+    """(keys,) means of errors that are ordered by noise key, equally many of each.
 
     >>> by_key([1, 3, 5, 7], 2)
     (2.0, 6.0)
@@ -352,7 +351,7 @@ def by_key(errors: Sequence[float] | F64, keys: int) -> tuple[float, ...]:
 
 
 def bound_cut(question: Question, bound: int) -> float:
-    """Share of a sample's records that "at most so many of a unit in an epoch" cuts off."""
+    """Share of a sample's records that a bound of ``bound`` per unit and epoch cuts off."""
     cut = records = 0
     for epoch in sample_of(question).epochs:
         unit = np.concatenate([work.unit for work in epoch])
@@ -362,7 +361,7 @@ def bound_cut(question: Question, bound: int) -> float:
 
 
 def rounded(number: float) -> str:
-    """A figure for people: four digits, and none after the point of a large one.
+    """A figure for people: four significant digits, and no decimals if it is large.
 
     >>> rounded(28_070.4), rounded(2.80714)
     ('28,070', '2.807')
@@ -371,7 +370,7 @@ def rounded(number: float) -> str:
 
 
 def counted(number: float) -> str:
-    """A number of records for people, which may be a mean: two digits of a small one.
+    """A number of records, or a mean of numbers, for people: two digits if it is small.
 
     >>> counted(4293.2), counted(7.62), counted(0.5), counted(5.0)
     ('4,293', '7.6', '0.5', '5')
@@ -380,7 +379,7 @@ def counted(number: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share for people; far above the whole, the digits of an error mean nothing.
+    """A share for people; the digits of an error far above 100 % mean nothing.
 
     >>> percent(0.0312), percent(1.326), percent(2.7e12)
     ('3.1%', '133%', 'over 1,000%')

@@ -1,8 +1,8 @@
 """Run any mechanism in memory: virtual shards, micro-batches, feedback, new nonces.
 
-The same contract functions that the workers call, without Kafka: for forecasts and proposals, for
-the contract suite, audits and benchmarks. The input must be public or synthetic wherever the output
-decides a configuration.
+It calls the contract functions that the workers call, but without Kafka: for forecasts and
+proposals, for the contract suite, audits and benchmarks. The input must be public or synthetic
+wherever the output decides a configuration.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .pairs import homes, settled, split
 from .tables import RowTable, StatusTable, UnitTable
 from .workload import Workload
 
-SLICE = 1 << 20  # records of a workload that are absorbed at once
+SLICE = 1 << 20  # records of a workload absorbed at once
 
 
 class Trace(NamedTuple):
@@ -53,15 +53,15 @@ class Memory:
 
     Args:
         mechanism: any `Mechanism`.
-        noise: its only randomness.
-        bound_shards, aggregate_shards: number of each; results never depend on them.
+        noise: the only source of randomness.
+        bound_shards, aggregate_shards: number of each; results do not depend on them.
         delay: d; a record of micro-batch j sees statuses as of trigger j-1-d.
         scan: load every row at every trigger instead of due ones (same result, slower).
         renewals: triggers at which the nonce of the noise changes; all rows are loaded there.
-        window: place of the window in its epoch.
-        hop: the same among windows whose rows are carried.
-        before: the window before it, of which they are.
-        unit_tables: unit tables, one for each bound shard; windows of an epoch share them.
+        window: position of the window in its epoch.
+        hop: position of the window among those with carried rows.
+        before: the previous window, from which rows are carried.
+        unit_tables: unit tables, one per bound shard; windows of an epoch share them.
     """
 
     mechanism: Mechanism
@@ -164,7 +164,7 @@ class Memory:
         return releases
 
     def _settled(self, part: Part, known: set[bytes]) -> Part:
-        """Sums by key of the pairs that are new to a shard."""
+        """Sums by key of the pairs that a shard has not seen before."""
         new = np.fromiter((name not in known for name in part.key), np.bool_, len(part.key))
         known.update(part.key)
         return settled(part, new)
@@ -187,7 +187,7 @@ def gather(releases: list[Releases]) -> Releases:
         np.concatenate([r.variance for r in releases])[order],
         np.concatenate([r.status for r in releases])[order],
         public,
-        releases[0].counted,  # the same of all, since here they have one noise
+        releases[0].counted,  # equal for all shards, which share one noise here
     )
 
 
@@ -211,10 +211,10 @@ def seed(memory: Memory, keys: Keys) -> None:
 
 
 def trace_of(mechanism: Mechanism, work: Workload, rows: slice) -> Trace:
-    """Some records of a workload, with keys by their numbers or of the mechanism's own.
+    """Some records of a workload, with numbered keys or the mechanism's own keys.
 
     Raises:
-        ContractError: the workload has no columns for a mechanism that reads some.
+        ContractError: the workload has no columns, but the mechanism reads some.
     """
     unit, sign = work.unit[rows].astype(np.int64), work.signs(rows)
     if not mechanism.traits.inputs:
@@ -233,7 +233,7 @@ def trace_of(mechanism: Mechanism, work: Workload, rows: slice) -> Trace:
 
 
 def _numbered(work: Workload, rows: slice, pairs: bool = False) -> tuple[Keys, NDArray[np.intp]]:
-    """Keys that stand for the numbers of a workload, and the row of each record among them."""
+    """Keys that encode the numbers of a workload, and the row of each record among them."""
     if pairs and work.item is not None:
         code = work.key[rows].astype(np.int64) << 32 | work.item[rows]
         both, key = np.unique(code, return_inverse=True)
@@ -243,7 +243,7 @@ def _numbered(work: Workload, rows: slice, pairs: bool = False) -> tuple[Keys, N
 
 
 def feed(memory: Memory, work: Workload, rows: slice, size: int = SLICE) -> list[Part]:
-    """Take records of a workload into the open micro-batch; return what bound shards sent."""
+    """Take records of a workload into the open micro-batch; return the bound shards' parts."""
     sent: list[Part] = []
     for begin in range(rows.start, rows.stop, size):
         part = slice(begin, min(begin + size, rows.stop))
@@ -269,7 +269,7 @@ def replays(
 ) -> Iterator[list[Releases]]:
     """Releases of one window under each noise, trigger by trigger.
 
-    Records are read and bounded once, unless releases decide what counts: no noise reaches them.
+    Records are read and bounded once for all noises, unless releases decide which records count.
 
     Raises:
         ContractError: the workload has no columns for the mechanism.
@@ -314,5 +314,5 @@ def last_releases(
 
 
 def last_release(mechanism: Mechanism, work: Workload, noise: Noise) -> Releases:
-    """The same under one noise."""
+    """The last release of a window under one noise."""
     return next(last_releases(mechanism, work, [noise]))

@@ -14,8 +14,8 @@ from ..errors import ContractError
 Bytes = NDArray[np.uint8]
 Index = NDArray[np.intp]
 
-_SORTED_WIDTH = 64  # bytes; longer keys are told apart by a dictionary
-_PIECE = 1 << 18  # bytes gathered at once: the index of each byte takes three words meanwhile
+_SORTED_WIDTH = 64  # bytes; longer keys are distinguished by a dictionary
+_PIECE = 1 << 18  # bytes gathered at once: indexing each byte needs three words
 
 
 class Keys:
@@ -124,7 +124,7 @@ class Keys:
         return Keys(gather(self.data, starts, offsets), offsets)
 
     def followed(self, tails: NDArray[np.uint8]) -> Keys:
-        """Each key followed by its (k, w) bytes: injective, as w is fixed.
+        """Each key followed by its row of (k, w) bytes: injective, since w is fixed.
 
         >>> Keys.of([b"a", b""]).followed(np.array([[1], [2]], np.uint8)).tolist()
         [b'a\\x01', b'\\x02']
@@ -157,8 +157,8 @@ class Keys:
     def _unique_words(self) -> tuple[Keys, Index]:
         """Sort as big-endian words padded with zeros; the length decides among equal ones."""
         widths = np.diff(self.offsets)
-        # What all keys begin with tells none of them apart. Seven bytes and the length are one
-        # word, which sorts in half the time of two.
+        # A common prefix distinguishes no keys. Seven bytes and the length make one word, which
+        # sorts in half the time of two.
         skip = max(int(widths.max()) - 7, 0)
         short = self._alike(skip)
         words = 1 if short else -(-int(widths.max()) // 8)
@@ -179,7 +179,7 @@ class Keys:
         return self.take(order[new]), row
 
     def _alike(self, count: int) -> bool:
-        """Whether all keys begin with the same ``count`` bytes; the last of them differ soonest."""
+        """Whether all keys share their first ``count`` bytes, of which the last differ soonest."""
         starts = self.offsets[:-1]
         if count > int(np.diff(self.offsets).min()):
             return False
@@ -195,17 +195,17 @@ class Keys:
 
 
 def gather(data: Bytes, begins: NDArray[np.int64], offsets: NDArray[np.int64]) -> Bytes:
-    """(offsets[-1],) bytes: strings that lie anywhere in ``data``, one after the other.
+    """(offsets[-1],) bytes: strings from anywhere in ``data``, concatenated.
 
     Args:
         data: (bytes,) array that holds them.
-        begins: (n,) where each begins.
-        offsets: (n+1,) from 0, where each is to begin and end.
+        begins: (n,) start of each in ``data``.
+        offsets: (n+1,) from 0, start and end of each in the result.
     """
     out = np.empty(int(offsets[-1]), np.uint8)
     row = 0
     while row < len(begins):
-        # One row at the least: it takes memory by its own size, and not by that of all.
+        # At least one row per step: memory then follows the size of a row, not of all rows.
         end = max(int(np.searchsorted(offsets, offsets[row] + _PIECE, "right")) - 1, row + 1)
         at = slice(int(offsets[row]), int(offsets[end]))
         shift = np.repeat(begins[row:end] - offsets[row:end], np.diff(offsets[row : end + 1]))

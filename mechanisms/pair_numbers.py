@@ -1,4 +1,4 @@
-"""Keys and pairs of a workload, which are numbers, as the JSON lists that `pairs.split` reads."""
+"""Numbered keys and pairs of a workload as the JSON lists that `pairs.split` reads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def keys_of(codes: NDArray[np.integer]) -> Keys:
 
 
 def pairs_of(codes: NDArray[np.integer], items: NDArray[np.integer]) -> Keys:
-    """(n,) keys of numbers, each with the number of a value behind it.
+    """(n,) keys of numbers, each followed by the number of a value.
 
     >>> pairs_of(np.array([7]), np.array([3])).tolist()
     [b'["0000000007","0000000003"]']
@@ -32,7 +32,7 @@ def pairs_of(codes: NDArray[np.integer], items: NDArray[np.integer]) -> Keys:
 
 
 def codes_of(keys: Keys) -> I64:
-    """(n,) numbers of which `keys_of` made keys."""
+    """(n,) numbers behind keys made by `keys_of`."""
     digits = keys.packed().reshape(len(keys), _WIDE + 2)[:, 2:-2].astype(np.int64) - ord("0")
     found: I64 = digits @ 10 ** np.arange(DIGITS - 1, -1, -1)
     return found

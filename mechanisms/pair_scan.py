@@ -1,4 +1,4 @@
-"""Compiled loops over pairs of a key and a value: where the value begins, and its hash."""
+"""Compiled loops over pairs of a key and a value: find the start of the value, and hash it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def cuts(
 ) -> bool:
     """Find the last comma of each JSON list of scalars, and hash what follows.
 
-    ``cut`` (k,) takes the place of that comma in ``data``; ``hashed`` (k,) FNV-1a of the last
-    element, mixed as in MurmurHash3. Where there is none, it is
-    the place of the only element. False if a list is empty.
+    ``cut`` (k,) receives the position of that comma in ``data``, or of the only element if there is
+    no comma; ``hashed`` (k,) receives FNV-1a of the last element, mixed as in MurmurHash3. Returns
+    False if a list is empty.
     """
     prime, begun = np.uint64(0x100000001B3), np.uint64(0xCBF29CE484222325)
     first, second = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
@@ -59,7 +59,7 @@ def named(
     out: NDArray[np.uint8],
     starts: NDArray[np.int64],
 ) -> None:
-    """Write each list without its last element, and ``tail`` bytes of the hash behind it."""
+    """Write each list without its last element, followed by ``tail`` bytes of the hash."""
     at = np.int64(0)
     for n in range(len(cut)):
         starts[n] = at

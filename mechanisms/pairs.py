@@ -1,14 +1,14 @@
-"""Pairs of a key and a value, of which an aggregate shard counts the distinct ones per key.
+"""Pairs of a key and a value; an aggregate shard counts the distinct pairs of each key.
 
 A record's key lists the value after the columns of the key. A part names a pair by the record's
-key and eight bytes of a fixed hash of the value: keys stand there in full, so two pairs of
-different keys never meet. That matters for privacy: if they could, one unit's pairs in several keys
-could stand in the way of pairs of a single other key, and move it further than its bound says. Two
-values of *one* key that meet are counted as one: whatever the hash is, what counts is a set per
-key, and all that is proved of sets holds. With n values of a key, n²/2^65 are lost that way.
+key in full and eight bytes of a fixed hash of the value, so pairs of different keys never collide.
+Privacy depends on that: otherwise one unit's pairs in several keys could displace pairs of a single
+other key, and move it further than the bound allows. Two values of *one* key that collide count as
+one: for any hash, a key counts a set, so all proofs for sets hold. With n values of a key, n²/2^65
+are lost that way.
 
-A row of a pair has the lane of its record plus `PAIR`. Names are injective: names of one length
-have keys of one length.
+A row of a pair has the lane of its record plus `PAIR`. Names are injective: names of equal length
+have keys of equal length.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TAIL = 8
 
 
 class Split(NamedTuple):
-    """Keys of records, each with a value behind it, taken apart."""
+    """Keys of records split into key and value."""
 
     keys: Keys  # (d,) distinct keys without the value
     key: NDArray[np.intp]  # (k,) row of `keys`
@@ -37,10 +37,10 @@ class Split(NamedTuple):
 
 
 def split(keys: Keys) -> Split:
-    """Take keys apart.
+    """Split keys into key and value.
 
     Raises:
-        ContractError: one is no JSON list of at least one scalar.
+        ContractError: a key is not a JSON list of at least one scalar.
     """
     from .pair_scan import cuts
 
@@ -62,7 +62,7 @@ def _written(keys: Keys, cut: NDArray[np.int64], hashed: NDArray[np.uint64], tai
 
 
 def homes(part: Part) -> Keys:
-    """(r,) the key of each row: of a pair, without its value."""
+    """(r,) the key of each row; that of a pair is without its value."""
     width = np.diff(part.key.offsets) - TAIL * (part.lane >= PAIR)
     if not (width >= 0).all():
         raise ContractError("the name of a pair is too short")
@@ -77,7 +77,7 @@ def pairs_of(part: Part) -> NDArray[np.intp]:
 
 
 def settled(part: Part, new: NDArray[np.bool_]) -> Part:
-    """Count pairs that are new to their key and window, once each, as merged rows of keys.
+    """Count each pair that is new to its key and window once, as merged rows of keys.
 
     Args:
         part: merged rows of one micro-batch, all of them pairs; its totals are kept.

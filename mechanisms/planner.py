@@ -1,7 +1,7 @@
-"""The planner of a mechanism: proposals for its settings, and forecasts of what it would release.
+"""The planner of a mechanism: proposals for its settings, and forecasts of its releases.
 
-Both come from public parameters, a stated shape, or a sample that is public or synthetic; never
-from the protected stream: settings that are tuned on it leak it.
+Both come from public parameters, a stated shape, or a public or synthetic sample, never from the
+protected stream: settings tuned on it leak it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .workload import Sample
 
 Goal = Literal["last", "mean"]
 Option = Literal["sample", "shape", "records", "tail-scale"]
-HOPELESS = 0.5  # of the exact figures: who sees no more than that is better off with other settings
+HOPELESS = 0.5  # error, as a share of the exact figures, from which other settings are needed
 
 
 class Question(NamedTuple):
@@ -27,10 +27,10 @@ class Question(NamedTuple):
     setting: Setting
     mechanism: Mechanism
     sample: Sample | None  # a public or synthetic sample, or a stated shape
-    source: str  # where that came from
-    goal: Goal  # whether the last trigger of a window counts, or all alike
-    records: int | None  # of a window, roughly and publicly
-    scale: float | None  # large values get e times rarer every so much, roughly and publicly
+    source: str  # origin of the sample
+    goal: Goal  # whether only the last trigger of a window counts, or all equally
+    records: int | None  # of a window, a rough public guess
+    scale: float | None  # distance over which large values get e times rarer, a rough public guess
 
 
 class Head(NamedTuple):
@@ -41,7 +41,7 @@ class Head(NamedTuple):
 
 
 class PlanTable(NamedTuple):
-    """A displayed proposal; without heads, rows are pairs of a name and a text."""
+    """A proposal for display; without heads, rows are pairs of a name and a text."""
 
     intro: str
     title: str
@@ -53,12 +53,12 @@ class Effort(NamedTuple):
     """Division of a search's work on a family of mechanisms.
 
     Attributes:
-        run: records, as long as a window's own work: a run costs that whatever is in it.
-        step: the same of a trigger; 0 where a run does not go from one trigger to the next.
+        run: fixed cost of running a window, in records.
+        step: fixed cost of a trigger, in records; 0 where a run does not go through triggers.
         first: most noise keys for each candidate.
-        finalists: candidates of each round; each round may run as much as the one before.
+        finalists: candidates of each round; each round may run as much as the previous one.
         most: most noise keys for each of the last round, and windows times noise keys for any.
-        squared: whether the score is the root of a mean of squares, and else a mean.
+        squared: whether the score is the root of a mean of squares instead of a mean.
     """
 
     run: int
@@ -70,7 +70,7 @@ class Effort(NamedTuple):
 
 
 USUAL = Effort(20_000, 2_000, 3, (8, 4, 2), 64)
-# Of what runs in a tenth of the time: more keys, where one key's squared error tells little.
+# For runs that take a tenth of the time: more keys, since one squared error says little.
 LIGHT = Effort(2_000, 1_000, 6, (12, 6, 3), 256, squared=True)
 
 
@@ -82,13 +82,13 @@ class Forecast(NamedTuple):
         score: the error that decides, as a share of the exact figures: 0 is exact, 1 is no better
             than releasing nothing.
         by: how the figures were found.
-        seen, off, lost: text for people: what will be seen, how far off, and what is lost.
+        seen, off, lost: texts for people: what is released, its error, and what is lost.
         cut: share of the records that the contribution bound cuts off; None where it is unknown.
-        hidden: share of the keys that stay hidden; None where there are none to hide.
-        figures: the numbers behind the words.
-        measure: what the score measures, where it is not what the planner says.
-        each: the error under each noise key, or its square, of which the score is the mean, or the
-            root of that; empty where it is unknown.
+        hidden: share of the keys that stay hidden; None where no key can be hidden.
+        figures: the numbers behind the texts.
+        measure: meaning of the score, where it differs from the planner's `score`.
+        each: the error under each noise key, whose mean is the score, or its square, the root of
+            whose mean is the score; empty where it is unknown.
     """
 
     parameters: Any
@@ -105,7 +105,7 @@ class Forecast(NamedTuple):
 
     @property
     def hopeless(self) -> bool:
-        """Whether the release would tell hardly anything."""
+        """Whether the release would be nearly uninformative."""
         return not self.score < HOPELESS
 
 
@@ -121,10 +121,10 @@ class Planner(Protocol):
         """Options of `hush plan` that `propose` uses; with "sample" it needs one or a shape."""
 
     def ticks(self, question: Question) -> int:
-        """Maximum number of calls of ``tick`` by `propose`; 0 if it is quick."""
+        """Most calls of ``tick`` by `propose`; 0 if it is quick."""
 
     def propose(self, question: Question, tick: Callable[[], None]) -> dict[str, Any]:
-        """Better settings; raises `ParameterError` where the given ones allow none."""
+        """Better settings; raises `ParameterError` if the given ones allow none."""
 
     def table(self, name: str, body: dict[str, Any]) -> PlanTable:
         """A proposal as a table for people; ``name`` is the pipeline's."""
@@ -138,19 +138,19 @@ class Planner(Protocol):
         """Division of a search's work."""
 
     def candidates(self, question: Question) -> Sequence[Any]:
-        """Parameters worth trying, best guess first; raises `ParameterError` if there are none."""
+        """Parameters to try, best guess first; raises `ParameterError` if there are none."""
 
     def near(self, question: Question, tuned: Any) -> Sequence[Any]:
-        """A few candidates for a question that is like the one for which ``tuned`` is best."""
+        """A few candidates for a question similar to the one for which ``tuned`` is best."""
 
     def forecast(self, question: Question, parameters: Any, plays: range) -> Forecast:
-        """The figures of one candidate, by formulas where these are exact, else by running it.
+        """The figures of one candidate, by formulas where they are exact, else by running it.
 
         Args:
             question: pipeline, goal and sample.
             parameters: the candidate.
-            plays: numbers of the noise keys (`noise.trial`) with which the mechanism is run;
-                empty where formulas are to do, if there are any.
+            plays: numbers of the noise keys (`noise.trial`) with which the mechanism is run; empty:
+                use formulas, if there are any.
 
         Raises:
             ParameterError: the parameters contradict each other or the setting.
@@ -178,7 +178,7 @@ def _toml(value: Any) -> str:
 
 
 def unlike_default(parameters: Any) -> dict[str, Any]:
-    """Settings whose value is not the default."""
+    """Settings whose value differs from the default."""
     plain = type(parameters)()
     return {
         one.name: getattr(parameters, one.name)

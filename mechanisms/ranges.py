@@ -3,7 +3,7 @@
 Draws are exact up to `LARGEST_VARIANCE` and `LARGEST_SCALE`, and results computed from them must
 stay within 64 bits, or within the integers that doubles hold. A mechanism's noise follows from its
 configuration alone. So every mechanism states it (`Mechanism.draws`), and `check` refuses a
-configuration whose release would fail, or would be wrong, at some later trigger.
+configuration whose release would fail or be wrong at some later trigger.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from ..errors import ParameterError
 LARGEST_VARIANCE = Fraction(1 << 100)
 LARGEST_SCALE = Fraction(1 << 50)
 RECORDS = 1 << 30
-"""Records at a clip end that the sum of one key and window holds, with room for noise."""
+"""Records at an end of the clip interval that fit into one key's sum, with room for noise."""
 
 GAUSS_TAIL = 16
-"""Standard deviations that no draw exceeds: P < 2^-180."""
+"""Standard deviations that a draw exceeds with P < 2^-180."""
 LAPLACE_TAIL = 128
-"""Scales that no draw exceeds: P < 2^-180."""
+"""Scales that a draw exceeds with P < 2^-180."""
 
 _OUTPUT = 1 << 61
 
 
 class Draws(NamedTuple):
-    """One kind of draw that releases ask for, at the largest parameter it can ever have."""
+    """One kind of draw that releases request, at its largest possible parameter."""
 
-    of: str  # the blurred quantity: the name of a value column, or "count"
+    of: str  # the quantity that gets the noise: name of a value column, or "count"
     kind: Literal["gauss", "laplace"]  # the distribution
     parameter: Fraction  # largest variance (gauss) or scale (laplace), on the grid of the draws
     # limit of the arithmetic behind the draw; the sampler's own limit holds as well
@@ -44,7 +44,7 @@ class Draws(NamedTuple):
 
 
 def laplace(of: str, scale: Fraction, lift: int = 1) -> Draws:
-    """Laplace draws of which up to ``lift`` are added up, or which are multiplied by that.
+    """Laplace draws, of which up to ``lift`` are added up, or which are multiplied by ``lift``.
 
     >>> laplace("count", Fraction(3), 2).limit == LARGEST_SCALE
     True

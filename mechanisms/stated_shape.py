@@ -1,4 +1,4 @@
-"""A stated shape as a workload, for a stream of which no sample exists.
+"""A stated shape as a workload, for a stream without a sample.
 
 Draws come from an expanded hash, so a shape gives the same records on every machine. Nothing here
 is private or protects anything.
@@ -17,7 +17,7 @@ from .validate import at_least, non_negative
 from .workload import Workload
 
 _MOST = 100_000_000
-_TAIL = 5.738  # of activity: the published workload of Zhang et al. (2023) has this exponent
+_TAIL = 5.738  # exponent of activity in the published workload of Zhang et al. (2023)
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class Shape:
     """
 
     users: int  # privacy units
-    records: int  # of all of them; ``users`` makes it one record each
-    keys: int  # different keys that can occur
+    records: int  # of all units together; at least ``users``
+    keys: int  # number of different keys
     zipf: float = 1.0  # the key of rank r is chosen with probability proportional to r^-zipf
-    repeat: float = 0.0  # share of a unit's records that go to one key of its own
+    repeat: float = 0.0  # share of a unit's records in one preferred key
 
     def __post_init__(self) -> None:
         at_least("users", self.users, 1)
@@ -61,7 +61,7 @@ class Shape:
         return Workload(unit[order], key[order].astype(np.int32), self.users, self.keys)
 
     def _activity(self) -> I64:
-        """(users,) records of each: one, and a heavy-tailed rest that adds up to `records`."""
+        """(users,) records of each: one, plus a heavy-tailed rest; they add up to `records`."""
         rest = self.records - self.users
         tail = (1 - _uniform("activity", self.users)) ** (-1 / _TAIL) - 1
         low, high = 0.0, (rest + self.users) / max(float(tail.sum()), 1e-9) + 1
@@ -69,7 +69,7 @@ class Shape:
             middle = (low + high) / 2
             low, high = (low, middle) if np.floor(middle * tail).sum() > rest else (middle, high)
         more = np.floor(low * tail).astype(np.int64)
-        more[: rest - int(more.sum())] += 1  # fewer than one each: the rounding of the rest
+        more[: rest - int(more.sum())] += 1  # at most one each: the rest was rounded down
         return 1 + more
 
 

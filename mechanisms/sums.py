@@ -1,31 +1,31 @@
-"""Exact sums that do not wrap: what happens where 64 bits end.
+"""Exact sums that do not wrap: rules for sums that exceed 64 bits.
 
-An integer that wraps has no sensitivity: one record more turns 2^63 - 1 into -2^63. Three rules
-keep every release within what its mechanism's cost pays for. Numbers of records need none of them:
-a log's offsets have 63 bits, so records of a window do not reach 2^63.
+An integer that wraps has no bounded sensitivity: one more record turns 2^63 - 1 into -2^63. Three
+rules keep every release within what its mechanism's cost pays for. Numbers of records need none of
+them: a log's offsets have 63 bits, so the records of a window do not reach 2^63.
 
-1. *A micro-batch is cut once.* The exact total x of all rows of a key and column, however many
-   parts they came in, becomes ``cut(x)``, within ±`LARGEST` (`totals`). It is a function of the
-   records alone, since they are added up exactly first: with records of both signs, cuts on the
-   way would make the result depend on their order. *Cost:* |cut(x) - cut(x')| ≤ |x - x'|, so what
-   a unit moves in micro-batch t, it moves no further than before. Released through prefix sums
-   BC, its shift is Σ_t δ_t·c_t with c_t a column of C, and its norm at most Σ_t |δ_t|·max ‖c‖,
-   which is what sensitivities are computed from: the unit's records by the largest column norm.
+1. *A micro-batch is clamped once.* The exact total x of all rows of a key and column, from any
+   number of parts, becomes ``cut(x)``, within ±`LARGEST` (`totals`). It is a function of the
+   records alone, since they are first added up exactly: with records of both signs, clamping on the
+   way would make the result depend on their order. *Cost:* |cut(x) - cut(x')| ≤ |x - x'|, so
+   clamping does not increase what a unit moves in micro-batch t. Released through prefix sums BC,
+   its shift is Σ_t δ_t·c_t with c_t a column of C, and its norm at most Σ_t |δ_t|·max ‖c‖, from
+   which sensitivities are computed: the unit's records times the largest column norm.
 
-2. *Sums of numbers that are not negative are cut at every addition* (`plus`, `times`): values in
-   slots. ``min(M, min(M, a) + b) = min(M, a + b)`` for a, b ≥ 0, so any order and any sharding give
-   min(M, exact sum). *Cost:* none, since no release shows the cut: with M = `LARGEST`, noise of
-   less than 2^61 (`ranges.check`) and a result that is cut to ±`HELD` = ±2^62 after its noise,
-   ``hold(M + z) = hold(x + z) = 2^62`` for every x ≥ M. The release is that of unbounded integers,
-   its cut post-processing.
+2. *Sums of non-negative numbers are clamped at every addition* (`plus`, `times`): values in slots.
+   ``min(M, min(M, a) + b) = min(M, a + b)`` for a, b ≥ 0, so any order and any sharding give
+   min(M, exact sum). *Cost:* none, since no release shows the clamping: with M = `LARGEST`, noise
+   of less than 2^61 (`ranges.check`) and a result that is clamped to ±`HELD` = ±2^62 after its
+   noise, ``hold(M + z) = hold(x + z) = 2^62`` for every x ≥ M. The release is that of unbounded
+   integers, and its clamping is post-processing.
 
-3. *Running totals of numbers with signs are never cut before their noise.* They are kept modulo
-   2^64, noise is added modulo 2^64, and only the result is read as a number and held within
-   ±`HELD`: a function of x + z alone, post-processing, whatever x is. A cut before the noise would
-   not be free. Where other units' records push a total to its cut and back, what one unit
-   moves would vanish and return, each time as one more shift of a later draw: ``cut(Σ x)`` has no
-   bounded sensitivity under prefix sums, and ``s ← cut(s + x)`` up to √2 of the declared one. The
-   price: a total that leaves ±2^63 is worthless, though as private as any other.
+3. *Running totals of signed numbers are never clamped before their noise.* They are kept modulo
+   2^64, noise is added modulo 2^64, and only the result is read as a number and clamped to ±`HELD`:
+   a function of x + z alone, post-processing, whatever x is. Clamping before the noise would not be
+   free. If other units' records push a total beyond the limit and back, one unit's effect would
+   vanish and return, each time as one more shift of a later draw: ``cut(Σ x)`` has no bounded
+   sensitivity under prefix sums, and that of ``s ← cut(s + x)`` is up to √2 times the declared one.
+   The price: a total that leaves ±2^63 is worthless, though as private as any other.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _LOW = (1 << _HALF) - 1
 
 
 def totals(row: NDArray[np.intp], values: I64, rows: int) -> I64:
-    """(rows,) or (rows, c) exact sums by row, each cut once.
+    """(rows,) or (rows, c) exact sums by row, each clamped once.
 
     Args:
         row: (n,) row of each of fewer than 2^31 values.
@@ -74,7 +74,7 @@ def totals(row: NDArray[np.intp], values: I64, rows: int) -> I64:
 
 
 def total(values: I64) -> int:
-    """The sum of numbers that are not negative, at most `LARGEST`."""
+    """The sum of non-negative numbers, at most `LARGEST`."""
     if len(values) * _peak(values) <= LARGEST:
         return int(values.sum())
     exact: int = sum(values.tolist())
@@ -82,12 +82,12 @@ def total(values: I64) -> int:
 
 
 def plus(first: I64, second: I64 | np.int64) -> I64:
-    """Sums of pairs of numbers within ±`LARGEST`, cut to ±`LARGEST`.
+    """Sums of pairs of numbers within ±`LARGEST`, clamped to ±`LARGEST`.
 
     >>> plus(np.array([LARGEST, 3]), np.array([1, 4])).tolist() == [LARGEST, 7]
     True
     """
-    added = first + second  # wraps only where both have the sign that it lacks
+    added = first + second  # wrapped if both have the sign that it lacks
     wrapped = ((first ^ added) & (second ^ added)) < 0
     if wrapped.any():
         added = np.where(wrapped, np.where(first < 0, -LARGEST, LARGEST), added)
@@ -96,7 +96,7 @@ def plus(first: I64, second: I64 | np.int64) -> I64:
 
 
 def times(counts: I64, factor: int) -> I64:
-    """Products of numbers that are not negative with one that is not, at most `LARGEST`.
+    """Products of non-negative numbers and a non-negative factor, at most `LARGEST`.
 
     >>> times(np.array([1 << 33, 2]), 1 << 30).tolist() == [LARGEST, 1 << 31]
     True
@@ -108,12 +108,12 @@ def times(counts: I64, factor: int) -> I64:
 
 
 def nearest(value: Fraction) -> int:
-    """Nearest integer, halves upwards: it commutes with adding integers."""
+    """Nearest integer, halves upwards, which commutes with adding integers."""
     return (2 * value.numerator + value.denominator) // (2 * value.denominator)
 
 
 def hold(value: int) -> int:
-    """A released number within ±`HELD`. It is noisy already, so the cut costs nothing."""
+    """A released number, clamped to ±`HELD`: it is noisy already, so clamping costs nothing."""
     return max(-HELD, min(HELD, value))
 
 
@@ -123,7 +123,7 @@ def held(values: I64) -> I64:
 
 
 def combined(values: I64, factor: int, others: I64) -> I64:
-    """``values + factor·others`` of released numbers, exactly, then held within ±`HELD`.
+    """``values + factor·others`` of released numbers, exact, then clamped to ±`HELD`.
 
     >>> combined(np.array([5, 5]), -(1 << 31), np.array([2, 1 << 60])).tolist()
     [-4294967291, -4611686018427387904]

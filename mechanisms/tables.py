@@ -1,6 +1,6 @@
-"""Tables of units and keys in memory, as a shard keeps them: whole columns, no object per row.
+"""Tables of units and keys in memory, for one shard: whole columns, no object per row.
 
-The cost of a step grows with the rows that it touches; new rows alone move the others.
+The cost of a step grows with the rows that it touches; only new rows move others.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Known = NDArray[np.bool_]
 
 
 class UnitTable:
-    """Units of one bound shard; pairs live in a log that is compacted when half is stale.
+    """Units of one bound shard; pairs are in a log that is compacted when half of it is stale.
 
     Args:
-        size: number of units 0…size-1; None: units may have any integers.
+        size: number of units 0…size-1; None: units may be any integers.
     """
 
     def __init__(self, traits: Traits, size: int | None = None) -> None:
@@ -40,7 +40,7 @@ class UnitTable:
 
     @property
     def units(self) -> Units:
-        """State of all units, by their ids."""
+        """State of all units, in order of their ids."""
         return self.load(self.ids)
 
     def load(self, ids: I64) -> Units:
@@ -82,7 +82,7 @@ class UnitTable:
         if self._end + more <= len(self._pair):
             return
         widths = self._width.copy()
-        widths[rows] = 0  # they are about to be written anew
+        widths[rows] = 0  # these rows are about to be rewritten
         start, where = _spread(self._begin, widths)
         live = len(where)
         pair = np.empty(2 * (live + more) + 1024, np.uint32)
@@ -98,7 +98,7 @@ def _spread(begin: I64, width: I64) -> tuple[I64, I64]:
 
 
 def _find(among: NDArray[Any], wanted: NDArray[Any]) -> tuple[Places, Known]:
-    """Places of some values among sorted ones, and whether each is there."""
+    """Positions of ``wanted`` values among sorted ones, and whether each is present."""
     place = np.searchsorted(among, wanted)
     known = np.zeros(len(wanted), np.bool_)
     inside = place < len(among)
@@ -107,13 +107,13 @@ def _find(among: NDArray[Any], wanted: NDArray[Any]) -> tuple[Places, Known]:
 
 
 class _Order:
-    """Distinct keys in canonical order: as integers while all are eight bytes wide, else bytes."""
+    """Distinct keys in canonical order: integers while all are eight bytes wide, else bytes."""
 
     def __init__(self) -> None:
         self.key: NDArray[Any] = np.empty(0, np.uint64)
 
     def of(self, keys: Keys) -> NDArray[Any]:
-        """Keys as this order compares them."""
+        """Keys in the form that this order compares."""
         if self.key.dtype == np.uint64:
             if not len(keys) or keys.width() == 8:
                 return keys.codes()
@@ -121,7 +121,7 @@ class _Order:
         return _objects(keys)
 
     def keys(self, key: NDArray[Any]) -> Keys:
-        """The keys behind these."""
+        """Keys from the form that this order compares."""
         return Keys.of_codes(key) if key.dtype == np.uint64 else Keys.of(key.tolist())
 
 
@@ -132,7 +132,7 @@ def _objects(keys: Keys) -> NDArray[Any]:
 
 
 class RowTable:
-    """Rows of the keys of one aggregate shard; the empty key's row, if any, is kept apart.
+    """Rows of one aggregate shard's keys; the empty key's row, if any, is kept apart.
 
     Attributes:
         state, due: (k,) columns of all other keys, in canonical order.
@@ -188,16 +188,16 @@ class RowTable:
 
 
 def _parted(keys: Keys) -> tuple[int, Keys]:
-    """Number of empty keys among some in canonical order, and the others."""
+    """Number of empty keys in a canonical order, and the other keys."""
     none = int((np.diff(keys.offsets) == 0).sum())
     return none, keys[none:]
 
 
 class StatusTable:
-    """Statuses of released keys, as of a trigger some time ago.
+    """Statuses of released keys as of an earlier trigger.
 
     Args:
-        delay: triggers until a status counts.
+        delay: triggers until a status takes effect.
     """
 
     def __init__(self, delay: int) -> None:

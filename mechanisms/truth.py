@@ -1,7 +1,7 @@
-"""Exact answers of one window, with which a simulation compares what was released.
+"""Exact answers for one window, with which a simulation compares the releases.
 
-Nothing here is private. Every answer is without the contribution bound, so that the comparison
-shows what the bound cut off.
+Nothing here is private. Answers ignore the contribution bound, so the comparison shows what the
+bound cut off.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .keys import Keys
 
 
 class WindowRecords(NamedTuple):
-    """The n records of a window, as a batch would hold them, before any bound."""
+    """The n records of a window in the form of a batch, before any bound."""
 
     keys: Keys  # (k,) distinct
     key: NDArray[np.intp]  # (n,) row of keys
@@ -27,11 +27,11 @@ class WindowRecords(NamedTuple):
 
 
 class Truth(NamedTuple):
-    """Exact answers of one window."""
+    """Exact answers for one window."""
 
     records: int  # number of its records
     # key as it is released -> number of records (of units, where units count)
     held: Mapping[bytes, int]
     # name of a value -> key -> exact answer; NaN where there is none
     values: Mapping[str, Mapping[bytes, float]]
-    every: bool = False  # whether ``held`` has all keys, and not only those that were released
+    every: bool = False  # whether ``held`` has all keys instead of only released ones

@@ -49,19 +49,19 @@ def one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
 
 
 def without_unset(parameters: Any, later: Collection[str]) -> dict[str, Any]:
-    """The settings that a pipeline is charged under, for a dataclass's ``pinned``.
+    """The settings under which a pipeline is charged, for a dataclass's ``pinned``.
 
     Args:
         parameters: a dataclass whose fields have defaults.
-        later: settings that earlier versions did not have. They are named only where they are not
-            at their default, so that a pipeline which does not use them keeps its charged hash.
+        later: settings that earlier versions did not have. They are listed only where they differ
+            from their default, so that a pipeline without them keeps its charged hash.
     """
     given = {one.name: (getattr(parameters, one.name), one.default) for one in fields(parameters)}
     return {n: value for n, (value, usual) in given.items() if n not in later or value != usual}
 
 
 def rational(name: str, value: float) -> Fraction:
-    """The decimal that a person wrote, exactly; 0.3 is 3/10."""
+    """The exact value of the decimal that a person wrote; 0.3 is 3/10."""
     exact = Fraction(str(positive(name, value)))
     if exact.denominator > 10**6:
         raise ParameterError(name, value, "must have at most six decimals")

@@ -1,4 +1,4 @@
-"""Public or synthetic records as numbered columns, for trying settings of a mechanism."""
+"""Public or synthetic records as numbered columns, for trying a mechanism's settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Index = NDArray[np.int32]
 
 
 class Summing(Protocol):
-    """A mechanism by key, as far as exact figures beside its outputs need it."""
+    """The members of a mechanism by key that exact figures need."""
 
     @property
     def summed(self) -> Sequence[Any]:
@@ -25,7 +25,7 @@ class Summing(Protocol):
 
     @property
     def traits(self) -> Traits:
-        """They name the released columns."""
+        """Traits, which name the released columns."""
 
 
 class Workload(NamedTuple):
@@ -38,9 +38,9 @@ class Workload(NamedTuple):
     value: I64 | None = None  # (n, c) value columns on their grids
     sign: NDArray[np.int8] | None = None  # (n,) -1 for a deletion; None: there are none
     ends: tuple[int, ...] | None = None  # records up to each trigger; None: equal parts
-    window: int = 0  # place of the window in its epoch
-    columns: Mapping[str, NDArray[Any]] | None = None  # (n,) each: what a mechanism itself reads
-    item: Index | None = None  # (n,) number of the value that is counted, where distinct ones are
+    window: int = 0  # position of the window in its epoch
+    columns: Mapping[str, NDArray[Any]] | None = None  # (n,) each: a mechanism's own inputs
+    item: Index | None = None  # (n,) number of the value, where distinct values are counted
 
     def micro_batches(self, horizon: int) -> Iterator[slice]:
         """Records of each trigger's micro-batch."""
@@ -66,7 +66,7 @@ class Workload(NamedTuple):
         return weight
 
     def sightings(self) -> F64:
-        """(n,) 1 for the first record that shows a value in a key, and 0 for all others.
+        """(n,) 1 for the first record of each value in each key, and 0 for all others.
 
         Raises:
             ContractError: there are no values.
@@ -76,7 +76,7 @@ class Workload(NamedTuple):
         return weight
 
     def shown(self) -> int:
-        """Number of distinct triples of unit, key and value: all that a bound could let through.
+        """Number of distinct triples of unit, key and value, the most that a bound could accept.
 
         Raises:
             ContractError: there are no values.
@@ -92,10 +92,10 @@ class Workload(NamedTuple):
     def exact(self, mechanism: Summing, rows: slice, counted: F64 | None = None) -> F64:
         """(keys, outputs) counts and sums, the first outputs, without bound and noise.
 
-        Where only keys are released, it is a count.
+        Where only keys are released, the result is a count.
 
         Args:
-            counted: (n,) what each record adds to a count, `once` for one of distinct units; None:
+            counted: (n,) what each record adds to a count, such as `once` for distinct units; None:
                 +1, or -1 for a deletion.
         """
         weight = self.signs(rows).astype(np.float64)
@@ -113,7 +113,7 @@ class Workload(NamedTuple):
 
 
 def plainly(outputs: Sequence[Output]) -> list[str]:
-    """Names of the outputs that are counts and sums; others are parts of something."""
+    """Names of the outputs that are counts and sums; others are parts of other aggregates."""
     return [one.name for one in outputs if one.name.startswith(("count", "sum:"))]
 
 
