@@ -1,4 +1,4 @@
-"""Activity: how many units send how many records, and to how few keys."""
+"""Activity: numbers of units by records and by concentration on keys."""
 
 from .entry import ENTRY
 

@@ -1,8 +1,8 @@
-"""Activity: how many units send how many records of an epoch, and to how few keys.
+"""Activity: numbers of units in an epoch by records and by concentration on keys.
 
 Every unit lies in one bucket of a fixed public grid (`parts.unit_profile`). At the end of the
-window, which is an epoch, the number of units in each bucket is released with noise, empty buckets
-as well.
+window, which is an epoch, the number of units in each bucket is released with noise, including
+empty buckets.
 
 Guarantee, for neighbours that differ by all records of one unit in one epoch: the release is one
 discrete Gaussian release of squared sensitivity 1, in units. The bucket of a unit is a function of
@@ -42,7 +42,7 @@ class BucketKeys(OwnKeys):
     kinds: ClassVar[Mapping[str, Kind]] = MappingProxyType({"records": "whole", "repeats": "whole"})
 
     def places(self, keys: Keys, columns: Sequence[str]) -> Iterable[Place]:
-        """Both upper ends: powers of two."""
+        """Both upper ends, which are powers of two."""
         ends = (ends_of(int.from_bytes(key, "big")) for key in keys)
         return (Place(dict(zip(self.kinds, both, strict=True)), {}) for both in ends)
 
@@ -56,7 +56,7 @@ class Activity(Mechanism):
         variance: noise variance of one bucket, in squared 1/`STEPS` of a unit.
         loss: cost per unit and epoch.
 
-    Released: one row for each bucket, always the same ones.
+    Released: one row for each bucket; the buckets are always the same.
     """
 
     guarantee: ClassVar[Guarantee] = Guarantee("discrete_gaussian")
@@ -70,7 +70,7 @@ class Activity(Mechanism):
         return Traits(
             horizon=1, outputs=(Output("units", Fraction(1, STEPS), ALWAYS),), row_dtype=_STATE,
             bound=self.profile.most, keys=BucketKeys(), routing="single", load="all",
-            counting=False,  # a unit that moves leaves a bucket
+            counting=False,  # a unit that moves also leaves a bucket
         )  # fmt: skip
 
     @property
@@ -78,7 +78,7 @@ class Activity(Mechanism):
         return Keys.of_codes(np.arange(self.profile.buckets, dtype=np.uint64))
 
     def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
-        """Look at the slice's insertions; send by how much each bucket has changed."""
+        """Count the slice's insertions; return the change of each bucket."""
         units, change = self.profile.absorb(units, batch)
         moved = np.flatnonzero(change)
         names, lane = Keys.of_codes(moved.astype(np.uint64)), np.zeros(len(moved), np.uint8)
@@ -88,8 +88,8 @@ class Activity(Mechanism):
         """Add noise to every bucket.
 
         Raises:
-            ContractError: the window was released before, it is not its only trigger, or the sums
-                are no numbers of units.
+            ContractError: the window was released before, this is not its only trigger, or the sums
+                cannot be numbers of units.
         """
         if bool(closed.rows.state["released"].any()):
             raise ContractError("the activity of this window was released before")
@@ -118,11 +118,11 @@ class Activity(Mechanism):
         return (Draws("count", "gauss", self.variance),)
 
     def bounds(self, unit: str) -> dict[str, Any]:
-        """Records of a unit that are looked at; whatever they are, it is counted once."""
+        """Most records of a unit that are examined; the unit counts once in any case."""
         return stated_records(self.profile.most, unit)
 
     def digests(self) -> tuple[str, ...]:
-        """Name the grid of buckets: versions of it must not share an epoch."""
+        """Version of the grid of buckets: two versions must not share an epoch."""
         return (_GRID,)
 
     def truth(self, seen: WindowRecords, released: Sequence[bytes]) -> Truth:

@@ -1,4 +1,4 @@
-"""The way from settings to an `Activity` mechanism."""
+"""Settings of `Activity`, and its calibration from them."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ class ActivityParameters:
     """Settings of ``mechanism = "activity"``.
 
     Attributes:
-        most: records of a unit that are looked at, a power of two from 2 to 4096; a unit with more
-            counts as one with this many.
+        most: most records of a unit that are examined, a power of two from 2 to 4096; a unit with
+            more counts as one with this many.
     """
 
     most: int = 64
 
 
 def build(parameters: ActivityParameters, setting: Setting) -> Activity:
-    """The mechanism with the least noise that the budget affords.
+    """The mechanism with the least noise that the budget allows.
 
     Raises:
-        ParameterError: a window has more than one trigger, or an epoch more than one window; there
-            are values to sum; or the budget does not pay for Gaussian noise.
+        ParameterError: a window has more than one trigger, or an epoch more than one window; values
+            are to be summed; or the budget does not pay for Gaussian noise.
     """
     if setting.horizon != 1:
         rule = "must be 1: a look before the end of a window would cost as much again"

@@ -1,4 +1,4 @@
-"""Factorisations of prefix sums, A = BC, and the noise processes that they give."""
+"""Factorisations of prefix sums, A = BC, and the noise processes built on them."""
 
 from .matrix import BITS, LAST, LONGEST, NAMES, Factorization, build, of_encoder, reaching
 

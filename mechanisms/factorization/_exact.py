@@ -1,10 +1,10 @@
-"""Linear algebra whose result is exact, or at least the same on every machine.
+"""Linear algebra whose results are exact, or at least the same on every machine.
 
 Optimised matrix products and sums differ between machines in their last bits, because the order
-of summation differs. Two remedies are used here. A product of integer-valued doubles whose partial
-sums all stay below 2^53 is exact in any order; wider integers are split into limbs first. And
-element-wise IEEE operations (+, -, ·, /, √) in a fixed order are deterministic: elimination
-by outer products and running sums use nothing else.
+of summation differs. There are two remedies. A product of integer-valued doubles whose partial sums
+all stay below 2^53 is exact in any order; wider integers are first split into limbs. And
+element-wise IEEE operations (+, -, ·, /, √) in a fixed order are deterministic: elimination by
+outer products and running sums use nothing else.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def gram_residual(high: I64, low: I64, factor: I64) -> F64:
 
     The products of limbs are sums of T terms below 2^38, hence exact for T ≤ 2^13. They are
     subtracted from the most significant weight downwards, so that everything cancels before it is
-    shifted: the residual must be below 2^62.
+    shifted. The residual must be below 2^62.
     """
     a, b, c = limbs(factor)
     rest = high - _symmetric(a, a)

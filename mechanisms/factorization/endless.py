@@ -1,7 +1,7 @@
 """A Toeplitz factorisation for an unknown number of triggers.
 
-C is one infinite lower triangular Toeplitz matrix, of which T triggers use the first T rows: what
-is drawn, and what it costs, does not depend on T. So the last trigger need not be stated.
+C is one infinite lower triangular Toeplitz matrix, and T triggers use its first T rows: the draws
+and their cost do not depend on T. So the last trigger need not be stated.
 
 *Source.* Jacobsen & Fawaz (2025, arXiv 2506.15018) divide the column of (1-x)^-½ by a power of a
 logarithm. Here c_k = binom(2k, k)/4^k / √(1 + h·λ(k)) with h = `SLOWER`, and λ(k) = j + k/2^j - 1
@@ -19,8 +19,8 @@ integers, |u_k| ≤ 1 (½ of rounding, and less than ½ of doubles), an octave o
 Σ (c_k + u_k - u_(k-1))² ≤ Σ c_k² + 4c_(2^j) + 4·2^j in squared steps, by Abel summation as c falls.
 C has no negative entry, so two columns are at most √2 norms apart.
 
-*Rounding.* Prefix sums of c are rounded to 2^-16, not c itself: errors that add up would be larger
-than c where c is small.
+*Rounding.* Prefix sums of c are rounded to 2^-16, rather than c itself: accumulated errors would
+exceed c where c is small.
 
 *Rows.* B is Toeplitz too. With f = (1-x)·c in steps, b = 1/f follows from b_k = -Σ f_i b_(k-i)/f_0.
 Each b_k is rounded to 2^-`FINE`, and everything else is exact in integers (`convolved`), so all
@@ -45,11 +45,11 @@ BITS = 16
 LONGEST = 1 << 24
 """Most triggers."""
 SLOWER = Fraction(5, 32)
-"""h: more of it makes early triggers more accurate, and late ones less."""
+"""h: a larger h makes early triggers more accurate and late ones less."""
 LEAST = 1024
 """Triggers of the smallest table of b."""
 
-_EXACT = 1 << 14  # columns are summed exactly so far
+_EXACT = 1 << 14  # up to here columns are summed exactly
 _LIMB, _LIMBS = 30, 3
 FINE = _LIMB * _LIMBS
 _PART = 10  # bits of a limb that are convolved at a time
@@ -58,7 +58,7 @@ _LN2, _PI = Fraction(693148, 10**6), Fraction(314159, 10**5)  # above, and below
 
 
 def encoder(horizon: int) -> I64:
-    """(T,) c in units of 2^-16: the first T of infinitely many.
+    """(T,) the first T entries of c, in units of 2^-16.
 
     >>> encoder(6).tolist()
     [65536, 32768, 22855, 18434, 15642, 13872]
@@ -87,13 +87,13 @@ def octave(j: int) -> Fraction:
 
 
 def table(trigger: int) -> int:
-    """Triggers of the table that a trigger needs: tables double, so that few are ever made."""
+    """Triggers of the table that a trigger needs: tables double in size, so few are computed."""
     return max(LEAST, 1 << (trigger - 1).bit_length())
 
 
 @dataclass(frozen=True, eq=False)
 class Shifted:
-    """C and B, as one column each.
+    """C and B, each as one column.
 
     Attributes:
         core: (T,) first column of C in units of 2^-16.
@@ -109,12 +109,12 @@ class Shifted:
 
     @classmethod
     def made(cls, horizon: int) -> Shifted:
-        """The columns for so many triggers."""
+        """The columns for ``horizon`` triggers."""
         core = encoder(horizon)
         fine = series(np.diff(core, prepend=0))
         high, middle, low = fine.astype(np.float64)
         column = (high + middle * 2.0**-_LIMB + low * 4.0**-_LIMB) * 2.0**-_LIMB
-        # The sum over b is over that of its doubles by less than one in a thousand.
+        # The sum over b exceeds that of its doubles by less than one in a thousand.
         wrong = 2.0**-FINE * float(np.abs(column).sum()) * 1.001
         return cls(core, fine, column, wrong)
 
@@ -164,7 +164,7 @@ def series(f: I64) -> I64:
     f = np.concatenate([f, np.zeros(whole - size, np.int64)])
     fine, seen = np.zeros((_LIMBS, whole), np.int64), np.zeros((_LIMBS, whole), np.int64)
     lead = f[1:_LEAF].tolist()
-    # Leaves are solved one after the other; what a solved half adds to the other half is convolved.
+    # Leaves are solved in order; the effect of a solved half on the other is a convolution.
     for begin in range(0, size, _LEAF):
         end = min(begin + _LEAF, whole)
         _leaf(lead, fine, seen, begin, end)
@@ -180,7 +180,7 @@ def series(f: I64) -> I64:
 
 
 def _leaf(lead: list[int], fine: I64, seen: I64, begin: int, end: int) -> None:
-    """Solve a few coefficients, of which all earlier ones are in ``seen``."""
+    """Solve a few coefficients; ``seen`` holds the effect of all earlier ones."""
     solved: list[int] = []
     for place, rest in enumerate(zip(*seen[:, begin:end].tolist(), strict=True), begin):
         known = sum(one << _LIMB * (_LIMBS - 1 - n) for n, one in enumerate(rest))

@@ -1,18 +1,17 @@
 """Exact evaluation of correlated noise on a public grid: the same integers on every machine.
 
 The release at trigger t is S + (Bz)_t rounded to a public grid, S an exact integer and z integers
-in units of 2^-bits. It must be a function of S and z alone: last bits that depend on the
-order of a machine's additions would make a replay differ, and a rounding that is only nearly right
-would not be post-processing of the private y = Cx + z. As S is an integer, it is enough to
-round (Bz)_t.
+in units of 2^-bits. It must be a function of S and z alone: if last bits depended on the order of a
+machine's additions, a replay would differ, and a rounding that is only nearly right would not be
+post-processing of the private y = Cx + z. As S is an integer, it is enough to round (Bz)_t.
 
 1. Rows of B that are small rationals (trees, first triggers) are evaluated in exact integers.
 2. All others are evaluated in doubles, with the error bound
    |error| ≤ ‖z‖₂·(slack_t + (w+4)·2^-53·‖B_t‖₂): the distance of the row of doubles from the exact
    row, and the rounding of an inner product of w terms in any order (Higham 2002, §3.1).
 3. Where a grid point lies within the bound (about one value in 10^9), Cw = z is solved in integers
-   of growing precision with directed error bounds until the floor is certain; in the end, for a
-   tie that no precision can decide, in rationals.
+   of growing precision with directed error bounds until the floor is certain; a tie, which no
+   precision can decide, is solved in rationals.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ from .matrix import Factorization
 from .tree import Row
 
 _ROWS = 2048  # rows of noise at a time: the doubles of a block stay near the core
-# A product of more multiplications goes to all cores. Where it is small all the same, the threads
-# wait for each other for longer than they compute: OpenBLAS counts so, in its `interface/gemm.c`.
+# OpenBLAS gives larger products to all cores (its `interface/gemm.c`). In slightly larger ones the
+# threads wait for each other longer than they compute.
 _ONE_CORE = 1 << 18
-_FEWEST = 128  # rows of a block: the steps around a smaller product would cost more
+_FEWEST = 128  # rows of a block: below, the steps around a product cost more than the product
 _EXACT = 2**53
-_SHORT = 16  # up to so many terms gathering them beats a matrix product
+_SHORT = 16  # up to this many terms, gathering them is faster than a matrix product
 _PRECISIONS = (96, 192, 384, 768)
 
 
@@ -81,7 +80,7 @@ def floors(factor: Factorization, triggers: I64, z: I64, steps: int = 1) -> I64:
 
 
 def _block(cost: int) -> int:
-    """Rows of a block, by the multiplications of each: one core's product where that is enough."""
+    """Rows of a block, given the multiplications per row: one core's product if possible."""
     fit = _ONE_CORE // max(cost, 1)
     return min(fit, _ROWS) if fit >= _FEWEST else _ROWS
 
@@ -143,8 +142,8 @@ def _certain(factor: Factorization, trigger: int, z: list[int], steps: int) -> i
         low, high = ((whole + sign * error) * steps >> shift for sign in (-1, 1))
         if low == high:
             return low
-    # Coordinates that are known are 0, and so is w up to the first that is not: a key that has just
-    # become public has a single one, of which every few give a tie.
+    # Known coordinates are 0, and so is w before the first unknown one. A key that has just become
+    # public has a single unknown coordinate, which often gives a tie.
     begin = next((place for place, one in enumerate(z[:trigger]) if one), trigger)
     C, z = factor.block(begin, trigger), z[begin:trigger]
     for precision in _PRECISIONS:

@@ -1,7 +1,7 @@
 """Noise of windows that hop: one factorisation for an epoch's own windows and those that follow.
 
 An epoch has H hops, and a window is the sum of the last n. Let x_1…x_H be the sums of a key in one
-epoch; C x + z is what is private of it. Its windows are rows of a band matrix W with H + n - 1
+epoch; C x + z is its private release. Its windows are rows of a band matrix W with H + n - 1
 rows: H of the epoch itself (*heads*), and n - 1 of later windows that still hold some of its hops
 (*tails*). Row r sums the hops from r - n + 1 to r that lie in the epoch, so it is a difference of
 two prefix sums, and W C⁻¹ z one of two rows of `Factorization` (A = BC). A window over a boundary
@@ -11,8 +11,8 @@ C minimises the mean variance of all rows for columns of unit length. X = CᵀC 
 X·D_v·X = M with M = WᵀW, M_ij = n - |i - j| near the diagonal, v the fixed point of
 v ↦ diag((D_v^½ M D_v^½)^½) (Denisov, McMahan, Rush, Smith & Thakurta 2022, Theorem 3.2). For longer
 epochs C is the Toeplitz root of (1 - x^n)/(1 - x) with columns of unit length: its deviation is a
-few per cent larger. Both are rounded to integers; machines that round one entry otherwise have
-another digest, and stop.
+few per cent larger. Both are rounded to integers; a machine that rounds an entry differently has
+another digest, and stops.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LONGEST = 1024
 """Most hops of a window, and of an epoch."""
 SEARCHED = 128
 """Longest epoch for which the optimum is computed."""
-_ROUNDS = 100  # of the iteration, which is at its fixed point by then
+_ROUNDS = 100  # of the iteration, which has converged by then
 
 
 class Stretch(NamedTuple):
@@ -57,7 +57,7 @@ def hopping(hops: int, per_epoch: int) -> Factorization:
 
 
 def earlier(hops: int, per_epoch: int) -> int:
-    """Number of earlier epochs of which a window may hold hops, K.
+    """K, the number of earlier epochs whose hops a window may hold.
 
     >>> earlier(24, 24), earlier(24, 23), earlier(24, 12), earlier(3, 1)
     (1, 1, 2, 2)
@@ -66,15 +66,15 @@ def earlier(hops: int, per_epoch: int) -> int:
 
 
 def spans(ordinal: int, hops: int, per_epoch: int, chain: int | None = None) -> dict[int, Stretch]:
-    """The hops of a window, by the number of epochs that they lie back.
+    """The hops of a window, by age in epochs.
 
     >>> spans(2, 3, 2)
     {0: Stretch(before=0, last=2), 1: Stretch(before=1, last=2)}
 
     Args:
-        ordinal: place of the window's last hop in its epoch, from 1.
-        chain: hops up to that one that were released without a gap; epochs that ended before have
-            no part. None: as many as a window holds.
+        ordinal: position of the window's last hop in its epoch, from 1.
+        chain: number of hops, up to that one, that were released without a gap; epochs that ended
+            before them have no part. None: as many as a window holds.
     """
     found = {}
     for back in range(earlier(hops, per_epoch) + 1):
@@ -87,14 +87,14 @@ def spans(ordinal: int, hops: int, per_epoch: int, chain: int | None = None) -> 
 
 
 def row(factor: Factorization, span: Stretch) -> F64:
-    """(H,) weights of an epoch's noise in a window, as doubles near the exact ones."""
+    """(H,) weights of an epoch's noise in a window, as doubles near the exact weights."""
     both = factor.rows(np.array([span.last, max(span.before, 1)]))
     weights: F64 = both[0] - both[1] if span.before else both[0]
     return weights
 
 
 def norms(factor: Factorization, span: Stretch) -> tuple[float, float]:
-    """Upper bounds of the Euclidean length and the sum of sizes of the exact row."""
+    """Upper bounds of the Euclidean norm and the sum of absolute values of the exact row."""
     weights, width = row(factor, span), span.last
     far = float(factor.slack[span.last - 1]) + float(factor.slack[max(span.before, 1) - 1])
     size = float(np.sqrt(np.cumsum(weights * weights)[-1]))
@@ -117,7 +117,7 @@ def _optimal(hops: int, per_epoch: int) -> F64:
 
 
 def _toeplitz(hops: int, per_epoch: int) -> F64:
-    """Coefficients of the root of (1 - x^n)/(1 - x), in each column from the diagonal down."""
+    """Coefficients of the root of (1 - x^n)/(1 - x), from the diagonal down in each column."""
     column: I64 | F64 = np.zeros(per_epoch)
     column[0] = 1.0
     for k in range(1, per_epoch):

@@ -1,7 +1,7 @@
 """Matrix factorisations of prefix sums, A = BC: the noise of a whole stream of releases at once.
 
 Let x_t be the arrivals of micro-batch t. Then y = Cx + z is private, and the release is
-S + Bz = B·y: A x blurred by correlated noise, post-processing of y (Denisov, McMahan, Rush, Smith &
+S + Bz = B·y: Ax with correlated noise, post-processing of y (Denisov, McMahan, Rush, Smith &
 Thakurta 2022). C is a matrix of integers on a dyadic grid, in units of 2^-bits, and so is z; hence
 y lies on that grid and discrete Gaussian noise hides it. That integer matrix determines B = AC⁻¹
 exactly; the doubles in `Factorization.B` approximate it with a proved error.
@@ -41,7 +41,7 @@ from ..validate import at_least, one_of
 from . import _exact, endless, normalized, terminal, toeplitz, tree
 
 BITS = 12
-"""Default grid of C and of the noise: 2^-12. Finer grids need slower samplers."""
+"""Default grid of C and the noise: 2^-12. Finer grids need slower samplers."""
 
 _NORM_GRID = 2.0**30
 
@@ -75,12 +75,12 @@ class Factorization:
         row_norms: (T,) ‖B_t‖₂ of the exact rows, rounded up to 2^-30; noise of variance σ² per
             coordinate gives releases of standard deviation σ·row_norms.
         row_sums: (T,) ‖B_t‖₁ of the exact rows, rounded up to 2^-30.
-        width: (T,) number of leading noise coordinates that trigger t depends on.
+        width: (T,) number of leading noise coordinates on which trigger t depends.
         sensitivity2: the largest squared column norm of C, exact, in records².
-        core: the integers that determine C; it has a negative entry only if they do.
+        core: the integers that determine C; C has a negative entry only if they do.
         rational: the exact row of B at a trigger where it is simple and rational, else None.
         total: (Bz)_t of t numbers in units of 2^-`endless.FINE`, and a bound of its error, where
-            that is known sooner than by solving Cw = z; else None.
+            there is a faster way than solving Cw = z; else None.
     """
 
     name: str
@@ -130,19 +130,19 @@ class Factorization:
 
     @property
     def noises(self) -> int:
-        """m, the number of noise coordinates; also how many of them one unit can touch in a key."""
+        """m, the number of noise coordinates, all of which one unit can touch in a key."""
         return int(self.width[-1])
 
     def errors(self) -> F64:
-        """(T,) row norms at unit sensitivity, by which factorisations are compared."""
+        """(T,) row norms at unit sensitivity, for comparing factorisations."""
         column: float = float(self.sensitivity2) ** 0.5
         return self.row_norms * column
 
     def digest(self) -> str:
         """SHA-256 of everything that shapes the noise: equal digests, equal releases.
 
-        It belongs into the configuration that a charge pays for, so that a machine that computes
-        another C stops instead of putting one noise on two contents.
+        It is part of the configuration that a charge pays for, so that a machine that computes
+        another C stops instead of putting the same noise on two contents.
         """
         head = f"{self.name}:{self.horizon}:{self.bits}:".encode()
         norms = np.ascontiguousarray(self.row_norms, "<f8").tobytes()
@@ -182,13 +182,13 @@ def of_encoder(name: str, C: I64, bits: int) -> Factorization:
     """The factorisation with a lower triangular C (T, T) of integers in units of 2^-bits.
 
     Raises:
-        ParameterError: it is too ill-conditioned for the exact rounding of its noise.
+        ParameterError: C is too ill-conditioned for the exact rounding of its noise.
     """
     return _frozen(_of_encoder(name, C, bits))
 
 
 def reaching(trigger: int) -> Factorization:
-    """The part of the endless factorisation that a trigger needs, or one of more triggers.
+    """The part of the endless factorisation that a trigger needs, or a larger part.
 
     Raises:
         ParameterError: the trigger is beyond `endless.LONGEST`.
@@ -231,7 +231,7 @@ def _of_tree(name: str, horizon: int, bits: int) -> Factorization:
         norms[step - 1] = float(tree.norm2((numerators, common))) ** 0.5
         sums[step - 1] = sum(numerators.values()) / common
     width = np.array([2 * t - t.bit_count() for t in range(1, horizon + 1)], np.int64)
-    # Each entry is correctly rounded: relative error 2^-53, none where all are 0 or 1.
+    # Each entry is correctly rounded: relative error 2^-53, or exact where all are 0 or 1.
     slack = norms * (2.0**-52 if name == "honaker" else 0.0)
     exact = Fraction(horizon.bit_length())
     return Factorization(
@@ -327,4 +327,4 @@ LONGEST = {
 }  # fmt: skip
 """Longest horizon of each: a dense matrix, or the columns that determine one."""
 LAST = {"terminal": 1, "final": 16}
-"""κ of each terminal-weighted factorisation: how much of ω = κT the last trigger has."""
+"""κ of each terminal-weighted factorisation: the weight of the last trigger is ω = κT."""

@@ -1,8 +1,8 @@
 """A Toeplitz factorisation with normalised columns: for windows too long for dense matrices.
 
 The columns of a lower triangular Toeplitz matrix L get shorter towards the last trigger, but only
-the longest one decides the sensitivity. To divide each column by its norm, C = L·diag(s), costs no
-privacy and makes noise smaller, most of all at the last trigger.
+the longest one determines the sensitivity. Dividing each column by its norm, C = L·diag(s), costs
+no privacy and makes noise smaller, most of all at the last trigger.
 
 *Source.* Henzinger, Kalinin & Upadhyay (2025, arXiv 2509.14334, "normalized square root") take
 c(x) = (1-x)^-½ for L. The largest error is then 0.846 + ln(T)/π + o(1), against 1 + ln(T)/π without
@@ -14,13 +14,13 @@ s the integers `scale`, so C is exact on the grid 2^-bits of the noise, and y = 
 unit's m records in a key move Cx there by the sum of m columns, in Euclidean norm by at most m
 times the largest. Its square, the largest s_j² Σ_{k ≤ T-j} core_k² (k from 0, j from 1), is
 computed in integers (`Scaled.sensitivity2`); as s is rounded down, it is at most 1 record². C is
-lower triangular: what a trigger adds to Cx is known when it is due. So the bound also holds for
-contributions that are chosen in reaction to releases. C has no negative entry, so two columns are
-at most √2 norms apart: first sightings of distinct values keep their bound.
+lower triangular: each entry of Cx depends only on triggers up to its own. So the bound also holds
+for contributions chosen in reaction to releases. C has no negative entry, so two columns are at
+most √2 norms apart: first sightings of distinct values keep their bound.
 
 *Rows.* B = A·C⁻¹ = A·diag(1/s)·L⁻¹ is not Toeplitz, but s has few values. With b the series of
 1/((1-x)·c(x)) and e_1 < e_2 < … the last steps of the values of s before step t, Abel summation
-gives B_ti = Σ_l (1/s_{e_l} - 1/s_{e_l + 1})·b_{e_l - i} + b_{t-i}/s_t. The sum is kept for each
+gives B_ti = Σ_l (1/s_{e_l} - 1/s_{e_l + 1})·b_{e_l - i} + b_{t-i}/s_t. The sum is stored for each
 value of s. So memory is O(T) for each of some 80 values, and a row is the sum of two vectors.
 """
 
@@ -39,7 +39,7 @@ POWER = 0.53
 """c(x) = (1-x)^-POWER."""
 
 BITS = 16
-"""Its usual grid: 8 bits for the Toeplitz part, and 8 for the scale of the columns."""
+"""Default bits of the grid: 8 for the Toeplitz part, and 8 for the scale of the columns."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,11 +47,11 @@ class Scaled:
     """C = L·diag(s) and B, without the dense matrices.
 
     Attributes:
-        core: (T,) first column of L in units of 2^-half, not negative.
-        scale: (T,) s in units of 2^-rest, not decreasing.
+        core: (T,) first column of L in units of 2^-half, non-negative.
+        scale: (T,) s in units of 2^-rest, non-decreasing.
         rest: bits of ``scale``.
         series: (T,) doubles near 1/((1-x)·c(x)).
-        before: (values, T) for each value of s what earlier ones give to the rows of B.
+        before: (values, T) for each value of s, what earlier values add to the rows of B.
         value: (T,) the value of s at each step, counted from 0.
     """
 
@@ -127,7 +127,7 @@ class Scaled:
         """(T,) bound of the Euclidean distance of the rows from the exact ones.
 
         The weights of b in a row add up to 1/s_1. Each of its terms, and their sum, are rounded
-        once for each value of s, and three times more.
+        once for each value of s, and three more times.
         """
         wrong = toeplitz.series_error(self.series, self.core, bits - self.rest)
         size = float(np.sqrt(_exact.running_sum(self.series * self.series)))
@@ -146,7 +146,7 @@ def encoder(horizon: int, bits: int) -> I64:
 
 
 def scales(core: I64, bits: int) -> I64:
-    """(T,) s in units of 2^-bits: the most with which no column is longer than the last one.
+    """(T,) the largest s, in units of 2^-bits, for which no column is longer than the last.
 
     >>> scales(np.array([4, 3]), 4).tolist()
     [12, 16]

@@ -1,4 +1,4 @@
-"""Noisy prefix sums by key, from a factorisation, a variance and noise labels."""
+"""Noise of prefix sums by key, from a factorisation, a variance and noise labels."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _ROUNDED = 2.0**51  # integers in doubles, to a quarter
 _CHUNK = 1 << 22  # draws at a time
 _CONFIGURED = ("auto", "terminal", "final", "toeplitz", "blt", "normalized", "tree", "honaker")
 ENDLESS = "endless"
-_AHEAD = 64  # triggers that are predicted at a time where there is no last one
-_NORM = 4.0  # of the longest row of the endless factorisation, over that of its smallest table
+_AHEAD = 64  # triggers predicted at a time where there is no last trigger
+_NORM = 4.0  # bound on the longest row of the endless factorisation over that of its first table
 
 
 def chosen(name: str, horizon: int) -> str:
     """The factorisation meant by a configured name; "auto" depends on the horizon alone.
 
-    A running pipeline has charged for "auto", and for the factorisation that it means, by digest
-    (`agents.deployment.compile.pinned_hash`). To take another one would stop that pipeline.
+    A running pipeline has charged for "auto" and, by digest, for the factorisation that it means
+    (`agents.deployment.compile.pinned_hash`). Choosing another one would stop that pipeline.
     """
     names = {"toeplitz": "sqrt-toeplitz"}
     if name == "auto":
@@ -63,7 +63,7 @@ class Process:
         return self._reaching(1)
 
     def _reaching(self, t: int) -> Factorization:
-        """The part of it that step t needs."""
+        """The part of the factorisation that step t needs."""
         if self.name == ENDLESS:
             return factorization.reaching(t)
         return factorization.build(self.name, self.horizon)
@@ -72,8 +72,8 @@ class Process:
     def first(self) -> I64:
         """(m,) step, from 1 on, at which each coordinate of the noise is used for the first time.
 
-        (Cx)_i is complete there: C has zeros in the columns of later steps. Hence z_i covers
-        the data up to that step and nothing else, wherever it is used again.
+        (Cx)_i is complete at that step: C has zeros in the columns of later steps. Hence z_i covers
+        only the data up to that step, wherever it is used again.
         """
         return self._first(self.factor)
 
@@ -89,9 +89,9 @@ class Process:
             keys: (r,) labels.
             t: step; steps are triggers unless ``first`` says otherwise.
             since: (r,) coordinates that are complete by that step are left out, because the
-                process of that key had no data then and its noise is known to everybody.
-            first: trigger at which each coordinate covers content first, (m,), or (r, 1) a
-                trigger before which none of a key's coordinates does and after which no nonce
+                process of that key had no data then, so its noise is publicly known.
+            first: (m,) trigger at which each coordinate covers content first, or (r, 1) a trigger
+                before which none of a key's coordinates covers content and after which no nonce
                 changes; None where steps are triggers.
         """
         return self._floors(noise, keys, np.array([t]), since, first)[:, 0]
@@ -112,7 +112,7 @@ class Process:
         return self._floors(noise, keys, triggers, None, None)
 
     def foreseen(self, t: int) -> int:
-        """The last step that is predicted at step t: T, or where none is stated one further on."""
+        """The last step predicted at step t: T, or a later one where no last step is stated."""
         return self.horizon if self.name != ENDLESS else min(self.horizon, t + _AHEAD - 1)
 
     def _floors(
@@ -146,19 +146,20 @@ class Process:
 
     @property
     def foremost(self) -> int:
-        """The last trigger, or the last one that the smallest table of an endless one holds."""
+        """The last trigger, or the last one in the smallest table of an endless factorisation."""
         return min(self.horizon, self.factor.horizon)
 
     @property
     def growth(self) -> float:
-        """Bound of the deviation at any trigger, over that at `foremost`.
+        """Bound of the deviation at any trigger, relative to that at `foremost`.
 
-        The rows of an endless one grow. Those of 2^24 triggers would take minutes to compute.
+        The rows of an endless factorisation grow, and those of 2^24 triggers would take minutes to
+        compute.
         """
         return _NORM if self.name == ENDLESS else 1.0
 
     def draws(self, of: str) -> Draws:
-        """Its noise, and the most that can be rounded exactly (`exact_rounding.floors`)."""
+        """Draws of this noise, and their limit for exact rounding (`exact_rounding.floors`)."""
         return Draws(of, "gauss", self.variance, largest(self.factor))
 
     def quantile(self, t: int, beta: Fraction) -> Fraction:
@@ -181,7 +182,7 @@ def largest(factor: Factorization) -> Fraction:
 
 
 def longest(name: str) -> int:
-    """Look up the most triggers of a factorisation as it is configured; an unknown one has all."""
+    """The most triggers of a configured factorisation; the overall maximum if it is unknown."""
     most = max(factorization.LONGEST.values())
     return factorization.LONGEST.get(chosen(name, most), most)
 
@@ -190,7 +191,7 @@ def factor_of(name: str, horizon: int) -> Factorization:
     """The factorisation for a configured name.
 
     Raises:
-        ParameterError: the name is unknown or does not reach that far.
+        ParameterError: the name is unknown, or its factorisation does not reach ``horizon``.
     """
     if name == ENDLESS:
         return factorization.reaching(1)

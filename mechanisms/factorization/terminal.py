@@ -1,7 +1,7 @@
 """Terminal-weighted factorisations: most accurate at the last trigger, good at all others.
 
 They minimise Σ_t ω_t ‖B_t‖² subject to unit columns of C, with ω_t = 1 for t < T and ω_T = κT:
-κ = 1 treats the last trigger like all others together, κ = 16 spares little for the others.
+κ = 1 weighs the last trigger like all others together; κ = 16 leaves little for the others.
 Denisov, McMahan, Rush, Smith & Thakurta (2022, Theorem 3.2) show that X = CᵀC of the optimum
 solves X·D_v·X = M with M = AᵀΩA and D_v = diag(v), v being the fixed point of
 v ↦ diag((D_v^½ M D_v^½)^½).
@@ -12,8 +12,8 @@ and within 0.3 % for κ = 16. (The iteration itself needs hundreds of rounds.) T
 normalised afterwards, so sensitivity does not depend on the quality of v.
 
 *The same C everywhere.* The matrix square root comes from an eigendecomposition, whose last bits
-differ between machines. One Newton step with an exactly computed residual, for the square root and
-for the triangular factor each, brings the error to about 10^-15 of the last grid step, so that all
+differ between machines. One Newton step with an exactly computed residual, each for the square root
+and the triangular factor, reduces the error to about 10^-15 of the last grid step, so that all
 machines round to the same integers. The digest of a `Factorization` guards against the remaining
 chance.
 """

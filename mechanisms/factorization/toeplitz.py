@@ -1,11 +1,11 @@
 """Toeplitz factorisations: C is given by its first column c, B by the series 1/((1-x)·c(x)).
 
-*√-Toeplitz* takes c(x) = (1-x)^-½ (Henzinger & Upadhyay 2022; Fichtenberger, Henzinger & Upadhyay
+*√-Toeplitz* uses c(x) = (1-x)^-½ (Henzinger & Upadhyay 2022; Fichtenberger, Henzinger & Upadhyay
 2022), for which B and C are the same matrix before the columns are normalised.
 
 *BLT*, a buffered linear Toeplitz matrix (McMahan, Xu & Zhang 2024; Dvijotham, McMahan, Pillutla,
-Steinke & Thakurta 2024), takes a rational c with a few poles, so that the noise can be streamed
-with a few numbers of memory. The poles here come from the quadrature of Hale, Higham & Trefethen
+Steinke & Thakurta 2024), uses a rational c with a few poles, so that streaming the noise needs only
+a few numbers of memory. The poles here come from the quadrature of Hale, Higham & Trefethen
 (2008) for 1/√y on [3/T, 1], y = 1-x: after an elliptic substitution the midpoint rule with d nodes
 converges geometrically. With c_0 = 1, three buffers are as good as √-Toeplitz at T = 100, four at
 T = 1000 (to 0.05 %), five at T = 10,000.
@@ -77,8 +77,8 @@ def series(core: I64, bits: int) -> F64:
 def series_error(b: F64, core: I64, bits: int) -> float:
     """Bound of the Euclidean distance of the first T coefficients ``b`` from the exact series.
 
-    With the residual r = 1/(1-x) - b·c, what is missing is r/c; and 1/c is (1-x)·b/(1 - (1-x)·r).
-    Young's inequality bounds the products.
+    With the residual r = 1/(1-x) - b·c, the error is r/c, and 1/c = (1-x)·b/(1 - (1-x)·r). Young's
+    inequality bounds the products.
 
     Raises:
         ParameterError: the series is too ill-conditioned.

@@ -1,7 +1,7 @@
 """Binary trees as factorisations: every complete dyadic node of the horizon is one noise draw.
 
 Node (i, j) covers steps j·2^i+1 … (j+1)·2^i. Nodes beyond the horizon are never released and do not
-exist, so a step lies in at most H(T) = T.bit_length() nodes, and the first one in exactly so many
+exist, so a step lies in at most H(T) = T.bit_length() nodes, and the first step in exactly H(T)
 (Dwork, Naor, Pitassi & Rothblum 2010; Chan, Shi & Song 2011). Noise coordinates are sorted by the
 step at which their node is complete, then by height, so the coordinates that trigger t needs are a
 prefix.
@@ -71,7 +71,7 @@ def popcount_row(step: int) -> Row:
 def honaker_row(step: int) -> Row:
     """The bottom-up estimator of Honaker (2015): each node refined by all of its descendants.
 
-    Of a node of height h, the sums of its levels k = 0 (itself) … h are averaged with weights
+    For a node of height h, the sums of its levels k = 0 (itself) … h are averaged with weights
     c_k = 2^-k/Σ 2^-k; the variance is σ²/(2(1 - 2^-(h+1))).
     """
     parts = list(spans(step))

@@ -1,4 +1,4 @@
-"""The one place where the rest of the product finds `phdstream`."""
+"""Registration of `phdstream`: all that the rest of the product imports of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .settings import PHDStreamParameters, build
 
 
 def triggers(parameters: PHDStreamParameters) -> int:
-    """Most triggers of the counter; before the first one it counts nothing."""
+    """Most triggers of the counter; it counts nothing before trigger ``first``."""
     if parameters.counter != "matrix":
         return MANY
     return longest(parameters.factorization) + max(parameters.first - 1, 0)

@@ -1,9 +1,9 @@
 """Events of one trigger by cell, and rows that wait for a later trigger.
 
-Two rules move events to later: the initial hold-back (everything before trigger `first` is
-counted there) and a lifetime (an insertion is deleted that many triggers later). Such events
-wait in rows of their own, keyed by the trigger they came in and their cell. A row that has served
-is equal to a fresh one and may be forgotten.
+Two rules defer events: the initial hold-back (everything before trigger `first` is counted at that
+trigger) and a lifetime (an insertion is deleted that many triggers later). Deferred events wait in
+their own rows, keyed by cell and trigger of arrival. A row that is no longer needed equals a fresh
+one and may be forgotten.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Events(NamedTuple):
 
     @classmethod
     def of(cls, cell: U64, counts: I64) -> Events:
-        """Events from cells in any order and their (2, e) insertions and deletions."""
+        """Events from cells in any order with their (2, e) insertions and deletions."""
         order = np.argsort(cell, kind="stable")
         upto = np.zeros((2, len(cell) + 1), np.int64)
         np.cumsum(counts[:, order], axis=1, out=upto[:, 1:])
@@ -49,7 +49,7 @@ class Events(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """Rows of events that wait: trigger of origin, cell, (2, w) counts."""
+    """Rows of waiting events: trigger of arrival, cell, (2, w) counts."""
 
     origin: I64
     cell: U64
@@ -66,7 +66,7 @@ def waiting_keys(origin: I64, cell: U64) -> Keys:
 
 
 def arrived(closed: Closed) -> Waiting:
-    """The micro-batch itself."""
+    """The events of the micro-batch itself."""
     codes = closed.part.key.codes()  # canonical: ascending, at most one row per lane
     first = np.ones(len(codes), bool)
     first[1:] = codes[1:] != codes[:-1]
@@ -77,7 +77,7 @@ def arrived(closed: Closed) -> Waiting:
 
 
 def split_rows(closed: Closed) -> tuple[Nodes, NDArray[np.intp]]:
-    """The stored nodes, and the rows of events that wait for this very trigger."""
+    """The stored nodes, and the rows of events that wait for this trigger."""
     rows = closed.rows
     wide = np.diff(rows.key.offsets) != _NODE_WIDTH  # waiting rows sort after all nodes
     nodes = len(wide) - int(np.count_nonzero(wide))
@@ -94,7 +94,7 @@ def split_rows(closed: Closed) -> tuple[Nodes, NDArray[np.intp]]:
 def record_row(closed: Closed) -> Rows:
     """A copy of the row that holds the number of all records, due at every trigger.
 
-    Its ``out`` is the number that was released last, ``first`` what has come since, exactly.
+    Its ``out`` is the last released number, ``first`` the exact number of records since.
     """
     key, state = Keys.of_codes(_RECORDS), np.zeros(1, NODE)
     if len(closed.rows.key) and closed.rows.key.take(np.zeros(1, np.intp)).tolist() == key.tolist():
@@ -103,7 +103,7 @@ def record_row(closed: Closed) -> Rows:
 
 
 def beside(records: Rows | None, rows: Rows) -> Rows:
-    """Both, in canonical order."""
+    """The rows of both, in canonical order."""
     if records is None:
         return rows
     due = np.concatenate([records.due, rows.due])
@@ -120,30 +120,30 @@ def waited(closed: Closed, rows: NDArray[np.intp]) -> Waiting:
 
 
 def both(first: Waiting, second: Waiting) -> Waiting:
-    """One after the other."""
+    """The events of ``first``, then those of ``second``."""
     origin, cell = (np.concatenate(pair) for pair in zip(first[:2], second[:2], strict=True))
     return Waiting(origin, cell, np.concatenate([first.counts, second.counts], axis=1))
 
 
 def wait(waiting: Waiting, due: I64) -> Rows:
-    """Rows of events that wait for ``due`` (0 = served), in canonical order."""
+    """Rows of events that wait for trigger ``due`` (0 = no longer needed), in canonical order."""
     state = np.zeros(len(waiting.cell), NODE)
     state["first"], state["second"] = waiting.counts * (due > 0)
     return Rows(waiting_keys(waiting.origin, waiting.cell), state, due.astype(np.int32))
 
 
 class Plan(NamedTuple):
-    """The events that a trigger counts, and those that it leaves for later."""
+    """The events that a trigger counts, and those that it defers."""
 
     events: Events
     rows: Rows
 
 
 def plan(closed: Closed, rows: NDArray[np.intp], first: int, lifetime: int, horizon: int) -> Plan:
-    """Events that count at this trigger, and the rows of those that wait.
+    """Events that count at this trigger, and the rows of deferred ones.
 
     Args:
-        first: hold-back: the first trigger that counts.
+        first: the first trigger that counts (hold-back).
         lifetime: triggers after which an insertion is deleted; 0 = never.
         horizon: the last trigger; nothing waits for a later one.
     """

@@ -1,8 +1,8 @@
 """A counter of spatial nodes with correlated Gaussian noise from a factorisation of prefix sums.
 
 The output after n activations is the exact sum plus (Bz)_n, rounded, where A = BC are the prefix
-sums over activations and z discrete Gaussians of the node (`factorization.prefix_noise`): the
-rounding of B(Cx + z), post-processing of a Gaussian release. It needs a δ.
+sums over activations and z discrete Gaussians of the node (`factorization.prefix_noise`). It equals
+B(Cx + z) rounded, which is post-processing of a Gaussian release. It needs a δ.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class MatrixCounter(NodeCounter):
     All events of a unit, wherever and whenever, move the processes of all nodes together by at
     most their number times the largest column norm of C, in Euclidean norm: m_v events in node v
     by m_v column norms, and Σ m_v² ≤ (Σ m_v)². The same holds with every chain of a node
-    (`node_counters`) as a process of its own. State: ``first`` is the exact sum of the open chain
-    and ``second`` the output it stands on. A step costs n draws per node after n activations.
+    (`node_counters`) as a separate process. State: ``first`` is the exact sum of the open chain and
+    ``second`` the output below it. A step costs n draws per node after n activations.
     """
 
     process: Process  # noise of every node, indexed by activations instead of triggers
-    epsilon: Fraction  # what it was calibrated for
+    epsilon: Fraction  # for which it was calibrated
     name: ClassVar[str] = "matrix"
     distribution: ClassVar[Literal["discrete_gaussian", "discrete_laplace"]] = "discrete_gaussian"
     by_trigger: ClassVar[bool] = False
@@ -67,7 +67,7 @@ class MatrixCounter(NodeCounter):
         return cls(Process("matrix", factor.name, horizon, variance), epsilon)
 
     def cost(self, events: int) -> Cost:
-        """Loss of a unit with at most this number of events, and the δ of inexact draws."""
+        """Loss of a unit with at most ``events`` events, including the δ of inexact draws."""
         factor = self.process.factor
         touched = events * factor.noises
         loss = accounting.gaussian_cost(_shift(factor, events), self.process.variance, touched)

@@ -7,12 +7,12 @@ released. A node that no leaf has counted yet inherits from its ancestors
 (`hushstream.mechanisms.phdstream.tree`).
 
 Guarantee, for neighbours that differ by one event in one cell at one trigger: an insertion costs
-ε_split + ε_count and a deletion ε_count; a unit sums its events, of which at most ``bound`` are
-accepted, and a deletion only against a live insertion of the same unit in the same cell. At the
-first trigger that counts, splitting and count may divide the same sum otherwise (`opening`); the
-proof holds with ε_split and ε_count of that trigger.
+ε_split + ε_count and a deletion ε_count. A unit pays the sum over its events, of which at most
+``bound`` are accepted; a deletion is accepted only against a live insertion of the same unit in the
+same cell. At the first trigger that counts, splitting and count may divide the same sum differently
+(`opening`); the proof holds with ε_split and ε_count of that trigger.
 
-*Proof.* Fix what was released before the event's trigger t; it has the same law. (i) *Splitting.*
+*Proof.* Fix the releases before the event's trigger t, which have the same law. (i) *Splitting.*
 The score of a node is its estimate from released counts, non-negative and consistent, plus the
 insertions of trigger t in it: never larger than its parent's, and an insertion adds exactly 1 along
 one path. Later scores read released counts only. So splitting costs an insertion ε_split once and
@@ -20,7 +20,7 @@ a deletion nothing. (ii) *Counting.* Given which nodes are leaves when, every co
 independent run on fixed triggers, and the event enters exactly one of them. Multiply. ∎
 
 *No draw covers two contents.* Splitting draws once per node and trigger, over the insertions of
-that very trigger, under the nonce in force there; counters see `node_counters`.
+that trigger, under the nonce in force there; for counters see `node_counters`.
 
 Kumar, Strohmer & Vershynin, *An Algorithm for Streaming Differentially Private Data* (2024),
 Algorithms 3 to 6, but their score is the sum of released counts and net changes,
@@ -88,7 +88,7 @@ class ReleasedSelection:
         return (self.theta + math.ceil(float(self.resolution) * math.sqrt(variance))) * GRID
 
     def splits(self, estimate: I64, level: int, variance: float) -> Bool:
-        """(m,) which nodes at depth ``level`` split, by estimates in grid steps."""
+        """(m,) whether each node at depth ``level`` splits, by estimates in grid steps."""
         if level < self.floor or level >= self.depth:
             return np.full(len(estimate), level < self.floor)
         return estimate > self.threshold(variance)
@@ -98,7 +98,7 @@ _NONE = np.empty(0, np.uint64)
 
 
 class _Walk(Protocol):
-    """The choice of the nodes at a depth that split, given estimates in grid steps."""
+    """The rule that chooses which nodes at a depth split, given estimates in grid steps."""
 
     def __call__(self, estimate: I64, level: int, nodes: U64) -> Bool: ...
 
@@ -113,18 +113,19 @@ class PHDStream(SpatialStream):
         bound: most events of one unit in an epoch; with a lifetime an insertion is two events.
         counter: counts at leaves, at ε_count per change.
         selection: splits nodes, at ε_split per insertion (0 for `ReleasedSelection`).
-        first: hold-back: nothing is counted or released before this trigger, which takes all.
+        first: hold-back: nothing is counted or released before this trigger, which counts all.
         lifetime: triggers after which an insertion is deleted; 0 = never.
         deletions: whether records of sign -1 are accepted; they need ``lifetime`` 0.
-        opening: splits and counts at trigger ``first`` in place of both; None = they begin there.
-        forget: whether leaves take over what was counted below them, so that state is the live
-            tree alone; needs a counter whose noise is labelled by trigger.
+        opening: splits and counts at trigger ``first`` instead of ``selection`` and ``counter``;
+            None = those begin at once.
+        forget: whether leaves absorb the counts below them, so that state is the live tree alone;
+            needs a counter whose noise is labelled by trigger.
         smoothing: records added to a child's estimate before its parent's unplaced counts are
             shared in proportion; 0 = equal shares, as in the paper.
 
     Released: one row per leaf. Its key is the node's code (eight bytes), ``count`` a non-negative
     estimate that is consistent over the whole tree, ``unbiased`` the plain sum of counters and
-    inherited shares; ``variance`` is the mean squared error of the latter: of its noise and of the
+    inherited shares; ``variance`` is the mean squared error of ``unbiased``, from its noise and the
     shares (`tree.share_error`). Leaves partition the domain.
     """
 
@@ -167,14 +168,14 @@ class PHDStream(SpatialStream):
         usual = counted._replace(epsilon=counted.epsilon + every)
         if self.opening is None:
             return usual
-        # Every insertion may come at the first trigger; what deletes it later costs the same.
+        # Every insertion may come at the first trigger; its later deletion costs the same.
         later = self.counter.cost(inserts).epsilon if self.lifetime else Fraction(0)
         opened = usual._replace(epsilon=inserts * self.opening.epsilon + later + beside)
         return max(usual, opened, key=lambda cost: cost.epsilon)
 
     @property
     def guarantee(self) -> Guarantee:
-        """Name the distribution of the counter; private selection draws scores of its own."""
+        """Name the distribution of the counter; private selection draws separate scores."""
         return Guarantee(self.counter.distribution)
 
     def digests(self) -> tuple[str, ...]:
@@ -217,12 +218,12 @@ class PHDStream(SpatialStream):
         return rows, self._publish(tree, variance, records, closed.t)
 
     def _records(self, closed: Closed, noise: Noise) -> Rows | None:
-        """The row of the private number of records after this trigger, if there is one."""
+        """The row of the private total of records after this trigger, if there is one."""
         if self.total is None:
             return None
         row = record_row(closed)
         row.state["first"] += closed.part.totals[0]
-        if closed.t >= self.first:  # what was held back is covered by this draw as well
+        if closed.t >= self.first:  # this draw also covers what was held back
             row.state["out"] += row.state["first"] + self.total.noise(row.key, closed.t, noise)
             row.state["first"] = 0
         return row
@@ -234,7 +235,7 @@ class PHDStream(SpatialStream):
         opening = self._opens(t)
         rule = self.selection if opening is None else opening.selection
         if isinstance(rule, ReleasedSelection):
-            # Counts taken over from forgotten nodes are a leaf's own counts; older chains are not.
+            # Counts absorbed from forgotten nodes are a leaf's own counts; older chains are not.
             before = self._opened if self.counter.by_trigger else carried
             variance = self._chain(t - 1) + before
             return lambda estimate, level, nodes: rule.splits(estimate, level, variance)
@@ -294,7 +295,7 @@ class PHDStream(SpatialStream):
         return self._chain(t) + self._opened
 
     def _chain(self, t: int) -> float:
-        """The same of its counter alone, which takes over after the opening."""
+        """Variance of its counter alone, which takes over after the opening."""
         active = t - self.first + 1 if self.opening is None else t - self.first
         steps = np.array([max(active, 1 if self.opening is None else 0)], np.int32)
         return float(self.counter.variance(steps)[0])
@@ -304,7 +305,7 @@ class PHDStream(SpatialStream):
         return 0.0 if self.opening is None else self.opening.variance
 
     def draws(self) -> tuple[Draws, ...]:
-        """List the draws of counters and, where splitting is private, of scores."""
+        """Draws of counters and, where splitting is private, of scores."""
         scores = (self.selection.draws(),) if isinstance(self.selection, Selection) else ()
         opening = self.opening
         begun = () if opening is None else (opening.selection.draws(), opening.counter.draws(1))
@@ -321,7 +322,7 @@ def _public(leaves: int) -> dict[str, I64]:
 
 
 def _stored(tree: LiveTree, gone: U64, waits: Rows) -> Rows:
-    """Rows of all live nodes, due at every trigger, of forgotten ones, and of waiting events."""
+    """Rows of live nodes, due at every trigger, of forgotten nodes, and of waiting events."""
     code, state = tree.code, tree.state
     due = np.full(len(code), -1, np.int32)
     if len(gone):

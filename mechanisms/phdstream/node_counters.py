@@ -1,7 +1,7 @@
 """Counters of spatial nodes: running sums of a node's changes, released at every activation.
 
-A node counts only while it is a leaf, so its counter sees the changes of its active triggers and
-no others; one record enters exactly one counter. All state lives in the columns of the node's row
+A node counts only while it is a leaf, so its counter sees only the changes of its active triggers;
+one record enters exactly one counter. All state is in the columns of the node's row
 (`hushstream.mechanisms.phdstream.tree.NODE`), so a step is a few array operations for all leaves.
 
 Guarantee of each, for neighbours that differ by one ±1 change at one activation of one node: the
@@ -10,11 +10,11 @@ whole sequence of outputs is ε-differentially private.
 *No draw covers two contents.* The draws of `SimpleCounter` and `BlockCounter` are labelled by
 trigger, used there once, and cover changes up to it. `TreeCounter` and the matrix counter label
 theirs by activations, whose triggers are not stored. So they count in *chains*: where the nonce of
-the noise has changed since a chain began, the next activation opens another one on top of the last
+the noise has changed since a chain began, the next activation opens a new chain on top of the last
 released output (`chained`). All draws of a chain are then first used under the nonce of its first
-trigger, which is in their label together with that trigger. Chains of a node count disjoint
-activations and stand on released numbers, so one change is in one chain, and the guarantee stays as
-it is. Variances of chains add up, in ``carried``.
+trigger, and their label holds that nonce and trigger. Chains of a node count disjoint activations
+on top of released numbers, so one change is in one chain, and the guarantee is unchanged. Variances
+of chains add up in ``carried``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ..spatial.domain import U64
 from ..validate import at_least, positive
 from .tree import LARGEST_COUNT, States, copied
 
-NODES = 1 << 8  # for the sum of 2^26 nodes, whose noise grows with the root of their number
+NODES = 1 << 8  # margin for a sum over 2^26 nodes, whose noise grows with the root of the number
 
 
 def laplace_variance(scale: Fraction) -> float:
@@ -53,7 +53,7 @@ class Now(NamedTuple):
     """Times at which counters are activated."""
 
     t: int  # trigger
-    renewed: int = 1  # trigger since which the nonce of the noise holds
+    renewed: int = 1  # trigger from which the present nonce holds
 
 
 class NodeCounter(ABC):
@@ -61,16 +61,16 @@ class NodeCounter(ABC):
 
     name: ClassVar[str]
     distribution: ClassVar[Literal["discrete_gaussian", "discrete_laplace"]] = "discrete_laplace"
-    # noise is labelled by trigger: a forgotten node may start again
+    # whether noise is labelled by trigger, so that a forgotten node may start again
     by_trigger: ClassVar[bool] = True
 
     @abstractmethod
     def cost(self, events: int) -> Cost:
-        """Loss of a unit with at most this number of changes, at any nodes and triggers."""
+        """Loss of a unit with at most ``events`` changes, at any nodes and triggers."""
 
     @abstractmethod
     def step(self, state: States, nodes: U64, change: I64, now: Now, noise: Noise) -> States:
-        """New rows of the nodes after one activation; inputs stay as they are."""
+        """New rows of the nodes after one activation; inputs are not modified."""
 
     @abstractmethod
     def variance(self, steps: NDArray[np.int32]) -> F64:
@@ -82,7 +82,7 @@ class NodeCounter(ABC):
 
     @abstractmethod
     def draws(self, horizon: int) -> Draws:
-        """Its noise, where outputs of so many triggers add up in a tree of nodes."""
+        """Its draws, where outputs of ``horizon`` triggers add up in a tree of nodes."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def _draw(noise: Noise, purpose: str, nodes: U64, t: int, scale: Fraction) -> I6
 
 
 def chained(state: States, now: Now, variance: F64) -> States:
-    """A copy ready for one activation more, in a new chain where the nonce has changed."""
+    """A copy ready for one more activation, in a new chain where the nonce has changed."""
     state = copied(state)
     new = (state["steps"] == 0) | (state["start"] < now.renewed)
     state["carried"][new] += variance[new].astype(np.float32)
@@ -195,8 +195,8 @@ class TreeCounter(_Pure):
     A change lies in at most H released sums, one per level. After ``horizon`` steps another tree
     opens on top of the last released total, over disjoint steps, at no further cost
     (Dwork et al. 2010; Chan, Shi & Song 2011). ``log2 horizon`` levels would not be enough.
-    State: ``first`` is the exact sum of the open tree and ``second`` the total it stands on;
-    ``steps`` counts from ``start``, the first trigger of the chain.
+    State: ``first`` is the exact sum of the open tree and ``second`` the total below it; ``steps``
+    counts from ``start``, the first trigger of the chain.
     """
 
     horizon: int = 256

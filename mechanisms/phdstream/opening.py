@@ -1,9 +1,9 @@
 """The first trigger that a window counts: private splitting, paid by that trigger alone.
 
-Nothing has been released of the window yet, so released counts cannot split, and one leaf would
-hold everything. An event counts at one trigger only. So at the first one a part of what it may cost
-goes to private splitting (`spatial.privtree`) and the rest to a noisier count; every later event
-pays for its count alone. No event pays more than before.
+The window has no releases yet, so released counts cannot split, and one leaf would hold everything.
+An event counts at one trigger only. So at the first trigger a part of what an event may cost goes
+to private splitting (`spatial.privtree`) and the rest to a noisier count; every later event pays
+for its count alone. No event pays more than without the opening.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .node_counters import Now, SimpleCounter
 from .tree import States
 
 ENOUGH = 40
-"""Standard deviations' worth of records, n·ε, that a cell of the public floor should hold."""
+"""Records n in a cell of the public floor, in standard deviations of noise: n·ε."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class WindowStart:
         Args:
             domain: public geometry.
             each: ε that one event of the first trigger may cost.
-            share: part of it for splitting, in (0, 1); less where PrivTree's proof ends.
+            share: part of ``each`` for splitting, in (0, 1); lowered where PrivTree's proof ends.
             floor: public depth above which nodes always split.
         """
         split = min(share * each, largest_epsilon(domain.step))
@@ -56,7 +56,7 @@ class WindowStart:
         return float(self.counter.variance(np.ones(1, np.int32))[0])
 
     def step(self, state: States, nodes: U64, change: I64, now: Now, noise: Noise) -> States:
-        """Rows of the leaves after this trigger; the window's own counter goes on from there."""
+        """Rows of the leaves after this trigger; the window's own counter continues from there."""
         state = self.counter.step(state, nodes, change, now, noise)
         state["steps"] = 0
         state["carried"] += np.float32(self.variance)
@@ -64,7 +64,7 @@ class WindowStart:
 
 
 def floor_for(domain: Domain, epsilon: Fraction, expected: int) -> int:
-    """The deepest level whose cells hold `ENOUGH`/ε expected records on average; 0 without any.
+    """The deepest level whose cells hold `ENOUGH`/ε expected records on average; 0 if none does.
 
     >>> floor_for(Domain.unit(2, 8, "all"), Fraction(1, 2), 50_000)
     4

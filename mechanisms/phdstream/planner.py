@@ -1,4 +1,4 @@
-"""The planner of PHDStream: a map that goes on."""
+"""The planner of PHDStream, a continual map."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class PHDStreamPlanner(BoundPlanner):
         return distinct(made)
 
     def near(self, question: Question, tuned: Any) -> Sequence[Any]:
-        """The same for this number of records."""
+        """The tuned settings for this number of records."""
         return [replace(tuned, expected=forecast.first_records(question))]
 
     def forecast(self, question: Question, parameters: Any, plays: range) -> Forecast:
@@ -51,6 +51,6 @@ class PHDStreamPlanner(BoundPlanner):
 
 
 def _lasts(mechanism: Mechanism, work: Workload, noises: Sequence[Noise]) -> Iterator[Releases]:
-    """A map's last release under each noise; each release follows from the one before."""
+    """A map's last release under each noise; each release depends on the previous one."""
     for *_, last in replays(mechanism, work, noises):
         yield last

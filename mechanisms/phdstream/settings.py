@@ -1,4 +1,4 @@
-"""The way from settings to a PHDStream mechanism."""
+"""Settings of PHDStream, and its construction from them."""
 
 from __future__ import annotations
 
@@ -20,23 +20,24 @@ from .opening import WindowStart, floor_for
 from .tree import LARGEST_COUNT
 
 _UNIT = Domain.unit(2, depth=8, split="all")
-MOST = 2**16 - 1  # events of a unit: what its pairs can hold
+MOST = 2**16 - 1  # events of a unit that its pairs can hold
 
 
 @dataclass(frozen=True)
 class PHDStreamParameters(MapParameters):
-    """The settings of a user, besides those of `MapParameters`.
+    """A user's settings in addition to those of `MapParameters`.
 
     Attributes:
         selection: "released" splits by released counts, at no cost; "private" by noisy scores
             that see the trigger's own insertions, as in the paper.
-        share: part of ε that private selection gets ("private").
-        start: "private" splits by noisy scores at the first trigger that counts, and pays for them
-            there; "as later" splits as at the others. None = "private" wherever it is possible:
+        share: part of ε for private selection ("private").
+        start: "private" splits by noisy scores at the first trigger that counts, which pays for
+            them; "as later" splits as at other triggers. None = "private" wherever it is possible:
             with selection "released" and a counter of pure ε.
-        start_share: part of what an event of the first trigger may cost for these scores.
-        expected: public guess of how many records the first trigger counts, never taken from the
-            data: cells of ENOUGH/ε of them or more always split there ("private" start); 0 = none.
+        start_share: part of the cost of an event of the first trigger that pays for these scores.
+        expected: public guess of the number of records that the first trigger counts, never taken
+            from the data: cells that hold ENOUGH/ε of them or more always split there ("private"
+            start); 0 = none.
         theta: least estimate, in records, that a node needs beyond the rule's own margin.
         resolution: that margin in standard deviations of a counter ("released").
         floor: depth above which nodes always split.
@@ -45,9 +46,9 @@ class PHDStreamParameters(MapParameters):
         factorization: factorization of the matrix counter, as for histograms.
         smoothing: records added to a child's estimate before shares are proportional to it;
             None = ⌈10/ε_count⌉, 0 = equal shares.
-        forget: whether a leaf takes over what was counted below it, which bounds state by the live
-            tree; None = wherever the counter allows it ("simple", "block").
-        first: hold-back: everything up to this trigger is counted there.
+        forget: whether a leaf absorbs the counts below it, which limits state to the live tree;
+            None = wherever the counter allows it ("simple", "block").
+        first: hold-back: everything up to this trigger is counted at it.
         lifetime: triggers after which an insertion is deleted; 0 = never.
     """
 
@@ -106,7 +107,7 @@ def build(parameters: PHDStreamParameters, setting: Setting) -> PHDStream:
 def budget(parameters: PHDStreamParameters, epsilon: Fraction) -> tuple[Fraction, Fraction]:
     """ε_split and ε_count of one event, so that all events of a unit cost ``epsilon``.
 
-    A matrix counter is calibrated for what the counts of all events get together.
+    A matrix counter is calibrated for the joint share of the counts of all events.
 
     >>> budget(PHDStreamParameters(bound=2, selection="private"), Fraction(1))
     (Fraction(1, 8), Fraction(3, 8))
@@ -159,7 +160,7 @@ def _opening(
 
 
 def _counter(parameters: PHDStreamParameters, setting: Setting, epsilon: Fraction) -> NodeCounter:
-    opened = 1 if _opens(parameters) else 0  # the first trigger counts with a counter of its own
+    opened = 1 if _opens(parameters) else 0  # the first trigger has its own counter
     horizon = max(setting.horizon - parameters.first + 1 - opened, 1)
     if parameters.counter == "simple":
         return SimpleCounter(epsilon)

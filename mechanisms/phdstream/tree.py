@@ -1,10 +1,10 @@
 """The tree of PHDStream: node rows, lazy extension of released counts, one descent per trigger.
 
-A node v keeps what its own counter last put out, Cn(v), and the sum of all counters below it,
+A node v stores the last output of its own counter, Cn(v), and the sum of all counters below it,
 Cd(v). The count that its ancestors made before it existed, Ca(v), is never stored: it is handed
 down whenever the tree is walked, ``Ca(child) = share·(Ca(v) + Cn(v))`` with shares that sum to 1.
-Then ``G(v) = Ca(v) + Cn(v) + Cd(v)`` is additive: children sum to their parent. A trigger costs
-time in the nodes that are walked or written, whatever the domain.
+Then ``G(v) = Ca(v) + Cn(v) + Cd(v)`` is additive: children sum to their parent. The time of a
+trigger grows with the nodes that are walked or written, not with the domain.
 
 Everything here reads released numbers only, the public grid is ``1/GRID`` records, and all
 arithmetic that orders scores is in integers.
@@ -23,7 +23,7 @@ from ..spatial.domain import U64, Bool, Domain
 GRID = 1 << 16
 """Grid steps of a count per record."""
 
-_FAR = np.int64(-(2**52))  # below all that released counts can reach; sums stay exact
+_FAR = np.int64(-(2**52))  # below all possible released counts; sums stay exact
 
 LARGEST_COUNT = 2**52 // GRID
 """Records that a released count may reach."""
@@ -33,7 +33,7 @@ NODE = np.dtype(
         ("out", np.int64),  # Cn: the counter's latest output, records
         ("below", np.int64),  # Cd: outputs of all counters below, records
         ("spread", np.float64),  # variance of `below`, records squared
-        ("carried", np.float32),  # variance of what `out` stands on: forgotten nodes, older chains
+        ("carried", np.float32),  # variance of what lies below `out`: forgotten nodes, older chains
         ("first", np.int64),  # the counter's own state; inserts of a scheduled row
         ("second", np.int64),  # the counter's own state; deletions of a scheduled row
         ("steps", np.int32),  # activations of the counter since `start`
@@ -43,7 +43,7 @@ NODE = np.dtype(
 
 
 Child = Bool | None
-"""(splits, β) which children exist; None = all of them do."""
+"""(splits, β) which children exist; None = all."""
 
 _RAW = np.dtype((np.void, NODE.itemsize))  # NumPy moves plain bytes ten times as fast as fields
 
@@ -69,13 +69,13 @@ def put(state: States, rows: NDArray[Any], new: States) -> None:
 
 
 def joined(states: list[States]) -> States:
-    """One after the other."""
+    """All states, concatenated."""
     together: States = np.concatenate([state.view(_RAW) for state in states]).view(NODE)
     return together
 
 
 def inserted(state: States, place: NDArray[np.intp]) -> States:
-    """With fresh states before the given rows."""
+    """A copy with fresh states before the given rows."""
     more: States = np.insert(state.view(_RAW), place, np.zeros(1, NODE).view(_RAW)).view(NODE)
     return more
 
@@ -87,7 +87,7 @@ class Nodes(NamedTuple):
     state: States  # (r,) NODE
 
     def find(self, codes: U64) -> tuple[NDArray[np.intp], Bool]:
-        """Rows of ``codes`` (any row where absent) and which are present."""
+        """Rows of ``codes`` (any row where absent), and whether each is present."""
         row = np.searchsorted(self.code, codes)
         row = np.minimum(row, max(len(self.code) - 1, 0))
         return row, self.code[row] == codes if len(self.code) else np.zeros(len(codes), bool)
@@ -129,7 +129,7 @@ class LiveTree(NamedTuple):
 
     @classmethod
     def of(cls, levels: list[Level]) -> LiveTree:
-        """The tree of its levels."""
+        """The tree with these levels."""
         code, split = (np.concatenate([v[i] for v in levels]) for i in (0, 2))
         state = joined([level.state for level in levels])
         start = np.cumsum([0, *(len(level.code) for level in levels)])
@@ -140,7 +140,7 @@ class LiveTree(NamedTuple):
         return slice(self.start[depth], self.start[depth + 1])
 
     def fold(self, leaf: Bool) -> None:
-        """Let leaves take over the counts below them, in place; G does not change."""
+        """Let leaves absorb the counts below them, in place; G does not change."""
         state = self.state
         state["out"][leaf] += state["below"][leaf]
         state["carried"][leaf] += state["spread"][leaf].astype(np.float32)
@@ -185,7 +185,7 @@ def root_estimate(state: States) -> tuple[I64, I64]:
 
 
 def offspring(shape: ExtensionRules, codes: U64) -> tuple[U64, Child]:
-    """(c,) children of the split nodes that meet the region (at least one each), and which do."""
+    """(c,) children of split nodes that meet the region, at least one each, and their mask."""
     children = shape.domain.children(codes)
     if not (shape.domain.cells or shape.domain.rings):
         return children.reshape(-1), None
@@ -283,18 +283,17 @@ def describe(shape: ExtensionRules, tree: LiveTree, variance: F64) -> Leaves:
 
 
 def share_error(inherited: I64, spread: F64, shares: I64, child: Child) -> F64:
-    """(c,) mean squared error of each child's share of what its ancestors counted, records squared.
+    """(c,) mean squared error of each child's share of its ancestors' counts, in squared records.
 
-    A share w of a count A errs by the noise of A, w²·V. It also errs because the A records were not
-    counted by child: w is a guess from other records. So the parts into which they divide are taken
-    as random, with mean w and, among β children, as uncertain as Jeffreys' prior has it, which
-    knows nothing of them: the variance of a part is w(1 - w)/(β/2 + 1). All of this reads released
-    numbers only.
+    A share w of a count A has the error of A's noise, w²·V. It also has an error because the A
+    records were not counted by child, and w is a guess from other records. So their division among
+    β children is taken as random, with mean w and the uncertainty of Jeffreys' uninformative prior:
+    the variance of a part is w(1 - w)/(β/2 + 1). All of this reads released numbers only.
 
     Args:
         inherited: (s,) Ca + Cn of the split nodes, grid steps.
-        spread: (s,) mean squared error of it, records squared.
-        shares: (c,) what their existing children get of it, grid steps.
+        spread: (s,) mean squared error of ``inherited``, records squared.
+        shares: (c,) parts of it for their existing children, grid steps.
     """
     families = (
         np.full(len(spread), len(shares) // len(spread)) if child is None else child.sum(axis=1)
@@ -302,7 +301,7 @@ def share_error(inherited: I64, spread: F64, shares: I64, child: Child) -> F64:
     many = np.repeat(families, families)
     total = np.repeat(inherited, families)
     part = np.where(total == 0, 1 / many, shares / np.where(total == 0, 1, total))
-    part = np.clip(part, 0, 1)  # grid steps are whole: of a few, a share may be off by one
+    part = np.clip(part, 0, 1)  # shares are whole grid steps, so one may be off by a step
     records = np.maximum(total, 0) / GRID
     split = records**2 * part * (1 - part) / (many / 2 + 1)
     error: F64 = part**2 * np.repeat(spread, families) + split

@@ -1,17 +1,17 @@
-"""Reading all children of a level out of one noisy sketch together.
+"""Joint estimates of all children of a level from one noisy sketch.
 
-A single query of a sketch carries the counts of all other codes of its bucket as an error. But
-those are the children of known parents too: the counts P of the parents are known from the level
-above, so a child holds P/2 ± d and only the differences d are unknown, one per parent, against
-one equation per bucket. The sketch is linear, hence the regularised least-squares solution
+A single query of a sketch has the counts of all other codes of its bucket as an error. But those
+are also children of known parents: the counts P of the parents are known from the level above, so
+a child holds P/2 ± d and only the differences d are unknown, one per parent, with one equation per
+bucket. The sketch is linear, hence the regularised least-squares solution
 
     minimise  Σ_b (y_b - Σ s·x)² / v  +  Σ_i d_i² / (P_i²/12)
 
-reads them together; v is the variance of a sum's noise and of records outside the refined nodes,
-and P²/12 the variance of a split that is uniform over what is possible. Collisions among refined
-nodes then cost next to nothing, and where noise drowns a split it is shared evenly.
+estimates them jointly; v is the variance of a sum's noise and of records outside the refined nodes,
+and P²/12 the variance of a split that is uniform over its possible values. Collisions among refined
+nodes then cost almost nothing, and a split that is lost in the noise is even.
 
-This reads released-grade noisy sums and public parameters alone: post-processing.
+This reads noisy sums and public parameters alone, so it is post-processing.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _ENOUGH = 1e-12  # of the squared residual
 
 
 class Parents(NamedTuple):
-    """Nodes of one level that are refined."""
+    """The refined nodes of one level."""
 
     code: U64  # (p,) ascending
     records: I64  # (p,) consistent counts, positive
 
     def children(self) -> U64:
-        """(2p,) codes of the left and the right child of each."""
+        """(2p,) codes of the left and right child of each node."""
         code = np.repeat(self.code << np.uint64(1), 2)
         code[1::2] += np.uint64(1)
         return code
@@ -60,7 +60,7 @@ class _System:
         return added
 
     def gather(self, sums: F64) -> F64:
-        """(p,) the transposed map, over the variance."""
+        """(p,) the transposed map, divided by the variance."""
         total: F64 = (self.sign * sums[self.place]).sum(axis=0)
         return total / self.variance
 
@@ -85,7 +85,7 @@ class _System:
 
 
 def decode(sketch: Sketch, sums: I64, parents: Parents, variance: float) -> I64:
-    """(2p,) counts of both children of each parent; they add up to it and are not negative.
+    """(2p,) counts of both children of each parent, non-negative and adding up to it.
 
     Args:
         sums: (j·w,) noisy sums.
@@ -104,7 +104,7 @@ def decode(sketch: Sketch, sums: I64, parents: Parents, variance: float) -> I64:
         variance,
         half**2 / 3,  # P²/12 with P = 2·half
     )
-    # The fit knows no bounds: noise may push a child below 0 or above its parent.
+    # The fit is unconstrained: noise may push a child below 0 or above its parent.
     left = np.rint(half + system.solve(sums - known))
     left = np.clip(left, 0, parents.records).astype(np.int64)
     return np.stack([left, parents.records - left], axis=1).reshape(-1)

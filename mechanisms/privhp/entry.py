@@ -1,4 +1,4 @@
-"""The one place where the rest of the product finds `privhp`."""
+"""Registration of `privhp`: all that the rest of the product imports of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .settings import PrivHPParameters, build
 
 
 def triggers(parameters: PrivHPParameters) -> int:
-    """Most triggers of the noise: trees grow with them, and a matrix ends."""
+    """Most triggers of the noise: a tree has any number, a matrix a limited one."""
     return MANY if parameters.noise == "laplace" else longest(parameters.factorization)
 
 

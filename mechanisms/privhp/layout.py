@@ -1,7 +1,7 @@
-"""Layout of PrivHP's sums, and the share of the budget of each level of the tree.
+"""Layout of PrivHP's sums, and the budget share of each level of the tree.
 
 Levels 0..L have one counter per node; each level below, down to r, has one sketch. All sums of
-all levels lie in one flat table, and a sum is named by (level, slot).
+all levels are in one flat table, and a sum is named by (level, slot).
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class SumLayout:
         return table[self.offsets[level] : self.offsets[level + 1]]
 
     def sum_leaves(self, codes: U64, counts: I64) -> I64:
-        """(sums,) exact sums of records that lie ``counts`` times in the finest nodes ``codes``.
+        """(sums,) exact sums for ``counts`` records in each of the finest nodes ``codes``.
 
         ``codes`` are distinct and ascending, each a leading one followed by r bits.
         """
@@ -95,7 +95,7 @@ class SumLayout:
         return table
 
     def names(self, places: NDArray[np.intp]) -> Keys:
-        """Keys of the sums at ``places`` of the table: eight bytes, in the order of the table."""
+        """Keys of the sums at ``places`` of the table: eight bytes each, in table order."""
         level = np.searchsorted(self.offsets, places, side="right") - 1
         slot = places - self.offsets[level]
         code = (level.astype(np.uint64) << np.uint64(_LEVEL_SHIFT)) | slot.astype(np.uint64)
@@ -112,8 +112,8 @@ class SumLayout:
         """Contribution of a unit of noise at each level to the Wasserstein error, times n.
 
         A node of level l has diameter 2^-⌊l/d⌋ (largest coordinate of the unit cube). A wrong
-        split of a node of level l-1 misplaces the noise by its diameter: Γ_{l-1}, the sum of the
-        diameters, where all nodes are kept, k·γ_{l-1} below, and Γ_{-1} = Γ_0.
+        split of a node of level l-1 misplaces the noise by its diameter. This gives Γ_{l-1}, the
+        sum of the diameters, where all nodes are kept, k·γ_{l-1} below, and Γ_{-1} = Γ_0.
         """
         return tuple(self._importance(level) for level in range(self.levels))
 
@@ -135,8 +135,8 @@ def _halve(codes: U64, counts: I64) -> tuple[U64, I64]:
 def split_pure(shape: SumLayout, epsilon: Fraction) -> tuple[Fraction, ...]:
     """σ_0 … σ_r: the shares of ε that minimise the error of Laplace noise; Σ σ_l ≤ ε exactly.
 
-    Noise of scale c_l/σ_l (c_l the sums that a record touches) costs importance_l·c_l/σ_l, which
-    is least for σ_l ∝ √(importance_l·c_l) (Lagrange). Shares are rounded down.
+    Noise of scale c_l/σ_l, with c_l the sums that a record touches, costs importance_l·c_l/σ_l. The
+    total is least for σ_l ∝ √(importance_l·c_l) (Lagrange). Shares are rounded down.
 
     >>> shape = SumLayout(1, 4, 2, 4, Sketch(width=8))
     >>> [round(float(share), 5) for share in split_pure(shape, Fraction(1))]

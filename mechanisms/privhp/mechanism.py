@@ -1,10 +1,10 @@
 """PrivHP: a private tree of a spatial stream in bounded memory, for synthetic points.
 
 A binary hierarchy of cells is counted exactly near the root and sketched below; every sum gets
-noise; at a trigger the tree is grown from the noisy sums, only its largest nodes being refined.
-Memory follows k and the sketches, never the stream or the domain. With a horizon of 1 this is
-the one-pass algorithm; with a longer one every sum is the input of a counter over triggers, and
-the tree is grown anew at each of them from noisy sums alone.
+noise; at a trigger the tree is grown from the noisy sums, and only its largest nodes are refined.
+Memory depends on k and the sketches, not on the stream or the domain. With a horizon of 1 this is
+the one-pass algorithm; with a longer horizon every sum is the input of a counter over triggers, and
+the tree is grown anew at each trigger from noisy sums alone.
 
 Guarantee (add or remove all records of one unit, of which at most ``bound`` count): a record
 changes one sum per exact level and one per sketch row below, by one each, so with shares σ_l of
@@ -40,11 +40,11 @@ from .layout import SumLayout
 from .noise import SumNoise
 from .tree import GrownTree, Live, Pruning, Reading, grow
 
-_MARK = Keys.of_codes(np.array([2**64 - 1], np.uint64))  # after every name of a sum
+_MARK = Keys.of_codes(np.array([2**64 - 1], np.uint64))  # sorts after every name of a sum
 _RECORDS = Keys.of_codes(np.array([2**64 - 2], np.uint64))  # likewise
 _STATE = np.dtype([("sum", np.int64), ("grown", np.int32)])
 _ROWS = "privhp rows 2"
-"""Which rows a grown tree becomes. It is pinned: versions of it must not share an epoch."""
+"""Version of the rows of a grown tree. It is pinned: two versions must not share an epoch."""
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,14 @@ class PrivHP(SpatialStream):
         counter: noise of all sums; holds the shape, the horizon and the bound.
         prune: "top" refines the k largest nodes of a level, "threshold" those of at least
             ``bar`` standard deviations of their children's noise.
-        bar: number of standard deviations that "threshold" of ``prune`` asks for.
-        decode: how children are estimated from a sketch (`privhp_tree.Reading`).
+        bar: number of standard deviations for ``prune`` "threshold".
+        decode: estimator of children from a sketch (`privhp_tree.Reading`).
         deletions: whether records of sign -1 are accepted (see `bounds.points`); otherwise they
             are dropped.
 
     Released: one row per leaf of the grown tree, empty siblings merged (`GrownTree.merged`). Its
-    key is the node's code (eight bytes), its value a consistent count; leaves partition the domain
-    and are never negative. ``variance`` is that of one noisy sum of the leaf's level, before
+    key is the node's code (eight bytes), its value a consistent, non-negative count; leaves
+    partition the domain. ``variance`` is that of one noisy sum of the leaf's level, before
     consistency, which lowers the error.
     """
 
@@ -88,7 +88,7 @@ class PrivHP(SpatialStream):
 
     @cached_property
     def traits(self) -> Traits:
-        # A record is in one sum of every level: sums of a part do not add up to records.
+        # A record is in a sum of every level, so sums of a part do not add up to records.
         outputs = (Output("count", least=ALWAYS),)
         return self._traits(self.horizon, outputs, _STATE, load="all", counting=False)
 
@@ -102,7 +102,7 @@ class PrivHP(SpatialStream):
         return Guarantee(self.counter.distribution)
 
     def digests(self) -> tuple[str, ...]:
-        """Digest the counter's factorisation, if it has one, and name the layout of the rows."""
+        """Digest of the counter's factorisation, if it has one, and version of the rows."""
         return (*self.counter.digests(), _ROWS)
 
     # Bound shard
@@ -110,7 +110,7 @@ class PrivHP(SpatialStream):
     def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
         """Bound the slice; return exact sums of counters and sketches.
 
-        A part has at most one row per sum, however many records and cells it stands for.
+        A part has at most one row per sum, for any number of records and cells.
         """
         accept = signed if self.deletions else insertions
         units, accepted, records = self._accept(accept, units, batch)
@@ -129,9 +129,9 @@ class PrivHP(SpatialStream):
         """Add the micro-batch and grow the tree from noisy sums.
 
         Raises:
-            ContractError: the trigger is beyond the horizon, or the sums were grown at this
-                trigger or a later one already: the same noise on other records would reveal
-                the difference exactly.
+            ContractError: the trigger is beyond the horizon, or a tree was grown from the sums at
+                this trigger or a later one: the same noise on other records would reveal the
+                difference exactly.
         """
         if not 1 <= closed.t <= self.horizon:
             raise ContractError(f"trigger {closed.t} is beyond the horizon")

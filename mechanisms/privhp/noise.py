@@ -5,10 +5,10 @@ with Laplace noise (Chan, Shi and Song 2011; Dwork, Naor, Pitassi and Rothblum 2
 factorisation with Gaussian noise (`factorization.matrix`). In the tree node (i, j)
 covers triggers j·2^i+1 … (j+1)·2^i and has one draw; after t triggers a sum carries the draws of
 the nodes that the binary digits of t select. A trigger lies in at most H = ⌊log2 T⌋+1 released
-nodes, one per height, so H and not log2 T nodes pay. One trigger (T = 1) is the one-pass algorithm.
+nodes, one per height, so H nodes pay, not log2 T. One trigger (T = 1) is the one-pass algorithm.
 
-Nothing is stored: draws are functions of their labels, also for sums without records, since a sum
-of exactly zero would reveal an empty cell.
+Nothing is stored: draws are functions of their labels. Sums without records get noise too, since a
+sum of exactly zero would reveal an empty cell.
 
 *No draw covers two contents.* A node is first used at its last trigger, when its content is
 complete; a coordinate of a factorisation likewise (`Process.first`). The nonce in force at that
@@ -44,7 +44,7 @@ _TRIES = 64
 
 @dataclass(frozen=True)
 class SumNoise(ABC):
-    """Noise of every sum over the triggers of a window, and what it costs."""
+    """Noise of every sum over the triggers of a window, and its cost."""
 
     distribution: ClassVar[Literal["discrete_gaussian", "discrete_laplace"]] = "discrete_laplace"
 
@@ -54,7 +54,7 @@ class SumNoise(ABC):
 
     @abstractmethod
     def costs(self) -> tuple[Cost, ...]:
-        """The loss at each level, and what inexact draws owe to δ; they add up."""
+        """The loss at each level, including the δ of inexact draws; levels add up."""
 
     @abstractmethod
     def draw(self, noise: Noise, t: int) -> I64:
@@ -66,7 +66,7 @@ class SumNoise(ABC):
 
     @abstractmethod
     def draws(self) -> tuple[Draws, ...]:
-        """Its noise at every level."""
+        """Its draws at every level."""
 
     def digests(self) -> tuple[str, ...]:
         """Digest everything that was computed in floating point: nothing."""
@@ -77,7 +77,7 @@ class SumNoise(ABC):
 class TreeNoise(SumNoise):
     """Keyed Laplace noise for every sum of a shape at every trigger.
 
-    *Guarantee* (add/remove of one unit, that is of at most ``bound`` records): the sums of all
+    *Guarantee* (add/remove of one unit with at most ``bound`` records): the sums of all
     triggers are ε-differentially private with ε = Σ_l c_l·H·bound/scale_l, where c_l is the
     number of sums of level l that a record touches.
     """
@@ -126,7 +126,7 @@ class TreeNoise(SumNoise):
         return t.bit_count() * np.array([_laplace_variance(scale) for scale in self.scales])
 
     def draws(self) -> tuple[Draws, ...]:
-        """List the draws at every level; a sum carries a draw of each of H nodes."""
+        """Draws at every level; a sum carries a draw of each of H nodes."""
         nodes = accounting.tree_levels(self.horizon)
         return tuple(laplace("count", scale, 4 * nodes) for scale in self.scales)
 
@@ -141,7 +141,7 @@ class MatrixNoise(SumNoise):
     """
 
     processes: tuple[Process, ...]  # (r+1,) one per level
-    epsilon: Fraction  # of the whole, which decides what inexact draws owe to δ
+    epsilon: Fraction  # of the whole, which determines the δ of inexact draws
     distribution: ClassVar[Literal["discrete_gaussian"]] = "discrete_gaussian"
 
     @classmethod

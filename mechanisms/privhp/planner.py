@@ -21,7 +21,7 @@ class PrivHPPlanner(BoundPlanner):
 
     kind = "privhp"
     score = forecast.SCORE
-    effort = USUAL._replace(step=0)  # releases do not follow from one another
+    effort = USUAL._replace(step=0)  # releases do not depend on each other
 
     def candidates(self, question: Question) -> Sequence[Any]:
         """Numbers of nodes and kinds of noise, with the sample's own number of records."""
@@ -36,7 +36,7 @@ class PrivHPPlanner(BoundPlanner):
         return distinct(made)
 
     def near(self, question: Question, tuned: Any) -> Sequence[Any]:
-        """The same for this number of records, with as many nodes as follow from it."""
+        """The tuned settings for this number of records, with the nodes that follow from it."""
         return [replace(tuned, expected=forecast.window_records(question), k=None)]
 
     def forecast(self, question: Question, parameters: Any, plays: range) -> Forecast:

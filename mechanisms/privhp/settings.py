@@ -1,4 +1,4 @@
-"""The way from settings to a PrivHP mechanism."""
+"""Settings of PrivHP, and its construction from them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LEAST, _LARGEST = 16, 1 << 14
 
 @dataclass(frozen=True)
 class PrivHPParameters(MapParameters):
-    """The settings of a user, besides those of `MapParameters`; the domain's split is binary.
+    """A user's settings in addition to those of `MapParameters`; the domain's split is binary.
 
     Attributes:
         k: nodes refined per level below the exact ones; sets the size of a release. None = chosen
@@ -40,7 +40,7 @@ class PrivHPParameters(MapParameters):
         seed: public seed of the hash functions.
         prune: "top" or "threshold".
         bar: standard deviations of noise that a node must exceed to be refined ("threshold").
-        decode: "joint" estimates all children of a level together, "single" each on its own.
+        decode: "joint" estimates all children of a level together, "single" each separately.
         noise: "laplace" (pure ε, a tree over triggers) or "gauss" (needs δ, a matrix).
         factorization: the matrix ("gauss" only): auto, terminal, final, toeplitz, blt, normalized,
             tree, honaker.
@@ -92,12 +92,13 @@ def _check(parameters: PrivHPParameters, setting: Setting) -> None:
 def nodes_for(epsilon: Fraction, expected: int, noises: int) -> int:
     """k: the power of two nearest to 5·√(records·ε), between 16 and 16,384.
 
-    More nodes divide ε among more levels, and each holds fewer records; noise of a node weighs as
-    1/ε does. Found on data that no figure is reported of, at records·ε from 200 to 300,000.
+    More nodes divide ε among more levels, and each holds fewer records; a node's noise grows as
+    1/ε. The rule was found on data for which no figure is reported, with records·ε from 200 to
+    300,000.
 
     Args:
         epsilon: ε of the window.
-        expected: records of it.
+        expected: records of the window.
         noises: draws that one record pays for: bound times heights of the tree over triggers.
 
     >>> [nodes_for(Fraction(1, 10), n, 1) for n in (2_000, 20_000, 10**6)]

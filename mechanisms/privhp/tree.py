@@ -1,4 +1,4 @@
-"""Growing PrivHP's tree from private sums: consistency, pruning, leaves.
+"""Grow PrivHP's tree from private sums: consistency, pruning, leaves.
 
 Everything here reads noisy sums and public parameters alone, so it is post-processing and costs
 nothing. Counts are integers throughout, so children add up to their parent exactly.
@@ -31,9 +31,9 @@ Live = Callable[[U64], Bool]
 class Reading(NamedTuple):
     """Estimator of children from a sketch.
 
-    ``single`` takes every counter as it is and queries every child of a sketch on its own.
-    ``joint`` pools each counter with those below it (`pooled`) and solves for all children of a
-    sketched level together (`hushstream.mechanisms.privhp.decode`), given the variances.
+    ``single`` uses every counter unchanged and queries every child of a sketch separately.
+    ``joint`` pools each counter with those below it (`pooled`) and, given the variances, solves for
+    all children of a sketched level together (`hushstream.mechanisms.privhp.decode`).
     """
 
     kind: Literal["joint", "single"]
@@ -45,7 +45,7 @@ class GrownTree(NamedTuple):
 
     code: U64  # (m,) nodes, ascending: a leading one, then the path
     records: I64  # (m,) consistent counts, never negative
-    leaf: Bool  # (m,) whether the node has no children here
+    leaf: Bool  # (m,) whether the node has no children in this tree
 
     def leaves(self) -> tuple[U64, I64]:
         """Codes and counts of the leaves, which partition the domain."""
@@ -54,17 +54,17 @@ class GrownTree(NamedTuple):
     def merged(self) -> GrownTree:
         """The tree without the nodes below empty ones, which become leaves.
 
-        Siblings that are both 0 have a parent of 0, so this replaces them by their parent, level
-        after level, as long as there are any.
+        Siblings that are both 0 have a parent of 0, so this replaces them by their parent, level by
+        level, until none are left.
 
-        *It is free.* The result is a function of this tree's codes and counts, and those are
-        functions of noisy sums that all draws cover already: post-processing, whatever it does.
+        *It costs nothing.* The result is a function of this tree's codes and counts, which are
+        functions of noisy sums: post-processing.
         *It loses nothing.* Counts are consistent: children add up to their parent and none is
         negative, so everything below a node of 0 is 0, as a reader of the merged row knows. Leaves
-        still partition the domain, because a node goes only if an ancestor has become a leaf.
+        still partition the domain, because a node is removed only if an ancestor becomes a leaf.
         """
         parent = np.searchsorted(self.code, self.code >> np.uint64(1))
-        kept = self.records[parent] > 0  # the root finds itself: nothing of it is above
+        kept = self.records[parent] > 0  # the root is its own parent here
         kept[0] = True
         leaf = self.leaf | (self.records == 0)
         return GrownTree(self.code[kept], self.records[kept], leaf[kept])
@@ -72,10 +72,10 @@ class GrownTree(NamedTuple):
 
 @dataclass(frozen=True)
 class Pruning:
-    """The choice of nodes below the exact levels that are refined."""
+    """The choice of which nodes below the exact levels are refined."""
 
     # "top" refines the k largest nodes of a level (ties: the smaller code first), "threshold"
-    # those with at least ``bars[level]`` records. Empty nodes never are
+    # those with at least ``bars[level]`` records. Empty nodes are never refined
     kind: Literal["top", "threshold"]
     keep: int  # k ("top" only)
     bars: tuple[int, ...] = ()  # (r+1,) least count at each level, at least 1 ("threshold" only)
@@ -86,7 +86,7 @@ class Pruning:
             raise ParameterError("bars", self.bars, "must be at least one record each")
 
     def select(self, level: int, counts: I64) -> NDArray[np.intp]:
-        """Ascending positions of the nodes of ``level`` that are refined."""
+        """Ascending positions of the refined nodes of ``level``."""
         if self.kind == "threshold":
             return np.flatnonzero(counts >= self.bars[level])
         some = np.flatnonzero(counts > 0)
@@ -98,9 +98,9 @@ class Pruning:
 def consistent(parent: I64, left: I64, right: I64) -> tuple[I64, I64]:
     """Children that are never negative and add up to ``parent`` (≥ 0), elementwise.
 
-    Negative children become 0; half of what they then exceed the parent by is taken from each
-    (rounded half to even, so that neither side gains on average), and a child that would become
-    negative is 0 while its sibling takes all.
+    Negative children become 0. Half of their excess over the parent is then taken from each
+    (rounded half to even, so that neither side gains on average); a child that would become
+    negative is 0, and its sibling takes all.
 
     >>> consistent(*(np.array([x]) for x in (46, 35, 37)))
     (array([22]), array([24]))
@@ -118,11 +118,11 @@ def grow(
     """The tree of a (sums,) table of noisy sums.
 
     The root is clamped at 0. Levels up to L are complete; from L on, only the nodes that
-    ``pruning`` selects are refined, their children being estimated from the level's sketch.
+    ``pruning`` selects are refined, and their children are estimated from the level's sketch.
 
     Args:
         shape: names the sums.
-        live: function that says which nodes meet a public region; the others are empty by
+        live: function that tells which nodes meet a public region; all others are empty by
             definition.
     """
     if reading.kind == "joint":
