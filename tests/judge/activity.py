@@ -13,7 +13,8 @@ from statistics import NormalDist
 from typing import Any
 
 from .histogram import Judge, Release
-from .numbers import matrix, variances
+from .matrices import matrix
+from .numbers import variances
 from .rows import named, plain, six, utc
 from .rules import Rules
 from .stream import Clock, Placed

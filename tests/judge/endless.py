@@ -10,45 +10,25 @@ from fractions import Fraction
 from functools import lru_cache
 from math import ceil
 
-from .numbers import FINE, STEPS, Matrix
+from .matrices import Shifted
+from .numbers import STEPS
 
 MOST, CENTURY = 2**24, 36_525 * 86_400_000_000
 SUMMED = 2**14  # entries whose squares are added up one by one
 
 
-class Endless(Matrix):
+class Endless(Shifted):
     """A = BC without a last row; ``every`` is the time between triggers in microseconds."""
 
     bits = 16
 
     def __init__(self, every: int) -> None:
-        self.horizon = min(MOST, CENTURY // every)
-        self.tree, self.width = False, range(self.horizon + 1)
-        self.core = _core()
+        super().__init__(_core(), min(MOST, CENTURY // every))
         self.sensitivity2 = _squares(self.core)
-        self.row = lru_cache(None)(self._row)
-
-    @property
-    def further(self) -> Fraction:
-        raise NotImplementedError("distinct values end")
 
     def terms(self, t: int) -> int:
         """The draws that a table for trigger t has: tables double from 1024 on."""
         return max(1024, 1 << (t - 1).bit_length())
-
-    def _solved_row(self, t: int) -> list[int]:
-        return self._column(t)[::-1]
-
-    @lru_cache(None)  # noqa: B019
-    def _column(self, t: int) -> list[int]:
-        """1/((1 - x)·c) in units of 2^-FINE."""
-        f = [self.core[0], *(b - a for a, b in zip(self.core, self.core[1:t], strict=False))]
-        out: list[int] = []
-        for k in range(t):
-            rest = (1 << FINE + self.bits) * (k == 0)
-            rest -= sum(f[i] * out[k - i] for i in range(1, k + 1))
-            out.append((2 * rest + f[0]) // (2 * f[0]))
-        return out
 
 
 class Bars:

@@ -8,8 +8,8 @@ library. `stream` has the clock's cuts, `rules` and `numbers` what follows from 
 `logs` reads topics.
 
 It covers counts, sums, means, variances, quantiles, keys alone; keys unknown or public; all bounds,
-adaptive weights, `min_users`, deletions, debiasing; all windows and epochs; all factorisations but
-`blt`. It covers no dead letters and few texts of manifests.
+adaptive weights, `min_users`, deletions, debiasing; all windows, epochs and factorisations. It
+covers no dead letters and few texts of manifests.
 """
 
 import json

@@ -9,7 +9,8 @@ from fractions import Fraction
 from typing import Any
 
 from .histogram import Judge, Release
-from .numbers import BITS, STEPS, floored, limited, parts, weights, wrapped
+from .matrices import BITS
+from .numbers import STEPS, floored, limited, parts, weights, wrapped
 from .rows import utc
 from .stream import Clock
 

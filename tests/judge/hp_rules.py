@@ -6,7 +6,8 @@ from functools import lru_cache
 from typing import Any
 
 from .gaussian import epsilon_of, gdp, mu_of, root
-from .numbers import BITS, matrix, spent, up
+from .matrices import matrix
+from .numbers import spent, up
 from .space import SpaceRules
 from .wide import laplace_variance
 
@@ -73,7 +74,7 @@ class PrivhpRules(SpaceRules):
         """Variances by level: the largest μ² in steps of 63/64 that fits."""
         left = self.epsilon - self.total
         each = [self.budget * self.matrix.draws * self.touched(level) for level in self.levels]
-        shifts = [self.touched(n) * self.budget**2 * self.matrix.sensitivity2 * 4**BITS
+        shifts = [self.touched(n) * self.budget**2 * self.matrix.sensitivity2 * 4**self.matrix.bits
                   for n in self.levels]  # fmt: skip
         inexact = (1 + 3 ** math.ceil(left)) * sum(each) * Fraction(1, 2**110)
         mu2 = mu_of(left, self.delta) ** 2
@@ -93,7 +94,7 @@ class PrivhpRules(SpaceRules):
     def variance(self, level: int, t: int) -> float:
         """Of one sum after a trigger."""
         if self.gauss:
-            return float(self.matrix.norm2(t) * self.sizes[level] / 4**BITS)
+            return float(self.matrix.norm2(t) * self.sizes[level] / 4**self.matrix.bits)
         return t.bit_count() * laplace_variance(self.sizes[level])
 
     @lru_cache(None)  # noqa: B019

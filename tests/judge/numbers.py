@@ -1,112 +1,17 @@
-"""The public numbers of a histogram: matrices, noise variances, thresholds, all from their rules.
+"""The public numbers of a histogram: noise variances, thresholds, all from their rules.
 
 Every number here follows from the configuration alone. Rationals are exact; what is irrational is
 computed with a hundred digits and then rounded by the stated rule.
 """
 
-import itertools
-from decimal import ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
-from math import ceil, lcm
-from operator import mul
+from math import ceil
 
-from .gaussian import DIGITS, epsilon_of, gdp, mu_of, normal_quantile, root
-from .optimal import factor, of_windows
+from .gaussian import epsilon_of, gdp, mu_of, normal_quantile, root
+from .matrices import BITS, Matrix
 
-BITS = 12  # matrices and noise are multiples of 2^-12 of a record
-FINE = 320  # bits of a row of B
 STEPS = 256  # noise is rounded down to 1/256 of a record before it is used
-
-
-class Matrix:
-    """A = BC: noise (Bz)(t) hides prefix sums, z independent, C in units of 2^-12."""
-
-    bits = BITS
-
-    def __init__(self, name: str, horizon: int, hops: int = 1) -> None:
-        self.horizon = horizon
-        if name == "auto":
-            name = "terminal" if horizon <= 1024 else "blt"
-        self.tree = name in ("tree", "honaker")
-        self.honaker = name == "honaker"
-        steps = range(1, horizon + 1)
-        if self.tree:  # one draw per complete node (height, place), sorted by completion
-            self.nodes = [(i, (t >> i) - 1) for t in steps for i in range((t & -t).bit_length())]
-            self.width = [0, *(2 * t - t.bit_count() for t in steps)]
-            self.sensitivity2 = Fraction(horizon.bit_length())
-        else:
-            self.C = _encoder(name, horizon, hops)
-            self.columns = [[row[j] if j < len(row) else 0 for row in self.C]
-                            for j in range(horizon)]  # fmt: skip
-            self.width = [0, *steps]
-            columns = (sum(row[j] ** 2 for row in self.C[j:]) for j in range(horizon))
-            self.sensitivity2 = Fraction(max(columns), 4**BITS)
-        self.draws = self.width[-1]
-        self.row = lru_cache(None)(self._row)
-
-    @property
-    def further(self) -> Fraction:
-        """The largest squared distance of two columns of C, over the largest squared norm."""
-        if self.tree:
-            columns = [[int(j >> i == p) for i, p in self.nodes] for j in range(self.horizon)]
-        else:
-            columns = [
-                [row[j] if j < len(row) else 0 for row in self.C] for j in range(self.horizon)
-            ]
-        norm = max(sum(x * x for x in column) for column in columns)
-        apart = (
-            sum((x - y) ** 2 for x, y in zip(one, other, strict=True))
-            for one, other in itertools.combinations(columns, 2)
-        )
-        return Fraction(max(norm, *apart, 0), norm)
-
-    def _row(self, t: int) -> tuple[list[int], int]:
-        """Row t of B: numerators of its first ``width[t]`` entries, and their denominator."""
-        if not self.tree:
-            return self._solved_row(t), 1 << FINE
-        exact = self._tree_row(t)
-        common = lcm(*(x.denominator for x in exact))
-        return [int(x * common) for x in exact], common
-
-    def _tree_row(self, t: int) -> list[Fraction]:
-        """The nodes that partition 1…t; after Honaker each is averaged with its descendants."""
-        row = [Fraction(0)] * self.width[t]
-        place = {node: n for n, node in enumerate(self.nodes[: self.width[t]])}
-        for i in (i for i in range(t.bit_length()) if t >> i & 1):
-            top = (t >> i) - 1
-            for k in range(i + 1) if self.honaker else (0,):
-                share = Fraction(1 << (i - k), (2 << i) - 1) if self.honaker else Fraction(1)
-                for j in range(top << k, (top + 1) << k):
-                    row[place[i - k, j]] = share
-        return row
-
-    def _solved_row(self, t: int) -> list[int]:
-        """b with bC = (1, …, 1, 0, …): t ones; in units of 2^-FINE, the last ones of it unsure."""
-        row, one = [0] * t, 1 << self.bits + FINE
-        for j in reversed(range(t)):
-            column = self.columns[j]
-            rest = one - sum(map(mul, row[j + 1 :], column[j + 1 : t]))
-            row[j] = (2 * rest + column[j]) // (2 * column[j])
-        return row
-
-    def norm2(self, t: int, known: int = 0) -> Fraction:
-        """Sum of the squares of row t without its first ``known`` entries."""
-        row, common = self.row(t)
-        return Fraction(sum(b * b for b in row[known:]), common**2)
-
-    def quantile(self, t: int, beta: Fraction, variance: Fraction) -> Fraction:
-        """x with P((Bz)(t) ≥ x) ≤ beta; both norms are rounded up to 2^-30."""
-        row, common = self.row(t)
-        norm = Fraction(ceil(root(self.norm2(t)) * 2**30), 2**30)
-        norm1 = Fraction(ceil(Fraction(sum(map(abs, row)), common) * 2**30), 2**30)
-        kept = 1 - self.terms(t) / (24 * variance)
-        far = normal_quantile(beta * kept)
-        return (root(variance) * norm * far + norm1 / 2) / 2**self.bits
-
-    def terms(self, t: int) -> int:
-        """The draws on which the noise of trigger t may rest."""
-        return self.draws
 
 
 def floored(total: int, common: int, bits: int = BITS) -> int:
@@ -131,47 +36,6 @@ def wrapped(x: int) -> int:
 def held(x: int) -> int:
     """A released number."""
     return min(max(x, -(2**62)), 2**62)
-
-
-@lru_cache(None)
-def matrix(name: str, horizon: int, hops: int = 1) -> Matrix:
-    """The factorisation called ``name`` for so many triggers, or windows of so many hops."""
-    return Matrix(name, horizon, hops)
-
-
-def _encoder(name: str, horizon: int, hops: int) -> list[list[int]]:
-    """C, lower triangular with unit columns, rounded to the nearest multiple of 2^-12."""
-    if name not in ("terminal", "final", "toeplitz", "hopping"):
-        raise NotImplementedError(f"the judge does not know the factorisation {name!r}")
-    with localcontext(DIGITS):
-        if name == "hopping":
-            make = of_windows(horizon, hops)
-        else:
-            make = _toeplitz(horizon) if name == "toeplitz" else _optimal(name, horizon)
-        return [
-            [int((x * 2**BITS + Decimal("0.5")).to_integral_value(ROUND_FLOOR)) for x in row]
-            for row in make
-        ]
-
-
-def _toeplitz(horizon: int) -> list[list[Decimal]]:
-    """c_k = binom(2k, k)/4^k (Henzinger & Upadhyay 2022)."""
-    column = [Decimal(1)]
-    for k in range(1, horizon):
-        column.append(column[-1] * (2 * k - 1) / (2 * k))
-    norm = sum(c * c for c in column).sqrt()
-    return [[column[i - j] / norm if i >= j else Decimal(0) for j in range(horizon)]
-            for i in range(horizon)]  # fmt: skip
-
-
-def _optimal(name: str, horizon: int) -> list[list[Decimal]]:
-    """Denisov et al. (2022), Theorem 3.2, with v by formula: XᵀX-optimal for a heavy last row."""
-    last, T, v = {"terminal": 1, "final": 16}[name], Decimal(horizon), []
-    for t in range(1, horizon + 1):
-        late, early = (T / (T - t + 1)).sqrt(), (T / t).sqrt()
-        v.append(1 + Decimal("4.3125") * early + 10 * early.sqrt() + Decimal("1.28125") * late
-                 + late * late / 16)  # fmt: skip
-    return factor([round(32 * x.sqrt()) for x in v], last)
 
 
 def sampling(epsilon: Fraction, touched: int, processes: int) -> Fraction:

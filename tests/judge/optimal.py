@@ -70,7 +70,7 @@ def generators(
     return ratio, [1 / (d + u - x) for d, u, x in zip(down, up, a, strict=True)]
 
 
-def quadrature(low: Decimal, high: Decimal) -> list[tuple[Decimal, Decimal]]:
+def quadrature(low: Decimal, high: Decimal, terms: int = TERMS) -> list[tuple[Decimal, Decimal]]:
     """Shifts ν and weights with S^-½ = Σ weight·(S + ν)⁻¹, for a spectrum within both ends.
 
     Values of Jacobi's functions on the imaginary axis, by theta series.
@@ -84,8 +84,8 @@ def quadrature(low: Decimal, high: Decimal) -> list[tuple[Decimal, Decimal]]:
     two, three = 2 * sum(quarter), 1 + 2 * sum(whole)
     four = 1 + 2 * sum((-1) ** n * p for n, p in enumerate(whole, 1))
     found = []
-    for place in range(TERMS):
-        y = PI / 2 * (place + Decimal("0.5")) / TERMS * imaginary / real
+    for place in range(terms):
+        y = PI / 2 * (place + Decimal("0.5")) / terms * imaginary / real
         e = [(m * y).exp() for m in range(25)]
         theta1 = sum(
             (-1) ** n * p * (e[2 * n + 1] - 1 / e[2 * n + 1]) for n, p in enumerate(quarter)
@@ -95,7 +95,7 @@ def quadrature(low: Decimal, high: Decimal) -> list[tuple[Decimal, Decimal]]:
         theta4 = 1 + sum((-1) ** n * p * (e[2 * n] + 1 / e[2 * n]) for n, p in enumerate(whole, 1))
         sn, cn = three / two * theta1 / theta4, four / two * theta2 / theta4
         dn = four / three * theta3 / theta4
-        found.append((low * sn * sn, 2 * imaginary * low.sqrt() / (PI * TERMS) * cn * dn))
+        found.append((low * sn * sn, 2 * imaginary * low.sqrt() / (PI * terms) * cn * dn))
     return found
 
 

@@ -7,7 +7,8 @@ import math
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from .numbers import held, matrix
+from .matrices import matrix
+from .numbers import held
 from .pak_choice import Problem, optimum
 from .pak_counter import Counter, Spans, square_for
 from .slots import SlotJudge, SlotRules, above

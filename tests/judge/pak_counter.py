@@ -7,7 +7,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from .gaussian import epsilon_of, gdp, mu_of, root
-from .numbers import BITS, STEPS, Matrix, floored, spent, up
+from .matrices import BITS, Matrix
+from .numbers import STEPS, floored, spent, up
 from .wide import Chunks, laplace_variance
 
 Spans = Sequence[tuple[int, int, float]]

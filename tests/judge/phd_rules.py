@@ -4,7 +4,7 @@ import math
 from fractions import Fraction
 from typing import NamedTuple
 
-from .numbers import BITS, matrix
+from .matrices import matrix
 from .pak_counter import gaussian
 from .space import SpaceRules
 from .wide import laplace_variance
@@ -61,7 +61,7 @@ class PhdRules(SpaceRules):
             self.matrix = matrix(p["factorization"], self.steps)
             touched, epsilon = events * self.matrix.draws, events * self.count
             inexact = (1 + 3 ** math.ceil(epsilon)) * touched * Fraction(1, 2**110)
-            shift = self.matrix.sensitivity2 * events**2 * 4**BITS
+            shift = self.matrix.sensitivity2 * events**2 * 4**self.matrix.bits
             square = gaussian(epsilon, self.delta - inexact, shift, touched)
             assert square is not None
             self.square = square
@@ -84,7 +84,11 @@ class PhdRules(SpaceRules):
     def variance(self, steps: int) -> float:
         """Of a counter after so many activations."""
         if self.kind == "matrix":
-            return float(self.matrix.norm2(steps) * self.square / 4**BITS) if steps else 0.0
+            return (
+                float(self.matrix.norm2(steps) * self.square / 4**self.matrix.bits)
+                if steps
+                else 0.0
+            )
         size = {"simple": 1 << 60, "block": self.own["block"], "tree": self.steps}[self.kind]
         whole, rest = divmod(steps, size)
         if self.kind == "tree":

@@ -199,7 +199,7 @@ class PhdJudge(SpaceJudge):
             row, common = rules.matrix.row(node.steps)
             z = [self.noise.draw(label, key + start, n, rules.square) for n in range(len(row))]
             total = sum(b * one for b, one in zip(row, z, strict=True))
-            drawn = (floored(total, common) + STEPS // 2) // STEPS
+            drawn = (floored(total, common, rules.matrix.bits) + STEPS // 2) // STEPS
         else:
             drawn = 0
             for bit in range(rules.steps.bit_length()):

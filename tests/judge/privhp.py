@@ -81,7 +81,7 @@ class PrivhpJudge(SpaceJudge):
                 label = self.noise.label(f"sums/{level}", size, trigger, 0, first)
                 self.drawn[place] = self.noise.draw(label, name, n, size)
             total += b * self.drawn[place]
-        return (floored(total, common) + STEPS // 2) // STEPS
+        return (floored(total, common, rules.matrix.bits) + STEPS // 2) // STEPS
 
     def grown(self, table: Table, t: int) -> dict[int, int]:
         """Leaves and their counts; below an empty node there is nothing."""

@@ -15,7 +15,8 @@ from typing import Any
 from .between import Between
 from .gaussian import DIGITS
 from .histogram import Judge, Window
-from .numbers import BITS, STEPS, held, matrix, variances
+from .matrices import matrix
+from .numbers import STEPS, held, variances
 from .records import Event
 from .rows import plain, six
 from .rules import Rules, written
@@ -42,7 +43,7 @@ class QuantileRules(Rules):
         self.squares, self.names = {}, ["count", *map(str, range(self.bands))]
         share = written(p["count_share"] or (0.2 if unknown else 0.08))
         levels = round(math.log(self.bands, 4))
-        unit = self._moved() * self.matrix.sensitivity2 * 4**BITS
+        unit = self._moved() * self.matrix.sensitivity2 * 4**self.matrix.bits
         parts = [(1 - share) / levels] * levels + [share]
         needs = [(unit, part) for part in parts]
         epsilon, delta = Fraction(budget["epsilon"]), Fraction(budget["delta"])

@@ -6,7 +6,8 @@ from fractions import Fraction
 from typing import Any
 
 from .endless import Bars
-from .numbers import hopping, matrix, sampling, spent, thresholds, variances
+from .matrices import matrix
+from .numbers import hopping, sampling, spent, thresholds, variances
 from .purses import Costs, Purses, fits, together
 from .records import Event, columns, counted, key_bytes
 from .windows import Windows
@@ -85,10 +86,8 @@ class Rules(Windows):
     def _noise(self) -> None:
         """Every noise process, from purpose to variance in squared steps; and thresholds."""
         p, config = self.parameters, self.config
-        automatic = self.rounds and p["factorization"] == "auto"
-        self.matrix = self.endless or matrix(
-            "honaker" if automatic else p["factorization"], self.horizon
-        )
+        name = "honaker" if self.rounds and p["factorization"] == "auto" else p["factorization"]
+        self.matrix = self.endless or matrix(name, self.horizon)
         if self.hops > 1:
             self.matrix = matrix("hopping", self.per_epoch, self.hops)
         moved = self._moved()

@@ -75,7 +75,7 @@ NATURAL = (
     ('["more"]', f"{{ more = {DERIVED[-1]} }}"),
 )
 SIZES = ((30, 5), (120, 10), (400, 10), (600, 100))  # events and users
-FACTORS = ("auto", "final", "toeplitz", "tree", "honaker")
+FACTORS = ("auto", "final", "toeplitz", "blt", "normalized", "tree", "honaker")
 
 
 @st.composite

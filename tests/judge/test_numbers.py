@@ -7,7 +7,7 @@ from decimal import Decimal, localcontext
 import pytest
 from hushstream.mechanisms.factorization import terminal
 
-from .numbers import BITS, matrix
+from .matrices import BITS, matrix
 from .optimal import PRECISION, inverse, quadrature
 
 
