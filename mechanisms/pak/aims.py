@@ -1,4 +1,4 @@
-"""Ranks and factors of PAK's threshold that lead to the one that a public sample asks for."""
+"""Ranks and factors with which PAK's threshold suits a public sample."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ..planner import Question
 from ..slots.aim import aim
 from .settings import PakParameters, build, kind_of
 
-_RANKS = (4, 8, 16, 32)  # over ε: a noisy rank is off by about 3/ε
-_LARGEST = 16.0  # a factor that stretches the sample's law that far says nothing
+_RANKS = (4, 8, 16, 32)  # divided by ε: a noisy rank is off by about 3/ε
+_LARGEST = 16.0  # a factor that extrapolates the sample's law further is meaningless
 
 
 def aimed(question: Question, known: PakParameters) -> Iterator[Any]:
-    """The settings with each of some ranks, and the factor that leads from it to the threshold.
+    """The settings with each of some ranks, and the factor from its quantile to the threshold.
 
-    A low rank is near the threshold and noisy, a high one is sure and must be raised by a factor,
-    which is known no better than the shape of the law: neither is best everywhere.
+    A low rank is near the threshold but noisy. A high rank is reliable but must be raised by a
+    factor, which is only as well known as the shape of the law. Neither is always best.
 
     Args:
         question: question with a sample.

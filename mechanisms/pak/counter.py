@@ -1,4 +1,4 @@
-"""Noise of all prefix sums of a stream whose steps one record moves by at most θ.
+"""Noise of all prefix sums of a stream in which one record moves a step by at most θ.
 
 =============  ==================================================================================
 ``tree``       binary tree, H(T) = ⌊log2 T⌋ + 1 nodes per step (Chan, Shi, Song, *Private and
@@ -8,14 +8,14 @@
 =============  ==================================================================================
 
 *Guarantee*, per record added, removed or replaced at its own step by values in [0, θ]: a step lies
-in at most H(T) released nodes of the tree, and in one node per level of the hierarchy, each of
-which it moves by at most θ. Of the matrix counter it moves the private product by at most θ times
-a column norm. Records of one unit at any steps, k in all: k times that.
+in at most H(T) released nodes of the tree, and in one node per level of the hierarchy; the record
+moves each of them by at most θ. It moves the private product of the matrix counter by at most θ
+times a column norm. Records of one unit at any steps, k in all, cost k times that.
 
 *No draw covers two contents.* ``first`` counts steps here. A node of the tree is first used when
 its last step ends, a coordinate of a factorisation when (Cx)_i is complete (`Process.first`). For
-the hierarchy see `trees.hierarchy`: where the nonce of the noise changes, its chunk is left, and
-another one covers the steps to come, on top of what was released.
+the hierarchy see `trees.hierarchy`: where the nonce of the noise changes, its chunk is abandoned,
+and another one covers later steps, on top of what was released.
 """
 
 from __future__ import annotations
@@ -44,25 +44,25 @@ _POSITION = (1 << _LEVEL) - 1
 
 
 class PrefixCounter(ABC):
-    """Noise of prefix sums, for a threshold that is known only when the stream begins."""
+    """Noise of prefix sums, for a threshold that is not known until the stream begins."""
 
     distribution: ClassVar[Literal["discrete_gaussian", "discrete_laplace"]] = "discrete_laplace"
 
     @property
     def steps(self) -> int:
-        """Noise is an integer multiple of 1/steps, rounded to it where it is none by itself."""
+        """Noise is an integer multiple of 1/steps, or rounded to one."""
         return STEPS
 
     def restarted(self, origins: tuple[int, ...]) -> PrefixCounter:
-        """The same with independent noise from each of these steps on.
+        """The counter with independent noise from each of these steps on.
 
-        Itself where each draw has the nonce of the step that completes its content.
+        Itself if each draw has the nonce of the step that completes its content.
         """
         return self
 
     @abstractmethod
     def stretch(self, number: int) -> PrefixCounter:
-        """The same with independent noise, of the stretch of that number; itself for 0."""
+        """The counter with the independent noise of stretch ``number``; itself for 0."""
 
     @abstractmethod
     def noise(self, noise: Noise, theta: int, ends: I64) -> list[int]:
@@ -70,7 +70,7 @@ class PrefixCounter(ABC):
 
     @abstractmethod
     def draws(self, of: str, theta: int) -> Draws:
-        """Its noise for the largest threshold."""
+        """Its draws for the largest threshold."""
 
     @abstractmethod
     def variance(self, theta: int, first: int, end: int) -> float:
@@ -81,13 +81,13 @@ class PrefixCounter(ABC):
         """Variance of the noise of Σ weight·(sum of a step)."""
 
     def digests(self) -> tuple[str, ...]:
-        """Digest what is computed in floating point before the threshold is known: nothing."""
+        """None: nothing is computed in floating point before the threshold is known."""
         return ()
 
 
 @dataclass(frozen=True)
 class TreePrefix(PrefixCounter):
-    """The binary tree over ``horizon`` steps; ``epsilon`` is that of one record.
+    """The binary tree over ``horizon`` steps; ``epsilon`` is per record.
 
     >>> TreePrefix(8, Fraction(1)).scale(10)
     Fraction(40, 1)
@@ -145,7 +145,7 @@ class TreePrefix(PrefixCounter):
 
 @dataclass(frozen=True)
 class HierarchyPrefix(PrefixCounter):
-    """A consistent wide tree; its ``epsilon`` is that of one record."""
+    """A consistent wide tree; its ``epsilon`` is per record."""
 
     chunks: Chunks
 
@@ -160,7 +160,7 @@ class HierarchyPrefix(PrefixCounter):
         return [self._upto(noise, theta, int(end)) for end in ends]
 
     def _upto(self, noise: Noise, theta: int, end: int) -> int:
-        """Noise of the totals released when chunks were left, and of the open chunk."""
+        """Noise of the totals released by abandoned chunks, and of the open chunk."""
         left = [origin for origin in self.chunks.origins[1:] if origin < end]
         total = 0
         for stop in (*left, end):
@@ -183,7 +183,7 @@ class MatrixPrefix(PrefixCounter):
 
     name: str  # a factorisation of `factorization`
     horizon: int  # steps
-    # of every coordinate for θ = 1, in squared steps of the factorisation
+    # variance of every coordinate for θ = 1, in squared steps of the factorisation
     variance_at_one: Fraction
     purpose: str = "matrix"
     distribution: ClassVar[Literal["discrete_gaussian"]] = "discrete_gaussian"
@@ -221,7 +221,7 @@ class MatrixPrefix(PrefixCounter):
         return float((row * row).sum()) * scale
 
     def digests(self) -> tuple[str, ...]:
-        """Digest the factorisation, which no threshold changes."""
+        """Digest of the factorisation, which does not depend on the threshold."""
         return (self.process(1).factor.digest(),)
 
 
@@ -230,7 +230,7 @@ def _numbered(purpose: str, stretch: int) -> str:
 
 
 def _on_prefixes(weights: Mapping[int, float]) -> dict[int, float]:
-    """Weights on sums of the first steps that amount to weights on single steps.
+    """Weights on prefix sums that are equivalent to weights on single steps.
 
     >>> _on_prefixes({0: 1.0, 1: 1.0, 3: 0.5})
     {2: 1.0, 4: 0.5, 3: -0.5}

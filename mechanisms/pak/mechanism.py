@@ -1,22 +1,22 @@
 """PAK: prefix sums of a stream of values, clipped at a threshold learnt from its beginning.
 
 Perrier, Asghar, Kaafar, *Private Continual Release of Real-Valued Data Streams*, NDSS 2019, for
-event-time slots. The warm-up chooses τ; at its end τ is released and, if wanted, the warm-up's
-clipped sum; from then on every slot's prefix sum. Values are clipped to the same τ that scales the
-noise, in the warm-up's sum too. Ranges, moving averages, sliding and decayed sums are linear in
+event-time slots. The warm-up chooses τ. At its end τ is released and, if configured, the warm-up's
+clipped sum; from then on, every slot's prefix sum. Values are clipped to the same τ that scales the
+noise, also in the warm-up's sum. Ranges, moving averages, sliding and decayed sums are linear in
 the prefix sums: post-processing, see `running`.
 
 *Guarantee.* Add/remove of one record (or replacement of its value within its slot). A record lies
 in one slot, fixed by its own time and micro-batch, so it pays either in the warm-up, ε1 for the
 threshold and ε2 for the sum with ε1 + ε2 = ε, or ε to the counter, of which ``watch`` takes a share
 for the number of records above τ that each trigger then releases with DLap(1/share), and
-``relearn`` another one for the threshold of the next stretch, see `slots.relearning`. With either
+``relearn`` another share for the threshold of the next stretch, see `slots.relearning`. With either
 noisy maximum and a tree or hierarchy the whole is ε-DP; the smooth rule and the matrix counter add
 δ. A unit's k records may lie in both parts: `settings` checks every division of them before it
 accepts a configuration.
 
-*No draw covers two contents.* Threshold and warm-up sum are drawn once, at the warm-up's trigger,
-when its slots are closed; for the others see `pak.counter`.
+*No draw covers two contents.* The noise of threshold and warm-up sum is drawn once, at the
+warm-up's trigger, when its slots are closed; for other draws see `pak.counter`.
 """
 
 from __future__ import annotations
@@ -78,13 +78,13 @@ class Pak(SlotStream):
 
     Attributes:
         slots: time, values, thresholds, contribution bound (`SlotStream`).
-        chooser: how τ is chosen; None takes B, which costs nothing.
+        chooser: chooses τ; None means τ = B, which costs nothing.
         counter: noise of the prefix sums after the warm-up.
-        sum_epsilon: ε2 of one record for the warm-up's sum; None keeps that sum back.
+        sum_epsilon: ε2 of one record for the warm-up's sum; None withholds that sum.
         loss: the result of `cost`.
         watch: ε of one record after the warm-up for the number of records above τ, or None.
-        relearning: how later thresholds are learnt, or None; the counter is that of a stretch.
-        running: further columns.
+        relearning: rule for later thresholds, or None; with it, the counter covers a stretch.
+        running: further released columns.
     """
 
     chooser: SmoothQuantile | Chooser | None
@@ -97,14 +97,14 @@ class Pak(SlotStream):
 
     @property
     def _outputs(self) -> tuple[Output, ...]:
-        """Sum of the slot (of the whole warm-up at its end), sum up to its end, further columns."""
+        """Sum of the slot (at the warm-up's end, of the warm-up), prefix sum, further columns."""
         step = self.slots.grid / self.counter.steps
         both = Output("sum", step, INSERTING), Output("prefix", step, INSERTING)
         return *both, *self.running.outputs(step)
 
     @property
     def guarantee(self) -> Guarantee:
-        """Name the distribution of the counter; the threshold is chosen by noise of its own."""
+        """Name the distribution of the counter; the choice of the threshold has its own noise."""
         return Guarantee(self.counter.distribution)
 
     def digests(self) -> tuple[str, ...]:
@@ -114,7 +114,7 @@ class Pak(SlotStream):
         return first == self.slots.warmup_slots - 1
 
     def _open(self, rows: Rows, entries: Entries, noise: Noise) -> tuple[Rows, Releases]:
-        """Choose τ; release it, and the warm-up's sum clipped and noised at this very τ."""
+        """Choose τ; release it, and the warm-up's sum with clipping and noise for this τ."""
         tau, base = self._begin(entries, noise)
         public = {"threshold": np.array([tau], np.int64)}
         if self.sum_epsilon is None:
@@ -128,7 +128,7 @@ class Pak(SlotStream):
         return self._store(rows, tau, base, 0), out
 
     def _begin(self, entries: Entries, noise: Noise) -> tuple[int, int]:
-        """τ, and the warm-up's noisy sum in output steps, 0 where it is kept back."""
+        """τ, and the warm-up's noisy sum in output steps, 0 if it is withheld."""
         last = len(self.slots.thresholds) - 1
         histogram = self.slots.histogram(entries)
         t = self.slots.warmup
@@ -143,7 +143,7 @@ class Pak(SlotStream):
         return tau, hold(exact * self.counter.steps)
 
     def prefixes(self, entries: Entries, ends: I64, noise: Noise) -> tuple[int, I64] | None:
-        """See `SlotStream.prefixes`; thresholds that are learnt anew follow from one another."""
+        """See `SlotStream.prefixes`; relearnt thresholds depend on each other."""
         if self.relearning:
             return None
         first = self.slots.warmup_slots
@@ -198,11 +198,11 @@ class Pak(SlotStream):
     def _prefixes(
         self, noise: Noise, pieces: Succession, base: int, begin: int, exact: list[int]
     ) -> list[int]:
-        """Prefix sums to be released, and before them the one that was released last.
+        """The last released prefix sum, then the ones to release.
 
         Args:
             noise: noise of the open stretch, in its steps.
-            base: released before the stretch.
+            base: prefix sum released before the stretch.
             exact: sums of the stretch, up to ``begin`` and to the steps after it.
         """
         counter, tau = pieces.counters[-1], pieces.thetas[-1]
@@ -237,7 +237,7 @@ class Pak(SlotStream):
         self, rows: Rows, tau: int, base: int, total: int,
         past: Past | None = None, learnt: Learnt | None = None,
     ) -> Rows:  # fmt: skip
-        """The state: first τ, what was released before the stretch, its exact sum; then more."""
+        """The state: first τ, the prefix sum before the stretch, its exact sum; then the rest."""
         past = past or self.running.begin(base)
         more = self._kept(self.relearning, tau, learnt)
         mine = [tau, base, total, *self.running.pack(past)]
@@ -248,7 +248,7 @@ class Pak(SlotStream):
         return self.loss
 
     def draws(self) -> tuple[Draws, ...]:
-        """List the draws of the counter at the largest threshold, of warm-up, and of the choice."""
+        """Draws of the counter at the largest threshold, of the warm-up, and of the choice."""
         made = [self.counter.draws("value", self.slots.top)]
         if self.sum_epsilon is not None:
             steps = self.counter.steps
@@ -270,9 +270,9 @@ class Pak(SlotStream):
 
 
 def running(before: int, sums: I64) -> list[int]:
-    """``before`` and the running totals of sums that are not negative, each at most `LARGEST`.
+    """``before`` and the running totals of non-negative sums, each at most `LARGEST`.
 
-    The cut never shows: `hold` cuts what is released from it (`hushstream.mechanisms.sums`).
+    The limit never shows: `hold` clamps what is released (`hushstream.mechanisms.sums`).
     """
     return list(accumulate(sums.tolist(), lambda so_far, more: min(so_far + more, LARGEST),
                            initial=before))  # fmt: skip

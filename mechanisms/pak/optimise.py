@@ -1,12 +1,12 @@
-"""Choosing PAK's public numbers before any data: m, p, λ, r and the split of ε.
+"""Choose PAK's public numbers before any data: m, p, λ, r and the split of ε.
 
-Predicted is the error of the last prefix sum: ``noise·τ + n'·E[(v-τ)₊]``, plus the warm-up's share
-of both. Where only n, B, ε and δ are known, three shapes of tails stand in for the data, with a
+The predicted error is that of the last prefix sum: ``noise·τ + n'·E[(v-τ)₊]``, plus the warm-up's
+share of both. If only n, B, ε and δ are known, three shapes of tails stand in for the data, with a
 public guess s of their scale: the (1-p)-quantile is s·g(ln(1/p)) with g(L) = L (exponential),
-L + 2 (as a sum of several exponentials has it) and L + L²/16 (heavier). The choice has the least
-mean error over the three, each relative to its ideal threshold; so it trusts no extrapolation too
-far. This shapes accuracy only; no guarantee rests on it. Computed in decimals, so that every
-machine makes the same choice.
+L + 2 (as for a sum of several exponentials) and L + L²/16 (heavier). The choice has the least mean
+error over the three, each relative to its ideal threshold, so it does not extrapolate too far. This
+affects accuracy only; no guarantee depends on it. It is computed in decimals, so that every machine
+makes the same choice.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _SPLITS = tuple(Fraction(n, 10) for n in (3, 5, 7, 8, 9))
 _RAISES = tuple(Fraction(n, 10) for n in (7, 8, 9, 10, 11, 12, 14))
 _WARMUPS = tuple(Fraction(1, n) for n in (200, 100, 50, 20, 10, 5, 3))
 _DRAWS = tuple(map(Decimal, ("-2.30", "-0.92", "0", "0.92", "2.30")))  # Laplace: 5, 20, 50 … %
-_DOUBT = 4  # s may be as much smaller than guessed: the way up to B is that much longer
-_CANDIDATES = 200  # about as many thresholds
+_DOUBT = 4  # s may be smaller than guessed by this factor, and B higher above the data
+_CANDIDATES = 200  # approximate number of thresholds
 _DIGITS = 18
 _PI = Decimal("3.14159265358979324")
 
@@ -50,7 +50,7 @@ class TailShape:
         return 1 + 2 * self.curve * level
 
     def excess(self, tau: Decimal) -> Decimal:
-        """E[(v-τ)₊]/s, near enough: probability of lying above τ times the slope there."""
+        """E[(v-τ)₊]/s, approximately: probability of exceeding τ times the slope there."""
         level = max(tau - self.offset, Decimal(0))
         if self.curve:
             level = ((1 + 4 * self.curve * level).sqrt() - 1) / (2 * self.curve)
@@ -72,7 +72,7 @@ class Choice:
     tail: Fraction  # p
     safety: Fraction  # λ ≤ 1; the rank from the top is ⌊λpm⌋ + 1
     factor: Fraction  # r ≥ 1
-    split: Fraction  # share of ε that the threshold gets; 1 where the warm-up's sum is withheld
+    split: Fraction  # share of ε for the threshold; 1 where the warm-up's sum is withheld
     error: float  # predicted error of the last prefix sum, in grid steps
 
     @property
@@ -87,13 +87,13 @@ class ThresholdProblem:
 
     records: int  # n, records of a window
     top: int  # B, in grid steps
-    # epsilon, delta: of one record; ``delta`` only matters to the smooth threshold
+    # epsilon, delta: of one record; only the smooth threshold uses ``delta``
     epsilon: Fraction
     delta: Fraction
     scale: Fraction  # s, the guessed scale of the tail, in grid steps
     smooth: bool = False  # whether the threshold comes from smooth sensitivity
     published: bool = True  # whether the warm-up's sum is released
-    # noise of a late prefix sum for θ = 1; None takes the binary tree's
+    # noise of a late prefix sum for θ = 1; None: that of the binary tree
     unit_error: float | None = None
     beta: Fraction = Fraction(1, 10)  # see `SmoothQuantile`
 
@@ -118,7 +118,7 @@ def optimise(problem: ThresholdProblem, warmups: Sequence[int] = ()) -> Choice:
     """The choice of least predicted error.
 
     Args:
-        warmups: numbers of warm-up records to choose from; none tries shares of n.
+        warmups: numbers of warm-up records to choose from; if empty, shares of n.
 
     Raises:
         ParameterError: no choice satisfies the conditions of the smooth threshold.
@@ -128,7 +128,7 @@ def optimise(problem: ThresholdProblem, warmups: Sequence[int] = ()) -> Choice:
 
 @lru_cache(64)
 def _optimum(problem: ThresholdProblem, warmups: tuple[int, ...]) -> Choice:
-    """The same, once for each problem: a plan asks for the same pipeline again and again."""
+    """`optimise`, cached: a plan asks about the same pipeline again and again."""
     tried = warmups or [max(1, int(share * problem.records)) for share in _WARMUPS]
     with localcontext(normal.precision(_DIGITS)):
         best = min(_candidates(problem, tried), key=lambda pair: pair[0], default=None)
@@ -146,12 +146,11 @@ def predicted(
     problem: ThresholdProblem, records: int, tail: Fraction, safety: Fraction, factor: Fraction,
     split: Fraction,
 ) -> float | None:  # fmt: skip
-    """Mean absolute error to expect of the last prefix sum, in grid steps, for exponential tails.
+    """Expected absolute error of the last prefix sum, in grid steps, for exponential tails.
 
-    ``E|N + b| ≈ √(2σ²/π + b²)``, exact where either noise or bias is all there is; unlike
-    `Choice.error` it adds no standard deviations up, so it can be set beside `fixed`.
-    None where the rank exceeds the records of the warm-up, or the smooth threshold has no noise
-    scale.
+    ``E|N + b| ≈ √(2σ²/π + b²)``, exact if either noise or bias is zero. Unlike `Choice.error` it
+    does not add standard deviations, so it is comparable with `fixed`. None where the rank exceeds
+    the records of the warm-up, or the smooth threshold has no noise scale.
     """
     with localcontext(normal.precision(_DIGITS)):
         rank = int(safety * tail * records) + 1
@@ -169,7 +168,7 @@ def predicted(
 
 
 def error_of(problem: ThresholdProblem, records: int, share: Fraction, tau: Decimal) -> float:
-    """The same with a threshold, in units of s; ``share`` of ε is the warm-up's sum's."""
+    """`predicted` for a threshold in units of s; ``share`` of ε goes to the warm-up's sum."""
     with localcontext(normal.precision(_DIGITS)):
         rest = problem.records - records
         clipped = Decimal(problem.records if problem.published else rest)
@@ -179,13 +178,13 @@ def error_of(problem: ThresholdProblem, records: int, share: Fraction, tau: Deci
 
 
 def fixed(problem: ThresholdProblem) -> float:
-    """The same with B itself, the warm-up's sum having all of ε."""
+    """`predicted` for B itself; all of ε goes to the warm-up's sum."""
     with localcontext(normal.precision(_DIGITS)):
         return float(_square(problem, problem.records, Fraction(1)).sqrt() * problem.top)
 
 
 def _square(problem: ThresholdProblem, steps: int, share: Fraction) -> Decimal:
-    """2σ²/π of a late prefix sum for θ = 1; ``share`` of ε is the warm-up's sum's."""
+    """2σ²/π of a late prefix sum for θ = 1; ``share`` of ε goes to the warm-up's sum."""
     variance = problem.noise(steps) ** 2
     if problem.published:
         variance += 2 / normal.decimal(share * problem.epsilon) ** 2
@@ -228,7 +227,7 @@ def _candidates(
 
 
 def _factors(ideal: Decimal, level: Decimal) -> set[Fraction]:
-    """Factors r around the one that balances noise and bias, in twentieths, never below 1."""
+    """Factors r around the one that balances noise and bias, in twentieths, at least 1."""
     middle = ideal / level if level > 0 else Decimal(1)
     rounded = {Fraction(int(20 * middle * normal.decimal(raised)), 20) for raised in _RAISES}
     return {max(Fraction(1), min(factor, Fraction(16))) for factor in rounded}
@@ -267,16 +266,16 @@ def _taus(
 def _levels(
     problem: ThresholdProblem, records: int, rank: int, epsilon: Fraction
 ) -> list[_Level] | None:
-    """ln(1/p) of the noisy quantile and what is added to it, for three draws; None if impossible.
+    """ln(1/p) of the noisy quantile and the addition to it, for three draws; None if impossible.
 
-    The addition is in units of s where the slope of the tail is one.
+    The addition is in units of s at slope 1 of the tail.
     """
     if rank > records:
         return None
     level = (Decimal(records) / rank).ln()
     if not problem.smooth:
         ranks = [rank - 2 * z / normal.decimal(epsilon) for z in _DRAWS]
-        # Noise can take a rank to 0 or below, where ln(1/p) has no value: half a record then.
+        # Noise can lower a rank to 0 or below, where ln(1/p) is undefined: use half a record.
         shifted = [(Decimal(records) / max(r, Decimal("0.5"))).ln() for r in ranks]
         return [(one, Decimal(0)) for one in shifted]
     a = normal.decimal(epsilon) / 2
@@ -291,7 +290,7 @@ def _levels(
 
 
 def _smooth_scale(rank: int, b: Decimal, gap: Decimal) -> Decimal:
-    """S/s of exponential tails: spacings around the rank, or the way up to B."""
+    """S/s of exponential tails: spacings around the rank, or the distance to B."""
     best = gap * (-b * (rank - 1)).exp()
     for up in {min(rank - 1, int(share / b)) for share in (Decimal(1), Decimal("0.5"))}:
         down = max(0, int(1 / b) - up)

@@ -22,7 +22,7 @@ class PakPlanner(SlotPlanner):
     further = ({"threshold": "top"},)
 
     def propose(self, question: Question, tick: Callable[[], None]) -> dict[str, Any]:
-        """The optimiser's choice, and its error beside what is configured and B itself."""
+        """The optimiser's choice, and its error compared with the configuration's and B's."""
         grid = grid_of(question)
         found = propose(question.parameters, question.setting, question.records, steps_of(question))
         choice, top = found.choice, question.setting.columns[0][2] * grid
@@ -56,7 +56,7 @@ class PakPlanner(SlotPlanner):
 
 
 def _settings(found: PakProposal) -> dict[str, Any]:
-    """Settings other than the defaults; of a learnt threshold, all that the optimiser chose."""
+    """Settings that differ from the defaults; for a learnt threshold, all that were optimised."""
     chosen = unlike_default(found.parameters)
     if not found.clip:
         return chosen

@@ -29,26 +29,26 @@ from .settings import (
 )
 
 _TAIL = Fraction(1, 100)
-_LONGEST = 3  # a warm-up takes at most this part of a window: nothing is released before its end
+_LONGEST = 3  # a warm-up takes at most a third of a window: nothing is released before its end
 
 
 class PakProposal(NamedTuple):
-    """Errors are mean absolute errors to expect of the last prefix sum, in grid steps."""
+    """A proposal; its errors are expected absolute errors of the last prefix sum, in grid steps."""
 
     records: int  # n, of a window, as stated or configured
     scale: Fraction  # s, the guessed scale of the tail, in grid steps
     parameters: PakParameters  # proposed
     choice: Choice | None  # the optimiser's numbers behind them, where a rank is proposed
     error: float  # with the proposed parameters
-    configured: float | None  # with the given ones; None where no threshold can come of them
+    configured: float | None  # with the given ones; None where they allow no threshold
     top: float  # with B itself
     largest: int  # B
 
     @property
     def break_even(self) -> float:
-        """The largest (1-p)-quantile, in grid steps, with which a threshold still wins.
+        """The largest (1-p)-quantile, in grid steps, with which a threshold still beats B.
 
-        Thresholds, and errors with them, grow in proportion to it.
+        Thresholds and their errors are proportional to it.
         """
         quantile = -math.log(self.tail) * float(self.scale)
         return min(quantile * self.top / self.error, float(self.largest))
@@ -60,7 +60,7 @@ class PakProposal(NamedTuple):
 
     @property
     def clip(self) -> bool:
-        """True if a threshold is better than B."""
+        """Whether a threshold is better than B."""
         return self.parameters.threshold != "top"
 
 
@@ -72,12 +72,12 @@ def propose(
 ) -> PakProposal:
     """Warm-up, p, λ, r, split, and whether to choose a threshold at all; nothing looks at data.
 
-    Without the warm-up's sum its length is unchanged, because the model has no error for what it
-    hides.
+    If the warm-up's sum is not released, the warm-up keeps its length, because the model has no
+    error for what it hides.
 
     Args:
-        records: n, where it is better known than by ``expected``.
-        scale: s in grid steps, where it is better known than by ``excess``.
+        records: n, if known better than by ``expected``.
+        scale: s in grid steps, if known better than by ``excess``.
 
     Raises:
         ParameterError: an argument is out of range, or the configuration is.
@@ -110,9 +110,9 @@ def _problem(parameters: PakParameters, setting: Setting) -> ThresholdProblem:
 def _best(
     parameters: PakParameters, setting: Setting, slots: Slots
 ) -> tuple[float, PakParameters, Choice | None]:
-    """The best warm-up. Ranks are proposed only where they are configured.
+    """The best warm-up. Ranks are proposed only if they are configured.
 
-    The smooth threshold never had less error than the two others.
+    The smooth threshold is not tried: it never had less error than the other two.
     """
     kind = parameters.threshold if parameters.threshold == "exceedance" else "auto"
     one = replace(parameters, threshold=kind, tail=0.0, safety=0.0, factor=0.0)
@@ -125,7 +125,7 @@ def _best(
 
 
 def _balanced(one: PakParameters, setting: Setting) -> tuple[float, PakParameters]:
-    """Error to expect where records above the threshold are weighed against its noise."""
+    """Expected error if records above the threshold are weighed against its noise."""
     problem, slots = _problem(one, setting), slots_of(one, setting)
     counter = counter_of(one, setting, slots, setting.delta - sampling_of(one, setting, slots))
     split, seen = split_of(one, None), slots.warmup_slots
@@ -146,7 +146,7 @@ def _ranked(
     each = one.expected * slots.per_trigger
     first = optimise(_problem(one, setting), [each * t for t in _warmups(one, slots)])
     one = replace(one, warmup=first.records // each)
-    # Anew, with the counter of the stream that this warm-up leaves.
+    # Computed again, with the counter of the stream after this warm-up.
     problem = _problem(one, setting)
     choice = optimise(problem, [first.records])
     error = predicted(

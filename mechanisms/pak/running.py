@@ -1,7 +1,7 @@
 """Released columns that follow from released prefix sums: sliding, moving and decayed values.
 
-Post-processing of released numbers, with the variance that follows from the counters. Slots count
-from the end of the warm-up: a window that reaches back further holds the slots since then.
+This is post-processing of released numbers; variances follow from the counters. Slots count from
+the end of the warm-up: a window that reaches back further holds only the slots since then.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from .succession import Succession
 LONGEST = 4096
 LATEST = Fraction(999, 1000)
 FINE = 64
-"""Steps of averages and decayed sums to one step of a sum."""
+"""Steps of averages and decayed sums per step of a sum."""
 
 _NEGLIGIBLE = 2.0**-20
 
 
 class Past(NamedTuple):
-    """Released numbers that the next ones follow from."""
+    """Released numbers from which the next ones are computed."""
 
     prefixes: tuple[int, ...] = ()  # the newest ones, oldest first, in output steps
     decayed: int = 0  # in 1/FINE output steps
@@ -38,14 +38,14 @@ class Past(NamedTuple):
 
 @dataclass(frozen=True)
 class Running:
-    """Views that a stream releases beside its sums.
+    """Columns that a stream releases in addition to its sums.
 
     Raises:
         ParameterError: one of them is out of range.
     """
 
     width: int = 0  # slots of a sliding sum and of a moving average; 0 releases neither
-    # share of a slot's weight that is left one slot later, for a decayed sum; 0 for none
+    # share of a slot's weight that remains one slot later, for a decayed sum; 0 for none
     keep: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
@@ -65,11 +65,11 @@ class Running:
 
     @property
     def stored(self) -> int:
-        """Integers of state."""
+        """Number of integers of state."""
         return (1 + self.width) * bool(self.width) + bool(self.keep)
 
     def pack(self, past: Past) -> list[int]:
-        """The state as so many integers."""
+        """The state as `stored` integers."""
         known = list(past.prefixes)
         made = [len(known), *known, *[0] * (self.width - len(known))] if self.width else []
         return made + ([past.decayed] if self.keep else [])
@@ -81,7 +81,7 @@ class Running:
         return Past(known, values[-1] if self.keep else 0)
 
     def begin(self, base: int) -> Past:
-        """The state at the end of the warm-up, after which the prefix sum is ``base``."""
+        """The state at the end of the warm-up, where the prefix sum is ``base``."""
         return Past((base,) if self.width else ())
 
     def after(self, past: Past, prefix: Sequence[int], first: int) -> tuple[Past, I64]:
@@ -89,7 +89,7 @@ class Running:
 
         Args:
             past: the state before.
-            prefix: released prefix sums, that before the first of these slots among them.
+            prefix: released prefix sums, from the one before the first of these slots.
             first: number of slots between the warm-up and these.
         """
         known, decayed, rows = list(past.prefixes), past.decayed, []
@@ -130,5 +130,5 @@ NO_VIEWS = Running()
 
 
 def blank(columns: int) -> tuple[I64, F64]:
-    """Values and variances of the row of a whole warm-up: no slot has come since."""
+    """Values and variances of a whole warm-up's row, which has no slots after it."""
     return np.zeros((1, columns), np.int64), np.zeros((1, columns))

@@ -41,24 +41,24 @@ _SPLIT = Fraction(7, 10)
 
 @dataclass(frozen=True)
 class PakParameters(SlotParameters):
-    """Settings of ``mechanism = "pak"``, besides those of `SlotParameters`.
+    """Settings of ``mechanism = "pak"``, in addition to those of `SlotParameters`.
 
     Attributes:
-        threshold: "exceedance" (records that are cut against noise), "noisy-max" (a raised rank),
+        threshold: "exceedance" (clipped records against noise), "noisy-max" (a raised rank),
             "smooth" (the paper's, costs δ), or "top" for B. "auto" is "noisy-max" where tail,
             safety or factor are given, else "exceedance".
-        counter: "tree", "hierarchy", "matrix"; "auto" takes the one of least mean error.
+        counter: "tree", "hierarchy", "matrix"; "auto" means the one with the least mean error.
         publish_warmup: release the warm-up's sum.
         tail, safety: the rank is ⌊safety·tail·m⌋ + 1 from the top, m = expected warm-up records.
         factor: number by which the quantile is raised.
         split: share of the warm-up's ε for the threshold if its sum is released.
         beta: probability that the smooth quantile falls below the exact one.
-        excess: scale of the tail in grid steps, as far as publicly known; 0 takes B/24.
-        sliding: slots of a sliding sum and a moving average to be released as well; 0 for none.
-        decay: share of a slot's sum that is left a slot later, for a decayed sum; 0 for none.
+        excess: public guess of the scale of the tail in grid steps; 0 means B/24.
+        sliding: slots of an additional sliding sum and moving average; 0 for none.
+        decay: share of a slot's sum that remains a slot later, for a decayed sum; 0 for none.
 
-    tail, safety, factor and split are chosen by `optimise` where they are 0; the rule "exceedance"
-    has no use for the first three, and takes seven tenths for split.
+    `optimise` chooses tail, safety, factor and split where they are 0; the rule "exceedance" does
+    not use the first three, and its split is seven tenths.
     """
 
     later: ClassVar[tuple[str, ...]] = ("sliding", "decay")
@@ -80,7 +80,7 @@ def kind_of(parameters: PakParameters) -> str:
     """The rule that chooses the threshold.
 
     Raises:
-        ParameterError: there is no such rule, or it has no use for a setting that is given.
+        ParameterError: there is no such rule, or it does not use a given setting.
     """
     named = ("auto", "exceedance", "noisy-max", "smooth", "top")
     kind = one_of("threshold", parameters.threshold, named)
@@ -137,11 +137,11 @@ def split_of(parameters: PakParameters, choice: Choice | None) -> Fraction:
 def penalty_of(
     slots: Slots, late: int, seen: int, counter: PrefixCounter, split: Fraction, epsilon: Fraction
 ) -> tuple[int, ...]:
-    """The noise that each threshold brings, in records of ``seen`` slots.
+    """The noise that each threshold causes, in records of ``seen`` slots.
 
     Args:
         late: slots that the counter covers.
-        split: what the threshold takes of the warm-up's ε; the warm-up's sum has the rest.
+        split: the threshold's share of the warm-up's ε; the warm-up's sum has the rest.
         epsilon: ε of one record.
     """
     variance = Fraction(mean_error(counter, late)).limit_denominator(1 << 20) ** 2
@@ -152,15 +152,15 @@ def penalty_of(
 
 
 def sampling_of(parameters: PakParameters, setting: Setting, slots: Slots) -> Fraction:
-    """The δ that the distance of drawn from exact noise adds for a unit."""
+    """The δ of a unit due to the distance between drawn and exact noise."""
     draws = len(slots.thresholds) + 2 * slots.slots.bit_length() + 2 * slots.slots
     if parameters.relearn:
-        draws += len(slots.thresholds)  # a record may count in two choices' noise, never in more
+        draws += len(slots.thresholds)  # a record may affect the noise of two choices, not more
     return inexact_draws(setting.epsilon, slots.bound * draws)
 
 
 def steps_of(parameters: PakParameters, slots: Slots) -> int:
-    """Slots that a counter covers: those of a stretch, or all after the warm-up."""
+    """Number of slots that a counter covers: a stretch, or all after the warm-up."""
     return (parameters.relearn or slots.horizon - slots.warmup) * slots.per_trigger
 
 
@@ -171,10 +171,10 @@ def _relearning(
     counter: PrefixCounter,
     epsilon: Fraction,
 ) -> Relearning:
-    """Stretches whose noisy ranks have an optimum of their own: they see other numbers of records.
+    """Stretches, whose noisy ranks are optimised separately for their numbers of records.
 
     Raises:
-        ParameterError: the threshold is not one by noisy maximum.
+        ParameterError: the threshold is not chosen by a noisy maximum.
     """
     kind, late = kind_of(parameters), steps_of(parameters, slots)
     if kind == "exceedance":
@@ -249,10 +249,10 @@ def _beta(parameters: PakParameters) -> Fraction:
 def counter_of(
     parameters: PakParameters, setting: Setting, slots: Slots, delta: Fraction
 ) -> PrefixCounter:
-    """The configured counter, or the one of least mean error among those that are possible.
+    """The configured counter, or the one with the least mean error among the possible ones.
 
-    It has what ``watch`` and ``relearn`` leave of ε: a unit's records pay those shares of their
-    part of ε besides, however many of them come after the warm-up, and in whatever stretches.
+    It gets the part of ε that ``watch`` and ``relearn`` leave: a unit's records pay those shares of
+    their part of ε in addition, for any number of records in any stretches after the warm-up.
     """
     one_of("counter", parameters.counter, ("auto", "tree", "hierarchy", "matrix"))
     rest = (1 - watch_of(parameters)) - relearn_of(parameters, slots)
@@ -277,7 +277,7 @@ def _others(steps: int, setting: Setting, slots: Slots, delta: Fraction) -> list
         try:
             out.append(_counter(name, steps, epsilon, setting, slots.bound, delta))
         except ParameterError:
-            continue  # too long a stream, or no δ to spend: not an option here
+            continue  # impossible: the stream is too long, or there is no δ
     return out
 
 
@@ -299,10 +299,10 @@ def _counter(
 
 @lru_cache(maxsize=32)
 def _variance(name: str, steps: int, epsilon: Fraction, delta: Fraction, bound: int) -> Fraction:
-    """Noise with which every division of a unit's records fits into (ε, δ).
+    """Noise for which every division of a unit's records fits into (ε, δ).
 
     j records in the warm-up cost at most jε/k and, with the smooth threshold, δ/2; the k - j others
-    cost what k - j records of the counter cost, at δ (k = 1: either the one or the other) or δ/2.
+    cost what k - j records of the counter cost, at δ (k = 1: in one part or the other) or δ/2.
     """
     factor = factorization.build(name, steps)
     unit = factor.sensitivity2 * 4**factor.bits

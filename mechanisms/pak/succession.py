@@ -1,7 +1,7 @@
-"""The prefix counters of a stream's stretches: one after another, each on top of what was released.
+"""The prefix counters of a stream's stretches, each on top of the last released prefix sum.
 
-Each stretch has a threshold and a counter of its own. A stream whose threshold stays has one.
-A record lies in one stretch, so counters compose in parallel; their noise is independent.
+Each stretch has its own threshold and counter. A stream with a single threshold is one stretch. A
+record lies in one stretch, so counters compose in parallel; their noise is independent.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Public bands of a number: where a record is counted, whatever its key.
+"""Public bands of a number, in which records are counted; the same for all keys.
 
-The first band holds all below ``low``, the last one all above ``high``; those between divide the
-range evenly, or evenly on a logarithmic scale. Ends are whole steps of a public grid, so that
+The first band holds all values below ``low``, the last one all above ``high``; those between divide
+the range evenly, or evenly on a logarithmic scale. Ends are whole steps of a public grid, so that
 every machine counts a record in the same band.
 """
 
@@ -22,9 +22,9 @@ from ..validate import one_of
 
 FANOUT = 4
 HEIGHTS = {FANOUT**height: height for height in (2, 3, 4)}
-"""Levels above the bands, root included, by number of bands."""
+"""Number of levels above the bands, root included, by number of bands."""
 
-_FINE = 100  # grid steps of the narrowest band, at least
+_FINE = 100  # least number of grid steps in the narrowest band
 _LARGEST = 1 << 50
 
 Spacing = Literal["linear", "log"]
@@ -37,7 +37,7 @@ class Bands:
     Attributes:
         grid: a power of ten; values are rounded to multiples of it.
         edges: (bands - 1,) ends in grid steps, increasing: band i holds
-            edges[i-1] ≤ value < edges[i]; ``high`` itself is in the last band but one.
+            edges[i-1] ≤ value < edges[i]; ``high`` itself is in the second-last band.
     """
 
     grid: Fraction
@@ -45,7 +45,7 @@ class Bands:
 
     @property
     def number(self) -> int:
-        """Bands, the two outer ones included."""
+        """Number of bands, including the two outer ones."""
         return len(self.edges) + 1
 
     @property
@@ -54,7 +54,7 @@ class Bands:
         return np.array(self.edges, np.int64)
 
     def steps(self, values: NDArray[Any]) -> I64:
-        """(n,) values in grid steps; all that lies outside the range is just outside."""
+        """(n,) values in grid steps; values outside the range are moved to just outside it."""
         low, high = self.edges[0] - 1, self.edges[-1] + 1
         exact = np.clip(values / float(self.grid), low, high)
         return np.rint(exact).astype(np.int64)
@@ -72,7 +72,7 @@ def bands(low: float | None, high: float | None, number: int, spacing: Spacing) 
     [Fraction(0, 1), Fraction(1, 1), Fraction(2, 1)]
 
     Raises:
-        ParameterError: names the setting that cannot be used.
+        ParameterError: a setting cannot be used; it names the setting.
     """
     one_of("spacing", spacing, ("linear", "log"))
     if number not in HEIGHTS:
@@ -115,7 +115,7 @@ def _log(ends: list[Fraction], inner: int) -> list[Fraction]:
 
 
 def _grid(most: Fraction) -> Fraction:
-    """The largest power of ten of at most ``most``."""
+    """The largest power of ten up to ``most``."""
     power = 0
     while Fraction(10) ** power > most:
         power -= 1

@@ -1,4 +1,4 @@
-"""The one place where the rest of the product finds `quantile`."""
+"""Registration of `quantile`: all that the rest of the product imports of it."""
 
 from __future__ import annotations
 

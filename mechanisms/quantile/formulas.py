@@ -2,9 +2,9 @@
 
 The contribution bound is applied exactly, and noise and thresholds are those of the mechanism
 itself. A quantile is off by as many records as the monotone estimate of the distribution function
-is at it: by |N(0, v)| of the accepted ones, v the mean of `BandTree.rank_variance` over edges times
-the square of `inversion.NEARER`; but by no more than lie on that side of it. Bands are taken for
-narrow: what a wide one hides is seen by running the mechanism on the values of a sample alone.
+there: by |N(0, v)| of the accepted records, where v is the mean of `BandTree.rank_variance` over
+edges times the square of `inversion.NEARER`, but by no more than there are on that side. Bands are
+assumed to be narrow: only a run of the mechanism on a sample's values shows what a wide band hides.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class RankLook(NamedTuple):
 
     truth: F64  # (keys,) records
     error: F64  # (keys,) records between a released quantile and the exact one, if it is released
-    chance: F64  # (keys,) to be released
+    chance: F64  # (keys,) of being released
     cut: float  # records that the bound cuts off
     records: int
 
@@ -38,7 +38,7 @@ def forecast(made: Quantiles, epochs: Sequence[Sequence[Workload]]) -> list[Rank
     """The expected figures of every window.
 
     Args:
-        made: the mechanism, calibrated.
+        made: the calibrated mechanism.
         epochs: windows of an epoch number their units alike.
     """
     found = []
@@ -80,7 +80,7 @@ def _capped(most: F64) -> F64:
 
 
 def _chance(made: Quantiles, work: Workload, kept: NDArray[np.bool_]) -> F64:
-    """(keys,) chance of each key to be public at the end: that of its best trigger."""
+    """(keys,) chance of each key to be public at the end, taken at its best trigger."""
     if made.public is not None:
         return np.ones(work.keys)
     from scipy.special import ndtr  # here: it takes long to load

@@ -2,22 +2,22 @@
 
 At the q-quantile x the number of records below, F(x), passes q·n. So the pivot D(e) = F(e) - q·n is
 estimated at every edge e of the bands, with noise whose variance v(e) is known exactly. An edge
-with D̂(e) + z·√v(e) < 0 lies below the quantile but for the one-sided error of z, one with
+with D̂(e) + z·√v(e) < 0 lies below the quantile up to the one-sided error of z, an edge with
 D̂(e) - z·√v(e) > 0 above it (Woodruff 1952). The interval goes from the first edge that is not
-below to the last one that is not above, and is widened to whole bands, because the places of
+below to the last edge that is not above, and is widened to whole bands, because the positions of
 records within a band are unknown.
 
-D never decreases, its estimate does: for the interval its isotonic regression is taken, the nearest
-function that never falls, which is no further from D than D̂ is anywhere. It is nearer, as
-neighbouring edges share noise in part only. How much nearer depends on the data; `NEARER` was
-chosen so that intervals at 95 % hold the quantile in 95 to 98 of 100 cases where values are spread
-smoothly, and in most cases more where they are discrete (`benchmarks/quantiles.py`).
+D never decreases, but its estimate does. So the interval uses its isotonic regression, the nearest
+non-decreasing function, which is no further from D than D̂ is anywhere. It is nearer, as adjacent
+edges share only part of their noise. How much nearer depends on the data; `NEARER` was chosen so
+that intervals at 95 % hold the quantile in 95 to 98 of 100 cases where values are spread smoothly,
+and in most cases more where they are discrete (`benchmarks/quantiles.py`).
 
-At the end of a wide gap between values D is near 0 at many edges. Regression takes their mean for
-most of them, which has little noise; the first and the last keep most of their own. Of values at
-two to five points, and q where one of them ends, intervals held the quantile in 87 to 94 of 100
-cases. (What lies halfway between running maximum and running minimum is decided by the extremes of
-all edges of the gap: 75 to 95.)
+At the end of a wide gap between values D is near 0 at many edges. Regression gives most of them
+their mean, which has little noise; the first and the last edge keep most of their own noise. With
+values at two to five points, and q where one of them ends, intervals held the quantile in 87 to 94
+of 100 cases. (The middle between running maximum and running minimum, which the extremes of all
+edges of the gap decide, gave 75 to 95.)
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ import numpy as np
 from ..columns import F64, I64, writeable
 
 INTERVALS = "quantile intervals 2"
-"""Which intervals are released. It is pinned: versions of it must not share an epoch."""
+"""Version of the released intervals. It is pinned: two versions must not share an epoch."""
 
 NEARER = 0.82
-"""Deviation of the monotone estimate of D, in those of D̂: measured, not proved."""
+"""Deviation of the monotone estimate of D relative to that of D̂: measured, not proved."""
 
 
 class Inverted(NamedTuple):
@@ -44,7 +44,7 @@ class Inverted(NamedTuple):
 
 
 def rising(pivot: F64) -> F64:
-    """(r, e) the nearest functions that never fall."""
+    """(r, e) the nearest non-decreasing functions."""
     from ..parts.isotonic import pooled  # here: compiled loops take long to load
 
     out = np.empty(pivot.shape)
@@ -57,12 +57,12 @@ def invert(pivot: F64, rise: F64, spread: F64, edges: I64) -> Inverted:
 
     Args:
         pivot: (r, e) unbiased estimates of F - q·n at the edges, for the intervals.
-        rise: (r, e) others that never decrease, for the values.
-        spread: (e,) half widths of their intervals, by the noise of one edge alone.
+        rise: (r, e) non-decreasing estimates, for the values.
+        spread: (e,) half widths of the pivots' intervals, by the noise of a single edge.
         edges: (e,) in grid steps.
 
     Returns:
-        Values within [edges[0], edges[-1]]: beyond these nothing is known.
+        Values within [edges[0], edges[-1]], since nothing is known beyond.
     """
     middle, spread = rising(pivot), NEARER * spread
     value = _crossing(rise, edges)
@@ -77,7 +77,7 @@ def invert(pivot: F64, rise: F64, spread: F64, edges: I64) -> Inverted:
 
 
 def _crossing(pivot: F64, edges: I64) -> I64:
-    """(r,) where a rising function passes 0, linear between edges; the ends if it never does."""
+    """(r,) where a rising function crosses 0, linear between edges; an end if it never does."""
     most = len(edges) - 1
     after = (pivot < 0).sum(axis=1)
     right = np.clip(after, 1, most)

@@ -2,32 +2,32 @@
 
 A record adds 1 to one node of each level of a tree over public bands (`bands`, `tree`); the root is
 the key's count, which also decides when an unknown key becomes public (`key_selection`). Each
-node of each level is released as prefix sums over the triggers, B(Cx + z) with noise of its own
+node of each level is released as prefix sums over the triggers, B(Cx + z) with its own noise
 (`factorization.prefix_noise`). Estimates of the bands, their distribution function, its inversion
 and the intervals are post-processing (`inversion`).
 
 Guarantee. Neighbours: two streams of which one lacks all records of one unit, in all triggers and
-windows of an epoch. Let the unit have m_k accepted records in key k; the bound holds Σ m_k² ≤ Q on
-every path, and decides about a record by the unit's own earlier records alone. In key k and level l
-let d_v be the vector over triggers of what the unit adds to node v. Each record is in exactly one
+windows of an epoch. Let the unit have m_k accepted records in key k; the bound ensures Σ m_k² ≤ Q
+on every path, and accepts a record depending on the unit's own earlier records alone. In key k and
+level l let d_v be the vector over triggers of what the unit adds to node v. Each record is in one
 node of the level, so Σ_v Σ_t abs(d_v(t)) ≤ m_k. With c the largest column norm of C,
 ‖C d_v‖ ≤ c·Σ_t abs(d_v(t)), hence
 
     Σ_v ‖C d_v‖² ≤ c²·(Σ_v Σ_t abs(d_v(t)))² ≤ c²·m_k²,
 
-however the records spread over nodes, triggers and signs: a level costs as much as one count, not
-as many as it has nodes. C is lower triangular, so each release is a Gaussian one whose shift is
-predictable from the past, and all levels, keys and triggers together are μ-GDP with
+however the records spread over nodes, triggers and signs: a level costs as much as one count,
+whatever its number of nodes. C is lower triangular, so each release is a Gaussian release whose
+shift is predictable from the past, and all levels, keys and triggers together are μ-GDP with
 μ² = Q·c²·Σ_l 1/σ_l², up to the cost of the noise grid (`accounting.gaussian_cost`). All nodes of a
-public key are released, empty ones too; of a hidden key only whether its count crosses, which adds
-the δ of its selection. `Quantiles.cost` is that sum. ∎
+public key are released, including empty ones; a hidden key reveals only whether its count crosses,
+which adds the δ of its selection. `Quantiles.cost` is that sum. ∎
 
-*No draw covers two contents.* The draws of a node are labelled with its key and number, their level
-and their coordinate; coordinate i covers (Cx)_i, complete at the trigger whose nonce the label
-holds (`Process.first`).
+*No draw covers two contents.* The draws of a node are labelled with its key and number, its level
+and their coordinate; coordinate i covers (Cx)_i, which is complete at the trigger whose nonce the
+label holds (`Process.first`).
 
-*Where 64 bits end.* State holds numbers of records, which stay below 2^63. What is released is a
-function of counts with their noise.
+*Overflow.* State holds numbers of records, which stay below 2^63. Releases are functions of noisy
+counts.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from .tree import BandTree, levels_of
 from .truth import exact_answers
 
 OWN = ("count", "below", "above")
-"""Released beside the quantiles: records, those below ``low``, those above ``high``."""
+"""Released in addition to quantiles: records, those below ``low``, those above ``high``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,14 +101,14 @@ class Quantiles(ByKey):
     # Bound shard
 
     def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
-        """Values in grid steps; what is no number is dropped."""
+        """Values in grid steps; anything that is not a number is dropped."""
         value = np.asarray(columns["value"], np.float64)
         keep = ~np.isnan(value)
         steps = self.bands.steps(np.where(keep, value, 0.0))
         return Encoded(Keys.of([b""]), np.zeros(len(value), np.intp), steps[:, None], keep)
 
     def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
-        """Bound the slice and count what was accepted, per key and band."""
+        """Bound the slice and count accepted records per key and band."""
         batch = of_keys(batch, self._listed(batch.keys))
         done = self.bound.apply(units, batch, np.zeros(len(batch.keys), np.intp))
         rows = np.flatnonzero(done.accepted)
@@ -142,10 +142,10 @@ class Quantiles(ByKey):
         return rows, Releases(keys, value, variance, state["first"][shown], self._bar(closed.t - 1))
 
     def _values(self, counts: I64, keys: Keys, t: int, noise: Noise) -> tuple[I64, F64]:
-        """Released columns of public keys, and after them the ends of the quantiles' intervals."""
+        """Released columns of public keys, followed by the ends of the quantiles' intervals."""
         tree = self.tree(t)
         bands = tree.estimates(self._nodes(counts, keys, t, noise))
-        below = np.cumsum(bands, axis=1)  # from left to right: the same doubles everywhere
+        below = np.cumsum(bands, axis=1)  # left to right: the same doubles on every machine
         total, ends = below[:, -1], self.bands.ends
         whole = np.maximum(total, 1.0)
         risen = np.cumsum(tree.smoothed(bands, whole), axis=1)[:, :-1]
@@ -182,7 +182,7 @@ class Quantiles(ByKey):
     # Statements
 
     def error(self, t: int) -> F64:
-        """(c',) standard deviations; of a quantile the most: nothing known but its range."""
+        """(c',) standard deviations; for a quantile the largest possible within its range."""
         tree, most = self.tree(t), (self.bands.edges[-1] - self.bands.edges[0]) / 2
         own = np.sqrt([tree.total_variance, tree.band_variance, tree.band_variance])
         return np.concatenate([np.full(len(self.at), most), own])
@@ -199,7 +199,7 @@ class Quantiles(ByKey):
         return (self.counter.factor.digest(), self._edges, INTERVALS)
 
     def plan(self) -> dict[str, Any]:
-        """Bands, noise of ranks and counts by trigger, and the chances of keys to appear."""
+        """Bands, noise of ranks and counts by trigger, and the chances that keys appear."""
         bands, trees = self.bands, [self.tree(t) for t in range(1, self.horizon + 1)]
         out: dict[str, Any] = {
             "at": [float(q) for q in self.at],
@@ -221,7 +221,7 @@ class Quantiles(ByKey):
         return plan_rows(self.plan()["quantile"], unit)
 
     def truth(self, seen: WindowRecords, released: Sequence[bytes]) -> Truth:
-        """Exact quantiles and counts of every key, values cut to the range."""
+        """Exact quantiles and counts of every key, with values clipped to the range."""
         return exact_answers(self.bands, {named(q): q for q in self.at}, OWN, seen)
 
 
@@ -235,7 +235,7 @@ def named(q: Fraction) -> str:
 
 
 def numbered(keys: Keys, nodes: int) -> Keys:
-    """Each key as often as there are nodes, followed by a node's number in two bytes: injective."""
+    """Each key once per node, followed by the node's number in two bytes: injective."""
     number = np.tile(np.arange(nodes), len(keys))
     tails = np.stack([number >> 8, number & 255], axis=1).astype(np.uint8)
     return keys.take(np.repeat(np.arange(len(keys)), nodes)).followed(tails)

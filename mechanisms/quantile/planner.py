@@ -1,4 +1,4 @@
-"""The planner of quantiles: how far ranks are off, which keys appear, what is cut off."""
+"""The planner of quantiles: the error of ranks, keys that appear, records cut off."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .mechanism import Quantiles
 from .settings import QuantileParameters, build
 
 SHARES = (0.05, 0.1, 0.2, 0.4)  # of the count
-RUN = 2  # bounds that are run, each with every number of bands
+RUN = 2  # number of bounds to run, each with every number of bands
 
 
 class QuantilePlanner:
@@ -37,14 +37,14 @@ class QuantilePlanner:
         "records between released and exact quantiles, and all of hidden keys, as a share of the "
         "records"
     )
-    effort = USUAL._replace(run=200_000, step=0)  # releases do not follow from one another
+    effort = USUAL._replace(run=200_000, step=0)  # releases do not depend on each other
 
     def ticks(self, question: Question) -> int:
-        """None: errors follow from formulas."""
+        """Zero: errors follow from formulas."""
         return 0
 
     def propose(self, question: Question, tick: Callable[[], None]) -> dict[str, Any]:
-        """Bound and share of the count with the least error by the formulas."""
+        """Bound and count share with the least error by the formulas."""
         if question.sample is None:
             raise ParameterError("sample", None, "settings of quantiles are tried on a sample")
         given: QuantileParameters = question.parameters
@@ -92,13 +92,13 @@ class QuantilePlanner:
         return distinct([given, *(replace(one, bands=number) for one in best for number in each)])
 
     def near(self, question: Question, tuned: Any) -> Sequence[Any]:
-        """The same with smaller and larger bounds."""
+        """The tuned settings with smaller and larger bounds."""
         budget = _budget(tuned, question.setting)
         made = dict.fromkeys(max(1.0, round(budget * times)) for times in (1, 0.5, 2))
         return [replace(tuned, budget=float(one)) for one in made]
 
     def forecast(self, question: Question, parameters: Any, plays: range) -> Forecast:
-        """The figures of one candidate, by formulas, or by running it on values of a sample."""
+        """The figures of one candidate, by formulas or by running it on a sample's values."""
         made = _built(parameters, of_sample(question.setting))
         epochs = sample_of(question).epochs
         looks = formulas.forecast(made, epochs)
@@ -115,13 +115,13 @@ class QuantilePlanner:
         return _told(question, parameters, made, found, "simulation")._replace(each=each)
 
     def _ranked(self, question: Question, made: Sequence[QuantileParameters]) -> list[Forecast]:
-        """Forecasts by the formulas, the best first; what is impossible is left out."""
+        """Forecasts by the formulas, best first, without impossible candidates."""
         found = []
         for one in made:
             try:
                 found.append(self.forecast(question, one, range(0)))
             except ParameterError:
-                if one == question.parameters:  # what is given must be possible
+                if one == question.parameters:  # the given settings must be possible
                     raise
         return sorted(found, key=lambda one: one.score)
 
@@ -148,9 +148,9 @@ def _choices(question: Question, given: QuantileParameters) -> list[QuantilePara
 
 
 def _run(made: Quantiles, work: Workload, look: RankLook, noise: Any) -> RankLook:
-    """The last release of a window beside the exact ranks; `formulas` knows what the bound cuts.
+    """A window's last release compared with exact ranks; `formulas` gives what the bound cuts.
 
-    Keys that an earlier trigger alone would have selected are missing from it.
+    Keys that only an earlier trigger would have selected are missing.
     """
     out = last_release(made, work, noise)
     code = out.key.codes().astype(np.int64)
@@ -167,7 +167,7 @@ def _run(made: Quantiles, work: Workload, look: RankLook, noise: Any) -> RankLoo
         values = out.value[row, : len(made.at)]
         ends = [upto[np.searchsorted(steps[mine], values, side)] for side in ("left", "right")]
         wanted = np.array([float(q) for q in made.at]) * upto[-1]
-        # Records that equal the value lie on both sides of it.
+        # Records that equal the value count on both sides of it.
         off[key] = np.maximum(np.maximum(ends[0] - wanted, wanted - ends[1]), 0).mean()
     return look._replace(error=off, chance=shown)
 

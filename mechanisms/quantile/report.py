@@ -11,16 +11,13 @@ from .tree import BandTree
 
 
 def rank_stddev(tree: BandTree, at: tuple[Fraction, ...]) -> float:
-    """Standard deviation of the number of records that a quantile is off by.
-
-    It is the mean over edges and quantiles.
-    """
+    """Root mean variance of a quantile's error in records, over edges and quantiles."""
     every: list[F64] = [tree.rank_variance(float(q)) for q in at]
     return math.sqrt(sum(float(one.sum()) for one in every) / (len(every) * (tree.bands - 1)))
 
 
 def plan_rows(body: dict[str, Any], unit: str) -> list[tuple[str, str]]:
-    """Format what a mechanism plans as rows of text."""
+    """Format a mechanism's plan as rows of text."""
     shown = ", ".join(f"{q:g}" for q in body["at"])
     ranks, counts = body["rank_stddev"], body["count_stddev"]
     rows = [

@@ -33,17 +33,17 @@ class QuantileParameters:
     """Settings of ``mechanism = { kind = "quantile" }``.
 
     Attributes:
-        low, high: public range of the values. A quantile beyond it is given as its end; how many
-            records lie beyond is released too.
-        at: the quantiles, between 0 and 1; 0.5 is the median. More of them cost nothing.
-        bands: number of bands into which the range is divided, with one below and one above it: 16,
-            64 or 256. More are finer and have more noise.
-        spacing: "linear", or "log" for bands whose width is in proportion to the value, which
-            forgives a range that was guessed badly.
+        low, high: public range of the values. A quantile outside it is released as the nearer end;
+            the number of records outside is released too.
+        at: the quantiles, between 0 and 1; 0.5 is the median. Further quantiles cost nothing.
+        bands: number of bands into which the range is divided, including one below and one above
+            it: 16, 64 or 256. More bands are finer and have more noise.
+        spacing: "linear", or "log" for bands whose width is proportional to the value, which
+            tolerates a badly guessed range.
         bound, budget, per_key: contribution bound, as for `histogram`.
-        factorization: the same as for `histogram`.
+        factorization: as for `histogram`.
         threshold_delta_share, last_share: δ for key selection, as for `histogram`.
-        count_share: share of the Gaussian budget for the count, by which unknown keys are found.
+        count_share: share of the Gaussian budget for the count, which finds unknown keys.
             Default: 0.2 for unknown keys, 0.08 for a public list.
     """
 
@@ -62,7 +62,7 @@ class QuantileParameters:
 
     @property
     def histogram(self) -> HistogramParameters:
-        """The settings that a histogram has too."""
+        """The settings shared with a histogram."""
         return HistogramParameters(
             bound=self.bound,
             budget=self.budget,
@@ -143,7 +143,7 @@ def _split(parameters: QuantileParameters, unknown: bool) -> list[Fraction]:
 
 
 def objections(parameters: QuantileParameters, frame: Frame) -> Iterator[Objection]:
-    """Ranges and quantiles that cannot be used; and keys alone, which have no quantile."""
+    """Unusable ranges and quantiles, and keys alone, which have no quantile."""
     given = parameters
     for check in (
         lambda: bands(given.low, given.high, given.bands, given.spacing),

@@ -69,13 +69,13 @@ class BandTree:
         return out
 
     def smoothed(self, bands: F64, total: F64) -> F64:
-        """(r, B) better estimates of the bands: none is negative, and they add up to ``total``.
+        """(r, B) better estimates of the bands: non-negative, and adding up to ``total``.
 
-        From the root down: how the four children of a node differ from their mean is known with
-        equal noise in three directions, of variance s_l/a_l each, and is shrunk as far as it is
-        likely to be noise (James and Stein 1961, Baranchik's positive part: never worse in mean
-        squared error, whatever the data). Then the children move to the nearest numbers that are
-        not negative and add up to what their node was given.
+        From the root down, the differences of a node's four children from their mean are known with
+        equal noise in three directions, of variance s_l/a_l each. They are shrunk as far as they
+        are likely to be noise (James and Stein 1961, Baranchik's positive part: never worse in mean
+        squared error, whatever the data). Then the children move to the nearest non-negative
+        numbers that add up to their node's estimate.
 
         Args:
             bands: (r, B) bands from `estimates`.
@@ -123,11 +123,11 @@ class BandTree:
 
 
 def _nearest(four: F64, total: F64) -> F64:
-    """(r, n, 4) the nearest that are not negative and add up to the total, (r, n).
+    """(r, n, 4) the nearest non-negative numbers that add up to ``total``, (r, n).
 
-    Those that a common shift makes negative become zero, and the others are shifted again, until
-    none is negative: after at most three times (Michelot 1986). All rows take as many steps, so
-    that no bit of a row depends on those beside it.
+    Numbers that a common shift makes negative become zero, and the others are shifted again, until
+    none is negative, at most three times (Michelot 1986). All rows take the same number of steps,
+    so that no bit of a row depends on other rows.
     """
     kept = np.ones(four.shape, np.bool_)
     for _ in range(FANOUT):
@@ -139,7 +139,7 @@ def _nearest(four: F64, total: F64) -> F64:
 
 
 def _added(four: F64) -> F64:
-    """(r, n) sums of four, from left to right."""
+    """(r, n) sums of four, added from left to right."""
     out: F64 = four[..., 0] + four[..., 1] + four[..., 2] + four[..., 3]
     return out
 

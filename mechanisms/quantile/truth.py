@@ -17,12 +17,12 @@ from .bands import Bands
 def exact_answers(
     bands: Bands, at: Mapping[str, Fraction], own: tuple[str, str, str], seen: WindowRecords
 ) -> Truth:
-    """Counts and quantiles by key; a key whose records do not add up to one has no quantile.
+    """Counts and quantiles by key; a key with a total below one record has no quantile.
 
     Args:
         bands: bands of the values.
         at: share of each quantile, by its name.
-        own: names of the number of records, and of those below and above the range.
+        own: names of the numbers of records: all, those below the range, those above it.
         seen: records of the window.
     """
     steps, sign = seen.value[:, 0], seen.sign.astype(np.int64)
@@ -43,7 +43,7 @@ def exact_answers(
 
 
 def _quantile(bands: Bands, steps: I64, sign: NDArray[Any], q: Fraction) -> float:
-    """The least value with at least q of the records at or below it, cut to the range."""
+    """The least value with at least q of the records at or below it, clipped to the range."""
     below = np.cumsum(sign)
     if not len(below) or below[-1] < 1:
         return float("nan")

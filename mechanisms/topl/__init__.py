@@ -1,4 +1,4 @@
-"""ToPL: means and ranges under local privacy; the aggregator's side."""
+"""ToPL: means and ranges under local privacy, on the aggregator's side."""
 
 from .entry import ENTRY
 

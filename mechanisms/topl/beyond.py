@@ -1,23 +1,23 @@
 """The share of values at or above a threshold, from reports by Square Wave alone.
 
-A mean of clipped values says nothing of what was cut, and no interval of it does. But range group
-and narrow group report about values that lie beyond theta as well, and theta is an end of their
-buckets (or lies within one). This is post-processing of reports: no device says more for it.
+A mean of clipped values and its interval say nothing about the clipped part. But the range group
+and the narrow group also report values beyond theta, and theta is an end of one of their buckets
+(or lies within one). This is post-processing of reports: devices report nothing more for it.
 
 *Unbiased answers.* Square Wave gives bucket i the outputs i .. i+w-1 with probability h, all others
 with l. A number g(j) for each output j has the expectation f(i) for every bucket i if and only if
 ``g(i + w - 1) - g(i - 1) = (f(i) - f(i - 1)) / (h - l)`` for i ≥ 1, and it holds for i = 0. That
-leaves one number free for each residue of j modulo w; the mean of each residue is the same here,
-which makes Σ g² least.
+leaves one number free for each residue of j modulo w; here the mean of each residue is the same,
+which minimises Σ g².
 
-*Interval.* A sharp step f costs much noise, a ramp of r buckets far less. A ramp that ends where
-the step is lies above it, one that begins there below it: ``E f_below ≤ share ≤ E f_above``. So the
+*Interval.* A sharp step f has much noise, a ramp of r buckets far less. A ramp that ends at the
+step lies above it, a ramp that begins there below it: ``E f_below ≤ share ≤ E f_above``. So the
 mean answers of both ramps, each moved outwards by the normal quantile of ``1 - 0.05 / 2m`` times
 its standard error, in each of m groups, hold the share together with a probability of at least
 95 % (Bonferroni; in the limit of many reports, with theta and r fixed). The width r follows from
 numbers of reports and theta.
 
-*Liars* choose this share as they can choose the threshold.
+*Liars* can choose this share, as they can choose the threshold.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class Answers(NamedTuple):
     start: float
 
     def of(self, counts: dict[int, int]) -> tuple[float, float]:
-        """The mean of so many reports by output, and its standard error.
+        """The mean answer of reports, given their numbers by output, and its standard error.
 
-        One further report of the largest answer is counted in the error, so that few reports do
-        not look certain.
+        The error includes one further report of the largest answer, so that few reports do not look
+        certain.
         """
         n = sum(counts.values())
         one = sum(many * self.whole[code] for code, many in counts.items())
@@ -88,7 +88,7 @@ def beyond(survey: Survey, seen: Buckets, told: Steps, density: F64) -> Beyond:
 
     Args:
         density: (d,) the distribution of the group that found the threshold. Its mass from theta
-            on is the estimate, within the ends of the interval.
+            on, clamped to the interval, is the estimate.
     """
     if told.theta == survey.buckets:
         return Beyond(0, 0, 0)
@@ -113,10 +113,10 @@ def beyond(survey: Survey, seen: Buckets, told: Steps, density: F64) -> Beyond:
 def _ends(
     channel: Window, counts: dict[int, int], inner: int, outer: int, reach: float
 ) -> tuple[float, float]:
-    """Both ends that ramps say around a step, which lies between the buckets inner and outer.
+    """Both ends of the interval from ramps around a step between the buckets inner and outer.
 
-    The width of the ramps is the power of two that gives evenly spread values the shortest
-    interval.
+    The width of the ramps is the power of two that gives the shortest interval for evenly spread
+    values.
     """
     n, d = sum(counts.values()), channel.inputs
 

@@ -1,9 +1,9 @@
-"""Variances of reports by each channel, and the channel that serves a threshold best.
+"""Variances of reports by each channel, and the best channel for a threshold.
 
-Values v of [-1, 1] are answered by Piecewise with a variance ``a + b v²``, b > 0, by the two-point
-channel with C² - v². Hybrid mixes the two so that v does not matter; hence one of its parts alone
-varies less, as soon as E[v²] is known a little: Piecewise where values lie in the middle of
-[0, theta], the two-point channel where they lie at its ends, as mostly-zero ones do.
+For a value v in [-1, 1], Piecewise answers with variance ``a + b v²``, b > 0, and the two-point
+channel with C² - v². Hybrid mixes the two so that v does not matter. So one of its parts alone
+varies less, given even rough knowledge of E[v²]: Piecewise if values lie in the middle of
+[0, theta], the two-point channel if they lie at its ends, as mostly-zero values do.
 """
 
 from __future__ import annotations

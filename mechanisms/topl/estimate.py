@@ -5,7 +5,7 @@ false. The mean moves by at most (k·theta·C + j·r·B·c) / (n + r·m), with C
 absolute answers of Hybrid and Square Wave, and in expectation by half of that with C + 1 and c + 1.
 *Proof.* The mean is Σ wᵢ xᵢ / Σ wᵢ. A liar chooses neither weight, group nor threshold, nor how
 often a report counts: false answers change only some xᵢ. All answers of a value report lie in an
-interval of length theta·C, around theta / 2; those of a range report in one of length B·c, around
+interval of length theta·C around theta / 2; those of a range report in one of length B·c around
 B / 2. A true answer has its expectation in [0, theta], or [0, B], from which no answer is further
 than theta (C + 1) / 2, or B (c + 1) / 2. ∎
 """
@@ -27,21 +27,21 @@ from .fit import choose_threshold, fit
 
 # A report bucket is 32 bits: one for the group, 13 for theta, 2 for the channel, 16 for its output.
 _GROUP, _THETA, _CHANNEL, _CODE = 31, 18, 16, (1 << 16) - 1
-CHOSEN = 1 << 40  # row that remembers theta; no bucket is that large
-FOUND = CHOSEN + 1  # row that remembers the range of a survey in two rounds
+CHOSEN = 1 << 40  # row that stores theta; no bucket is that large
+FOUND = CHOSEN + 1  # row that stores the range of a survey in two rounds
 
 
 def pack(group: I64, theta: I64, code: I64) -> I64:
-    """Report buckets as integers below 2^32; of the groups by Square Wave, one has no theta."""
+    """Report buckets as integers below 2^32; one of the Square Wave groups has no theta."""
     step = theta % STEP << _THETA | theta // STEP << _CHANNEL
     return np.asarray((group == VALUE).astype(np.int64) << _GROUP | step | code)
 
 
 class Buckets(NamedTuple):
-    """Report counts by bucket, all of one length."""
+    """Report counts by bucket; all columns have equal length."""
 
     group: I64
-    theta: I64  # what was told, with its channel; 0 in the range group, the range in the narrow one
+    theta: I64  # told step, with its channel; 0 in the range group, the range in the narrow group
     code: I64
     reports: I64
 
@@ -51,7 +51,7 @@ class Buckets(NamedTuple):
 
 
 def unpack(key: Keys, reports: I64) -> Buckets:
-    """Buckets from keys made of `pack`; the rows `CHOSEN` and `FOUND` are left out."""
+    """Buckets from keys made by `pack`, without the rows `CHOSEN` and `FOUND`."""
     codes = integers(key)
     theta = (codes >> _THETA & STEP - 1) + (codes >> _CHANNEL & 3) * STEP
     group = np.where(codes >> _GROUP, VALUE, np.where(theta, NARROW, RANGE))
@@ -59,18 +59,18 @@ def unpack(key: Keys, reports: I64) -> Buckets:
 
 
 class Steps(NamedTuple):
-    """Steps that were published for a window before a micro-batch; 0 where there was none."""
+    """Steps published for a window before a micro-batch; 0: none."""
 
-    theta: int = 0  # with the channel that was told with it
+    theta: int = 0  # with the channel told together with it
     within: int = 0  # the range of the narrow group
 
 
 def counted(seen: Buckets, told: Steps) -> Buckets:
-    """The buckets that count: the range group's, and those under what was published.
+    """The buckets that count: the range group's, and those under the published steps.
 
     Reports under another threshold answer another question. A value clipped lower would pull the
-    mean down, with the larger weight of its smaller variance, so a liar who chooses theta would
-    choose his own weight; and so would one who chooses the channel.
+    mean down, with the larger weight of its smaller variance, so a liar who chooses theta or the
+    channel would choose their own weight.
     """
     own = np.where(seen.group == VALUE, told.theta, told.within)
     return seen.where((seen.group == RANGE) | (seen.theta == own))
@@ -82,13 +82,13 @@ def integers(key: Keys) -> I64:
 
 
 def noise_of(survey: Survey, group: int, theta: int, one: Buckets) -> Fraction:
-    """Variance of the noise of a report of ``one``, which were all told ``theta``.
+    """Variance of the noise of a report in ``one``, whose devices were all told ``theta``.
 
-    By Hybrid and Square Wave it is the worst one. That of a told channel, ``a + b v²``, follows
+    For Hybrid and Square Wave it is the worst variance. For a told channel, ``a + b v²`` follows
     from the answers alone. Piecewise: their mean square is ``a + (b + 1) E[v²]``. The two-point
-    channel answers ±C whatever v is, so only ``E[v²] ≥ E[v]²`` is known: its noise is taken for
-    that of equal values, all that the answers vary. Random rounding to the levels adds at most
-    half a step, squared. One further report of the worst variance is counted in.
+    channel answers ±C for any v, so only ``E[v²] ≥ E[v]²`` is known: its noise is taken to be that
+    of equal values, the whole variance of the answers. Random rounding to the levels adds at most
+    half a step, squared. One further report of the worst variance is included.
     """
     worst, reports = worst_of(survey, group, theta), int(one.reports.sum())
     if group != VALUE or theta < STEP or not reports:
@@ -123,8 +123,8 @@ def _of_window(channel: Window, seen: Buckets) -> tuple[Fraction, Fraction]:
 def density(survey: Survey, seen: Buckets, smooth: bool, group: int = RANGE) -> F64:
     """Distribution over the buckets of [0, B], from the range group alone.
 
-    In two rounds the range group's buckets are those of its scale, and the narrow group's divide
-    the range that it was told.
+    In two rounds the range group's buckets are those of its scale, and the narrow group's buckets
+    divide the range that it was told.
     """
     ranged = seen.where(seen.group == group)
     counts = np.zeros(survey.square_wave.outputs, np.int64)
@@ -135,10 +135,11 @@ def density(survey: Survey, seen: Buckets, smooth: bool, group: int = RANGE) -> 
 def threshold(survey: Survey, seen: Buckets, exact: F64) -> int:
     """Step of the threshold, with its channel, for the density of the range group's reports.
 
-    It is the whole range where there is no report. The threshold is that of Hybrid, and the channel
-    the best for it: less noise would let false tail mass raise the threshold in one round.
+    It is the whole range if there are no reports. The threshold is the one for Hybrid, and the
+    channel the best for it: with less noise, false tail mass would raise the threshold in one
+    round.
     """
-    others = float((1 - survey.share) / survey.share)  # value reports for one range report
+    others = float((1 - survey.share) / survey.share)  # value reports per range report
     ranged = int(seen.reports[seen.group == RANGE].sum())
     if not ranged:
         return survey.buckets
@@ -150,15 +151,15 @@ def threshold(survey: Survey, seen: Buckets, exact: F64) -> int:
 def mean(survey: Survey, seen: Buckets) -> tuple[Fraction | None, float]:
     """Inverse-variance mean over groups and thresholds, and the variance of its noise.
 
-    Answers on the scale of octaves say little about a mean: in two rounds the range group is left
-    out.
+    In two rounds the range group is left out: answers on the scale of octaves say little about a
+    mean.
 
-    Each group's own mean is unbiased for values clipped to its range (in the range group, where a
-    bucket stands for its middle, to within half a bucket). The weights are public: numbers of
-    reports and worst variances. The variance is that of `noise_of`.
+    Each group's mean is unbiased for values clipped to its range (in the range group up to half a
+    bucket, since its middle stands for a bucket). The weights are public: numbers of reports and
+    worst variances. The variance is that of `noise_of`.
 
     Returns:
-        The exact mean in the user's own units, None without reports; and the variance of its noise.
+        The exact mean in the user's own units (None without reports), and its noise variance.
     """
     precision, weighted, noise = Fraction(0), Fraction(0), Fraction(0)
     if survey.rounds > 1:
@@ -177,7 +178,7 @@ def mean(survey: Survey, seen: Buckets) -> tuple[Fraction | None, float]:
 
 
 def told_top(survey: Survey, theta: int) -> Fraction:
-    """Upper end of the values of a group that was told ``theta``, or nothing (0)."""
+    """Upper end of the values of a group that was told ``theta`` (0: nothing)."""
     return survey.threshold(theta) if theta else survey.bound
 
 
@@ -196,6 +197,6 @@ def _said(survey: Survey, group: int, seen: Buckets) -> Fraction:
 
 
 def _decoded(channel: Window, seen: Buckets) -> Fraction:
-    """Sum of decoded outputs, exactly."""
+    """Exact sum of decoded outputs."""
     doubled = int((seen.reports * (2 * seen.code - channel.outputs + 1)).sum())
     return channel.step * Fraction(doubled, 2)

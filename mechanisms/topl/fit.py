@@ -1,7 +1,7 @@
 """The aggregator's side of local privacy: distributions and thresholds from perturbed reports.
 
-Everything here is post-processing of reports that are private already, except `simulate`, which
-draws many reports at once from the very tables that devices use, for tests and forecasts.
+Everything here is post-processing of reports that are already private, except `simulate`, which
+draws many reports at once from the tables that devices use, for tests and forecasts.
 """
 
 from __future__ import annotations
@@ -55,17 +55,17 @@ def _draw_hybrid(channel: Hybrid, scaled: F64, words: U64) -> I64:
 
 
 def simulate(survey: Survey, value: F64, group: I64, theta: int, words: U64) -> I64:
-    """(n,) outputs of n simulated devices: what `Survey.perturb_range` and the other two answer.
+    """(n,) outputs of n simulated devices, as of `Survey.perturb_range` and the other two.
 
-    For forecasts and tests only. A stage that perturbs values has seen them: that is central
+    For forecasts and tests only: a stage that perturbs values has seen them, which is central
     trust, whatever the formula.
 
     Args:
         survey: the public parameters.
         value: (n,) raw values in the user's own units, none of them NaN.
         group: (n,) `RANGE`, `NARROW` or `VALUE`.
-        theta: step that the value group or the narrow group is told; the value group's channel is
-            in it.
+        theta: step told to the value group or the narrow group; for the value group it includes the
+            channel.
         words: (n, 3) uniform words, the only randomness.
 
     Raises:
@@ -85,7 +85,7 @@ def simulate(survey: Survey, value: F64, group: I64, theta: int, words: U64) -> 
 
 
 def _places(survey: Survey, share: F64) -> F64:
-    """Places of shares of B among the range group's buckets."""
+    """Positions of shares of B among the range group's buckets."""
     if survey.rounds == 1:
         return share * survey.buckets
     _, octave = np.frexp(np.maximum(share, 2.0**-OCTAVES))
@@ -95,7 +95,7 @@ def _places(survey: Survey, share: F64) -> F64:
 
 
 class Fit(NamedTuple):
-    """A distribution over input buckets and how it was reached."""
+    """A distribution over input buckets and its likelihood."""
 
     density: F64  # (d,) non-negative, sums to 1
     rounds: int
@@ -103,12 +103,12 @@ class Fit(NamedTuple):
 
 
 class _Windows:
-    """Sums over stretches of an array that are ``width`` long, cut to the array.
+    """Sums over stretches of ``width`` entries of an array, cut off at its ends.
 
     Args:
         length: length of the array.
         width: width of each stretch.
-        start: begin of each stretch.
+        start: start of each stretch.
     """
 
     def __init__(self, length: int, width: int, start: I64) -> None:
@@ -122,22 +122,22 @@ class _Windows:
 
 
 def _smoothed(x: F64) -> F64:
-    """Binomial smoothing (1, 2, 1)/4; the ends are doubled so that no mass is lost there."""
+    """Binomial smoothing (1, 2, 1)/4; the ends are repeated so that no mass is lost there."""
     wide = np.concatenate([x[:1], x, x[-1:]])
     return np.asarray((wide[:-2] + 2 * wide[1:-1] + wide[2:]) / 4)
 
 
 def fit(counts: I64, channel: Window, smooth: bool = True, rounds: int = 10_000) -> Fit:
-    """The input distribution that makes the reports likely, by EM; uniform without any report.
+    """The most likely input distribution given the reports, by EM; uniform without reports.
 
-    The channel is constant but for a window, so a round costs two running sums, not a product
-    with a matrix. With ``smooth`` each round ends with a binomial filter, which keeps the noise
-    of sparse reports from being fitted (Li et al., SIGMOD 2020, algorithm 1).
+    The channel is constant outside a window, so a round costs two running sums instead of a matrix
+    product. With ``smooth`` each round ends with a binomial filter, which prevents fitting the
+    noise of sparse reports (Li et al., SIGMOD 2020, algorithm 1).
 
     Args:
         counts: (outputs,) how often each output was reported.
         smooth: whether to filter.
-        rounds: most rounds; it stops earlier when a round gains less than 0.001 nats.
+        rounds: most rounds; EM stops earlier when a round gains less than 0.001 nats.
 
     Raises:
         ContractError: ``counts`` does not fit the channel.
@@ -183,8 +183,8 @@ def worst_variance(channel: Window | Hybrid) -> Fraction:
 def square_terms(channel: Window) -> tuple[float, float]:
     """A and K: the mean square of a decoded output is ``A + K v²`` for input value v.
 
-    It is so exactly: the squares of the outputs are a parabola, and the window's sum of them is one
-    in its place.
+    This is exact: the squares of the outputs are a parabola in the output, so their sum over the
+    window is a parabola in the window's position.
     """
     square, middle = _squares(channel), channel.inputs // 2
     near = (2 * middle / (channel.inputs - 1) - 1) ** 2
@@ -203,18 +203,18 @@ def _squares(channel: Window | TwoPoint) -> F64:
 
 
 def choose_threshold(density: F64, variance: float, reports: float) -> int:
-    """The threshold step, from 1 to d, that makes a mean of clipped values most accurate.
+    """The threshold step, from 1 to d, for which a mean of clipped values is most accurate.
 
     With theta = i/d of the range the mean of n reports has variance ``theta² V / 4n`` and bias
-    ``T = E[(v - theta)+]``. The estimate of T has an error that is proportional to the whole
-    range, not to theta, so T² counts with the weight ``theta²`` (relative to the range), kept
-    between 1/128 and 1/4; unweighted it is mostly noise for skewed values, and theta far too large.
-    A cut by less than a quarter is not worth an unknown bias: then the whole range is kept.
+    ``T = E[(v - theta)+]``. The error of the estimate of T is proportional to the whole range, not
+    to theta, so T² has the weight ``theta²`` (relative to the range), clamped to [1/128, 1/4];
+    unweighted, T² would be mostly noise for skewed values, and theta far too large. A cut of less
+    than a quarter is not worth an unknown bias: then the whole range is kept.
 
     Args:
         density: (d,) distribution over buckets of the range.
         variance: V, the worst variance of a report about a value in [-1, 1].
-        reports: number of reports that a mean will rest on.
+        reports: number of reports behind a mean.
     """
     d = len(density)
     if reports <= 0:
@@ -229,6 +229,6 @@ def choose_threshold(density: F64, variance: float, reports: float) -> int:
 def mean_excess(density: F64) -> F64:
     """(d,) E[(v - i/d)+] for i = 1..d, with mass in the middle of its bucket."""
     d = len(density)
-    above = np.cumsum(density[::-1])[::-1] - density  # mass in later buckets than i-1
+    above = np.cumsum(density[::-1])[::-1] - density  # mass in buckets after i-1
     inside = np.concatenate([np.cumsum(above[::-1])[::-1][1:], np.zeros(1)])
     return np.asarray((inside + above / 2) / d)

@@ -1,4 +1,4 @@
-"""The group of each privacy unit; reports that claim the other group are not believed."""
+"""The group of each privacy unit; reports that claim another group are refused."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from ...client.survey import Survey
 from ..columns import I64
 
-KNOWN = 150_000  # units whose group is remembered
+KNOWN = 150_000  # number of units whose group is cached
 
 
 def user_of(unit: Any) -> str:
-    """The user name that a device gives its client, from the unit that a record names.
+    """The user name that a device gives its client, from the unit in a record.
 
-    A text is itself and an integer its decimal digits; several fields are a JSON list.
+    A text stays as it is, an integer becomes decimal digits, several fields become a JSON list.
 
     >>> user_of(("alice", 3))
     '["alice", 3]'
@@ -26,7 +26,7 @@ def user_of(unit: Any) -> str:
 
 
 class Groups(dict[Any, int]):
-    """Groups of the units met lately; a cache of bounded size, not state."""
+    """Groups of recent units: a cache of bounded size, not state."""
 
     def __init__(self, survey: Survey, most: int = KNOWN) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Groups(dict[Any, int]):
         self._most = most
 
     def __missing__(self, unit: Any) -> int:
-        """Hash a unit that was not met lately."""
+        """Hash a unit that is not in the cache."""
         found = self[unit] = self._survey.group(user_of(unit))
         return found
 

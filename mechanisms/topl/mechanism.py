@@ -1,20 +1,20 @@
 """ToPL: values under local differential privacy, aggregated from reports that devices perturbed.
 
 Devices run `hushstream.client`. A public salted hash puts each user into one of two
-groups. The *range* group reports by Square Wave; at the public trigger ``warmup`` expectation
-maximisation turns its reports into a distribution, and that into a threshold theta, which is
-released, together with the channel whose reports about such values vary least. The *value* group
-is told both and reports within [0, theta] (by Hybrid if the survey says so). Means and sums
-combine both groups by inverse variance. Nothing is noised here: every result of this mechanism is
-post-processing of reports.
+groups. The *range* group reports by Square Wave. At the public trigger ``warmup`` expectation
+maximisation turns its reports into a distribution, which gives a threshold theta; theta is released
+together with the channel whose reports about such values vary least. The *value* group is told both
+and reports within [0, theta] (by Hybrid if the survey says so). Means and sums combine both groups
+by inverse variance. No noise is added here: every result of this mechanism is post-processing of
+reports.
 
 A survey in two rounds releases a range at ``warmup``, from a range group that reports on a scale
-of octaves. A third group, the *narrow* one, reports by Square Wave within that range, and at twice
-``warmup`` theta follows from its reports. A device still reports once about a slot, in one group.
+of octaves. A third group, the *narrow* group, reports by Square Wave within that range, and at
+twice ``warmup`` theta follows from its reports. A device still reports once per slot, in one group.
 
-Anyone can send a report, so claims in a report are checked: its group must be the one that the
-salted hash gives its unit, and its theta and channel those that were published for its window
-before it came. Two reports of one group therefore always weigh the same.
+Anyone can send a report, so its claims are checked: its group must be the one that the salted hash
+gives its unit, and its theta and channel must have been published for its window before it came.
+Two reports of one group therefore always have equal weight.
 
 Paper: Wang, Chen, Zhang, Su, Cheng, Li, Li, Jha ("Continuous Release of Data Streams under both
 Centralized and Local Differential Privacy", CCS 2021), section 5.
@@ -75,7 +75,7 @@ from .units import accept
 _PPM = 1_000_000
 INPUTS = ("slot", "group", "theta", "code", "survey", UNIT)
 RULES = "topl/3"
-"""Which reports count: whatever changes it must change this, so that no charge covers both."""
+"""Version of the rules by which reports count. It changes with them, so no charge covers both."""
 
 
 def _numbers(column: NDArray[Any]) -> NDArray[Any]:
@@ -86,7 +86,7 @@ def _numbers(column: NDArray[Any]) -> NDArray[Any]:
 
 
 def _whole(column: NDArray[Any]) -> I64:
-    """Convert to integers; -1, which no report has, if a number is not whole or too large."""
+    """Convert to integers; a number that is not whole or too large becomes -1, as in no report."""
     wide = _numbers(column)
     good = (wide >= 0) & (wide < 2**32) & (wide == np.floor(wide))
     return np.where(good, wide, -1).astype(np.int64)
@@ -97,27 +97,27 @@ class ToPL(Mechanism):
     """The aggregator of one survey.
 
     Guarantee: *local* differential privacy, ``survey.epsilon`` per report and ``survey.reports``
-    times that per unit, against everybody, this aggregator included. Neighbours are two values
-    of a report. The facts that a unit reported and how many reports it sent are not hidden, so
-    the central relation that it implies is "replace a value", not "add or remove a unit".
+    times that per unit, against everybody, including this aggregator. Neighbours are two values
+    of a report. That a unit reported, and how many reports it sent, is not hidden, so the implied
+    central relation is "replace a value", not "add or remove a unit".
 
-    Ignored are a unit's second report about one slot (a retry), reports beyond its number, a report
-    of the other group, and a value report whose theta is not the window's published one.
+    Ignored are a unit's second report about one slot (a retry), reports beyond its number, reports
+    of another group, and value reports whose theta is not the one published for the window.
 
     Attributes:
         survey: the public parameters that devices share.
         grid: size of one step of the released mean and sum, in the user's own units.
         horizon: triggers per window, at least 2.
         warmup: trigger (1..horizon-1) at which theta is chosen, from the range group alone.
-        expected: reports expected per trigger; `error` forecasts with it, nothing else reads it.
+        expected: reports expected per trigger; only `error` uses it, for a forecast.
         smooth: whether expectation maximisation filters its rounds.
         beyond: whether releases state the share of values at or above theta, see `beyond`.
-        guard: mass of the estimated distribution that a range leaves out, in units of its noise.
+        guard: mass of the estimated distribution outside a range, in units of its noise.
     """
 
     guarantee: ClassVar[Guarantee] = Guarantee("local_randomizer", "local", "replace_value")
 
-    survey: Survey = field()  # no default, not even that of the contract
+    survey: Survey = field()  # without the contract's default
     grid: Fraction = Fraction(1)
     horizon: int = 24
     warmup: int = 1
@@ -168,7 +168,7 @@ class ToPL(Mechanism):
     def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
         """Reports as eight-byte keys: slot, group, theta, output.
 
-        Dropped are reports that no client of this survey can have made for their unit.
+        Reports that no client of this survey can have made for their unit are dropped.
         """
         slot, group, theta, code = (_whole(columns[name]) for name in INPUTS[:4])
         own = _numbers(columns["survey"]) == self.survey.number
@@ -183,7 +183,7 @@ class ToPL(Mechanism):
         return Encoded(keys, key, np.empty((len(key), 0), np.int64), keep)
 
     def _possible(self, step: I64, code: I64) -> NDArray[np.bool_]:
-        """Whether a device that was told a step can have answered with an output."""
+        """Whether a device that was told ``step`` can have answered with this output."""
         channel, theta = np.divmod(step, STEP)
         known = np.zeros(len(step), bool)
         for one in range(CHANNELS if self.survey.channel == "told" else 1):
@@ -240,7 +240,7 @@ class ToPL(Mechanism):
         """Steps that the window published before this micro-batch.
 
         Raises:
-            ContractError: it was published and is missing: later reports are in the counts by now.
+            ContractError: a published step is missing; the counts already have later reports.
         """
         codes = integers(closed.rows.key)
         stored = dict(zip(codes.tolist(), closed.rows.state["count"].tolist(), strict=True))
@@ -252,7 +252,7 @@ class ToPL(Mechanism):
         return Steps(theta, within)
 
     def _with(self, rows: Rows, name: int, step: int) -> Rows:
-        """The rows with a step among them, to be remembered for the window."""
+        """The rows plus one that stores a step for the window."""
         added = self.traits.rows(Keys.of_codes(np.array([name], np.uint64)))
         added.state["count"] = step
         keys = concat([rows.key, added.key])
@@ -282,7 +282,7 @@ class ToPL(Mechanism):
     # Accounting
 
     def stated(self, unit: str) -> Stated:
-        """The cost of one report, and how many there are per unit and epoch."""
+        """The cost of one report, and the number of reports per unit and epoch."""
         one, most = self.survey.epsilon, self.survey.reports
         words = f"ε={float(one):g} per report, at most {most} reports of one {unit} and epoch"
         return Stated({"epsilon_report": one, "reports": Fraction(most)}, words)
@@ -292,7 +292,7 @@ class ToPL(Mechanism):
         return stated_records(self.survey.reports, unit)
 
     def digests(self) -> tuple[str, ...]:
-        """The version of the rules by which reports count; the aggregator computes nothing else."""
+        """The version of the rules by which reports count, the aggregator's only computation."""
         return (RULES,)
 
     def plan(self) -> dict[str, Any]:
@@ -308,7 +308,7 @@ class ToPL(Mechanism):
         return Cost(epsilon=self.survey.epsilon * self.survey.reports)
 
     def draws(self) -> tuple[Draws, ...]:
-        """None: reports were perturbed before they came."""
+        """None: devices perturb their reports before sending them."""
         return ()
 
     def error(self, t: int) -> F64:
@@ -327,7 +327,7 @@ class ToPL(Mechanism):
 
 
 def _fitting(steps: int) -> np.int64:
-    """A number of grid steps, held within 64 bits: hostile reports must not stop a release."""
+    """A number of grid steps, clamped to 64 bits: hostile reports must not stop a release."""
     return np.int64(max(-(1 << 63), min(steps, (1 << 63) - 1)))
 
 
@@ -340,9 +340,9 @@ def _added(closed: Closed) -> Rows:
 
 
 def _changed(rows: Rows, closed: Closed, batch: Buckets) -> Rows:
-    """The rows that differ from the stored ones: counted buckets and a theta just chosen.
+    """The rows that differ from the stored ones: counted buckets and a newly chosen theta.
 
-    Other rows are not kept, because lying devices could fill the state of a window with them.
+    Other rows are not kept, because lying devices could fill a window's state with them.
     """
     codes = integers(rows.key)
     changed = np.isin(codes, pack(batch.group, batch.theta, batch.code))
@@ -352,7 +352,7 @@ def _changed(rows: Rows, closed: Closed, batch: Buckets) -> Rows:
 
 
 def bins(public: Mapping[str, Any], reach: tuple[float, float]) -> list[list[float]]:
-    """Both ends and the share of each bucket of a released distribution; none if there is none.
+    """Both ends and the share of each bucket of a released distribution; empty without one.
 
     Args:
         public: public columns of a release.

@@ -1,7 +1,7 @@
 """The planner of surveys under local privacy: the mean of values that devices perturb themselves.
 
-The search for a threshold is run with simulated devices; the noise of the mean that follows from
-it is a formula.
+The search for a threshold runs with simulated devices; a formula gives the noise of the resulting
+mean.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from .settings import ToPLParameters, build
 from .trial import learnt, reports, uniform, words_of
 
 FEW = 2000  # reports of a round below which a threshold is mostly chance
-LONGEST = 8  # a window is at least so many times as long as its warm-up
+LONGEST = 8  # a window is at least this many times as long as its warm-up
 SHARES = ("0.05", "0.1", "0.2", "0.3", "0.4")
-_REPEATS = 8  # a threshold varies much, and to search for it costs little
+_REPEATS = 8  # a threshold varies much, and searching for it is cheap
 
 
 class MeanLook(NamedTuple):
-    """The figures of one window: mean, its bias by the threshold, its noise, and the threshold."""
+    """The figures of one window: mean, its bias and noise, and the threshold."""
 
     truth: float
     bias: float
@@ -49,11 +49,11 @@ class ToPLPlanner:
     effort = USUAL._replace(run=60_000, step=0, squared=True)
 
     def ticks(self, question: Question) -> int:
-        """One for each choice that is tried."""
+        """One for each choice tried."""
         return len(choices(question.parameters, question.setting.horizon))
 
     def propose(self, question: Question, tick: Callable[[], None]) -> dict[str, Any]:
-        """Rounds, share and warm-up of least expected error, beside what is configured."""
+        """Rounds, share and warm-up of least expected error, compared with the configuration."""
         found = propose(
             question.parameters, question.setting, question.records, question.scale, tick
         )
@@ -79,7 +79,7 @@ class ToPLPlanner:
         }
 
     def table(self, name: str, body: dict[str, Any]) -> PlanTable:
-        """Errors of a window's mean, and what the threshold rests on."""
+        """Errors of a window's mean, and the basis of the threshold."""
         details = [
             ("threshold to expect", f"{body['threshold']:.4g}"),
             ("reports of a round that finds it", f"{body['range_reports']:,}"),
@@ -100,9 +100,9 @@ class ToPLPlanner:
         return distinct(made)
 
     def near(self, question: Question, tuned: Any) -> Sequence[Any]:
-        """The same for this number of records, and with a warm-up as long as the window allows.
+        """The tuned settings for this number of records, with the longest possible warm-up.
 
-        One round where the window is short.
+        One round if the window is short.
         """
         records, horizon = sample_of(question), question.setting.horizon
         expected = max(1, round(records.records / max(records.windows, 1) / horizon))

@@ -1,9 +1,9 @@
 """Expected errors of a survey, and the choice of its rounds, share and warm-up.
 
-Nothing looks at data. Where large values get e times rarer every s, devices of such values are
-simulated for the range and the narrow group, a few times for each choice, with fixed seeds; what
-the threshold then costs follows from formulas: ``theta² V / 4n`` for n value reports, and the
-square of what theta cuts off the mean.
+Nothing looks at data. Devices whose large values get e times rarer every s are simulated for the
+range and the narrow group, a few times for each choice, with fixed seeds. Formulas give the error
+with the resulting threshold: ``theta² V / 4n`` for n value reports, plus the squared loss of the
+mean by clipping at theta.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from .trial import learnt, reports, uniform, words_of
 SHARES = ("1/20", "1/10", "1/5", "3/10")
 TAIL = 24
 _RUNS = 5
-_LONGEST = 3  # theta is known by this part of a window: no value is reported before
+_LONGEST = 3  # theta is known after at most a third of a window: no value is reported before
 _CLOSE = 1.03  # a gain below this is not worth another setting
-_MOST = 50_000  # devices of a group that are simulated; more find the same threshold
+_MOST = 50_000  # simulated devices of a group; more find the same threshold
 
 
 class SurveyForecast(NamedTuple):
@@ -40,19 +40,19 @@ class SurveyForecast(NamedTuple):
 
     parameters: ToPLParameters
     error: float  # root mean squared error of a window's mean
-    threshold: float  # median of the simulated ones
-    chosen_at: int  # trigger that releases it
+    threshold: float  # median of the simulated thresholds
+    chosen_at: int  # trigger that releases the threshold
     range_reports: int  # of one round
 
 
 class SurveyProposal(NamedTuple):
-    """The proposal beside the configuration and its limits; errors in the value's own unit."""
+    """The proposal, the configuration and limits of both; errors in the value's own unit."""
 
     records: int
     scale: float
     proposed: SurveyForecast
     configured: SurveyForecast
-    ideal: float  # with the best threshold and no user spent on finding it
+    ideal: float  # with the best threshold, and no users needed to find it
     top: float  # with B as threshold
     largest: float
 
@@ -85,8 +85,8 @@ def propose(
     """The choice of least expected error of a window's mean; the configuration if it is close.
 
     Args:
-        records: reports of a window, where they are better known than by ``expected``.
-        scale: s in the value's own unit; B/24 where it is not known.
+        records: reports of a window, if known better than by ``expected``.
+        scale: s in the value's own unit; B/24 if unknown.
         tick: called once for each choice.
 
     Raises:
@@ -114,10 +114,10 @@ def propose(
 def _errors(
     survey: Survey, theta: F64, reports: float, tail: float, variance: F64 | None = None
 ) -> F64:
-    """Root mean squared error of a mean of so many value reports with each threshold.
+    """Root mean squared error of a mean of value reports with each threshold.
 
     Args:
-        variance: variance of a report with each; None: that of Hybrid.
+        variance: variance of a report with each threshold; None: that of Hybrid.
     """
     each = float(variances(survey)[VALUE]) if variance is None else variance
     noise = each / (4 * reports)
@@ -150,7 +150,7 @@ def _varying(survey: Survey, step: int, tail: float) -> float:
 
 
 def _learnt(survey: Survey, parameters: ToPLParameters, users: int, tail: float, run: int) -> int:
-    """The step that reports about values with an exponential tail choose."""
+    """The step chosen by reports about values with an exponential tail."""
 
     def answer(group: int, told: int) -> Buckets:
         words = words_of(noise_of("advice on a survey", run, group), users)

@@ -1,8 +1,8 @@
-"""Range and threshold of a survey in two rounds, from reports that are private already.
+"""Range and threshold of a survey in two rounds, from reports that are already private.
 
 One round cannot find a threshold far below B: Square Wave spreads its noise over all of [0, B].
-On a scale of octaves the first round says only how large values are; the second spends its
-reports within twice that range.
+The first round, on a scale of octaves, only finds the magnitude of values; the second reports
+within twice that range.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from .estimate import Buckets, density
 from .fit import mean_excess
 
 MARGIN = 2
-"""How far the second round's range lies above the first round's guess of a threshold."""
+"""Ratio of the second round's range to the first round's guess of a threshold."""
 
 GUARD = 1.5
-"""Mass of the first round's estimate that is left out, in units of its noise: chosen on "tuned"."""
+"""Mass of the first round's estimate outside the range, in units of its noise; from "tuned"."""
 
-# Of surveys that tell a channel, all chosen on "tuned" and "filled" of `benchmarks/heldout.py`.
+# For surveys that tell a channel; all chosen on "tuned" and "filled" of `benchmarks/heldout.py`.
 _NEAR_TOP = 0.6  # a range from this share of B on is B itself
-_DOUBT = 0.5  # of a cut's cost, over ε
-_END = 8  # the last eighth of a range shows what lies beyond it, as values are clipped to it
-_SHOWN = 0.5  # mass there that is taken for true, in units of its worst noise
+_DOUBT = 0.5  # uncertainty of the cost of a cut, divided by ε
+_END = 8  # values beyond a range are clipped to it, so its last eighth shows them
+_SHOWN = 0.5  # mass there that is considered real, in units of its worst noise
 
 
 @lru_cache(maxsize=64)
@@ -38,7 +38,7 @@ def edges(survey: Survey) -> F64:
 
 
 def step_of(survey: Survey, share: float) -> int:
-    """The first step whose threshold is at least a share of B; the last one beyond."""
+    """The first step whose threshold is at least ``share`` of B; beyond B, the last step."""
     place = int(np.searchsorted(edges(survey), share * (1 - 1e-12)))
     return min(place, survey.buckets - 1) + 1
 
@@ -46,11 +46,11 @@ def step_of(survey: Survey, share: float) -> int:
 def found_range(survey: Survey, seen: Buckets, smooth: bool, guard: float) -> int:
     """Step of the range in which the narrow group reports; B itself without reports.
 
-    Twice the smaller one of two guesses: the threshold of least error by the estimated
-    distribution, and its quantile above which there is no more mass than ``guard`` times the noise
-    of its estimate. What the distribution says to lie above the threshold is mostly noise at small
-    epsilon, so its square counts with the weight ε⁴/4 (ε within [1/2, 2]). Where the channel is
-    told, a range that is B by three fifths is B.
+    Twice the smaller of two guesses: the threshold of least error by the estimated distribution,
+    and its quantile above which the mass is at most ``guard`` times the noise of its estimate. At
+    small epsilon the estimated mass above the threshold is mostly noise, so its square has the
+    weight ε⁴/4 (ε within [1/2, 2]). If the channel is told, a range of at least three fifths of B
+    becomes B.
     """
     reports = int(seen.reports[seen.group == RANGE].sum())
     if not reports:
@@ -70,10 +70,10 @@ def found_range(survey: Survey, seen: Buckets, smooth: bool, guard: float) -> in
 def found_threshold(survey: Survey, seen: Buckets, exact: F64, within: int) -> int:
     """Step of the threshold, with its channel, for the density ``exact`` within a range.
 
-    With theta a share of the range and n value reports, ``theta² V / 4n + T² / 2`` is least. It is
-    the range itself without a report. Where that is B and the channel is told, B is kept if its
-    cost is at most ``1 + 1 / 2ε`` times the least: so much the cost of a cut is in doubt. Where
-    it is less, theta may lie beyond it, see `_farther`.
+    With theta a share of the range and n value reports, it minimises ``theta² V / 4n + T² / 2``.
+    Without reports it is the range itself. If the range is B and the channel is told, B is kept if
+    its cost is at most ``1 + 1 / 2ε`` times the least, the uncertainty of the cost of a cut. If the
+    range is less than B, theta may lie beyond it, see `_farther`.
     """
     reports = int(seen.reports[seen.group == NARROW].sum())
     if not reports:
@@ -94,12 +94,12 @@ def found_threshold(survey: Survey, seen: Buckets, exact: F64, within: int) -> i
 
 
 def _farther(survey: Survey, reports: int, exact: F64, within: int, step: int) -> int:
-    """The step of twice the range, by Hybrid, if values beyond it are worth that; else ``step``.
+    """The step of twice the range, by Hybrid, if values beyond the range justify it; else ``step``.
 
-    On the scale of octaves noise hides rare large values from the range group. The narrow group
-    clips them to its range, so they are mass at its end. That counts if it is more than half of its
-    worst noise, less a quarter of that noise. Values beyond the range are thought to lie at twice
-    its end: where they lie is not known, and a guess of B would pay the noise of all of B for a few
+    On the scale of octaves, noise hides rare large values in the range group. The narrow group
+    clips them to its range, so they are mass at its end. That mass counts if it exceeds half of its
+    worst noise, less a quarter of that noise. Values beyond the range are assumed to lie at twice
+    its end: their position is unknown, and assuming B would pay the noise of all of B for a few
     values that are hardly clipped.
     """
     noise = (float(variances(survey)[NARROW]) / reports) ** 0.5
@@ -121,5 +121,5 @@ def _told(survey: Survey) -> bool:
 
 
 def _values(survey: Survey, reports: int) -> float:
-    """Value reports to be expected beside those of one of the two other groups."""
+    """Expected number of value reports, given the reports of one of the two other groups."""
     return reports * 2 * float((1 - survey.share) / survey.share)

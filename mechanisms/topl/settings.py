@@ -1,4 +1,4 @@
-"""Configuration of ToPL: settings, their checks, and the survey that devices are given."""
+"""Configuration of ToPL: settings, their checks, and the survey for devices."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ class ToPLParameters:
     Attributes:
         salt: public text that assigns users to groups.
         reports: reports per unit and epoch; each gets an equal part of epsilon.
-        period: slots of a device's period, in which it makes that many; 0 for one without end.
+        period: slots of a device's period, in which it sends that many; 0 for one without end.
         share: fraction of users whose reports find the threshold, as text or number; 0 for a tenth,
             or a fifth in two rounds.
         buckets, levels: resolution of Square Wave and of Hybrid.
-        warmup: trigger at which the threshold is chosen; of two rounds, the length of each.
+        warmup: trigger at which the threshold is chosen; with two rounds, the length of each.
         expected: reports expected per trigger, for the error forecast.
         smooth: whether expectation maximisation is smoothed.
-        rounds: 1 or 2; 0 for two where the window has triggers for them.
+        rounds: 1 or 2; 0 for two where the window has enough triggers.
         beyond: whether releases state the share of values at or above the threshold.
-        guard: estimated mass that the range of two rounds leaves out, in units of its noise.
+        guard: estimated mass outside the range of two rounds, in units of its noise.
         channel: ``"told"``: the channel of value reports is chosen and published with the
-            threshold, which is B where little speaks against it; or ``"hybrid"``.
+            threshold, which is B unless another is clearly better; or ``"hybrid"``.
     """
 
     salt: str = "hushstream"
@@ -50,14 +50,14 @@ class ToPLParameters:
     channel: str = "told"
 
     def pinned(self) -> dict[str, Any]:
-        """The settings as they are charged: later ones only where they are not as before."""
+        """The charged settings: later ones only where they differ from earlier behaviour."""
         plain = {one.name: getattr(self, one.name) for one in fields(self)}
         before = {"beyond": False, "guard": 1, "channel": "hybrid"}
         return {name: value for name, value in plain.items() if value != before.get(name)}
 
 
 def rounds_of(parameters: ToPLParameters, horizon: int) -> int:
-    """The rounds that are set, or two where window and buckets allow them."""
+    """The configured rounds, or two where window and buckets allow them."""
     between("rounds", parameters.rounds, 0, 2)
     fits = 2 * parameters.warmup < horizon and parameters.buckets % OCTAVES == 0
     return parameters.rounds or 1 + fits
@@ -67,8 +67,8 @@ def survey_of(parameters: ToPLParameters, setting: Setting) -> Survey:
     """The survey to publish to devices.
 
     Raises:
-        ParameterError: not exactly one value column starting at zero, a public key list, or a
-            parameter that the survey refuses.
+        ParameterError: there is not exactly one value column starting at zero, there is a public
+            key list, or the survey refuses a parameter.
     """
     if setting.keys is not None:
         raise ParameterError("keys", len(setting.keys), "topl estimates one stream, without keys")

@@ -1,8 +1,8 @@
-"""Errors of a mean of reports about everybody's clipped values, beside the noise of reports.
+"""Errors of a mean of clipped values besides the noise of reports: who reports what.
 
-A hash decides who reports values, who narrow ones and who the range. The mean rests on the first
-two, and their values are not those of everybody: at large epsilon, where reports are nearly exact,
-that is the larger error. How much values differ is estimated from the reports alone.
+A hash decides which users report values, narrow values or the range. The mean uses the first two
+groups, whose values are not those of all users: at large epsilon, where reports are nearly exact,
+that is the larger error. The variance of values is estimated from the reports alone.
 
 With n_g reports of weight a_g in the mean (Σ n_g a_g = 1), N reports of all groups, and values of
 variance S², a random division into groups gives the error the variance S² (Σ n_g a_g² - 1/N).
@@ -20,10 +20,9 @@ from .estimate import Buckets, moments, noise_of, told_top
 def difference(survey: Survey, seen: Buckets) -> float:
     """S², the variance of clipped values, in squared units of the user's own.
 
-    From the value group's reports, or from a group by Square Wave while there are none: the
-    variance of their answers less that of their noise. One further report of the largest
-    variance is counted in, so that few reports err on the safe side. S² lies within [0, top²/4],
-    whatever liars answer.
+    It is the variance of the value group's answers less that of their noise; as long as there are
+    none, of a Square Wave group's. One further report of the largest variance is included, so that
+    few reports err on the safe side. S² lies within [0, top²/4], whatever liars answer.
     """
     groups = set(seen.group.tolist())
     others = NARROW if survey.rounds > 1 else RANGE
@@ -40,10 +39,10 @@ def difference(survey: Survey, seen: Buckets) -> float:
 
 
 def division(survey: Survey, seen: Buckets, difference: float) -> float:
-    """Squared error of the mean of ``seen`` that its noise does not hold.
+    """Squared error of the mean of ``seen`` besides its noise.
 
-    It is that of the division into groups, and, for groups by Square Wave, that of a bucket which
-    stands for its middle: at most half a bucket, squared.
+    It comes from the division into groups and, for Square Wave groups, from replacing a bucket by
+    its middle: at most half a bucket, squared.
     """
     precision, squares, halves = Fraction(0), Fraction(0), Fraction(0)
     for group, theta in sorted(set(zip(seen.group.tolist(), seen.theta.tolist(), strict=True))):

@@ -1,4 +1,4 @@
-"""Simulated devices that find a threshold, for proposals and forecasts alone."""
+"""Simulated devices that find a threshold, only for proposals and forecasts."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .rounds import found_range, found_threshold
 from .settings import ToPLParameters
 
 U64 = NDArray[np.uint64]
-Answer = Callable[[int, int], Buckets]  # group and step that it is told → its reports
+Answer = Callable[[int, int], Buckets]  # group and told step → the group's reports
 
 
 def words_of(noise: KeyedNoise, devices: int) -> U64:
-    """(n, 4) uniform words: the randomness of so many devices."""
+    """(n, 4) uniform words, the randomness of n devices."""
     keys = Keys.of_codes(np.arange(devices, dtype=np.uint64))
     bits = noise.bits("report", keys, np.arange(2, dtype=np.int64), np.ones(2, np.int64))
     return bits.reshape(devices, 4)
@@ -33,7 +33,7 @@ def uniform(words: U64) -> F64:
 
 
 def reports(survey: Survey, value: F64, group: int, told: int, words: U64) -> Buckets:
-    """Reports of the devices of one group: (n,) raw values, (n, 4) words, step ``told``."""
+    """Reports of one group's devices: (n,) raw values, (n, 4) words, step ``told``."""
     who = np.full(len(value), group)
     codes = simulate(survey, value, who, told, words[:, 1:])
     theta = np.full(len(value), told if group == NARROW else 0)

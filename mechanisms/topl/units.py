@@ -1,4 +1,4 @@
-"""Accepted reports of a unit: the first about each slot, up to the unit's number."""
+"""Accepted reports of a unit: the first about each slot, up to the unit's number of reports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def accept(units: Units, batch: Batch) -> tuple[Units, Part]:
     """Apply the bound in log order; return new unit state and reports by bucket.
 
     `Units.pair` holds the slots a unit has reported, `Units.left` the reports it has left. A
-    deletion is ignored: what has been reported cannot be taken back.
+    deletion is ignored, because a report cannot be withdrawn.
     """
     live = np.flatnonzero(batch.sign > 0)
     unit = batch.unit[live]
@@ -31,7 +31,7 @@ def accept(units: Units, batch: Batch) -> tuple[Units, Part]:
 
 
 def _firsts(pair: U64, known: U64) -> NDArray[np.intp]:
-    """Positions, in log order, of pairs that occur for the first time and are not known."""
+    """Positions, in log order, of first occurrences of pairs that are not known."""
     _, first = np.unique(pair, return_index=True)
     return np.sort(first[~np.isin(pair[first], known)])
 
@@ -49,7 +49,7 @@ def _rank(unit: NDArray[np.intp]) -> I64:
 def _grown(
     units: Units, owner: NDArray[np.intp], unit: NDArray[np.intp], pair: U64, left: I64
 ) -> Units:
-    """Units with one more pair for each accepted report, behind those they had."""
+    """Units with one more pair for each accepted report, after the previous pairs."""
     whose = np.concatenate([owner, unit])
     order = np.argsort(whose, kind="stable")
     start = np.zeros(len(left) + 1, np.int64)
@@ -60,7 +60,7 @@ def _grown(
 
 
 def _counted(codes: U64) -> Part:
-    """Reports by bucket, the slot dropped."""
+    """Reports by bucket, without the slot."""
     bucket, count = np.unique(codes & np.uint64(0xFFFFFFFF), return_counts=True)
     lane = np.zeros(len(bucket), np.uint8)
     sums = count.astype(np.int64)[:, None]

@@ -19,7 +19,7 @@ from ..sums import HELD, LARGEST, hold, nearest, total
 class BlockMemory(NamedTuple):
     """State that a stream of blocks carries from one trigger to the next."""
 
-    partial: int = 0  # exact clipped sum of the block that is still open (private)
+    partial: int = 0  # exact clipped sum of the open block (private)
     total: int = 0  # sum of the released totals of all ended blocks, in output steps
     # newest released totals of ended blocks, newest first, in output steps
     past: tuple[int, ...] = ()
@@ -34,7 +34,7 @@ class Slice(NamedTuple):
 
 @dataclass(frozen=True)
 class Blocks:
-    """A stream of slots in blocks of ``width``, whose totals get the noise of ``tree``."""
+    """A stream of slots in blocks of ``width``; ``tree`` gives the noise of block totals."""
 
     tree: WideTree  # noise of block totals
     width: int  # slots per block
@@ -145,7 +145,7 @@ def unpack(stored: I64) -> BlockMemory:
 
 
 def _upto(before: int, each: int, low: int, high: int) -> I64:
-    """Sums up to the slots low..high-1 of a block whose slots are predicted as ``each``."""
+    """Prefix sums at slots low..high-1 of a block whose slots are predicted as ``each``."""
     if abs(before) + abs(each) * high <= HELD:
         return before + each * np.arange(low + 1, high + 1)
     return np.array([hold(before + each * slots) for slots in range(low + 1, high + 1)], np.int64)

@@ -1,4 +1,4 @@
-"""ToPS: streams of values, a clipping threshold, a wide consistent hierarchy, a smoother.
+"""ToPS: sums of a stream of values, by clipping threshold, consistent hierarchy and smoother.
 
 Wang, Chen, Zhang, Su, Cheng, Li, Li, Jha, *Continuous Release of Data Streams under both
 Centralized and Local Differential Privacy*, CCS 2021, for event-time slots. The first triggers of a
@@ -10,17 +10,16 @@ micro-batch. In the warm-up it pays ε to the threshold (with ``publish`` a shar
 threshold and the rest to the warm-up's own hierarchy); later ε to the hierarchy (with ``watch`` a
 share of ε to the number of records above θ that its trigger releases with DLap(1/share), with
 ``relearn`` a share to the threshold of the next stretch, see `slots.relearning`, and the rest to
-the hierarchy); so the parts of the window compose in parallel. A unit contributes at most
-k records, whatever windows and slots they are in: kε. Replacing one value within a slot costs no
-more than adding one: the scores of the threshold stay monotone, a node moves by at most θ, the
-number above θ by at most 1. Smoothing, consistency and rounding are post-processing of noise that
-is drawn whether there are data or not.
+the hierarchy). So the parts of the window compose in parallel. A unit contributes at most k records
+in any windows and slots: kε. Replacing one value within a slot costs no more than adding one: the
+scores of the threshold stay monotone, a node moves by at most θ, the number above θ by at most 1.
+Smoothing, consistency and rounding are post-processing of noise that is drawn with or without data.
 
-*No draw covers two contents.* The threshold and the warm-up's hierarchy are drawn once, at the
-warm-up's trigger, when its slots are closed; for the other blocks see `trees.hierarchy`.
+*No draw covers two contents.* The noise of the threshold and the warm-up's hierarchy is drawn once,
+at the warm-up's trigger, when its slots are closed; for other blocks see `trees.hierarchy`.
 
-The paper defines neighbours by position; a record added at the front would then shift every later
-value, so slots take the place of positions here.
+The paper defines neighbours by position, where a record added at the front would shift every later
+value. So slots replace positions here.
 """
 
 from __future__ import annotations
@@ -63,16 +62,16 @@ class Tops(SlotStream):
     Attributes:
         slots: time, values, thresholds, contribution bound (`SlotStream`).
         threshold_epsilon: ε of one warm-up record, for the threshold.
-        tree: noise of block totals after the warm-up; its ``epsilon`` is that of one record.
+        tree: noise of block totals after the warm-up; its ``epsilon`` is per record.
         width: slots per block.
         penalty: (thresholds,) public part of the score of each threshold.
         smoother: estimates inside blocks.
         steps: output steps per grid step; a multiple of every block width.
-        warmup: how to publish the warm-up as well, or None.
-        expected: records expected per slot; only shapes the first prediction.
-        sampling: δ that the distance of drawn from exact noise adds.
+        warmup: noise for publishing the warm-up as well, or None.
+        expected: records expected per slot; it affects only the first prediction.
+        sampling: δ due to the distance between drawn and exact noise.
         watch: ε of one record after the warm-up for the number of records above θ, or None.
-        relearning: how later thresholds are learnt, or None; a stretch has whole blocks.
+        relearning: rule for later thresholds, or None; a stretch has whole blocks.
     """
 
     guarantee: ClassVar[Guarantee] = Guarantee("discrete_laplace")
@@ -116,7 +115,7 @@ class Tops(SlotStream):
         return ()
 
     def _open(self, rows: Rows, entries: Entries, noise: Noise) -> tuple[Rows, Releases]:
-        """Choose θ from the warm-up; publish the warm-up if asked to."""
+        """Choose θ from the warm-up; publish the warm-up if configured."""
         scores = exceedance_scores(self.slots.histogram(entries), np.array(self.penalty))
         t = self.slots.warmup
         chosen = noisy_max(scores, 1 / self.threshold_epsilon, noise, t)
@@ -170,7 +169,7 @@ class Tops(SlotStream):
 
     @property
     def _packed(self) -> int:
-        """Integers of the state before those of thresholds that are learnt anew."""
+        """Integers of the state before those of relearnt thresholds."""
         return 2 + len(pack(BlockMemory(), self.smoother.memory))
 
     def _store(
@@ -187,14 +186,14 @@ class Tops(SlotStream):
         return self.warmup.chunks.variance(theta, 0, blocks) * float(self.steps) ** 2
 
     def cost(self) -> Cost:
-        """ε of k records, wherever they lie; δ of the sampler alone (below 2^-90)."""
+        """ε of k records, wherever they lie; δ is only that of the sampler (below 2^-90)."""
         warm = self.threshold_epsilon + (self.warmup.chunks.epsilon if self.warmup else 0)
         late = self.tree.epsilon + (self.watch or 0)
         late += self.relearning.chooser.epsilon if self.relearning else 0
         return Cost(epsilon=self.slots.bound * max(warm, late), delta=self.sampling)
 
     def draws(self) -> tuple[Draws, ...]:
-        """List the draws of tree, warm-up and choice, each at the largest threshold."""
+        """Draws of tree, warm-up and choice, each at the largest threshold."""
         top, late = self.slots.top, self.slots.slots - self.slots.warmup_slots
         made = [laplace("value", 1 / self.threshold_epsilon)]
         made.append(self.tree.draws("value", top, -(-late // self.width)))

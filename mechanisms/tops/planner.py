@@ -15,16 +15,16 @@ from .proposal import TopsProposal, propose
 class TopsPlanner(SlotPlanner):
     """See `planner.Planner`.
 
-    The penalty of ToPS is inverse to the excess, so a step of ``excesses`` is one in the number of
-    records above the threshold. Between steps of 2 at most 1.4 times too many or few are above it:
-    with a tail of exponent 2.2 its threshold is off by 1.17, and the error, which is flat there,
-    by a few per cent.
+    The penalty of ToPS is inverse to the excess, so a step of ``excesses`` is a step in the number
+    of records above the threshold. With steps of factor 2, that number is off by at most a factor
+    of 1.4: with a tail of exponent 2.2 the threshold is off by a factor of 1.17, and the error,
+    which is flat there, by a few per cent.
     """
 
     excesses = tuple(Fraction(one) for one in ("2", "1/2", "4", "1/4", "16", "1/16"))
 
     def propose(self, question: Question, tick: Callable[[], None]) -> dict[str, Any]:
-        """The public choices, the threshold to expect, and the errors of ranges with it."""
+        """The public choices, the expected threshold, and the errors of ranges with it."""
         grid = grid_of(question)
         found = propose(question.parameters, question.setting, question.records, steps_of(question))
         settings = unlike_default(found.parameters)
@@ -52,7 +52,7 @@ class TopsPlanner(SlotPlanner):
         }
 
     def table(self, name: str, body: dict[str, Any]) -> PlanTable:
-        """Errors of ranges, the threshold to expect, and how slots are grouped."""
+        """Errors of ranges, the expected threshold, and the grouping of slots."""
         threshold, chunk = body["threshold"], body["slots_per_chunk"]
         spread = f"{threshold['5%']:g} to {threshold['95%']:g}, ideal {threshold['ideal']:g}"
         block = f"{body['slots_per_block']:,} (skip = {body['skip']})"

@@ -1,8 +1,8 @@
 """Forecast for a configured ToPS stream: public choices, threshold, errors.
 
-Nothing looks at data. Where values above a threshold lie c above it on average, whatever the
-threshold, they have an exponential tail of scale c; with that guess the distribution of the noisy
-maximum, and so of θ and of the error of ranges, follows from the configuration alone.
+Nothing looks at data. If values above any threshold lie c above it on average, they have an
+exponential tail of scale c. With that guess the distribution of the noisy maximum, and so of θ and
+of the error of ranges, follows from the configuration alone.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from .mechanism import Tops
 from .settings import TopsParameters, build, excess_of
 
 _FINE = 64.0
-_ENDS = 9  # ranges between every two of so many places of a chunk
+_ENDS = 9  # ranges go between every two of this number of positions in a chunk
 
 
 class TopsProposal(NamedTuple):
     """Values in grid steps."""
 
-    records: int  # records of a window, where they are better known than by ``expected``
+    records: int  # records of a window, if known better than by ``expected``
     excess: Fraction  # c, the guessed scale of the tail
     parameters: TopsParameters  # proposed
     skip: int  # s, levels without noise; ``width`` = fanout^s slots share one noisy total
@@ -40,11 +40,11 @@ class TopsProposal(NamedTuple):
     # (s, root mean squared error of a range at θ = 1) for every s, as in `trees.shape`, each
     # with the best levels for the chosen fanout
     skips: tuple[tuple[int, float], ...]
-    # 5 %, 50 % and 95 % points of θ for a warm-up with just the expected counts
+    # 5 %, 50 % and 95 % points of θ for a warm-up with exactly the expected counts
     thresholds: tuple[int, int, int]
     ideal: int  # the θ of least error
     error: float  # root mean squared error of a random range, over the draws of θ
-    # ideal_error, top_error: the same with the ideal θ and with B
+    # ideal_error, top_error: the error with the ideal θ and with B
     ideal_error: float
     top_error: float
 
@@ -60,12 +60,12 @@ def propose(
     records: int | None = None,
     scale: float | None = None,
 ) -> TopsProposal:
-    """The public choices for the stated stream, and the errors to expect with them.
+    """The public choices for the stated stream, and the expected errors with them.
 
     Args:
-        parameters: configured parameters; a skip or height that is set stays.
-        records: records of a window, where they are better known than by ``expected``.
-        scale: c in grid steps, where it is better known than by ``excess``.
+        parameters: configured parameters; a configured skip or height stays.
+        records: records of a window, if known better than by ``expected``.
+        scale: c in grid steps, if known better than by ``excess``.
 
     Raises:
         ParameterError: an argument is out of range, or the configuration is.
@@ -115,14 +115,15 @@ def _tail(made: Tops, excess: Fraction) -> F64:
 
 
 def _thresholds(made: Tops, load: int, excess: Fraction) -> F64:
-    """(c,) probability that the noisy maximum takes each threshold.
+    """(c,) probability that the noisy maximum selects each threshold.
 
-    Discrete noise and ties included: i wins at x = s_i + Z_i with probability
-    ``P(Z_i = x - s_i) Π_{j<i} P(Z_j < x - s_j) Π_{j>i} P(Z_j ≤ x - s_j)``. Counts are as expected.
+    Discrete noise and ties are included: i wins at x = s_i + Z_i with probability
+    ``P(Z_i = x - s_i) Π_{j<i} P(Z_j < x - s_j) Π_{j>i} P(Z_j ≤ x - s_j)``. Counts are the expected
+    ones.
     """
     counts = load * made.slots.warmup_slots * _tail(made, excess)
     scale = 1 / float(made.threshold_epsilon)
-    step = max(1.0, scale / _FINE)  # ties hardly matter where the noise is that wide
+    step = max(1.0, scale / _FINE)  # ties hardly matter for such wide noise
     score = np.rint((-counts - np.array(made.penalty, np.float64)) / step)
     decay = math.exp(-step / scale)
     reach = scale / step

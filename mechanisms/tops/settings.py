@@ -34,18 +34,18 @@ _ENDLESS = 16
 
 @dataclass(frozen=True)
 class TopsParameters(SlotParameters):
-    """Settings of ``mechanism = "tops"``, besides those of `SlotParameters`.
+    """Settings of ``mechanism = "tops"``, in addition to those of `SlotParameters`.
 
     Attributes:
-        fanout: children per node; 0 chooses by expected error, as do the next two.
-        height: a chunk holds fanout^height slots; 0 chooses.
-        skip: levels at the bottom without noise of their own; -1 chooses.
-        excess: how far values above the threshold lie above it, in grid steps, as far as is
-            publicly known; 0 takes a threshold that no scale of values enters.
+        fanout: children per node; 0: chosen by expected error.
+        height: a chunk holds fanout^height slots; 0: chosen by expected error.
+        skip: levels at the bottom without their own noise; -1: chosen by expected error.
+        excess: public guess of the distance above the threshold of values beyond it, in grid steps;
+            0 means a threshold that does not depend on the scale of values.
         stream: "chunks", or "infinite" for one tree whose error grows logarithmically for ever.
         smoother, history, alpha: parameters of the `Smoother`.
-        publish_warmup: release the warm-up's slots as well, when the threshold is known.
-        threshold_share: share of the warm-up's ε that the threshold gets if so.
+        publish_warmup: release the warm-up's slots as well, once the threshold is known.
+        threshold_share: in that case, the threshold's share of the warm-up's ε.
     """
 
     fanout: int = 0
@@ -98,7 +98,7 @@ def build(parameters: TopsParameters, setting: Setting) -> Tops:
 def tree_of(
     parameters: TopsParameters, slots: int, epsilon: Fraction, whole: int = 0
 ) -> tuple[Chunks | InfiniteTree, int]:
-    """The tree over so many slots, and the slots of a block; ``whole`` slots are whole blocks."""
+    """The tree over ``slots`` slots, and the slots per block; in chunks these divide ``whole``."""
     fanout, skip = parameters.fanout, parameters.skip
     if parameters.stream == "infinite":
         fanout = fanout or _ENDLESS
@@ -117,7 +117,7 @@ def penalty_of(
     tree: Chunks | InfiniteTree,
     width: int,
 ) -> I64:
-    """The public part of scores from ``seen`` slots for a threshold of ``late`` ones."""
+    """The public part of scores from ``seen`` slots for the threshold of ``late`` slots."""
     if non_negative("excess", parameters.excess):
         excess = Fraction(parameters.excess).limit_denominator(1 << 20)
         fanout = tree.fanout
@@ -135,7 +135,7 @@ def _relearning(
 
 
 def draws(slots: Slots, levels: int, warmup: Warmup | None, relearns: bool = False) -> int:
-    """Most draws whose distribution one unit can move."""
+    """Most draws that one unit can affect."""
     choice = len(slots.thresholds)
     once = choice + (warmup.chunks.levels if warmup else 0)
     return slots.bound * max(once, levels + choice * relearns)
@@ -167,7 +167,7 @@ def excess_of(parameters: TopsParameters, slots: Slots) -> Fraction:
 
 
 def _fineness(weight: int) -> int:
-    """Output steps per grid step and slot: as fine as 63 bits of the largest sums allow."""
+    """Output steps per grid step and slot, as fine as the largest sums allow in 63 bits."""
     fine = _FINEST
     while fine > 1 and weight * fine >= _LARGEST:
         fine //= 2
