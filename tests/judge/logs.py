@@ -28,6 +28,7 @@ from .rounds import RoundsJudge
 from .rows import utc
 from .rules import Rules
 from .sessions import SessionJudge, of_records
+from .space import SpaceRules
 from .stream import Clock, Objection, Order
 from .topl import ToplJudge, ToplRules
 from .tops import TopsJudge, TopsRules
@@ -51,11 +52,14 @@ def rules_of(config: dict[str, Any]) -> type[Rules]:
     """The kind of rules that a pipeline has.
 
     Raises:
-        Objection: it has a mechanism that the judge does not know.
+        Objection: it has a mechanism that the judge does not know, or one that cannot be.
     """
     kind = config["mechanism"]["kind"]
     if kind not in KINDS:
         raise Objection(f"{kind} is no mechanism that can be judged: {', '.join(KINDS)}")
+    counted = {one["kind"] for one in config.get("aggregate", ())}
+    if "distinct" in counted and config["window"].get("endless"):
+        raise Objection("distinct values over an endless window are not judged: there are none")
     return KINDS[kind]
 
 
@@ -145,9 +149,11 @@ def judged(
         beside: records of each partition of the topic that states attributes.
     """
     published = list(published)
-    every = (json.loads(value) for _, value in published)
-    shards = next((body["shards"] for body in every if body["schema"] == "hush.manifest/2"), 1)
-    rules = pipeline.rules(shards)
+    every = [json.loads(value) for _, value in published]
+    manifests = [body for body in every if body["schema"] == "hush.manifest/2"]
+    rules = pipeline.rules(manifests[0]["shards"] if manifests else 1)
+    if isinstance(rules, SpaceRules):
+        rules.situate(manifests)
     kind = RoundsJudge if rules.rounds else DistinctJudge if rules.distinct else Judge
     kind = HoppingJudge if rules.hops > 1 else kind
     kind = QuantileJudge if isinstance(rules, QuantileRules) else kind

@@ -148,6 +148,7 @@ class PhdJudge(SpaceJudge):
         """Children of a node, each with its share of what was counted above it."""
         rules, parent = self.rules, tree[code]
         codes = [code << rules.step | n for n in range(1 << rules.step)]
+        codes = [one for one in codes if rules.possible(one)] or codes
         nodes = [known.setdefault(one, Node()) for one in codes]
         own = [node.out + node.below for node in nodes]
         inherited = parent.above + parent.node.out * GRID
@@ -222,11 +223,11 @@ class PhdJudge(SpaceJudge):
                 live.node.below = sum(one.node.out + one.node.below for one in mine)
                 live.node.spread = sum(one.variance + one.node.spread for one in mine)
         # What is above a node stays what it was while the tree was walked; parents' counts do too.
-        found, beta = {}, 1 << self.rules.step
+        found: dict[int, tuple[list[int], float]] = {}
         fresh = self.described(tree)
         for code in sorted(tree):
             live = tree[code]
-            above, estimate = fresh[code]
+            (above, estimate), beta = fresh[code], len(live.children)
             for one in live.children:
                 inherited = above + live.node.out * GRID
                 part = fresh[one][0] / inherited if inherited else 1 / beta

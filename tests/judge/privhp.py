@@ -107,6 +107,8 @@ class PrivhpJudge(SpaceJudge):
             level = {}
             for code, count in parents.items():
                 left = consistent(count, looks[2 * code], looks[2 * code + 1])
+                left = left if rules.possible(2 * code + 1) else count
+                left = left if rules.possible(2 * code) else 0
                 level |= {2 * code: left, 2 * code + 1: count - left}
         return merged(found)
 

@@ -1,18 +1,19 @@
 """Records as cells of a public box, their bound, and the private number of all of them.
 
 A node is a leading one and the bits that lead to it; bit l halves coordinate l mod d. Domains with
-polygons or listed cells are not judged.
+a region drop what lies outside it, and know that a cell outside is empty.
 """
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 from .histogram import Judge, Release
 from .purses import Costs
 from .records import Event
+from .region import Region, region
 from .rows import named, utc
 from .rules import Rules
 from .slots import number
@@ -39,8 +40,7 @@ class SpaceRules(Rules):
 
     def _noise(self) -> None:
         p, domain = self.own, self.own["domain"]
-        if domain["polygon"] or domain["cells"] or domain.get("region"):
-            raise NotImplementedError("the judge knows no domains with a region")
+        self.region: Region | None = None
         self.axes, self.depth = domain["axes"], domain["depth"]
         self.step = 1 if domain["split"] == "binary" else len(self.axes)
         self.bits = self.depth * self.step
@@ -55,9 +55,24 @@ class SpaceRules(Rules):
         """Alone: maps are judged without a shared budget."""
         return "shared" not in self.config["budget"]
 
+    def situate(self, manifests: Iterable[Mapping[str, Any]]) -> None:
+        """What manifests say of the space is known from now on."""
+        self.region, self.seen = region(self.own["domain"], manifests), {}
+
     def kept(self, event: Event) -> bool:
-        """Whether a point lies in the box."""
-        return self.cell(event.numbers) is not None
+        """Whether a point lies in the box, and in the region."""
+        cell = self.cell(event.numbers)
+        if cell is None or self.region is None:
+            return cell is not None
+        return self.region.holds(event.numbers, cell)
+
+    def possible(self, code: int) -> bool:
+        """Whether there can be records in a node."""
+        if self.region is None:
+            return True
+        if code not in self.seen:
+            self.seen[code] = self.region.reaches(code, [*self.box(code).values()][:2])
+        return self.seen[code]
 
     def cell(self, point: Sequence[float]) -> int | None:
         """The finest cell of a point."""
