@@ -45,6 +45,19 @@ async def seek_marker(
         return Sought(last, marker in (before, after), before is not None, aborted)
 
 
+async def continues(
+    client: aiokafka.AIOKafkaConsumer, tp: TopicPartition, position: int, marker: Marker | None
+) -> bool:
+    """Whether a marker is the last one below a position of a changelog partition.
+
+    Otherwise the partition was rewound and has grown again, or compaction has deleted the marker.
+
+    Args:
+        marker: last marker that was read below the position; None: none was read.
+    """
+    return await _last(client, tp, position) == marker
+
+
 def tells_aborted(after: Marker, marker: Marker) -> bool:
     """Whether a marker shows that the transaction of an earlier marker was aborted."""
     return bool(marker.transaction) and after.aborted == marker.transaction

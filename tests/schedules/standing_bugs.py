@@ -18,7 +18,7 @@ from hushstream.agents.kafka.patience import through_outages
 from hushstream.agents.state.layout import MARKER
 from hushstream.agents.worker.owned_clock import OwnedClock
 from hushstream.agents.worker.shards.shard import Shard
-from hushstream.agents.worker.tables import standbys
+from hushstream.agents.worker.tables import local_state, standbys
 from hushstream.agents.worker.tables.evidence import TOLD, Known, known_of
 from hushstream.agents.worker.tables.local_state import LocalState
 from hushstream.topics.records import Marker, decode_marker
@@ -58,6 +58,15 @@ def foreign_copy() -> None:
     LocalState._known = believing  # type: ignore[method-assign]
 
 
+def mixed_copy() -> None:
+    """A copy follows whatever its changelog has beyond it, also after a rewind."""
+
+    async def continues(*_: Any) -> bool:
+        return True
+
+    local_state.continues = continues
+
+
 def blind_copy() -> None:
     """A copy is no evidence of a rewound cluster: it is followed and taken as far as it goes."""
     restored = LocalState.open
@@ -75,6 +84,7 @@ def blind_copy() -> None:
         (row,) = self.table.get_many([MARKER])
         return None if row is None else decode_marker(row)
 
+    mixed_copy()
     standbys.reached = ends
     LocalState.open = believing  # type: ignore[method-assign]
 
@@ -150,12 +160,12 @@ WITHIN = {
 }
 AT = {
     "unread copy": STANDING + 4,
-    "uncommitted copy": STANDING + 30,
+    "uncommitted copy": STANDING + 5,
     "foreign copy": STANDING + 10,
     "blind copy": STANDING + 333,
     "copy without end": STANDING + 6,
     "unaware shards": STANDING,
     "unaware clock": STANDING,
     "two clocks": STANDING + 14,
-    "late clock": STANDING + 459,
+    "late clock": STANDING + 527,
 }

@@ -20,7 +20,7 @@ from ....errors import DamagedError, EngineError, SnapshotError
 from ....formats.events.raw import RawBatch
 from ....topics.records import Marker, decode_marker
 from ...kafka.clients import check_reached, heard, read_span, read_to_end
-from ...kafka.markers import Sought, hanging_marker, seek_marker
+from ...kafka.markers import Sought, continues, hanging_marker, seek_marker
 from ...snapshots.copies import Copies, forget
 from ...state.layout import MARKER, POSITION, SEEN
 from ...state.rocks import RocksStore, discard, read_rows, set_aside
@@ -128,11 +128,13 @@ class LocalState:
             store = self._anew()
             await self._read(store, None)
         self.ready = True
-        (row,) = store.get_many([MARKER])
-        return None if row is None else decode_marker(row)
+        return self._marker()
 
     async def follow(self, client: AIOKafkaConsumer, end: int, thread: Executor) -> None:
         """Bring the restored table up to an offset of its changelog.
+
+        The changelog may have been rewound and have grown beyond the table since the last call. Its
+        rows would cover the evidence then, so the table is closed, and `open` decides what to do.
 
         Args:
             client: consumer of committed records, used for nothing else.
@@ -141,8 +143,12 @@ class LocalState:
         Raises:
             DamagedError: the table is damaged.
         """
-        client.assign([self.place])
         loop, remaining = asyncio.get_running_loop(), self._remaining
+        if not await continues(client, self.place, self.position, self._marker()):
+            log.warning("%s: its copy is opened again (its last transaction is gone)", self.name)
+            await loop.run_in_executor(thread, self.close)
+            return
+        client.assign([self.place])
         try:
             lists = read_span(client, self.place, self.position, end, columns=True)
             async for records, position in lists:
@@ -154,6 +160,10 @@ class LocalState:
         except EngineError as error:  # trimmed beyond the position: `open` decides what to do
             log.warning("%s: its copy is opened again (%s)", self.name, error)
             await loop.run_in_executor(thread, self.close)
+
+    def _marker(self) -> Marker | None:
+        (row,) = self.table.get_many([MARKER])
+        return None if row is None else decode_marker(row)
 
     @property
     def old(self) -> bool:
