@@ -11,7 +11,7 @@ from .tree import BandTree
 
 
 def rank_stddev(tree: BandTree, at: tuple[Fraction, ...]) -> float:
-    """Root mean variance of a quantile's error in records, over edges and quantiles."""
+    """Root mean square rank error of a quantile, in records, over edges and quantiles."""
     every: list[F64] = [tree.rank_variance(float(q)) for q in at]
     return math.sqrt(sum(float(one.sum()) for one in every) / (len(every) * (tree.bands - 1)))
 

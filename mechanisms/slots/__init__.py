@@ -1,1 +1,1 @@
-"""Streams of values in slots of time: encoding, chunks and the state that PAK and ToPS share."""
+"""Streams of values in time slots: encoding, chunks and state shared by PAK and ToPS."""

@@ -1,7 +1,7 @@
-"""Threshold that suits a public or synthetic sample: noise against what is clipped off.
+"""The threshold for a public or synthetic sample: noise against the loss by clipping.
 
 A sum over L slots has noise of variance V·θ² and loses L·E(θ), where E(θ) is the mean of
-``(value - θ)₊`` over the sample, per slot. Both follow from the sample without running anything.
+``(value - θ)₊`` over the sample, per slot. Both follow from the sample without a run.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _RANGES = 12  # lengths of ranges over which the mean is taken
 class Aim(NamedTuple):
     """Facts about a sample."""
 
-    values: F64  # (n,) of all windows in increasing order, in grid steps, none above the largest
+    values: F64  # (n,) of all windows in increasing order, in grid steps, clipped to the largest
     threshold: int  # θ of least mean squared error of ranges after the warm-up, in grid steps
 
 
 def aim(question: Question, slots: Slots, variance: Callable[[int], float]) -> Aim:
-    """The threshold that a sample asks for.
+    """The best threshold for a sample.
 
     Args:
         question: question with a sample of values.
         slots: the public frame.
-        variance: noise variance of the first so many slots after the warm-up, for θ = 1.
+        variance: noise variance of a number of first slots after the warm-up, for θ = 1.
     """
     values = np.sort(sample_values(question, slots))
     thetas = np.asarray(slots.thresholds, np.float64)
@@ -48,7 +48,7 @@ def aim(question: Question, slots: Slots, variance: Callable[[int], float]) -> A
 
 
 def sample_values(question: Question, slots: Slots) -> F64:
-    """(n,) values of all windows in grid steps, none above the largest."""
+    """(n,) values of all windows in grid steps, clipped to the largest."""
     epochs = sample_of(question).epochs
     values = [
         np.asarray((work.columns or {})["value"], np.float64) for epoch in epochs for work in epoch

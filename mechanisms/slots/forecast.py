@@ -1,4 +1,4 @@
-"""Forecast of a stream of values: how far sums of ranges and running totals are off."""
+"""Forecast of a stream of values: errors of sums of ranges and of running totals."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from .stream import SlotStream
 from .whole import Arrived, arrived, closed
 
 SCORE = "root mean squared error of sums between two triggers, as a share of them"
-_PLACES = 9  # range ends between which all sums are judged
+_PLACES = 9  # number of range ends; the sums between all pairs are judged
 
 
 class StreamLook(NamedTuple):
-    """Sums of ranges in one window, and what became of its values."""
+    """Sums of ranges in one window, their errors, and the loss by clipping."""
 
     truth: F64  # (ranges,) sums
     error: F64  # (ranges,)
@@ -36,7 +36,7 @@ class StreamLook(NamedTuple):
 def forecast(
     question: Question, parameters: Any, mechanism: SlotStream, slots: Slots, plays: range
 ) -> Forecast:
-    """The figures of a candidate, by running the mechanism built of it."""
+    """The figures of a candidate, from runs of its mechanism."""
     works = [work for epoch in sample_of(question).epochs for work in epoch]
     turns = list(enumerate(plays or range(1)))
     looks = in_turn([
@@ -67,7 +67,7 @@ def _looks(
     sums = np.bincount(records.slot, value, slots.slots) * float(slots.grid)
     exact = np.concatenate([[0.0], np.cumsum(sums)])
     first = slots.warmup_slots
-    begin = max(first, slots.slots // 4)  # alike for all warm-ups that are tried
+    begin = max(first, slots.slots // 4)  # the same for all warm-ups tried
     ends = np.unique(np.linspace(begin, slots.slots, _PLACES).round().astype(int))
     lower, upper = np.triu_indices(len(ends), 1)
     truth = exact[ends[upper]] - exact[ends[lower]]
@@ -90,7 +90,7 @@ def _looks(
 def _prefixes(
     mechanism: SlotStream, records: Arrived, ends: I64, work: Workload, noises: Sequence[Noise]
 ) -> Iterator[tuple[int, F64]]:
-    """Under each noise the threshold, and (m,) released running totals up to so many slots."""
+    """The threshold and (m,) released running totals at some numbers of slots, for each noise."""
     grid = float(mechanism.traits.outputs[1].grid)
     entries = closed(mechanism.slots, records, ends)
     for place, noise in enumerate(noises):
@@ -153,7 +153,7 @@ def _lost(figures: dict[str, float], slots: Slots) -> Iterator[str]:
 
 
 def rates(question: Question, slots: Slots) -> tuple[int, float]:
-    """Records per slot, and the mean excess of large values over one that few exceed, in steps."""
+    """Records per slot, and the mean excess over a value that few records exceed, in steps."""
     sample, every = sample_of(question), sample_values(question, slots)
     records = max(1, round(sample.records / max(sample.windows, 1) / slots.slots))
     high = float(np.quantile(every, 0.99))
@@ -162,6 +162,6 @@ def rates(question: Question, slots: Slots) -> tuple[int, float]:
 
 
 def warmups(given: int, horizon: int) -> list[int]:
-    """Lengths of a warm-up worth trying, the given one first."""
+    """Lengths of a warm-up to try, the given one first."""
     wanted = (given, 1, 2, round(horizon / 16), round(horizon / 8), round(horizon / 4))
     return list(dict.fromkeys(max(1, w) for w in wanted if w < horizon))

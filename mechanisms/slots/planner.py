@@ -14,8 +14,8 @@ from ..planner import LIGHT, Forecast, Option, Question
 from . import forecast
 from .settings import slots_of
 
-_LONG = 256  # triggers from which on a counter takes a second to make, and a run longer
-_AIMED = 2  # warm-ups of so long a window for which thresholds are aimed at the sample's
+_LONG = 256  # triggers from which a counter takes over a second to make, and a run longer
+_AIMED = 2  # number of warm-ups of such a long window with thresholds aimed at the sample
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,11 @@ class SlotPlanner:
 
     Attributes:
         build: the mechanism; it has ``slots``.
-        aimed: more settings, for what the sample asks for.
-        rates: multiples of the sample's own rate to try. The rate decides how high a threshold is
-            taken, by a law of tails; another one is a more or less careful threshold.
+        aimed: more settings, with thresholds for the sample.
+        rates: multiples of the sample's own rate to try. By a law of tails, the rate determines the
+            height of the threshold; another rate gives a more or less cautious threshold.
         excesses: multiples of the sample's own excess to try, likewise.
-        further: settings beside those of `SlotParameters`, worth a try.
+        further: settings to try in addition to those of `SlotParameters`.
     """
 
     build: Callable[[Any, Setting], Any]
@@ -42,11 +42,11 @@ class SlotPlanner:
     effort = LIGHT
 
     def ticks(self, question: Question) -> int:
-        """None: errors follow from formulas."""
+        """Zero: errors follow from formulas."""
         return 0
 
     def candidates(self, question: Question) -> Sequence[Any]:
-        """Warm-ups, each with the rates, with the tail or without, and with all else."""
+        """Warm-ups, each with all rates, with the tail or without, and with further settings."""
         given: Any = question.parameters  # of `SlotParameters`, with ``excess``
         records, excess = forecast.rates(question, slots_of(given, question.setting))
         known = replace(given, expected=records, excess=round(excess, 3))
@@ -56,11 +56,11 @@ class SlotPlanner:
         ]
         made: list[Any] = [given]
         few = question.setting.horizon > _LONG
-        for turn, one in enumerate(warmed):  # where work is short, all kinds with the first ones
+        for turn, one in enumerate(warmed):  # if work is short, the first ones are of all kinds
             for place, rate in enumerate(self.rates):
                 some = replace(one, expected=max(1, round(records * rate)))
                 made += [some, replace(some, excess=0.0)]
-                if not place and one.warmup in (1, given.warmup):  # a few candidates may be all
+                if not place and one.warmup in (1, given.warmup):  # short work may end here
                     made += [replace(one, **more) for more in self.further]
             if turn < _AIMED or not few:
                 made += self._aimed(question, one)
@@ -71,10 +71,10 @@ class SlotPlanner:
         try:
             return list(self.aimed(question, known))
         except ParameterError:
-            return []  # a combination that is impossible is no candidate
+            return []  # an impossible combination is not a candidate
 
     def near(self, question: Question, tuned: Any) -> Sequence[Any]:
-        """The same for this rate and these slots, with a warm-up of the same share and of one."""
+        """The tuned settings for this rate and these slots, with a long or the least warm-up."""
         given, horizon = question.parameters, question.setting.horizon
         records, _ = forecast.rates(question, slots_of(given, question.setting))
         same = replace(tuned, expected=records, slot=given.slot, origin=given.origin)

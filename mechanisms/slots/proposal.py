@@ -14,14 +14,14 @@ def grid_of(question: Question) -> float:
 
 
 def steps_of(question: Question) -> float | None:
-    """The stated scale in grid steps; None where none was stated."""
+    """The stated scale in grid steps; None if no scale was stated."""
     return None if question.scale is None else question.scale / grid_of(question)
 
 
 def value_table(
     name: str, body: dict[str, Any], what: str, details: Sequence[tuple[str, str]]
 ) -> PlanTable:
-    """Errors of ``what`` with each choice, then more."""
+    """Errors of ``what`` with each choice, then further rows."""
     intro = (
         f"{name}: no records were read. Assumed are {body['records']:,} records per window, and "
         f"large values that get e times rarer every {body['scale']:g}. --records N and "

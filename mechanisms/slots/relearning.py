@@ -1,18 +1,18 @@
-"""A threshold that is learnt anew, stretch after stretch of a window.
+"""A threshold that is learnt anew in each stretch of a window.
 
-After the warm-up the window is cut into *stretches* of a public number of triggers. While a stretch
-runs, its records are counted by bucket beside their sums; at its last trigger these counts choose
-the threshold of the next stretch. The last stretch of a window chooses nothing.
+After the warm-up the window is divided into *stretches* of a public number of triggers. While a
+stretch runs, its records are counted by bucket in addition to being summed; at its last trigger
+these counts choose the threshold of the next stretch. The last stretch of a window chooses nothing.
 
-*Guarantee.* Add/remove of one record. A record after the warm-up lies in one slot, that is, in one
+*Guarantee.* Add/remove of one record. A record after the warm-up lies in one slot, so in one
 stretch: it pays the chooser's ε for the next threshold, once, and the rest of ε to the sums of its
-own stretch. Which threshold clips it and scales its noise was released before its stretch began,
+own stretch. The threshold that clips it and scales its noise was released before its stretch began,
 so the sums of a stretch are a mechanism fixed by earlier releases, and stretches compose in
-parallel: the shares of a record add up to ε wherever it lies. A unit's k records pay k times that,
-in whatever stretches.
+parallel: the shares of a record add up to ε wherever it lies. A unit's k records, in any stretches,
+pay k times that.
 
-*No draw covers two contents.* A stretch chooses with draws whose label names it, at the trigger
-that closes its last slot.
+*No draw covers two contents.* A stretch chooses with draws whose label names the stretch, at the
+trigger that closes its last slot.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Exceedance(Chooser):
 
     @property
     def scale(self) -> Fraction:
-        """1/ε: all scores move one way."""
+        """1/ε: all scores move the same way."""
         return 1 / self.epsilon
 
     def choose(self, histogram: I64, noise: Noise, t: int, purpose: str = "threshold") -> int:
@@ -67,7 +67,7 @@ class Exceedance(Chooser):
 
 
 class Learnt(NamedTuple):
-    """State that a stream with stretches carries from trigger to trigger."""
+    """State that a stream with stretches carries from one trigger to the next."""
 
     thresholds: tuple[int, ...]  # of the stretches so far
     histogram: I64  # (thresholds,) records of the open stretch by bucket; private
@@ -75,7 +75,7 @@ class Learnt(NamedTuple):
 
 @dataclass(frozen=True)
 class Relearning:
-    """Stretches of a window, and how each chooses the threshold of the next.
+    """Stretches of a window, each of which chooses the threshold of the next.
 
     >>> one = Relearning(Exceedance(Fraction(1), (0,)), every=3, warmup=2, horizon=9)
     >>> [one.stretch(t) for t in range(3, 10)], [one.learns(t) for t in range(3, 10)]
@@ -93,7 +93,7 @@ class Relearning:
 
     @property
     def stretches(self) -> int:
-        """Stretches of a window; the last one may be shorter."""
+        """Number of stretches of a window; the last may be shorter."""
         return -(-(self.horizon - self.warmup) // self.every)
 
     def stretch(self, t: int) -> int:
@@ -101,7 +101,7 @@ class Relearning:
         return (t - self.warmup - 1) // self.every
 
     def learns(self, t: int) -> bool:
-        """Whether trigger t ends a stretch that another one follows."""
+        """Whether trigger t ends a stretch other than the last."""
         return (t - self.warmup) % self.every == 0 and t < self.horizon
 
     def begin(self, theta: int, buckets: int) -> I64:
@@ -109,12 +109,12 @@ class Relearning:
         return self.pack(Learnt((theta,), np.zeros(buckets, np.int64)))
 
     def pack(self, learnt: Learnt) -> I64:
-        """Integers for storage, of a length that does not change."""
+        """Integers for storage, always equally many."""
         blank = [0] * (self.stretches - len(learnt.thresholds))
         return np.concatenate([np.array([*learnt.thresholds, *blank], np.int64), learnt.histogram])
 
     def unpack(self, stored: I64, t: int, buckets: int) -> Learnt:
-        """The state that the trigger before t left.
+        """The state after the trigger before t.
 
         Raises:
             ContractError: a threshold is missing.
@@ -127,7 +127,7 @@ class Relearning:
     def after(
         self, learnt: Learnt, closed: I64, candidates: tuple[int, ...], noise: Noise, t: int
     ) -> Learnt:
-        """The state that trigger t leaves; ``closed`` (thresholds,) are the records it closes."""
+        """The state after trigger t; ``closed`` (thresholds,) are the records that it closes."""
         histogram = learnt.histogram + closed
         if not self.learns(t):
             return Learnt(learnt.thresholds, histogram)

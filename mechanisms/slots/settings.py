@@ -1,4 +1,4 @@
-"""Settings that the mechanisms over streams of values share, and how they become slots."""
+"""Settings that the mechanisms over streams of values share, and the slots made from them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ..validate import at_least, without_unset
 from .slots import Slots
 
 FEWEST = 1 << 24
-"""Records at the largest value that a window's sums always have room for."""
+"""Least number of records at the largest value for which a window's sums must have room."""
 STRETCHES = 256
-"""Most stretches of a window with a threshold of their own."""
+"""Most stretches of a window with their own thresholds."""
 SPARE = 16
-"""Times as many records as are expected that a window's sums have room for."""
+"""Multiple of the expected records for which a window's sums must have room."""
 
 
 @dataclass(frozen=True)
@@ -27,18 +27,18 @@ class SlotParameters:
     """Settings of a stream of values in event-time slots.
 
     Attributes:
-        bound: records that one unit may contribute per epoch; 1 where a unit is one record.
+        bound: most records that one unit contributes per epoch; 1 where a unit is one record.
         warmup: triggers at the start of a window from which the threshold is chosen.
         slots_per_trigger: slots that every trigger closes.
         slot: length of a slot, in the units of the time column.
-        origin: time at which slot 0 of some window begins; a pipeline that gives neither takes
-            both from its schedule.
+        origin: time at which slot 0 of some window begins; a pipeline that gives neither ``slot``
+            nor ``origin`` takes both from its schedule.
         resolution: thresholds grow by a factor of about 1 + 1/resolution.
-        expected: records expected per slot; public, shapes accuracy alone.
+        expected: public guess of the records per slot; affects accuracy alone.
         watch: share of ε, after the warm-up, for the number of records above the threshold, which
-            every trigger releases then; 0 releases none.
+            every trigger then releases; 0 releases none.
         relearn: triggers after which the threshold is learnt anew; 0 keeps the first one.
-        relearn_share: share of ε, after the warm-up, for that.
+        relearn_share: share of ε, after the warm-up, for relearning.
     """
 
     later: ClassVar[tuple[str, ...]] = ()
@@ -55,7 +55,7 @@ class SlotParameters:
     relearn_share: float = 0.1
 
     def pinned(self) -> dict[str, Any]:
-        """The settings as they are charged: later ones only where they are not the default."""
+        """The charged settings: later ones only where they differ from the default."""
         return without_unset(self, ("relearn", "relearn_share", *self.later))
 
 
@@ -63,10 +63,10 @@ P = TypeVar("P", bound="SlotParameters")
 
 
 def framed(parameters: P, frame: Frame) -> P:
-    """Slots of event time, by the pipeline's schedule where no slots are given.
+    """Slots of event time, from the pipeline's schedule where no slots are given.
 
     Raises:
-        ParameterError: a trigger's step cannot be divided into so many slots.
+        ParameterError: the time between triggers cannot be divided into this number of slots.
     """
     given, every = parameters, frame.every
     if given.slot != 1 or given.origin or every is None or frame.timed:
@@ -102,10 +102,10 @@ def slots_of(parameters: SlotParameters, setting: Setting) -> Slots:
 
 
 def watch_of(parameters: SlotParameters) -> Fraction:
-    """Share of ε that counts what the threshold cuts.
+    """Share of ε that counts the records above the threshold.
 
     Raises:
-        ParameterError: it would leave nothing to the sums.
+        ParameterError: it would leave nothing for the sums.
     """
     share = Fraction(parameters.watch).limit_denominator(1000)
     if not 0 <= share < 1:
@@ -114,7 +114,7 @@ def watch_of(parameters: SlotParameters) -> Fraction:
 
 
 def relearn_of(parameters: SlotParameters, slots: Slots) -> Fraction:
-    """Share of ε that learns thresholds after the first one; 0 where there is only that.
+    """Share of ε that learns thresholds after the first; 0 if there is only one.
 
     Raises:
         ParameterError: the number of stretches or the share is out of range, or nothing would be
@@ -138,7 +138,7 @@ def relearn_of(parameters: SlotParameters, slots: Slots) -> Fraction:
 
 
 def check_sums(slots: Slots, steps: int, expected: int) -> None:
-    """Refuse a stream whose released sums could leave 63 bits although it is as was expected.
+    """Refuse a stream whose released sums could exceed 63 bits even if it is as expected.
 
     Args:
         slots: slots of the stream.
@@ -146,8 +146,8 @@ def check_sums(slots: Slots, steps: int, expected: int) -> None:
         expected: records per slot.
 
     Raises:
-        ParameterError: `FEWEST` records, or `SPARE` times as many as are expected in a window, do
-            not fit if each has the largest value.
+        ParameterError: `FEWEST` records, or `SPARE` times the number expected in a window, do not
+            fit if each has the largest value.
     """
     records = max(FEWEST, SPARE * expected * slots.slots)
     if slots.top * steps * records >= 1 << 62:
@@ -159,7 +159,7 @@ def check_sums(slots: Slots, steps: int, expected: int) -> None:
 
 
 def check_delta(setting: Setting, spent: Fraction) -> None:
-    """Refuse a δ that does not cover what the keyed sampler itself needs.
+    """Refuse a δ that does not cover the keyed sampler's own need.
 
     Raises:
         ParameterError: δ is too small.
@@ -170,12 +170,12 @@ def check_delta(setting: Setting, spent: Fraction) -> None:
 
 
 def adopted(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings that mean the same under another mechanism over slots."""
+    """Settings that have the same meaning under another mechanism over slots."""
     return {name: settings[name] for name in ("bound", "warmup") if name in settings}
 
 
 def slot_length(settings: Mapping[str, Any], every: int) -> int | None:
-    """Microseconds of a slot, from the declared settings and the time between triggers."""
+    """Length of a slot in microseconds, from the settings and the time between triggers."""
     if settings["slot"] == 1 and not settings["origin"]:
         return every // int(settings["slots_per_trigger"]) or None
     return int(settings["slot"])

@@ -7,14 +7,14 @@ values. A threshold θ that is chosen later is one of the public thresholds, so 
 ``min(value, θ)`` follows exactly: whole buckets are either below θ or worth θ a record.
 
 Time runs in triggers; each closes ``per_trigger`` slots permanently. The first ``warmup`` triggers
-close theirs together, at the last of them. A record that comes after its slot was closed counts in
-the first open slot; one that comes early waits in a row of its own. Both rules look only at
-the record's own slot and micro-batch, so adding or removing a record moves no other.
+close their slots together, at the last of them. A record that comes after its slot was closed
+counts in the first open slot; an early record waits in a row for its slot. Both rules depend only
+on the record's own slot and micro-batch, so adding or removing a record moves no other.
 
-Every unit contributes at most ``bound`` records per epoch, the first ones in log order.
+Every unit contributes at most ``bound`` records per epoch, the first in log order.
 
-Values are not negative, so every addition of them is cut at `sums.LARGEST`, which no release shows
-(rule 2 of `sums`).
+Values are non-negative, so every addition of them is clamped at `sums.LARGEST`, which no release
+shows (rule 2 of `sums`).
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from ..validate import at_least, positive
 
 BUCKETS = 1 << 16
 _SLOTS = 1 << 40
-_STATE = 1 << 63  # codes from here on hold the mechanism's own state, two integers a row
+_STATE = 1 << 63  # codes from here on hold the mechanism's own state, two integers per row
 _EXACT = 1 << 53
-_DIRECT = 1 << 16  # below this a table of all values is quicker than a search
+_DIRECT = 1 << 16  # below, a table of all values is faster than a search
 
 ROW = np.dtype([("count", np.int64), ("sum", np.int64)])
-"""A stored row: of a (slot, bucket) that is still open, or two integers of global state."""
+"""A stored row: of an open (slot, bucket), or two integers of global state."""
 
 
 class Entries(NamedTuple):
@@ -54,7 +54,7 @@ class Entries(NamedTuple):
     sum: I64  # (e,)
 
     def where(self, rows: NDArray[np.bool_]) -> Entries:
-        """Some of them."""
+        """Some of the entries."""
         return Entries(*(column[rows] for column in self))
 
 
@@ -68,7 +68,7 @@ class Slots:
 
     thresholds: tuple[int, ...]  # increasing integers ≥ 0; the last one is B, the largest value
     horizon: int  # triggers per window
-    warmup: int  # triggers at the start of a window that only serve to choose a threshold
+    warmup: int  # triggers at the start of a window that only choose a threshold
     per_trigger: int = 1  # slots that one trigger closes
     # origin, length: slot j of a window covers ``[origin + j·length, origin + (j+1)·length)``
     # modulo the length of a window, in the units of the time column
@@ -116,7 +116,7 @@ class Slots:
     def begins(self, renewals: tuple[int, ...], width: int) -> tuple[int, ...]:
         """Blocks of ``width`` slots after the warm-up that were open when a nonce changed.
 
-        From each of them on noise is drawn anew; the first is block 0.
+        From each of them on, noise is drawn anew; the first is block 0.
 
         >>> Slots((1,), horizon=9, warmup=2, per_trigger=2).begins((1, 3, 5, 6), 4)
         (0, 1)
@@ -162,7 +162,7 @@ class Slots:
     def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
         """Accept what the bound allows, in log order; deletions are never accepted.
 
-        Values are clipped to their bucket once more: the guarantee rests on this line alone.
+        Values are clipped to their bucket once more: the guarantee depends on that line alone.
         """
         units, accepted = insertions(units, batch)
         slot, bucket = split(batch.keys)
@@ -186,8 +186,8 @@ class Slots:
         """The pairs that trigger t closes, those that stay open, and the mechanism's state.
 
         Returns:
-            rows of all slots that were loaded, closed ones emptied; the closed entries; and the
-            integers given to `with_state` last, empty at first.
+            rows of all loaded slots, with closed ones emptied; the closed entries; and the integers
+            last given to `with_state`, empty at first.
         """
         rows, t = closed.rows, closed.t
         codes = rows.key.codes()
@@ -211,20 +211,20 @@ class Slots:
         return Rows(key, stored, due), entries, state
 
     def clipped(self, entries: Entries, theta: int) -> I64:
-        """(e,) sums of min(value, θ), exactly; θ must be one of the thresholds."""
+        """(e,) exact sums of min(value, θ); θ must be one of the thresholds."""
         if theta not in self.thresholds:
             raise ContractError("the threshold is not on the public grid")
         below = np.asarray(self.thresholds)[entries.bucket] <= theta
         return np.where(below, entries.sum, times(entries.records, theta))
 
     def above(self, entries: Entries, theta: int) -> int:
-        """Number of records above θ, exactly; θ must be one of the thresholds."""
+        """Exact number of records above θ; θ must be one of the thresholds."""
         if theta not in self.thresholds:
             raise ContractError("the threshold is not on the public grid")
         return int(entries.records[np.asarray(self.thresholds)[entries.bucket] > theta].sum())
 
     def per_slot(self, entries: Entries, theta: int, t: int) -> I64:
-        """(slots closed by t,) clipped sum of every slot, empty ones included."""
+        """(slots closed by t,) clipped sum of every slot, including empty ones."""
         first, end = self.range_of(t)
         return totals(entries.slot - first, self.clipped(entries, theta), end - first)
 
@@ -245,7 +245,7 @@ def slot_keys(first: int, end: int) -> Keys:
 
 
 def with_state(rows: Rows, state: I64) -> Rows:
-    """``rows`` and, after them, rows that hold ``state`` and are loaded at every trigger."""
+    """``rows``, followed by rows that hold ``state`` and are loaded at every trigger."""
     padded = np.zeros(len(state) + len(state) % 2, np.int64)
     padded[: len(state)] = state
     stored = padded.view(ROW)

@@ -1,4 +1,4 @@
-"""Noise of a stream that counts in steps of its own: slots or blocks instead of triggers."""
+"""Noise of a stream that counts in slots or blocks instead of triggers."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class InSteps:
     width: int = 1  # slots of a step
 
     def after(self, steps: int) -> InSteps:
-        """The same for steps that are counted from later on.
+        """The same noise, with steps counted from after the first ``steps``.
 
         Raises:
-            ContractError: no trigger ends so many steps.
+            ContractError: no trigger ends at that number of steps.
         """
         triggers, rest = divmod(steps * self.width, self.per_trigger)
         if rest:
@@ -40,7 +40,7 @@ class InSteps:
         return replace(self, before=self.before + triggers)
 
     def triggers(self, first: I64) -> I64:
-        """The trigger that closes the last slot of so many steps."""
+        """The trigger that closes the last slot of each number of steps."""
         return self.before - (-first * self.width // self.per_trigger)
 
     def gauss(self, purpose: str, key: Keys, index: I64, variance: Fraction, first: I64) -> I64:

@@ -1,4 +1,4 @@
-"""The frame of a mechanism over a stream of values: a warm-up, then slots that close for ever."""
+"""Base of mechanisms over a stream of values: a warm-up, then slots that close permanently."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SlotKeys(OwnKeys):
     kinds: ClassVar[Mapping[str, Kind]] = MappingProxyType({"slot": "whole"})
 
     def places(self, keys: Keys, columns: Sequence[str]) -> Iterable[Place]:
-        """The slot's number in its window, from 0 on."""
+        """The slot's number in its window, from 0."""
         return [Place({"slot": slot}, {}) for slot in keys.codes().tolist()]
 
 
@@ -54,7 +54,7 @@ class SlotStream(Mechanism):
     @property
     @abstractmethod
     def _outputs(self) -> tuple[Output, ...]:
-        """Released columns: the sum of a slot, that of the window up to its end, and others."""
+        """Released columns: the sum of a slot, the running total up to its end, and others."""
 
     def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
         return self.slots.encode(columns)
@@ -63,7 +63,7 @@ class SlotStream(Mechanism):
         return self.slots.absorb(units, batch)
 
     def release(self, closed: Closed, noise: Noise) -> tuple[Rows, Releases]:
-        """The slots that trigger t closes; at the end of the warm-up, what was learnt from it.
+        """Release the slots that trigger t closes, or what the warm-up learnt at its end.
 
         Raises:
             ContractError: the state of the stream is missing after the warm-up.
@@ -85,16 +85,16 @@ class SlotStream(Mechanism):
     def _go_on(
         self, closed: Closed, rows: Rows, entries: Entries, state: I64, noise: Noise
     ) -> tuple[Rows, Releases]:
-        """A trigger after the warm-up; ``state`` is what the one before left."""
+        """A trigger after the warm-up; ``state`` is that of the previous trigger."""
 
     def prefixes(self, entries: Entries, ends: I64, noise: Noise) -> tuple[int, I64] | None:
-        """The threshold, and (m,) running totals as they are released up to so many slots.
+        """The threshold, and (m,) released running totals at ``ends``.
 
-        None where that takes a run from trigger to trigger.
+        None where they need a run from trigger to trigger.
 
         Args:
             entries: closed slots of a whole window, for these ``ends`` (`whole.closed`).
-            ends: (m,) increasing numbers of slots; the first is that of the warm-up.
+            ends: (m,) increasing numbers of slots; the first is the warm-up's.
             noise: noise with one nonce for the whole window.
         """
         return None
@@ -108,7 +108,7 @@ class SlotStream(Mechanism):
     ) -> dict[str, I64]:
         """Noisy number of a trigger's records above θ: one record moves it by at most 1.
 
-        ``share`` is ε of one record for it. The slots are closed at t, when it is drawn.
+        ``share`` is one record's ε for it. It is drawn at t, which closes the slots.
         """
         if share is None:
             return {}
@@ -117,7 +117,7 @@ class SlotStream(Mechanism):
         return {"clipped": self.slots.above(entries, theta) + drawn[0]}
 
     def _learnt(self, relearning: Relearning | None, stored: I64, t: int) -> Learnt | None:
-        """Thresholds of the stretches up to that of trigger t, and counts of the open one."""
+        """Thresholds of the stretches up to that of trigger t, and counts of the open stretch."""
         if relearning is None:
             return None
         return relearning.unpack(stored, t, len(self.slots.thresholds))
@@ -130,7 +130,7 @@ class SlotStream(Mechanism):
         t: int,
         noise: Noise,
     ) -> tuple[Learnt | None, dict[str, I64]]:
-        """State of them that trigger t leaves, and the threshold that it releases, if any."""
+        """State of the thresholds after trigger t, and the threshold that it releases, if any."""
         if relearning is None or learnt is None:
             return None, {}
         closed, known = self.slots.histogram(entries), len(learnt.thresholds)
@@ -139,7 +139,7 @@ class SlotStream(Mechanism):
         return learnt, {"threshold": new} if len(new) else {}
 
     def _kept(self, relearning: Relearning | None, theta: int, learnt: Learnt | None) -> I64:
-        """Integers to be stored for them; none where the first threshold stays."""
+        """Integers to store for the thresholds; none where the first threshold stays."""
         if relearning is None:
             return np.zeros(0, np.int64)
         if learnt is None:
@@ -157,7 +157,7 @@ class SlotStream(Mechanism):
     # Statements
 
     def _further_draws(self, watch: Fraction | None, relearning: Relearning | None) -> list[Draws]:
-        """Draws of the number above θ, and of thresholds that are learnt anew."""
+        """Draws of the number above θ, and of relearnt thresholds."""
         scales = [1 / watch] if watch else []
         scales += [relearning.chooser.scale] if relearning else []
         return [laplace("value", scale) for scale in scales]
@@ -173,7 +173,7 @@ class SlotStream(Mechanism):
     def truth(self, seen: WindowRecords, released: Sequence[bytes]) -> Truth:
         """Sum of each released slot, and the running total up to its end.
 
-        Where the first row of a window publishes its warm-up's sum, it stands for all of it.
+        If the first row of a window publishes its warm-up's sum, it covers the whole warm-up.
         """
         slot = split(seen.keys)[0][seen.key]
         slots = Keys.of(released).codes().astype(np.int64)

@@ -1,8 +1,8 @@
 """A whole window of a public or synthetic sample at once, instead of trigger by trigger.
 
-Which records count, and in which slot, follows from the input alone: the bound takes the first
-insertions of a unit, in log order, and a late record counts in the first slot that is open. So all
-slots can be closed together, with the same sums (rules: `slots`). For forecasts.
+Which records count, and in which slot, follows from the input alone: the bound accepts the first
+insertions of a unit, in log order, and a late record counts in the first open slot. So all slots
+can be closed together, with the same sums (rules: `slots`). Used for forecasts.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from ..sums import totals
 from ..workload import Workload
 from .slots import Entries, Slots, split
 
-_KEPT = 128  # windows whose records are kept for the next candidate
+_KEPT = 128  # number of windows whose records are cached for the next candidate
 
 
 class Arrived(NamedTuple):
-    """Records of a window that can be read, in log order."""
+    """Readable records of a window, in log order."""
 
     t: I64  # (n,) trigger of each record's micro-batch
     slot: I64  # (n,) its own slot
     bucket: I64  # (n,)
-    value: I64  # (n,) in grid steps, none above the largest
-    accepted: NDArray[np.bool_]  # (n,) whether the bound lets it through
+    value: I64  # (n,) in grid steps, clipped to the largest
+    accepted: NDArray[np.bool_]  # (n,) whether the bound accepts it
 
 
 class _Same:
-    """A workload that equals itself alone, as long as it is kept: its columns are not compared."""
+    """A workload compared by identity, while it is cached: its columns are not compared."""
 
     def __init__(self, work: Workload) -> None:
         self.work = work
@@ -79,8 +79,8 @@ def closed(slots: Slots, records: Arrived, ends: I64) -> Entries:
     """Accepted records of a window by the slots that count them, in increasing order of slots.
 
     Args:
-        ends: (m,) increasing numbers of slots. Slots between two of them are summed up in the last
-            one, which is enough for totals up to each of them.
+        ends: (m,) increasing numbers of slots. Slots between two of them are summed in the last of
+            these, which is enough for totals up to each number.
     """
     mine = records.accepted
     slot = np.maximum(records.slot[mine], _opened(slots, records)[mine])

@@ -1,8 +1,8 @@
-"""Spatial domains: boxes cut into a public hierarchy of half-open cells.
+"""Spatial domains: boxes divided into a public hierarchy of half-open cells.
 
-A node is one integer: a leading one followed by the bits that lead to it, so that the root is 1,
-the binary children of c are 2c and 2c+1, and integer order is breadth first. Bit l halves
-coordinate (l-1) mod d; cells are half open and the upper edge belongs to the last one.
+A node is one integer: a leading one followed by the bits of its path, so that the root is 1, the
+binary children of c are 2c and 2c+1, and integer order is breadth first. Bit l halves coordinate
+(l-1) mod d; cells are half open, and the upper edge of the box belongs to the last cell.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Axis:
     """
 
     name: str  # the record column
-    # low, high: the range. ``real``: low ≤ x ≤ high. ``integer``: both ends included, one unit
-    # wide each. ``day``: low is 0, high the length of a day in the column's unit; any finite
+    # low, high: the range. ``real``: low ≤ x ≤ high. ``integer``: both ends included, each integer
+    # one unit wide. ``day``: low is 0, high the length of a day in the column's unit; any finite
     # instant counts by its time of day
     low: float
     high: float
@@ -79,7 +79,7 @@ class Axis:
         return self.high - self.low + (1 if self.kind == "integer" else 0)
 
     def fraction(self, column: NDArray[Any]) -> tuple[F64, Bool]:
-        """(n,) places in [0, 1] and whether each record lies inside; 0 where it does not."""
+        """(n,) positions in [0, 1], 0 for records outside, and whether each record lies inside."""
         x = np.asarray(column, np.float64)
         inside = np.isfinite(x)
         x = np.where(inside, x, self.low)
@@ -146,13 +146,13 @@ class Domain:
     Attributes:
         axes: the coordinates.
         depth: public cap on the depth of the tree (0 = the root alone).
-        split: "binary" halves one coordinate a level, in turn; "all" halves every coordinate,
+        split: "binary" halves one coordinate per level, in turn; "all" halves every coordinate,
             which makes 2^d children.
         polygon: (longitude, latitude) corners of a public region in the first two axes; records
             outside it are dropped (even-odd rule). Empty = no polygon.
-        cells: node codes of a public region; records in none of them are dropped. Empty = all.
+        cells: node codes of a public region; records outside all of them are dropped. Empty = all.
         region: instead of ``polygon``, polygons with holes in the first two axes. A setting gives
-            it as GeoJSON or as the path of a file with that.
+            it as GeoJSON or as the path of a GeoJSON file.
 
     Raises:
         ParameterError: more than 62 bits are needed, names repeat, or the region is malformed or
@@ -230,7 +230,7 @@ class Domain:
         return cls(axes, depth, split, polygon, cells, region)
 
     def to_json(self) -> dict[str, Any]:
-        """Public parameters as plain lists, numbers and strings; no region, no field for it."""
+        """Public parameters as plain lists, numbers and strings; no field for an absent region."""
         plain = {
             "axes": [asdict(axis) for axis in self.axes],
             "depth": self.depth,
@@ -241,13 +241,13 @@ class Domain:
         return plain if self.region is None else plain | {"region": self.region.to_json()}
 
     def pinned(self) -> dict[str, Any]:
-        """The same for canonical settings, which hold the digest of a region."""
+        """`to_json` for canonical settings, with the digest of a region instead of its corners."""
         plain = self.to_json()
         return plain if self.region is None else plain | {"region": self.region.pinned()}
 
     @cached_property
     def rings(self) -> Rings:
-        """Rings of the polygon or the region; () without."""
+        """Rings of the polygon or the region; () without either."""
         if self.region is not None:
             return self.region.rings
         return (self.polygon,) if self.polygon else ()
@@ -274,7 +274,7 @@ class Domain:
 
     @property
     def bits(self) -> int:
-        """Bits of a finest cell below the root."""
+        """Number of bits of a finest cell below the root."""
         return self.depth * self.step
 
     @property
@@ -284,7 +284,7 @@ class Domain:
     def place(self, fractions: F64) -> U64:
         """(n,) finest node codes of (n, d) points of [0, 1]^d; 1.0 belongs to the last cell."""
         top = 1 << self._bits_each
-        places = (fractions * float(top)).astype(np.uint64)  # exact: a power of two, rounded down
+        places = (fractions * float(top)).astype(np.uint64)  # exact product, then rounded down
         return interleave(np.minimum(places, np.uint64(top - 1)), self.bits)
 
     def locate(self, columns: Mapping[str, NDArray[Any]]) -> tuple[U64, Bool]:

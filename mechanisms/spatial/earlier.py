@@ -1,21 +1,21 @@
 """The shares of an earlier map inside the leaves of a newer one, as far as the two agree.
 
-A window begins with few records, so its first maps have large leaves, and nothing says where
-inside a leaf its records lie. The last map of the window before has finer ones. If the stream goes
-on as it was, its proportions hold still; if it has moved, they mislead. Released numbers tell
-which: wherever the newer map divides a cell, both say how. So the newer shares are explained by the
-older ones, by weighted least squares at every level of the tree: a child's share is taken as
+A window begins with few records, so its first maps have large leaves, and nothing shows where
+inside a leaf its records lie. The last map of the previous window has finer leaves. If the stream
+has not changed, its proportions still hold; if it has, they mislead. Released numbers show which:
+wherever the newer map divides a cell, both maps give shares. So the newer shares are regressed on
+the older ones, by weighted least squares at every level of the tree: a child's share is taken as
 ``1/m + b·(w - 1/m)``, where w is its share in the earlier map and m the number of children. The
 *agreement* b is 1 where the maps divide cells alike and 0 where they have nothing in common. Levels
 that the newer map does not reach have the agreement of the level above.
 
 As far as the maps disagree, a leaf is divided evenly, or like a smooth map of the same counts.
 Counts of leaves are unchanged; only the uncounted detail within them is divided. The function reads
-two releases and the public domain alone: post-processing, at no cost for either, whatever window,
-epoch or charge they come from.
+two releases and the public domain alone: post-processing, at no cost, for releases of any window,
+epoch or charge.
 
-Where a map has changed only below the cells that the newer one shows, the earlier shares are wrong,
-and no released number tells.
+If a map has changed only below the cells that the newer one shows, the earlier shares are wrong,
+and no released number reveals it.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from ..columns import F64, I64
 from .domain import U64, Bool, Domain
 
 START = 0.5
-"""Agreement of a level of which nothing is known."""
+"""Agreement of a level without data."""
 
 WEIGHT = 4.0
-"""How much the level above counts, in squared signals of one standard deviation."""
+"""Weight of the level above, in squared signals of one standard deviation."""
 
 LEAST = 1.0
 """Records below which a leaf is not divided."""
 
 EVEN = 0.02
-"""Part of every share that is the same for all children: no cell is ever ruled out."""
+"""Part of every share that is equal for all children, so that no cell is ever ruled out."""
 
 
 class LeafCounts(NamedTuple):
@@ -50,7 +50,7 @@ class LeafCounts(NamedTuple):
 
 
 class _Level(NamedTuple):
-    """The nodes of a tree at one depth, in code order, whole families."""
+    """The nodes of a tree at one depth, in code order, in whole families."""
 
     code: U64  # (m,)
     held: F64  # (m,)
@@ -64,7 +64,7 @@ class Agreement(NamedTuple):
     slope: tuple[float, ...]
 
     def at(self, depth: int) -> float:
-        """The agreement of the children at a depth; of the deepest known level below it."""
+        """The agreement of the children at a depth, or below it that of the deepest known level."""
         return self.slope[min(depth, len(self.slope)) - 1] if self.slope else START
 
 
@@ -80,7 +80,7 @@ class Mass:
         self._level = domain.level(earlier.code[order])
 
     def of(self, codes: U64) -> F64:
-        """(m,) records; a node inside a leaf has its part of the volume."""
+        """(m,) records; a node inside a leaf has a share by volume."""
         start, end = _span(self._domain, codes)
         first, last = (np.searchsorted(self._start, one) for one in (start, end))
         whole = self._upto[last] - self._upto[first]
@@ -99,7 +99,7 @@ class Mass:
         return ~inside & (last - first > 1)
 
     def _holder(self, start: I64, end: I64) -> tuple[NDArray[np.intp], Bool]:
-        """The leaf that begins last up to each node, and whether it holds the node."""
+        """The last leaf that begins at or before each node, and whether it contains the node."""
         row = np.maximum(np.searchsorted(self._start, start, side="right") - 1, 0)
         return row, (self._start[row] <= start) & (self._end[row] >= end)
 
@@ -111,15 +111,15 @@ def divided(
     variance: float,
     otherwise: LeafCounts | None = None,
 ) -> tuple[U64, F64]:
-    """The leaves of a map, divided as an earlier map divides them and as far as the two agree.
+    """The leaves of a map, divided like an earlier map as far as the two agree.
 
     Args:
         domain: public geometry of both maps.
         newer: leaves of the newer map, whose counts are unchanged.
-        earlier: leaves of the map before it.
-        variance: noise variance of a leaf of ``newer``, records squared.
+        earlier: leaves of the earlier map.
+        variance: noise variance of a leaf of ``newer``, in squared records.
         otherwise: finer leaves (such as those of `smooth.smoothed`) by which to divide as far as
-            the maps do not agree; None = evenly.
+            the maps disagree; None = evenly.
 
     Returns:
         Finer codes in code order, and counts that add up to those of ``newer``.
@@ -153,7 +153,7 @@ def divided(
 
 
 def agreement(domain: Domain, newer: LeafCounts, earlier: LeafCounts, variance: float) -> Agreement:
-    """Measure how much of the newer map's shares the earlier ones explain, by level."""
+    """Measure by level how much of the newer map's shares the earlier shares explain."""
     mass, slope, last = Mass(domain, earlier), [], START
     for level in _levels(domain, newer):
         even = _even(level.family)
@@ -176,13 +176,13 @@ def _children(domain: Domain, code: U64) -> tuple[U64, NDArray[np.intp]]:
 
 
 def _even(family: NDArray[np.intp]) -> F64:
-    """(m,) the same share for all children of a family."""
+    """(m,) equal shares for all children of a family."""
     even: F64 = 1 / np.bincount(family)[family]
     return even
 
 
 def _shares(mass: F64, family: NDArray[np.intp]) -> F64:
-    """(m,) share of each child in its family, `EVEN` of it alike for all; sums to 1."""
+    """(m,) share of each child in its family, a part `EVEN` of it divided equally; sums to 1."""
     total, even = np.bincount(family, mass), _even(family)
     own = np.divide(mass, total[family], out=even.copy(), where=total[family] > 0)
     return (1 - EVEN) * own + EVEN * even
@@ -207,7 +207,7 @@ def _levels(domain: Domain, leaves: LeafCounts) -> list[_Level]:
 
 
 def _span(domain: Domain, codes: U64) -> tuple[I64, I64]:
-    """First finest cell of each node, and the one after its last."""
+    """First finest cell of each node, and the cell after its last."""
     drop = (domain.bits - domain.level(codes) * domain.step).astype(np.uint64)
     start = (codes << drop).astype(np.int64)
     return start, start + (np.int64(1) << drop.astype(np.int64))

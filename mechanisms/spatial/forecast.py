@@ -1,4 +1,4 @@
-"""Forecast of a map: how far the number of records in a region is off."""
+"""Forecast of a map: the error of the number of records in a region."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .synthetic import range_counts
 
 SCORE = "error of the number of records in a region of a tenth of the space, as a share of it"
 _BOXES = 64
-_SIZES = (0.1, 0.01)  # of the space's volume
+_SIZES = (0.1, 0.01)  # of regions, as shares of the space's volume
 
 Lasts = Callable[[Mechanism, Workload, Sequence[Noise]], Iterable[Releases]]
 
@@ -86,7 +86,7 @@ def _points(domain: Domain, work: Workload) -> F64:
 
 
 def _boxes(domain: Domain, points: F64, size: float) -> tuple[F64, F64]:
-    """Boxes of so much of the volume around records of the sample."""
+    """Boxes with a share ``size`` of the volume around records of the sample."""
     low = np.array([axis.low for axis in domain.axes])
     width = np.array([axis.width for axis in domain.axes])
     words = hashlib.shake_256(b"hush boxes").digest(8 * _BOXES)
@@ -97,8 +97,8 @@ def _boxes(domain: Domain, points: F64, size: float) -> tuple[F64, F64]:
 
 
 def _inside(points: F64, sign: F64, low: F64, high: F64) -> F64:
-    """(boxes,) live records of each."""
-    order = np.argsort(points[:, 0], kind="stable")  # a box holds a stretch of these
+    """(boxes,) live records in each box."""
+    order = np.argsort(points[:, 0], kind="stable")  # a box holds a contiguous part of these
     points, sign = points[order], sign[order]
     first = np.searchsorted(points[:, 0], low[:, 0])
     end = np.searchsorted(points[:, 0], high[:, 0])
@@ -124,7 +124,7 @@ def _figures(looks: Sequence[MapLook], cut: float) -> dict[str, float]:
 
 
 def seen(cells: float) -> str:
-    """The words on a map of so many cells."""
+    """The description of a map with this number of cells."""
     number = f"{cells:,.0f}"
     if number in ("0", "1"):
         return "one cell at each trigger: the number of all records, and not where they are"

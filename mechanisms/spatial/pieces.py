@@ -1,8 +1,8 @@
 """The part of a cell that lies in the domain's public region, as pieces with known volumes.
 
-A released leaf may reach beyond the region: beyond its polygons, or beyond the listed cells. No
-record can lie there, so a leaf's records are spread over the pieces inside the region alone.
-Polygons are cut into trapezoids with horizontal sides (even-odd rule), and these by each cell.
+A released leaf may reach beyond the region's polygons or listed cells. No record can lie there, so
+a leaf's records are spread over the pieces inside the region alone. Polygons are divided into
+trapezoids with horizontal sides (even-odd rule), which are then clipped to each cell.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from ..columns import F64
 from .domain import U64, Domain, bit_level
 from .region import Rings, covered, edges_of
 
-_PAIRS = 1 << 20  # pairs of cells and trapezoids that are cut at a time
+_PAIRS = 1 << 20  # pairs of cells and trapezoids clipped at a time
 
 
 class Pieces(NamedTuple):
     """Disjoint pieces of some cells, in order of their cells."""
 
-    cell: NDArray[np.intp]  # (p,) row of the cell that each piece belongs to
+    cell: NDArray[np.intp]  # (p,) row of each piece's cell
     volume: F64  # (p,) in the axes' units
-    # low, high: (p, d) box around each piece; exact but for the first axis under a polygon
+    # low, high: (p, d) box around each piece; exact except for the first axis with a polygon
     low: F64
     high: F64
     # left, right: (p, 2) ends along the first axis, at the lower and the upper end of the
@@ -82,7 +82,7 @@ def pieces(domain: Domain, codes: U64, low: F64 | None = None, high: F64 | None 
 
 
 def _boxes(domain: Domain, codes: U64) -> tuple[NDArray[np.intp], F64, F64]:
-    """The nodes as boxes; a node above listed cells gives way to those cells."""
+    """The nodes as boxes; a node above listed cells is replaced by those cells."""
     rows = np.arange(len(codes))
     if domain.cells:
         listed = _outermost(tuple(domain.cells))
@@ -103,7 +103,7 @@ def _boxes(domain: Domain, codes: U64) -> tuple[NDArray[np.intp], F64, F64]:
 
 @lru_cache(maxsize=8)
 def _outermost(cells: tuple[int, ...]) -> U64:
-    """Listed cells that lie in no other one: nested cells would count twice."""
+    """Listed cells that lie in no other listed cell: nested cells would count twice."""
     found = np.unique(np.array(cells, np.uint64))
     levels = bit_level(found)
     keep = [not covered(found[levels < level], found[i : i + 1])[0]
@@ -114,7 +114,7 @@ def _outermost(cells: tuple[int, ...]) -> U64:
 
 @lru_cache(maxsize=8)
 def trapezoids(rings: Rings) -> F64:
-    """(p, 6) trapezoids of some rings: lower and upper y; left x at both; right x at both.
+    """(p, 6) trapezoids of some rings: lower and upper y, left x at both, right x at both.
 
     >>> trapezoids((((0.0, 0.0), (2.0, 0.0), (0.0, 2.0)),)).tolist()
     [[0.0, 2.0, 0.0, 0.0, 2.0, 0.0]]
@@ -137,7 +137,7 @@ def trapezoids(rings: Rings) -> F64:
 
 
 def _crossings(edges: F64) -> F64:
-    """Heights at which edges cross each other: between two of them their order is fixed."""
+    """Heights at which edges cross each other; between two such heights their order is fixed."""
     step = max(1, _PAIRS // max(len(edges), 1))
     found = [_crossings_with(edges[rows], edges) for rows in _chunks(len(edges), step)]
     return np.concatenate([np.empty(0), *found])
@@ -159,7 +159,7 @@ def _crossings_with(some: F64, edges: F64) -> F64:
 
 
 def _cut(whole: Pieces, rings: Rings) -> Pieces:
-    """Cut boxes by the trapezoids of some rings in the first two axes."""
+    """Clip boxes to the trapezoids of some rings in the first two axes."""
     shapes = trapezoids(rings)
     step = max(1, _PAIRS // max(len(shapes), 1))
     parts = [_cut_some(whole.take(rows), shapes) for rows in _chunks(len(whole.cell), step)]

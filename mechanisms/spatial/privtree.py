@@ -2,7 +2,7 @@
 
 A node at depth l with score s splits if ``max(s - l·δ, θ - δ) + Lap(λ) > θ``. The bias makes the
 cost independent of the depth of the tree, provided that the score never grows from parent to
-child. Everything lies on the public grid of ``1/STEPS``: scores, δ, θ and the noise.
+child. Scores, δ, θ and the noise are all on the public grid of ``1/STEPS``.
 
 Guarantee, for neighbours that differ by one record which adds exactly 1 to the scores of the nodes
 on its path and nothing elsewhere, scores being non-negative and non-increasing along every path:
@@ -15,10 +15,10 @@ shows there. Scores being monotone, the biased score grows by at least δ from a
 so v's split costs at most s/λ, its parent's 1/λ, and that of the i-th ancestor above the parent
 e^((1-s)/λ)·β^-i/λ, since e^(-δ/λ) ≤ 1/β. The sum ``(s + 1 + e^((1-s)/λ)/(β-1))/λ`` is convex in s
 and, as λ ≥ 1/ln β, at most ``(2β-1)/((β-1)λ)``. Add the record: only the one node that does not
-split can cost, at most 1/λ. Discrete Laplace noise obeys the same ratios as all thresholds and the
-record lie on its grid. ∎
-(After Zhang, Xiao & Xie, *PrivTree*, SIGMOD 2016, Section 3, which asks for the same
-monotonicity. A score that may be negative or may grow downwards loses 1/λ at every level.)
+split can cost, at most 1/λ. Discrete Laplace noise obeys the same ratios, since all thresholds and
+the record lie on its grid. ∎
+(After Zhang, Xiao & Xie, *PrivTree*, SIGMOD 2016, Section 3, which requires the same monotonicity.
+A score that may be negative or may grow downwards costs 1/λ at every level.)
 """
 
 from __future__ import annotations
@@ -94,17 +94,17 @@ class Selection:
         return int(-(-self.scale * self.bits * _LN2_HIGH // 1))
 
     def draws(self) -> Draws:
-        """List the draws of one score; the deepest level's bias is as large as so many scales."""
+        """Draws of one score, with a margin for the bias of the deepest level in scales."""
         return laplace("count", self.scale, self.bits * (self.depth + 1))
 
     def margin(self, score: I64, level: int) -> I64:
-        """(m,) biased score less θ, in grid steps: a node splits if margin + noise > 0."""
+        """(m,) biased score minus θ, in grid steps: a node splits if margin + noise > 0."""
         return np.maximum(score - level * self.delta - STEPS * self.theta, -self.delta)
 
     def splits(self, score: I64, level: int, nodes: U64, t: int, noise: Noise) -> Bool:
-        """(m,) which nodes at depth ``level`` split at trigger t; scores in grid steps.
+        """(m,) whether each node at depth ``level`` splits at trigger t; scores in grid steps.
 
-        One draw per node and trigger, labelled by both: never ask twice with two scores.
+        There is one draw per node and trigger, labelled by both: never call it with two scores.
         """
         if level < self.floor or level >= self.depth:
             return np.full(len(nodes), level < self.floor)

@@ -1,7 +1,7 @@
 """Public regions inside a spatial domain: polygons with holes, and lists of cells.
 
 Points lie inside by the even-odd rule over all rings together, so a hole is a ring like any other.
-Edges of one ring are looked at near the points and boxes that they may concern, and nowhere else.
+An edge is compared only with points and boxes that may be near it.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ MOST_CORNERS = 10_000
 """Corners of all rings together: each record and each manifest pays for them."""
 
 _POWERS = np.uint64(1) << np.arange(64, dtype=np.uint64)
-_PAIRS = 1 << 20  # pairs of edges and boxes that are compared at a time
+_PAIRS = 1 << 20  # pairs of edges and boxes compared at a time
 
 
 @dataclass(frozen=True)
 class Region:
-    """Polygons with holes in the first two axes; their insides do not meet.
+    """Polygons with holes in the first two axes; their interiors are disjoint.
 
     Attributes:
         polygons: outer ring of each, then its holes; a ring does not repeat its first corner.
 
     Raises:
-        ParameterError: there is no polygon, a ring has fewer than 3 corners or one that is not
-            finite, or there are more than `MOST_CORNERS`.
+        ParameterError: there is no polygon, a ring has fewer than 3 corners, a corner is not
+            finite, or there are more than `MOST_CORNERS` corners.
     """
 
     polygons: tuple[Rings, ...]
@@ -68,14 +68,14 @@ class Region:
 
     @property
     def box(self) -> tuple[float, float, float, float]:
-        """Ends on the first axis, then on the second: west, south, east, north."""
+        """West, south, east and north end; east-west is the first axis."""
         every = np.array([corner for ring in self.rings for corner in ring], float)
         (west, south), (east, north) = every.min(axis=0).tolist(), every.max(axis=0).tolist()
         return west, south, east, north
 
     @classmethod
     def of(cls, polygons: Iterable[Iterable[Iterable[Iterable[float]]]]) -> Region:
-        """Make a region of the coordinates of a GeoJSON MultiPolygon, whose rings are closed."""
+        """Make a region from the coordinates of a GeoJSON MultiPolygon, whose rings are closed."""
         made = tuple(
             tuple(tuple((float(x), float(y)) for x, y, *_ in ring)[:-1] for ring in polygon)
             for polygon in polygons
@@ -114,12 +114,12 @@ def edges_of(rings: Rings) -> F64:
 
 
 def in_polygon(rings: Rings, x: F64, y: F64) -> Bool:
-    """(n,) which points lie inside some rings, by the even-odd rule over all of them."""
+    """(n,) whether each point lies inside, by the even-odd rule over all rings."""
     order = np.argsort(y, kind="stable")
     x, y = x[order], y[order]
     crossed = np.zeros(len(x), bool)
     edges = edges_of(rings)
-    # An edge concerns the points between the heights of its ends, the lower one included.
+    # An edge matters for points between the heights of its ends, including the lower one.
     begin = np.searchsorted(y, edges[:, 1::2].min(axis=1), side="left").tolist()
     end = np.searchsorted(y, edges[:, 1::2].max(axis=1), side="left").tolist()
     for (x1, y1, x2, y2), low, high in zip(edges.tolist(), begin, end, strict=True):
@@ -132,7 +132,7 @@ def in_polygon(rings: Rings, x: F64, y: F64) -> Bool:
 
 
 def boxes_meet_polygon(rings: Rings, low: F64, high: F64) -> Bool:
-    """(m,) which closed boxes (m, 2) have a point in common with the closed inside of rings."""
+    """(m,) whether each closed box (m, 2) meets the closed inside of the rings."""
     meets = in_polygon(rings, low[:, 0], low[:, 1])
     edges = edges_of(rings)
     least, most = np.minimum(edges[:, :2], edges[:, 2:]), np.maximum(edges[:, :2], edges[:, 2:])
@@ -150,7 +150,7 @@ def boxes_meet_polygon(rings: Rings, low: F64, high: F64) -> Bool:
 
 
 def _segments_meet(edges: F64, low: F64, high: F64) -> Bool:
-    """(k,) which edges meet their box; clipped against both slabs (Liang & Barsky 1984)."""
+    """(k,) whether each edge meets its box, by clipping to both slabs (Liang & Barsky 1984)."""
     start, end = edges[:, :2], edges[:, 2:]
     enter, leave = np.zeros(len(low)), np.ones(len(low))
     possible = np.ones(len(low), bool)

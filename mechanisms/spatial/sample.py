@@ -1,7 +1,7 @@
 """Synthetic points from a released tree: a pure function of public figures.
 
-The bits come from SHAKE-256 of the released leaves and a public seed, so sampling costs no
-privacy however often it is repeated, and the same release gives the same points everywhere.
+The bits come from SHAKE-256 of the released leaves and a public seed, so repeated sampling costs no
+privacy, and the same release gives the same points everywhere.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .synthetic import Bits, columns, spread
 
 
 def left_to_right(codes: U64) -> NDArray[np.intp]:
-    """The order of leaves along the curve, whatever their levels."""
+    """The order of leaves of any levels along the curve."""
     levels = bit_level(codes)
     deepest = int(levels.max(initial=0))
     return np.argsort(codes << (deepest - levels).astype(np.uint64), kind="stable")
@@ -40,8 +40,8 @@ def sample(domain: Domain, codes: U64, counts: I64, n: int, seed: int = 0) -> di
     """n independent points of the distribution that a released tree describes.
 
     A leaf is chosen with probability proportional to its count, then a point uniformly in the part
-    of it that lies in the domain's polygons or listed cells. A tree without any record gives points
-    uniform in the domain.
+    of it inside the domain's polygons or listed cells. A tree without records gives uniform points
+    in the domain.
 
     Args:
         domain: public geometry.

@@ -21,13 +21,13 @@ class MapParameters:
     """Settings of a map.
 
     Attributes:
-        domain: public geometry, or as plain JSON (`Domain.to_json`).
+        domain: public geometry, also as plain JSON (`Domain.to_json`).
         bound: most records of one unit in an epoch, deletions included.
         deletions: whether records of sign -1 count.
-        debias: scale counts up by a private number of all records; assumes that the bound cuts the
-            same share everywhere. Insertions alone.
-        debias_cap: most records of a unit that this number counts, in an epoch.
-        debias_share: part of ε that it costs.
+        debias: scale counts up by a private total of all records; assumes that the bound cuts the
+            same share everywhere. For insertions alone.
+        debias_cap: most records of a unit that this total counts, in an epoch.
+        debias_share: part of ε for this total.
     """
 
     domain: Domain | Mapping[str, Any] = _UNIT
@@ -38,17 +38,17 @@ class MapParameters:
     debias_share: Fraction | float = Fraction(1, 10)
 
     def pinned(self) -> dict[str, Any]:
-        """The settings as they are charged under."""
+        """The charged settings."""
         return without_unset(self, ("debias", "debias_cap", "debias_share"))
 
     @property
     def geometry(self) -> Domain:
-        """The domain, however it was given."""
+        """The domain, given in either form."""
         given = self.domain
         return given if isinstance(given, Domain) else Domain.from_json(given)
 
     def total(self, epsilon: Fraction) -> PrivateTotal | None:
-        """The private number of all records, paid from ``epsilon``; None without ``debias``.
+        """The private total of all records, paid from ``epsilon``; None without ``debias``.
 
         Raises:
             ParameterError: a setting is out of range.
@@ -62,10 +62,10 @@ class MapParameters:
 
 
 def check_counts(kind: str, setting: Setting) -> None:
-    """Check that a pipeline asks for what maps release.
+    """Check that a pipeline requests what maps release.
 
     Raises:
-        ParameterError: it has value columns, a list of keys or no counts, or ε is not positive.
+        ParameterError: it has value columns, a key list or no counts, or ε is not positive.
     """
     if setting.columns:
         raise ParameterError("columns", setting.columns, f"{kind} counts records, it sums nothing")
@@ -82,8 +82,8 @@ def adopting(
     """Make the settings of one map from those of another.
 
     Args:
-        split: how this map's nodes are split.
-        levels: depth of this map for each level of the other one.
+        split: the split of this map's nodes.
+        levels: depth of this map per level of the other.
     """
 
     def adopted(settings: dict[str, Any]) -> dict[str, Any]:

@@ -1,10 +1,10 @@
 """A released map without steps: the density inside leaves continues that of their neighbours.
 
-A leaf says how many records it holds and not where. Taking them as uniform puts steps at every
-edge of a leaf. Here a leaf is divided into finer cells whose counts are as smooth over the whole
-map as the leaves allow: pycnophylactic interpolation (Tobler, *Smooth Pycnophylactic Interpolation
-for Geographical Regions*, 1979). Counts of leaves stay what they are, so nothing is invented about
-the sums that were released. This reads a release and the public domain alone: post-processing.
+A leaf says how many records it holds but not where. A uniform density has steps at every edge of a
+leaf. Here a leaf is divided into finer cells whose counts are as smooth over the whole map as the
+leaves allow: pycnophylactic interpolation (Tobler, *Smooth Pycnophylactic Interpolation for
+Geographical Regions*, 1979). Counts of leaves are unchanged, so the released sums stay as they are.
+This reads a release and the public domain alone: post-processing.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from .pieces import pieces
 from .synthetic import Bits, columns, spread
 
 MOST_BITS = 16
-"""log2 of the cells of the finest grid that leaves are divided into."""
+"""log2 of the number of cells of the finest grid into which leaves are divided."""
 
 ROUNDS = 60
-"""Steps of smoothing; more of them gained little on the maps that it was chosen on."""
+"""Steps of smoothing; more steps gained little on the maps for which it was chosen."""
 
 
 def smoothed(
@@ -35,7 +35,7 @@ def smoothed(
     Args:
         domain: public geometry.
         codes, counts: (m,) released leaves, which partition the domain, and counts of at least 0.
-        rounds: steps of smoothing; a step carries density on by one cell of the grid.
+        rounds: steps of smoothing; a step spreads density by one cell of the grid.
 
     Returns:
         Finer codes, ascending, and counts in the unit of ``counts``. Those below a leaf add up to
@@ -65,18 +65,18 @@ def spread_points(
 ) -> dict[str, F64]:
     """n synthetic points of fine cells, spread evenly: no cell is off by more than one point.
 
-    Points are taken at equal distances of the counts cumulated along the curve, from a random place
-    on; each is uniform in its fine cell.
+    Points are taken at equal distances in the counts cumulated along the curve, from a random
+    start; each is uniform in its fine cell.
 
     Args:
         domain: public geometry.
         fine: codes, ascending, and counts of at least 0, such as those of `smoothed`.
-        released: codes and counts of the map that they follow from; the draws depend on it.
+        released: codes and counts of the map from which they follow; the draws depend on it.
         n: number of points.
-        seed: public; another one gives other points.
+        seed: public; another seed gives other points.
 
     Returns:
-        Columns of the domain's axes, in the axes' units. Without any record, points are uniform.
+        Columns of the domain's axes, in the axes' units. Without records, points are uniform.
 
     Raises:
         ParameterError: n or seed is negative.
@@ -104,7 +104,7 @@ def _leaf_of(codes: U64, levels: I64, bits: int) -> NDArray[np.intp]:
 
 
 def _roomy(domain: Domain, grid: U64) -> NDArray[np.bool_]:
-    """(cells,) whether a part of the region that has a volume lies in each cell."""
+    """(cells,) whether each cell contains a part of the region with positive volume."""
     alive = domain.touches(grid)
     if domain.rings:
         place = np.flatnonzero(alive)
@@ -124,7 +124,7 @@ class _Cells:
 
     def __init__(self, shape: tuple[int, ...], place: NDArray[np.intp]) -> None:
         self.shape = shape
-        self.place = place  # (cells,) flat index of each cell, which come in the order of codes
+        self.place = place  # (cells,) flat index of each cell, in the order of codes
 
     @classmethod
     def of(cls, domain: Domain, grid: U64, bits: int) -> _Cells:
@@ -140,7 +140,7 @@ class _Cells:
     def smooth(
         self, leaf: NDArray[np.intp], counts: F64, held: F64, alive: NDArray[np.bool_], rounds: int
     ) -> F64:
-        """(cells,) counts of cells after some rounds: mean of neighbours, then the leaves' sums."""
+        """(cells,) counts after some rounds: mean of neighbours, then scaled to leaves' sums."""
         inside, leaves = leaf >= 0, len(counts)
         part = np.where(inside & alive, 1.0, 0.0)
         many = np.bincount(leaf[inside], part[inside], leaves)
@@ -161,7 +161,7 @@ class _Cells:
         return density
 
     def _near(self, table: F64) -> F64:
-        """Sum of a cell, twice, and its neighbours along all axes; the map ends at its edges."""
+        """Twice a cell plus its neighbours along all axes; the map ends at its edges."""
         out = 2.0 * table
         for axis in range(table.ndim):
             ahead = [slice(None)] * table.ndim

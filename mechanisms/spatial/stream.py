@@ -1,4 +1,4 @@
-"""The frame of a mechanism over points: records are cells of a public domain, all at one shard."""
+"""Base of mechanisms over points: records are cells of a public domain, all at one shard."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .domain import Bool, Domain
 
 @dataclass(frozen=True)
 class CellKeys(OwnKeys):
-    """Keys are cells of a domain; those of one release are the leaves of one tree."""
+    """Keys are cells of a domain; a release has the leaves of one tree."""
 
     replaces: ClassVar[bool] = True
     kinds: ClassVar[Mapping[str, Kind]] = MappingProxyType({"cell": "text"})
@@ -31,7 +31,7 @@ class CellKeys(OwnKeys):
     domain: Domain
 
     def places(self, keys: Keys, columns: Sequence[str]) -> Iterable[Place]:
-        """The node's code, hexadecimal, and its box in the units of the coordinates."""
+        """The node's code in hexadecimal, and its box in the units of the coordinates."""
         low, high = (corners.tolist() for corners in self.domain.boxes(keys.codes()))
         names = self.domain.names
         return [
@@ -49,7 +49,7 @@ class SpatialStream(Mechanism):
     """Common base of the mechanisms over points."""
 
     domain: Domain  # public geometry; its finest cells are the deepest level of any tree
-    total: PrivateTotal | None = field(default=None, kw_only=True)  # scales released counts up
+    total: PrivateTotal | None = field(default=None, kw_only=True)  # scales released counts
 
     @property
     @abstractmethod
@@ -58,7 +58,7 @@ class SpatialStream(Mechanism):
 
     @property
     def insertions(self) -> int:
-        """Most of these that are sent, and not made by the mechanism itself."""
+        """Most of these that are sent rather than made by the mechanism itself."""
         return self.accepted
 
     def _traits(
@@ -83,17 +83,17 @@ class SpatialStream(Mechanism):
         return said if self.total is None else self.total.stated(said)
 
     def _accept(self, accept: Accept, units: Units, batch: Batch) -> tuple[Units, Bool, I64]:
-        """Let ``accept`` bound a slice; returns also the records that the total counts, if any."""
+        """Let ``accept`` bound a slice; also return the records that the total counts, if any."""
         if self.total is not None:
             return self.total.absorb(accept, units, batch)
         return *accept(units, batch), np.empty(0, np.int64)
 
     def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
-        """Records as keys of their finest cells; those outside the domain are not kept."""
+        """Records as keys of their finest cells; records outside the domain are not kept."""
         return self.domain.encode(columns)
 
     def truth(self, seen: WindowRecords, released: Sequence[bytes]) -> Truth:
-        """Count the records in each released cell, of whatever size."""
+        """Count the records in each released cell of any size."""
         codes = seen.keys.codes()[seen.key]
         order = np.argsort(codes)
         codes = codes[order]

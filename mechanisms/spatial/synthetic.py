@@ -1,6 +1,6 @@
-"""Synthetic points and range counts from a released tree: functions of what is public.
+"""Synthetic points and range counts from a released tree: functions of public data.
 
-Computing from released leaves costs no privacy, however often it is done. The bits for sampling
+Computing from released leaves costs no privacy, however often it is repeated. The bits for sampling
 come from SHAKE-256 of the released leaves and a public seed, so the same release gives the same
 points everywhere, and raw records have no influence.
 """
@@ -22,7 +22,7 @@ _PAIRS = 1 << 22  # overlaps computed at a time
 
 
 class Bits:
-    """Uniform numbers from a released state and a public seed; ``purpose`` keeps uses apart."""
+    """Uniform numbers from a released state and a public seed; ``purpose`` separates uses."""
 
     def __init__(self, purpose: bytes, codes: U64, counts: I64, seed: int) -> None:
         self._state = hashlib.shake_256(b"hushstream " + purpose)
@@ -31,7 +31,7 @@ class Bits:
         self._state.update(counts.astype("<i8").tobytes())
 
     def uniform(self, purpose: int, n: int) -> F64:
-        """(n,) multiples of 2^-53 in [0, 1); another purpose, other numbers."""
+        """(n,) multiples of 2^-53 in [0, 1), different for each purpose."""
         state = self._state.copy()
         state.update(purpose.to_bytes(8))
         words = np.frombuffer(state.digest(8 * n), "<u8")
@@ -39,7 +39,7 @@ class Bits:
 
 
 def rounded(counts: I64, grid: int, uniform: F64) -> I64:
-    """(m,) whole numbers with mean ``counts / grid``, each within one of it; negatives are 0.
+    """(m,) integers with mean ``counts / grid``, each within 1 of it; negatives become 0.
 
     Rounding up everywhere would add half a record per leaf.
 
@@ -54,9 +54,9 @@ def rounded(counts: I64, grid: int, uniform: F64) -> I64:
 def scatter(
     domain: Domain, codes: U64, counts: I64, grid: int = 1, seed: int = 0
 ) -> dict[str, F64]:
-    """One synthetic data set: as many points per released leaf as its count, uniform inside.
+    """One synthetic data set: per released leaf, as many points as its count, uniform inside.
 
-    Points lie in the domain's polygons or listed cells, where there are any: a leaf that reaches
+    Points lie in the domain's polygons or listed cells, if there are any: a leaf that reaches
     beyond them has its points in the part inside. A leaf without such a part has none.
 
     Args:
@@ -83,7 +83,7 @@ def scatter(
 
 
 def spread(domain: Domain, codes: U64, leaf: NDArray[np.intp], uniform: F64) -> F64:
-    """(n', d) points, uniform in the part of their leaf that lies in the region, if any does.
+    """(n', d) points, uniform in the part of their leaf in the region, if there is such a part.
 
     Args:
         codes: (m,) released leaves.
@@ -117,8 +117,8 @@ def columns(domain: Domain, points: F64) -> dict[str, F64]:
 def range_counts(domain: Domain, codes: U64, counts: I64 | F64, low: F64, high: F64) -> F64:
     """(q,) estimated records in (q, d) boxes ``low ≤ x < high``, in the axes' units.
 
-    A leaf that a box cuts counts by the share of its volume, of its part inside the domain's
-    polygons or listed cells where there are any: no record can lie outside.
+    A leaf that a box cuts counts by the share of its volume. If the domain has polygons or listed
+    cells, only the part inside them has volume, since no record can lie outside.
 
     Args:
         domain: public geometry.
