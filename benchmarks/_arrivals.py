@@ -1,4 +1,4 @@
-"""What comes into some topics, each record once: what waits for it need not read all anew."""
+"""New records of some topics, each yielded once, so that waiting does not read topics again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hushstream.topics.config.model import Kafka
 OPTIONS = {
     "auto.offset.reset": "earliest",
     "enable.partition.eof": False,
-    "fetch.wait.max.ms": 300,  # nobody waits for the end, so the broker need not be asked so often
+    "fetch.wait.max.ms": 300,  # nothing waits for a topic's end: poll the broker less often
 }
 
 
@@ -35,14 +35,14 @@ class Arrivals:
         self.close()
 
     def close(self) -> None:
-        """Leave the broker."""
+        """Disconnect from the broker."""
         self._client.close()
 
     def take(self, seconds: float) -> Iterator[tuple[str, bytes]]:
-        """Topic and value of what has come; waits for the first one for so many seconds.
+        """Topic and value of new records; waits at most ``seconds`` for the first one.
 
         Raises:
-            EngineError: what the client says does not pass; an `OutageError` if it does later.
+            EngineError: a permanent error of the client; an `OutageError` if it is temporary.
         """
         while (message := self._client.poll(seconds)) is not None:
             seconds = 0.0

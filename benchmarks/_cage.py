@@ -25,20 +25,20 @@ class Cage:
         self._events = folder / ("memory.events" if unified else "memory.oom_control")
 
     def prefix(self) -> list[str]:
-        """Words before a command that runs it inside; children of it are inside, too."""
+        """Prefix of a command line that runs it, and its children, inside."""
         script = 'echo $$ > "$0" && exec "$@"'
         return ["/bin/sh", "-c", script, str(self.folder / "cgroup.procs")]
 
     @property
     def killed(self) -> int:
-        """Processes that the kernel has killed for want of memory; 0 where it does not count."""
+        """Processes that the kernel has killed for lack of memory; 0 if it does not count them."""
         words = dict(line.split() for line in self._events.read_text().splitlines())
         return int(words.get("oom_kill", 0))
 
 
 @contextlib.contextmanager
 def cage(limit: int) -> Iterator[Cage | None]:
-    """Make a cgroup of ``limit`` bytes without swap; None where this process may not."""
+    """Make a cgroup of ``limit`` bytes without swap; None if this process may not."""
     made = _made(limit)
     try:
         yield made
@@ -60,7 +60,7 @@ def _made(limit: int) -> Cage | None:
 
 
 def _places() -> Iterator[tuple[Path, bool]]:
-    """Where a cgroup may be made: below this process's own first, so that its limits hold too."""
+    """Folders to try for a cgroup: first below this process's own, so that its limits hold too."""
     name = f"hush-floods-{os.getpid()}"
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
@@ -79,7 +79,7 @@ def _places() -> Iterator[tuple[Path, bool]]:
 def _limit(folder: Path, unified: bool, limit: int) -> None:
     names = ("memory.max", "memory.swap.max") if unified else ("memory.limit_in_bytes", None)
     (folder / names[0]).write_text(str(limit))
-    with contextlib.suppress(OSError):  # without accounts of swap there is no such file
+    with contextlib.suppress(OSError):  # the file is missing without swap accounting
         if unified:
             (folder / "memory.swap.max").write_text("0")
         else:

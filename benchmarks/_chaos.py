@@ -1,4 +1,4 @@
-"""Faults at random points of a running deployment: processes that die, sleep, come and go."""
+"""Faults at random points of a running deployment: processes die, sleep, come and go."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from hushstream.agents.state.rocks import discard
 from hushstream.errors import OutageError
 
 SESSION = 3.0
-LAST = 3_000  # lines of a log in which a worker must have said why it ended
-SLOW = 600.0  # seconds: what runs beside this may slow everything down
+LAST = 3_000  # last lines of a log, which must say why a worker ended
+SLOW = 600.0  # seconds: other load on the machine may slow everything down
 BROKER = {"group.min.session.timeout.ms": "1000"}
 
-# Dealt like cards, so that each kind comes as often as this in so many points.
+# Dealt like cards: each kind occurs this often in as many points as there are cards.
 KINDS = {"kill": 3, "wipe": 3, "pause": 3, "clock": 3, "add": 1, "remove": 1, "broker": 1}
 
 
 class Brokers(Protocol):
-    """What is killed and started: one broker, or several."""
+    """One broker or several, to kill and start."""
 
     def start(self, timeout: float) -> Any: ...
 
@@ -38,12 +38,12 @@ class Brokers(Protocol):
 
 @dataclass(frozen=True)
 class Told:
-    """An end that a fault causes on purpose: with a code, and with a line that says why.
+    """The end of a worker that a fault intends: an exit code, and a line that says why.
 
     Attributes:
         kind: the fault.
-        line: what one of the worker's last lines must match.
-        mend: what an operator does before the worker is started again.
+        line: pattern that one of the worker's last lines must match.
+        mend: an operator's action before the worker is started again.
     """
 
     kind: str
@@ -53,14 +53,14 @@ class Told:
 
 @dataclass
 class Monkey:
-    """Injects faults; whatever it takes down comes back a little later.
+    """Injects faults, and brings back a little later whatever it took down.
 
     Attributes:
-        kinds: how often each kind of fault is in the deck.
+        kinds: number of cards of each kind of fault in the deck.
         counts: faults so far, by kind.
-        stopped: workers that ended as the fault wants it, by kind.
-        died: workers that ended without being asked to, with the end of their log.
-        unwell: workers that were restarted because they lived no longer, with the reason.
+        stopped: workers that ended as their fault intended, by kind.
+        died: workers that ended unexpectedly, with the end of their log.
+        unwell: workers that were restarted because they were no longer live, with the reason.
         gap: seconds between two faults, on average.
     """
 
@@ -124,11 +124,11 @@ class Monkey:
             time.sleep(0.05)
 
     def look(self) -> None:
-        """Start again what has ended, and note it."""
+        """Restart whatever has ended, and note it."""
         self._pass(0)
 
     def close(self) -> None:
-        """Watch nobody any more; call it when the workers have ended."""
+        """Stop watching; call it after the workers have ended."""
         self._watch.close()
 
     def _look(self) -> None:
@@ -143,7 +143,7 @@ class Monkey:
                 self._start(name)
 
     def _restart(self, name: str) -> None:
-        """End a worker that lives no longer, and start it again."""
+        """Restart a worker that is no longer live."""
         lines = self.local.log(name).read_text(errors="replace").splitlines()
         told = [line for line in lines if TOLD in line][-3:]
         self.unwell.append(f"worker {name}: {'; '.join(told) or 'it said nothing'}")
@@ -151,7 +151,7 @@ class Monkey:
         self._start(name)
 
     def _ended(self, name: str, code: int) -> None:
-        """Whether a worker's end is what a fault wants, with a line that says why."""
+        """Handle a worker's end: a fault intended it and its log says why, or it died."""
         said, told = self.local.errors(name), self._told.pop(name, None)
         last = self.local.tail(name, LAST)
         if told is not None and code == 4 and re.search(told.line, last):
@@ -160,7 +160,7 @@ class Monkey:
             wanted = f" after {told.kind}" if told else ""
             self.died.append(f"worker {name} ended with {code}{wanted}:\n{said}")
             self._failed[name] += 1
-            if self._failed[name] > 1:  # a folder that it does not get past hinders all else
+            if self._failed[name] > 1:  # a bad folder blocks all else
                 discard(self.local.data(name))
         if told is not None:
             told.mend()

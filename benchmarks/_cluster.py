@@ -35,7 +35,7 @@ from hushstream.topics.config.load import Config, load
 from hushstream.topics.names import Names
 from hushstream.topics.records import Trigger, TriggerRequest, decode_clock, encode
 
-PATIENCE = 180.0  # seconds; what is waited for comes at once, unless the machine is very busy
+PATIENCE = 180.0  # seconds; waits are short unless the machine is very busy
 Known = dict[int, Described]  # schemas of a topic by their numbers
 Manifest = tuple[str, str, int, int]
 ANY_TIME = {"message.timestamp.after.max.ms": str((1 << 63) - 1), "retention.ms": "-1"}
@@ -48,7 +48,7 @@ class Local:
         folder: where its configuration, key, state and logs are kept.
         bootstrap: a broker that runs.
         toml: the configuration.
-        raw: raw topics and their numbers of partitions; created.
+        raw: raw topics to create, with their numbers of partitions.
         replication: number of replicas of all topics.
     """
 
@@ -75,8 +75,8 @@ class Local:
         self.workers: dict[str, Child] = {}
         self.prefix: Callable[[str], list[str]] = lambda member: []
         self.environ: Callable[[str], dict[str, str]] = lambda member: {}
-        self.settings: dict[str, str] = {}  # of workers, besides their own
-        self.loud = True  # workers log everything; else one line a minute for each cause
+        self.settings: dict[str, str] = {}  # further settings of workers
+        self.loud = True  # workers log everything, not one line a minute for each cause
         self._replication = replication
         self._requests = 0
 
@@ -119,7 +119,7 @@ class Local:
         for future in (client.create_topics(new) if new else {}).values():
             future.result()
         until = time.monotonic() + PATIENCE
-        while not self.raw.keys() <= self.cluster.topics().keys():  # created is not yet known
+        while not self.raw.keys() <= self.cluster.topics().keys():  # not yet known
             assert time.monotonic() < until, self.raw
             time.sleep(0.05)
         now = int(time.time() * 1e6)
@@ -181,7 +181,7 @@ class Local:
         return child.returncode
 
     def wait_ready(self, members: Sequence[str], timeout: float = PATIENCE) -> None:
-        """Wait until each worker has said once that it is ready."""
+        """Wait until each worker has logged once that it is ready."""
         until = time.monotonic() + timeout
         for member in members:
             while "ready:" not in self.log(member).read_text(errors="replace"):
@@ -191,7 +191,7 @@ class Local:
                 time.sleep(0.1)
 
     def starting(self) -> bool:
-        """Whether a worker has begun to start, and has not said since that it is ready."""
+        """Whether a worker is starting and not ready yet."""
         logs = (self.log(member).read_text(errors="replace") for member in self.workers)
         return any("ready:" not in text.rpartition(" of deployment ")[2] for text in logs)
 
@@ -200,7 +200,7 @@ class Local:
         return "\n".join(self.log(member).read_text(errors="replace").splitlines()[-lines:])
 
     def errors(self, member: str) -> str:
-        """What a worker said of its end, and the end of its log."""
+        """Errors with which a worker ended, and the end of its log."""
         lines = self.log(member).read_text(errors="replace").splitlines()
         said = [line for line in lines if " ERROR " in line or line.startswith("hush:")]
         return "\n".join([*said[-8:], "...", *lines[-12:]])
@@ -217,7 +217,7 @@ class Local:
         return Producer({"bootstrap.servers": self.bootstrap, "log_level": 0} | options)
 
     def publish(self, topic: str, values: Sequence[Any], partition: int = 0) -> None:
-        """Produce JSON values, or bytes as they are, to one partition."""
+        """Produce JSON values, or raw bytes, to one partition."""
         producer = self.producer()
         for value in values:
             data = value if isinstance(value, bytes) else json.dumps(value).encode()
@@ -226,7 +226,7 @@ class Local:
         assert producer.flush(PATIENCE) == 0, topic
 
     def trigger(self, at: int, pipelines: list[str] | None = None) -> None:
-        """Ask for all external triggers up to a time in microseconds."""
+        """Request all external triggers up to a time in microseconds."""
         self._requests += 1
         request = TriggerRequest(f"request-{self._requests}", at, pipelines)
         producer = self.producer()
@@ -239,14 +239,14 @@ class Local:
         return _triggers(r.value or b"" for r in records)
 
     def releases(self, pipeline: str) -> list[dict[str, Any]]:
-        """Bodies of all releases of a pipeline or view, committed ones, rows and manifests."""
+        """Bodies of all committed rows and manifests of a pipeline or view."""
         (topic, partitions), known = self._topics[pipeline], dict[str, Known]()
         logs = read_topic(self.config().kafka, topic, partitions)
         values = [r.value or b"" for log in logs for r in log.records]
         return [json.loads(self._plain(topic, value, known)) for value in values]
 
     def manifests(self, names: Container[str] | None = None) -> set[Manifest]:
-        """(name, window, trigger, shard) of everything released completely; by some names alone."""
+        """(name, window, trigger, shard) of all complete releases, or only those of some names."""
         chosen = [place for name, place in self._topics.items() if names is None or name in names]
         kafka = self.config().kafka
         logs = [(topic, read_topic(kafka, topic, number)) for topic, number in chosen]
@@ -254,7 +254,7 @@ class Local:
         return self._manifests(records, {})
 
     def coming(self) -> Arriving:
-        """Manifests as they come: call it with how many seconds to wait for the next one.
+        """Manifests as they come: call the result with the seconds to wait for the next one.
 
         Use it as a context.
         """
@@ -279,14 +279,14 @@ class Local:
         }
 
     def _plain(self, topic: str, value: bytes, known: dict[str, Known]) -> bytes:
-        """A release as JSON; schemas of its topic are asked for once."""
+        """A release as JSON; schemas of its topic are fetched once."""
         number = schema_id(value)
         if number is not None and number not in known.get(topic, {}):
             known[topic] = announced(self.cluster, topic)
         return to_json(value, known.get(topic, {})) or b"{}"
 
     def wanted(self, triggers: Sequence[Trigger]) -> set[Manifest]:
-        """What every shard has to release of these triggers, and all views of them too."""
+        """The manifests that all shards, and all views, must release for these triggers."""
         made = self.deployment
         pipelines = {p.name: p for p in made.pipelines}
         wanted = set()
@@ -299,7 +299,7 @@ class Local:
         return wanted
 
     def wait_released(self, triggers: Sequence[Trigger], timeout: float = PATIENCE) -> None:
-        """Wait until all of it is released."""
+        """Wait until everything of these triggers is released."""
         missing, until = self.wanted(triggers), time.monotonic() + timeout
         with self.coming() as coming:
             while missing := missing - coming(0.3):
@@ -307,7 +307,7 @@ class Local:
                     raise AssertionError(f"not released: {sorted(missing)[:10]}\n{self._logs()}")
 
     def wait_triggers(self, count: int, timeout: float = PATIENCE) -> list[Trigger]:
-        """Wait until the clock has fired so many triggers; returns all there are."""
+        """Wait until the clock has fired ``count`` triggers; returns all of them."""
         until, found = time.monotonic() + timeout, list[Trigger]()
         with Arrivals(self.config().kafka, {self.names.clock: 1}) as arrivals:
             while len(found) < count:
@@ -329,7 +329,7 @@ class Arriving:
         self._known: dict[str, Known] = {}
 
     def __call__(self, seconds: float) -> set[Manifest]:
-        """Those that are new, after at most so many seconds without any record."""
+        """New manifests, after waiting at most ``seconds`` without any record."""
         return self._run._manifests(self._arrivals.take(seconds), self._known)
 
     def __enter__(self) -> Arriving:

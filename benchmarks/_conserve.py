@@ -1,12 +1,12 @@
-"""What must hold of any mechanism, counted in the topics with nothing of the product.
+"""Invariants of any mechanism, checked in the topics without any code of the product.
 
-- Each trigger of the clock log is released once by each shard, unless it is among the last to
-  come, and nothing without a trigger.
+- Each shard releases each trigger of the clock log exactly once, except that the last ones may
+  still be missing, and nothing is released without a trigger.
 - Each epoch is charged once; each trigger was paid for.
-- A raw record that workers have reached is a dead letter, late, or accepted: exactly one of these.
-  Dead letters are exactly the records that are not JSON.
-- The last trigger of a window says of the records that were accepted as many as there are, up to
-  ten standard deviations of its noise, where a mechanism counts all of space.
+- A raw record that workers have reached is exactly one of dead letter, late, or accepted. Dead
+  letters are exactly the records that are not JSON.
+- For a mechanism that counts all of space, the last trigger of a window states the number of
+  accepted records up to ten standard deviations of its noise.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Place = tuple[int, int]  # raw partition, offset
 
 
 class Count:
-    """The topics of a deployment, and what contradicts itself in them.
+    """The topics of a deployment, and contradictions in them.
 
     Args:
         read: gives every partition of a topic.
@@ -68,7 +68,7 @@ class Count:
                         yield f"{one['name']}: {wrong}"
 
     def _used(self, topic: str) -> dict[Place, Record]:
-        """The records of a raw topic that a beat or a cut has passed."""
+        """The records of a raw topic before the last beat or cut."""
         ends = [e["offsets"][topic] for e in self._clock if topic in e.get("offsets", {})][-1]
         logs = self._read(topic)
         return {(n, r.offset): r for n, log in enumerate(logs) for r in log if r.offset < ends[n]}
@@ -99,8 +99,8 @@ class Count:
             )
 
     def _once(self, name: str, lateness: int) -> Iterator[str]:
-        """Each trigger once by each shard; it comes ``lateness`` microseconds after its time."""
-        own = (name, f"{name}-learnt")  # the second goes on in the topics of the first
+        """Check that each shard released each trigger once; ``lateness`` is in microseconds."""
+        own = (name, f"{name}-learnt")  # the second continues in the topics of the first
         fired = [
             e | {"window": (own.index(e["pipeline"]), e["window"])}
             for e in self._clock
@@ -119,18 +119,18 @@ class Count:
         if len(starts) > len(numbers):
             yield f"{len(numbers)} windows were triggered, {len(starts)} were released"
             return
-        # Workers were stopped while they went on, so nothing of the last ones may be released yet.
+        # Workers were stopped while triggers went on, so the last ones may not be released yet.
         window = dict(zip(numbers, starts, strict=False))
         fired = [e for e in fired if e["window"] in window]
         ends = {micros(b["window"]["start"]): micros(b["window"]["end"]) for b in bodies}
-        for e in fired:  # one that was left out moves all later ones to the place of another
+        for e in fired:  # a missing trigger would shift all later ones
             if e["final"] and e["scheduled"] != ends[window[e["window"]]] + lateness:
                 yield f"window {e['window'][1]} of {len(numbers)} was triggered and not released"
                 return
         wanted = {(window[e["window"]], e["index"]) for e in fired}
         yield from (f"{place} was released without a trigger" for place in told.keys() - wanted)
         order = [(window[e["window"]], e["index"]) for e in fired]
-        for shard in range(shards):  # a shard releases in order; what comes last may be pending
+        for shard in range(shards):  # a shard releases in order; the last may be pending
             reached = max((n for n, place in enumerate(order) if told[place][shard]), default=-1)
             for n, place in enumerate(order):
                 if (times := told[place][shard]) > 1 or (times == 0 and n < reached):
@@ -143,9 +143,9 @@ class Count:
         return [json.loads(r.value or b"") for log in logs for r in log]
 
     def _copies(self, topic: str, raw: str) -> Counter[Place]:
-        """The places in a raw topic that the records of such a topic name, in their headers.
+        """The places in a raw topic that the records of a topic name in their headers.
 
-        Records that state attributes of units, and cannot be read, are named with their own topic.
+        Unreadable records that state attributes of units are named with their own topic.
         """
         found: Counter[Place] = Counter()
         for log in self._read(topic):
@@ -157,7 +157,7 @@ class Count:
         return found
 
     def _accepted(self, name: str) -> Counter[int]:
-        """How many records of each raw partition went on, into the units topic."""
+        """Number of records of each raw partition that reached the units topic."""
         found: Counter[int] = Counter()
         for log in self._read(f"{self._base}.{name}.units"):
             for frame in log:
@@ -168,7 +168,7 @@ class Count:
         return found
 
     def _space(self, name: str, used: list[Record]) -> Iterator[str]:
-        """What the leaves of the last trigger add up to, beside the units that travelled."""
+        """Compare the sum of the last trigger's leaves with the number of units that travelled."""
         leaves: dict[tuple[int, int, int], list[dict[str, Any]]] = defaultdict(list)
         final: dict[tuple[int, int], int] = {}
         for body in self._released(name):
@@ -200,7 +200,7 @@ def micros(text: str) -> int:
 
 
 def conserved(bootstrap: str, config: Path) -> dict[str, Any]:
-    """What was counted, and the first objections."""
+    """Counts, and the first objections."""
     count = Count(partial(read_topic, bootstrap), config.read_text("utf-8"))
     found = list(count.objections())
     return {
@@ -213,7 +213,7 @@ def conserved(bootstrap: str, config: Path) -> dict[str, Any]:
 
 
 def unreadable(value: bytes | None) -> bool:
-    """Whether a record is no JSON: one that the load has spoilt, or a hostile one of a flood."""
+    """Whether a record is not JSON: spoilt by the load, or a hostile one of a flood."""
     try:
         return not isinstance(json.loads(value or b""), dict)
     except (ValueError, RecursionError):

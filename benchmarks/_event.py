@@ -1,10 +1,9 @@
 """One event, whole: what a worker computes for it, without the broker and its client.
 
-A shard of a direct pipeline and the aggregate shard behind it, in one thread, with their tables on
-disk: batches of the raw log are parsed, their records decoded, digested, bounded and added up, the
-frames and the changelog written as batches, and the rows kept. Rows of users are as dense as in a
-shard of four, and the table has the share of a shard of four of the memory that a worker has by
-default.
+A shard of a direct pipeline and its aggregate shard, in one thread, with their tables on disk:
+batches of the raw log are parsed, their records decoded, digested, bounded and added up, the frames
+and the changelog written as batches, and the rows kept. Rows of users are as dense as in one of
+four shards, and the table has a quarter of a worker's default memory.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class _Shard:
         stage.open(self.table, self._marker)
 
     def step(self, records: Any, fetched: int) -> Step | None:
-        """Take all of some records: computed, packed for the log, and kept."""
+        """Process all given records: compute, pack for the log, and keep."""
         step = self._stage.step(self.table, self._marker, records, fetched)
         if step is None:
             return None
@@ -89,7 +88,7 @@ class Whole:
     Args:
         folder: where their tables are kept.
         users: number of users of the partition.
-        keys: distinct ones.
+        keys: number of distinct keys.
     """
 
     def __init__(self, folder: Path, users: int, keys: int) -> None:
@@ -112,10 +111,10 @@ class Whole:
         self.seen = 0
 
     def take(self, who: NDArray[np.integer[Any]], most: int) -> float:
-        """Take an event of each of some users, as a worker that is ``most`` behind does.
+        """Take an event of each given user, as a worker with a backlog of ``most`` does.
 
         Returns:
-            Microseconds of CPU of an event.
+            Microseconds of CPU per event.
         """
         batches = [self._batch(who[n : n + 10_000]) for n in range(0, len(who), 10_000)]
         self._end += len(who)
@@ -165,7 +164,7 @@ class Whole:
             self.take(np.arange(begun, min(begun + 200_000, self.users)), STEP)
 
     def round(self, events: int) -> float:
-        """Take events of uniform users; microseconds of CPU of each."""
+        """Take events of uniform users; returns microseconds of CPU per event."""
         return self.take(self._random.integers(0, self.users, events), STEP)
 
     def close(self) -> None:

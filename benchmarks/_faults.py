@@ -23,11 +23,11 @@ from _trio import NODES, Trio
 from confluent_kafka.admin import AdminClient
 from hushstream.agents.state.rocks import discard
 
-DISK = 1 << 30  # bytes of the disk of each worker, in memory
-OUTAGE = (1.0, 120.0)  # seconds, evenly by their logarithm
-START = 45.0  # seconds that a worker may take to serve
+DISK = 1 << 30  # bytes of each worker's RAM disk
+OUTAGE = (1.0, 120.0)  # seconds, log-uniform
+START = 45.0  # seconds for a worker to become ready
 KEPT = 8  # copies of tables
-FLOOD = 24_000  # keys of a flood, about: 10 MB for each aggregate shard
+FLOOD = 24_000  # keys of a flood, about 10 MB for each aggregate shard
 HARSH = {
     "kill": 3, "wipe": 2, "pause": 2, "clock": 2, "add": 1, "remove": 1, "broker": 1, "outage": 1,
     "freeze": 1, "jump": 3, "full": 2, "corrupt": 3, "old": 3, "rolling": 1, "storm": 2,
@@ -39,12 +39,12 @@ AHEAD = r"ahead of the broker|behind the broker"
 
 @dataclass
 class Harsh(Monkey):
-    """Faults of machines and operators besides those of processes.
+    """Adds faults of machines and operators to those of processes.
 
     Attributes:
-        longest: seconds that the broker may be away at most.
-        mounts: folders that are disks of their own.
-        effects: what was damaged, put back or flooded.
+        longest: longest outage of the broker in seconds.
+        mounts: folders that are separate disks.
+        effects: counts of what was damaged, put back or flooded.
         now: event time of the load, microseconds.
     """
 
@@ -58,7 +58,7 @@ class Harsh(Monkey):
     _count: int = 0
 
     def begin(self, workers: int) -> None:
-        """Build what shifts clocks; then as for all."""
+        """Build the library that shifts clocks, then begin as usual."""
         library = self.local.folder / "shift.so"
         source = Path(__file__).with_name("_shift.c")
         if "jump" in self.kinds:
@@ -69,13 +69,13 @@ class Harsh(Monkey):
         super().begin(workers)
 
     def settle(self) -> None:
-        """Clocks go right again, and everything comes back."""
+        """Correct the clocks, and let everything come back."""
         super().settle()
         for member in self._shifts:
             self._shift(member, 0)
 
     def close(self) -> None:
-        """Take the disks away, and watch nobody any more."""
+        """Unmount the disks, and stop watching."""
         super().close()
         for place in self.mounts:
             subprocess.run(["umount", "-l", place], check=False)
@@ -88,16 +88,16 @@ class Harsh(Monkey):
         super()._start(name)
 
     def _readiness(self, name: str) -> int:
-        """How often a worker has said that it has opened what it was assigned."""
+        """Number of times a worker has logged that it opened its assignment."""
         log = self.local.log(name)
         return len(re.findall("ready:", log.read_text(errors="replace"))) if log.exists() else 0
 
     def _victim(self) -> str:
-        """Mostly one that serves, sometimes one that still starts."""
+        """A worker, mostly one that is ready, sometimes one that is starting."""
         return super()._victim() if self.random.random() < 0.3 else self._serving()
 
     def _serving(self) -> str:
-        """A worker that has opened its tables; on a busy machine this may take a while."""
+        """Wait for a worker that has opened its tables; a busy machine takes a while."""
         until = time.monotonic() + START
         while time.monotonic() < until:
             running = sorted(set(self.local.workers) - self._stopped)
@@ -107,7 +107,7 @@ class Harsh(Monkey):
         return super()._victim()
 
     def _mount(self, place: Path) -> None:
-        """A disk of its own for each worker that is new."""
+        """Mount a separate disk for a new worker."""
         if place not in self.mounts:
             place.mkdir(parents=True, exist_ok=True)
             command = ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", place]
@@ -128,7 +128,7 @@ class Harsh(Monkey):
             place.write(struct.pack("q", int(seconds * 1e6)))
 
     def _jump(self) -> None:
-        """A wall clock is set forwards or back, and right again a little later."""
+        """Set a wall clock forwards or back, and correct it a little later."""
         name = self._serving()
         size = math.exp(self.random.uniform(math.log(1), math.log(7200)))
         self._shift(name, size * self.random.choice([-1, 1]))
@@ -139,14 +139,14 @@ class Harsh(Monkey):
     # -- brokers ------------------------------------------------------------------------------
 
     def _outage(self) -> None:
-        """Nobody answers for a while."""
+        """Take all brokers away for a while."""
         seconds = math.exp(self.random.uniform(math.log(OUTAGE[0]), math.log(self.longest)))
         self.broker.kill()
         self._pass(seconds)
         self.broker.start(SLOW)
 
     def _freeze(self) -> None:
-        """A broker takes connections and does not answer."""
+        """Let a broker accept connections without answering."""
         node = self.broker.nodes[self.random.choice(NODES)] if self._three else self.broker
         pid = node.pid  # type: ignore[attr-defined]
         os.kill(pid, signal.SIGSTOP)
@@ -158,7 +158,7 @@ class Harsh(Monkey):
         return isinstance(self.broker, Trio)
 
     def _leader(self) -> None:
-        """The leader of some partition dies; the others go on without it."""
+        """Kill the leader of some partition; the others go on without it."""
         client = AdminClient({"bootstrap.servers": self.local.bootstrap, "log_level": 0})
         topics = client.list_topics(timeout=20).topics
         name = self.random.choice(sorted(topics))
@@ -167,19 +167,19 @@ class Harsh(Monkey):
         self.broker.kill(leader if leader in NODES else self.random.choice(NODES))
         self._pass(self.random.uniform(1, 15))
         self.broker.start(SLOW)
-        self._pass(5)  # or two of three would be behind at the next one
+        self._pass(5)  # otherwise two of three would be behind at the next fault
 
     # -- disks and tables ---------------------------------------------------------------------
 
     def _full(self) -> None:
-        """No byte is left on a worker's disk for a while; half of the time it starts on it."""
+        """Fill a worker's disk for a while; half of the time the worker starts on the full disk."""
         name = self._serving()
         if starts := self.random.random() < 0.5:
             self.local.kill(name)
             self._again(name)
         filler = self.local.data(name) / "filler"
         with filler.open("wb") as file:
-            for megabytes in range(64):  # the worker takes some meanwhile
+            for megabytes in range(64):  # the worker writes meanwhile
                 disk = os.statvfs(filler)
                 with contextlib.suppress(OSError):
                     left = disk.f_bavail * disk.f_frsize - (megabytes << 20)
@@ -194,17 +194,17 @@ class Harsh(Monkey):
         self._forget(name)
 
     def _forget(self, name: str) -> None:
-        """From a minute on, an end is no longer what a fault has caused."""
+        """Stop attributing a worker's end to the fault after a minute."""
         told = self._told[name]
 
         def forget() -> None:
-            if self._told.get(name) is told:  # and not what a later fault expects
+            if self._told.get(name) is told:  # unless a later fault expects another end
                 del self._told[name]
 
         self._soon(60, 60, forget)
 
     def _corrupt(self) -> None:
-        """A crash leaves damaged files behind: bits are flipped, or an end is missing."""
+        """Crash a worker and damage its files: flip bits, or cut off an end."""
         name = self._crashed()
         kinds = ("*.sst", "*.log", "MANIFEST-*", "CURRENT")
         files = sorted(f for kind in kinds for f in self.local.data(name).rglob(kind))
@@ -223,7 +223,7 @@ class Harsh(Monkey):
         file.write_bytes(data)
 
     def _old(self) -> None:
-        """A folder of tables comes back from an earlier moment, maybe another worker's."""
+        """Put back an earlier copy of a folder of tables, maybe another worker's."""
         name = self._crashed()
         folder = self.local.data(name)
         if self._copies and self.random.random() < 0.7:
@@ -254,21 +254,21 @@ class Harsh(Monkey):
     # -- records ------------------------------------------------------------------------------
 
     def _flood(self) -> None:
-        """Somebody who may write records writes hostile ones, enough to divide steps by bytes."""
+        """Write hostile records, enough to split steps by bytes."""
         name = self.random.choice(sorted(FLOODS))
         flood = FLOODS[name](share(name, FLOOD), self.now())
         here = (one for one in flood if one.topic in self.local.raw)
-        with contextlib.suppress(AssertionError):  # what an outage keeps out was never there
+        with contextlib.suppress(AssertionError):  # records that an outage kept out do not exist
             feed(self.local, here, PARTITIONS, idle=1)
         self.effects[f"floods of {name}"] += 1
 
     # -- many at once -------------------------------------------------------------------------
 
     def _rolling(self) -> None:
-        """Every worker is stopped in order and started, one after the other."""
+        """Stop every worker cleanly and start it again, one after the other."""
         for name in sorted(set(self.local.workers) - self._stopped):
             if name not in self.local.workers or self._readiness(name) == self._before[name]:
-                continue  # it has gone meanwhile, or is not up yet
+                continue  # it is gone, or not up yet
             code = self.local.stop(name, 60)
             if code != 0:
                 self.died.append(f"worker {name} was stopped and ended with {code}")
@@ -279,7 +279,7 @@ class Harsh(Monkey):
                 self._pass(0.3)
 
     def _storm(self) -> None:
-        """All workers at once, half of the time with the broker; some lose their tables."""
+        """Kill all workers at once, half of the time with the broker; some lose their tables."""
         with_broker = self.random.random() < 0.5
         for name in sorted(self.local.workers):
             self._stopped.discard(name)

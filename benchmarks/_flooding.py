@@ -1,4 +1,4 @@
-"""Hostile records, as anybody who may write them can send."""
+"""Hostile records, which any producer with write access can send."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hushstream.mechanisms.keys import Keys
 MINUTE = 60_000_000  # microseconds
 ORIGIN = 17956 * 1440 * MINUTE  # 2019-03-01
 PATIENCE = 600.0  # seconds
-TOGETHER = 50  # records whose partitions are computed in one go
+TOGETHER = 50  # records per computation of partitions
 
 
 class Sent(NamedTuple):
@@ -27,7 +27,7 @@ class Sent(NamedTuple):
 
 
 def sent(unit: str, key: str, at: int, topic: str = "", **more: Any) -> Sent:
-    """An event: of the topic of visits or that of orders in turns, unless one is given."""
+    """An event, for the topics of visits and orders in turn unless one is given."""
     topic = topic or ("orders" if unit[-1] in "02468" else "visits")
     named = {"page" if topic == "visits" else "item": key}
     body = {"user": unit, "shop": "s", "colour": "c", "t": at, "spent": 1.0}
@@ -35,7 +35,7 @@ def sent(unit: str, key: str, at: int, topic: str = "", **more: Any) -> Sent:
 
 
 def keys(count: int, at: int) -> Iterator[Sent]:
-    """Distinct keys of 906 bytes, in a scattered order; each of a unit of its own."""
+    """Distinct keys of 906 bytes in scattered order, each from its own unit."""
     for n in range(count):
         scattered = n * 0x9E3779B97F4A7C15 % (1 << 64)
         yield sent(f"k{at % 997}u{n}", f"{scattered:016x}" + "k" * 886, at)
@@ -47,13 +47,13 @@ def units(count: int, at: int) -> Iterator[Sent]:
 
 
 def windows(count: int, at: int) -> Iterator[Sent]:
-    """Each record in another minute, the next ones from ``at`` on; the order is scattered."""
+    """Records of successive minutes from ``at`` on, one each, in scattered order."""
     for n in range(count):
         yield sent(f"w{n}", "p1", at + n * 7919 % count * MINUTE, "visits")
 
 
 def records(count: int, at: int) -> Iterator[Sent]:
-    """Records of 1 MB: one large field, many small ones, or no JSON at all."""
+    """Records of 1 MB: one large field, many small ones, or not JSON."""
     fields = {f"f{n}": n for n in range(52_000)}
     for n in range(count):
         if n // 2 % 3 == 0:
@@ -71,7 +71,7 @@ _SHARES = {"windows": 0.3, "records": 0.0008}
 
 
 def share(name: str, count: int) -> int:
-    """How many records a flood has where that of keys has ``count``."""
+    """Number of records of a flood when the flood of keys has ``count``."""
     return max(int(count * _SHARES.get(name, 1.0)), 6)
 
 
@@ -85,14 +85,14 @@ def feed(
     """Produce the records of a flood, by unit.
 
     Args:
-        run: where.
+        run: the deployment.
         flood: the records.
         partitions: number of partitions of each topic.
-        watch: called now and then.
-        idle: how many of the last partitions get nothing.
+        watch: called from time to time.
+        idle: number of partitions, at the end, that get nothing.
 
     Returns:
-        How many records were sent.
+        Number of records sent.
     """
     producer = run.producer(**{"linger.ms": 20, "queue.buffering.max.kbytes": 65536})
     count = 0

@@ -1,4 +1,4 @@
-"""Keys that forget, in a deployment of a benchmark: an auditor opens what every worker forgot."""
+"""Forgotten noise keys in a benchmark's deployment: an auditor opens the keys later."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ PRIVATE, PUBLIC = "auditor.key", "auditor.pem"
 
 
 class Forgotten(NamedTuple):
-    """Charges under a ratchet, and those of them whose keys are gone."""
+    """Number of charges under a ratchet, and of those whose keys are gone."""
 
     charges: int
     forgotten: int
 
 
 def forgetting(text: str, folder: Path) -> str:
-    """Let every other pipeline of a configuration forget its keys, but none whose windows hop.
+    """Let every other pipeline without hops in its windows forget its keys.
 
-    The first state stays beside the file for the judge, and an auditor's private key for replays:
-    a deployment that means it keeps neither.
+    The initial ratchet stays beside the file for the judge, and an auditor's private key for
+    replays; a real deployment would keep neither.
     """
     folder.mkdir(parents=True, exist_ok=True)
     name = create(folder / RATCHET).name

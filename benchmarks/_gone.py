@@ -1,4 +1,4 @@
-"""The last fault of a run, which no deployment survives: a topic of its own is deleted."""
+"""The last fault of a run, which no deployment survives: one of its topics is deleted."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from _cluster import Local
 from confluent_kafka.admin import AdminClient
 
 PATIENCE = 120.0  # seconds, for all workers to end
-MOST = 60  # lines of errors that a worker may need to say so; with `-v` there is no limit
+MOST = 60  # lines of errors that a worker may log; with `-v` there is no limit
 
 
 def gone(run: Local, choose: random.Random) -> dict[str, Any]:
-    """Delete a topic that workers read or write; each must stop, and one line must name the topic.
+    """Delete a topic of the workers; each worker must stop, and one line must name the topic.
 
-    Returns the topic's kind, the seconds until the last worker had ended, and what was wrong.
+    Returns the topic's kind, the seconds until the last worker had ended, and complaints.
     """
     members = ["gone-1", "gone-2"]
     run.loud = False  # as an operator runs them: one line a minute for each cause

@@ -1,4 +1,4 @@
-"""What lies on disk for a deployment on a broker of this machine, and what sizes its segments."""
+"""Disk usage of a deployment on a local broker, and settings that size its segments."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-# What a broker does in hours, it is asked to do in seconds: segments of 1 MiB, not 64 MiB,
-# tombstones for a minute, not a day.
+# Settings that compress hours of a broker's work into seconds: segments of 1 MiB, not 64 MiB, and
+# tombstones kept for a minute, not a day.
 SEGMENTS = {
     "segment.bytes": str(1 << 20), "segment.ms": "20000", "max.compaction.lag.ms": "20000",
     "delete.retention.ms": "60000", "file.delete.delay.ms": "1000",
@@ -24,7 +24,7 @@ BROKER = {"log.cleaner.backoff.ms": "1000", "log.retention.check.interval.ms": "
 
 
 def resize(run: Local, settings: Mapping[str, str], prefix: str | None = None) -> None:
-    """Change settings of all topics whose names begin so; by default, of the internal ones."""
+    """Change settings of all topics with a prefix; by default, of the internal ones."""
     client = AdminClient({"bootstrap.servers": run.bootstrap})
     begins = run.names.base if prefix is None else prefix
     changes = [
@@ -44,7 +44,7 @@ def resize(run: Local, settings: Mapping[str, str], prefix: str | None = None) -
 
 
 def logs(data: Path, prefix: str) -> dict[str, int]:
-    """Bytes of the logs in a broker's folder, by partition, of topics whose names begin so."""
+    """Bytes of logs in a broker's folder, by partition, for topics with a prefix."""
     return {
         p.name: _size(p.glob("*.log")) for p in data.rglob(f"{prefix}*") if p.is_dir()
     }  # fmt: skip

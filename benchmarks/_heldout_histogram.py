@@ -1,14 +1,16 @@
-"""How far a histogram's bound is from the best one, by default and as `hush plan` proposes it.
+"""Error of a histogram's bound over the best bound's, for the default and for `hush plan`.
 
-Sets of records in two halves: a default may be chosen on the first (`TUNED`), figures are of the
-second (`HELD`), which has other records, laws and seeds. Units send several records each; error is
-the l1 distance at a window's last trigger, hidden keys included, as a share of all records.
+Sets of records come in two halves: defaults may be chosen on the first (`TUNED`); figures are for
+the second (`HELD`), which has other records, laws and seeds. Units send several records each; the
+error is the l1 distance at a window's last trigger, hidden keys included, as a share of all
+records.
 
-* ``default``: no setting at all.
-* ``planned``: what the search proposes on another draw of the same law, or the other half of the
-  records.
-* ``best``: the least error of all bounds and weights with the default's factorisation, with the
-  judged records in view; by noise of its own, so that it is no luck.
+* ``default``: no settings.
+* ``planned``: the proposal of the search on another draw of the same law, or on the other half of
+    the records.
+* ``best``: the least error of all bounds and weights with the default's factorisation, chosen on
+the
+    judged records, but under other noise so that it is not luck.
 """
 
 from __future__ import annotations
@@ -61,14 +63,14 @@ def _work(unit: np.ndarray, key: np.ndarray, rng: np.random.Generator) -> Worklo
 
 
 def _grouped(key: np.ndarray, each: int, seed: int) -> Workload:
-    """Every second block of ``each`` records, of a unit of its own."""
+    """Every second block of ``each`` records, each block from its own unit."""
     unit = np.arange(len(key)) // each
     kept = unit % 2 == seed % 2
     return _work(unit[kept], key[kept], np.random.default_rng([seed, 1]))
 
 
 def _favourites(users: int, keys: int, own: int, mean: float, seed: int) -> Workload:
-    """Units that come back to ``own`` keys; numbers of records by a lognormal law."""
+    """Units that return to ``own`` keys each, with lognormal numbers of records."""
     rng = np.random.default_rng([seed, own, users])
     records = np.maximum(np.rint(rng.lognormal(np.log(mean), 0.9, users)), 1).astype(int)
     mine = draw(rng, law(keys, 20, 1.3), users * own).reshape(users, own)
@@ -80,7 +82,7 @@ def _favourites(users: int, keys: int, own: int, mean: float, seed: int) -> Work
 
 @lru_cache
 def _columns() -> dict[str, np.ndarray]:
-    """Flights in an order of their own."""
+    """Columns of flights, reordered."""
     table = pa.ipc.open_file(DATA / "flights-200k.arrow").read_all()
     order = np.random.default_rng(5).permutation(table.num_rows)[:60_000]
     return {name: table[name].to_numpy()[order] for name in ("distance", "delay")}
@@ -96,7 +98,7 @@ def _trips(seed: int) -> Workload:
 
 
 def _offices(seed: int) -> Workload:
-    """Post offices by the first three digits of their code; a unit has neighbours of some."""
+    """Post offices by the first three digits of their code; a unit has neighbouring ones."""
     codes = np.array([int(row["zip_code"]) // 100 for row in _codes()])
     return _grouped(np.repeat(codes, 3), 9, seed)
 
@@ -136,7 +138,7 @@ def error(parameters: HistogramParameters, case: Case, work: Workload, plays: ra
 
 
 def oracle(case: Case, work: Workload, quick: bool) -> tuple[float, HistogramParameters]:
-    """The best of all bounds and weights: chosen by one noise, judged by another."""
+    """The best of all bounds and weights, chosen under one noise and judged under another."""
     weights = WEIGHTS if case.triggers > 1 else WEIGHTS[:1]
     made = [
         HistogramParameters(budget=float(budget), adaptive_weight=weight)
@@ -148,7 +150,7 @@ def oracle(case: Case, work: Workload, quick: bool) -> tuple[float, HistogramPar
 
 
 def planned(case: Case, seen: Workload) -> HistogramParameters:
-    """What the search proposes, without factorisations and splits, which the oracle has not."""
+    """The proposal of the search, without factorisations and splits, which the oracle lacks."""
     found = propose(
         HistogramParameters(), case.setting(), ((seen,),), lambda n: noise_of("plan", n)
     )
@@ -177,7 +179,7 @@ def row_of(case: Case, half: str, quick: bool, plan: bool) -> Row:
 
 
 def measure(half: str, quick: bool, tell: Callable[[str], None], plan: bool = False) -> list[Row]:
-    """All rows of a half; with ``plan`` also what a search on other records proposes."""
+    """All rows of a half; with ``plan`` also the proposal of a search on other records."""
     rows = []
     for case in cases(half, quick):
         tell(f"{case}")
@@ -186,7 +188,7 @@ def measure(half: str, quick: bool, tell: Callable[[str], None], plan: bool = Fa
 
 
 def totals(rows: list[Row]) -> dict[str, float]:
-    """The median over sets, ε and horizons, and the worst, of errors over the best."""
+    """The median and the worst ratio to the best error, over sets, ε and horizons."""
     out = {}
     for name in ("default", "planned"):
         ratios = [row[name] / row["best"] for row in rows if name in row]

@@ -1,9 +1,9 @@
-"""PAK's threshold on streams that no constant was tuned on, against the best constant one.
+"""PAK's threshold against the best constant one, on streams that no constant was tuned on.
 
-One record per slot, the first eighth of a stream is the warm-up, as in `_heldout_values`. Root mean
-squared error of running totals after it, the warm-up's sum among them. Errors are expectations over
-the noise of sums; only the choice of the threshold is drawn. ``best`` is the least error of any
-threshold of the same counter, found with the data in view and without any ε for it.
+One record per slot; the first eighth of a stream is the warm-up, as in `_heldout_values`. The error
+is the root mean square over running totals after it, which include the warm-up's sum. Errors are
+expectations over the noise of sums; only the choice of the threshold is drawn. ``best`` is the
+least error of any threshold of the same counter, found on the data itself at no cost in ε.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ Row = dict[str, Any]
 
 
 def defaults(stream: Stream, epsilon: Fraction) -> Any:
-    """The mechanism of a configuration that says nothing but what it must."""
+    """The mechanism of a configuration with only the required settings."""
     setting = Setting(epsilon, DELTA, len(stream.values), columns=(("value", 0, stream.top),))
     return build(PakParameters(warmup=len(stream.values) // WARMUP), setting)
 
 
 def noise_of(made: Any, ends: I64) -> float:
-    """Mean variance of the noise of these running totals, for a threshold of 1."""
+    """Mean variance of these running totals' noise for a threshold of 1."""
     each = [made.counter.variance(UNIT, 0, end) for end in ends.tolist()]
     return float(np.mean(each)) / UNIT**2
 
 
 def row_of(stream: Stream, epsilon: Fraction, runs: int) -> Row:
-    """Errors of one stream and ε."""
+    """Errors for one stream and ε."""
     made, values, warm = defaults(stream, epsilon), stream.values, len(stream.values) // WARMUP
     thresholds = made.slots.thresholds
     late = len(values) - warm

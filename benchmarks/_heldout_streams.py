@@ -1,10 +1,10 @@
-"""Streams of values in groups: those that defaults are tuned on, and those kept for figures.
+"""Streams of values in groups: some to tune defaults on, others kept for figures.
 
 Each kind of stream is in every group, with other fields, laws, parameters and seeds: real records
 (taxi trips, flights, postal codes), steady laws, bursts, sparse users, drift and level shifts.
-"unseen" is for one look after every constant is fixed; figures were made of "held" before. What is
-fixed after a look at "unseen" is judged on "sealed": laws of `_sealed_streams`, whose parameters
-nobody chose.
+"unseen" is looked at once, after every constant is fixed; earlier figures used "held". Constants
+that were fixed after a look at "unseen" are judged on "sealed": laws of `_sealed_streams` with
+random parameters.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _unseen() -> Iterator[tuple[str, F64, int]]:
 
 
 def _wandering(g: np.random.Generator) -> F64:
-    """A level that comes back to 0, within about ±0.6, over some hundred records."""
+    """A level within about ±0.6 that returns to 0 over some hundred records."""
     made, steps = np.zeros(LONG), g.normal(0, 0.04, LONG)
     for i in range(1, LONG):
         made[i] = 0.996 * made[i - 1] + steps[i]
@@ -184,7 +184,7 @@ def _codes() -> dict[str, F64]:
 
 
 def _steps(codes: dict[str, F64]) -> F64:
-    """Tenths of kilometres, roughly, from each post office to the next in order of the codes."""
+    """Rough tenths of kilometres from each post office to the next, ordered by code."""
     north, east = np.diff(codes["latitude"]) * 111, np.diff(codes["longitude"]) * 85
     made: F64 = np.hypot(north, east) * 10
     return made

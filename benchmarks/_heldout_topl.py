@@ -1,16 +1,17 @@
-"""ToPL's threshold on values that no constant was tuned on, against the best constant one.
+"""ToPL's threshold against the best constant one, on values that no constant was tuned on.
 
 100,000 users hold one value each, drawn from a set, and make one report with the defaults of
-`topl`, in two rounds: a tenth of them by Square Wave over the whole range, a tenth within the range
-that follows, from which threshold theta and channel follow. The other n report within [0, theta],
-so the squared error of their mean is ``theta² V / 4n + T²``, with V the variance of a report by
-that channel about such values, and T what theta cuts off the mean. ``best`` is its least value over
-all theta for nine users of ten by Hybrid, found with the data in view: what the second tenth costs
-is in the ratio, and a channel may bring it below 1. ``one_round`` is the same with ``rounds = 1``,
-where nine tenths report values, and ``whole`` that of reports by Hybrid of everybody within the
-whole range, which learn nothing. Sets are the streams of `_heldout_streams` without their order,
-and laws that fill a range or hardly use it. ``covered`` is the share of the runs in two rounds
-whose stated interval holds the exact share of values at or above theta.
+`topl`, in two rounds: a tenth of them by Square Wave over the whole range, and a tenth within the
+range found by the first, from which threshold theta and channel are chosen. The other n report
+within [0, theta], so the squared error of their mean is ``theta² V / 4n + T²``, where V is the
+variance of a report by that channel for such values, and T is the amount that theta cuts off the
+mean. ``best`` is the least such error over all theta if nine users of ten report by Hybrid, found
+on the data itself: so the ratio includes the cost of the second tenth, and a better channel may
+bring it below 1. ``one_round`` is the same with ``rounds = 1``, where nine tenths report values; in
+``whole`` everybody reports by Hybrid within the whole range, and nothing is learnt. Sets are the
+values of `_heldout_streams` without their order, and laws that fill a range or hardly use it.
+``covered`` is the share of the two-round runs whose stated interval holds the exact share of values
+at or above theta.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from hushstream.mechanisms.topl.settings import survey_of as configured
 
 USERS, BEST = 100_000, 90_000  # value reports of the best threshold
 EPSILONS = (Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
-PLACES = np.exp2(-np.arange(0, 20, 1 / 64))  # of theta within the range
+PLACES = np.exp2(-np.arange(0, 20, 1 / 64))  # theta as a share of the range
 Row = dict[str, Any]
 
 
@@ -47,7 +48,7 @@ class Values(NamedTuple):
     top: float
 
     def cut(self, theta: F64) -> F64:
-        """What each theta cuts off the mean: E[(v - theta)+]."""
+        """The amount that each theta cuts off the mean: E[(v - theta)+]."""
         return np.array([np.maximum(self.value - one, 0).mean() for one in theta])
 
     def square(self, theta: float) -> float:
@@ -56,7 +57,7 @@ class Values(NamedTuple):
 
 
 def sets(half: str) -> list[Values]:
-    """The sets of a group: "tuned", "held", "unseen", or "filled", which is for tuning as well."""
+    """The sets of a group: "tuned" or "filled" (for tuning), "held" or "unseen"."""
     if half == "filled":
         return _filled()
     made = [Values(one.name, one.values.astype(np.float64), one.top) for one in streams(half)]
@@ -75,7 +76,7 @@ def _tuned() -> list[Values]:
 
 
 def _filled() -> list[Values]:
-    """Laws that fill most of a range, or hardly ever leave its lower end."""
+    """Laws that fill most of a range, or rarely leave its lower end."""
     g = np.random.default_rng(4711)
     made: list[tuple[str, F64, float]] = [
         ("beta(3, 3)", g.beta(3, 3, LONG) * 100, 100),
@@ -146,7 +147,7 @@ def row_of(one: Values, epsilon: Fraction, runs: int, single: bool = True) -> Ro
 def survey_of(
     one: Values, epsilon: Fraction, rounds: int, channel: str = ToPLParameters.channel
 ) -> Survey:
-    """The survey of a configuration that says nothing but what it must."""
+    """The survey of a configuration with only the required settings."""
     top = round(one.top)
     setting = Setting(
         epsilon, Fraction(0), 24, columns=(("value", 0, top),), grids=(Fraction(1),)
@@ -155,21 +156,21 @@ def survey_of(
 
 
 def squared(one: Values, survey: Survey, theta: F64, reports: float) -> F64:
-    """Squared error of the mean of so many value reports by Hybrid with each threshold."""
+    """Squared error of the mean of ``reports`` value reports by Hybrid, for each threshold."""
     each = np.array([expected(survey, 1, one.square(end)) for end in theta])
     made: F64 = theta**2 * each / (4 * reports) + one.cut(theta) ** 2
     return made
 
 
 def told_error(one: Values, survey: Survey, step: int, reports: float) -> float:
-    """Squared error of the mean of so many value reports that were told a threshold and channel."""
+    """Squared error of the mean of ``reports`` value reports with a published ``step``."""
     theta = float(survey.threshold(step))
     noise = theta**2 * expected(survey, step, one.square(theta)) / (4 * reports)
     return noise + float(one.cut(np.array([theta]))[0]) ** 2
 
 
 def _learnt(one: Values, survey: Survey, run: int) -> tuple[int, bool]:
-    """The step that a survey's reports choose; whether what lies beyond it is stated right."""
+    """The step that a survey's reports choose; whether the interval for the share beyond holds."""
     draw = np.random.default_rng([5, run])
     users = int(USERS * survey.share) // survey.rounds
     wide = reports(one, survey, RANGE, survey.buckets, users, draw)
@@ -198,7 +199,7 @@ def _judged(
 def reports(
     one: Values, survey: Survey, group: int, told: int, users: int, draw: np.random.Generator
 ) -> Buckets:
-    """Reports of so many users of a group."""
+    """Reports of a given number of users of a group."""
     words = draw.integers(0, 1 << 64, (users, 3), dtype=np.uint64)
     who = np.full(users, group)
     codes = simulate(survey, draw.choice(one.value, users), who, told, words)

@@ -1,17 +1,17 @@
-"""Range sums of ToPS's defaults against the authors' rules and against the best that is possible.
+"""Range sums by ToPS's defaults against the authors' rules and the best possible choice.
 
-One record per slot; the first eighth of a stream is the warm-up, and figures are about the rest.
+One record per slot; the first eighth of a stream is the warm-up, and figures are for the rest.
 Errors are expectations over the hierarchy's noise, computed from its exact covariances; only the
 choice of the threshold is drawn. So the mean squared error of a set of ranges is the variance of
-their noise plus the mean square of what clipping and predictions inside blocks miss.
+their noise plus the mean square of the errors from clipping and from predictions inside blocks.
 
-* ``tops``: what `TopsParameters()` builds, with the noise of its threshold.
+* ``tops``: the mechanism of `TopsParameters()`, with its threshold's noise.
 * ``authors``: our own implementation of the choices of Wang et al. (CCS 2021): 16 children, the
   least height that holds the stream, the number of levels without noise that minimises
   2(b-1)(h-s)³/ε² + b^2s/36, the threshold by the noisy maximum of Equation 6 with c = 60 and
-  DLap(1/ε), and a first block that is thought to hold half of the threshold in every slot.
-* ``best``: the least error of any threshold and any shape, found with the data in view and without
-  any ε for it; still one threshold and one shape for the whole stream.
+  DLap(1/ε), and a first block that is assumed to hold half of the threshold in every slot.
+* ``best``: the least error of any threshold and any shape, found on the data itself at no cost in
+  ε; still one threshold and one shape for the whole stream.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Row = dict[str, Any]
 
 
 class Method(NamedTuple):
-    """A shape, and what every slot of the first block is thought to hold, as a share of θ."""
+    """A shape, and the assumed value of every slot of the first block, as a share of θ."""
 
     shape: TreeShape
     guess: float
@@ -98,7 +98,7 @@ def _noise(shape: TreeShape, firsts: tuple[int, ...], ends: tuple[int, ...]) -> 
 
 
 def authors_skip(height: int, epsilon: Fraction, fanout: int = AUTHORS_FANOUT) -> int:
-    """s of least 2(b-1)(h-s)³/ε² + b^2s/36.
+    """The s that minimises 2(b-1)(h-s)³/ε² + b^2s/36.
 
     >>> [authors_skip(5, Fraction(1, n)) for n in (20, 10, 1)]
     [2, 2, 1]
@@ -112,20 +112,20 @@ def authors_skip(height: int, epsilon: Fraction, fanout: int = AUTHORS_FANOUT) -
 
 
 def authors(slots: int, epsilon: Fraction) -> tuple[Method, int]:
-    """Their shape for so many slots, and its height."""
+    """Their shape for a number of slots, and its height."""
     height = choose_height(AUTHORS_FANOUT, slots)
     skip = authors_skip(height, epsilon)
     return Method(TreeShape(AUTHORS_FANOUT, height - skip, skip), 0.5), height
 
 
 def defaults(stream: Stream, epsilon: Fraction) -> Any:
-    """The mechanism of a configuration that says nothing but what it must."""
+    """The mechanism of a configuration with only the required settings."""
     setting = Setting(epsilon, DELTA, len(stream.values), columns=(("value", 0, stream.top),))
     return build(TopsParameters(warmup=len(stream.values) // WARMUP), setting)
 
 
 def row_of(stream: Stream, epsilon: Fraction, runs: int, oracle: bool = True) -> Row:
-    """Mean squared errors of one stream and ε; with ``oracle`` the best that is possible too."""
+    """Mean squared errors for one stream and ε; with ``oracle`` also the best possible."""
     ranges, warm = Ranges.of(stream), stream.values[: len(stream.values) // WARMUP]
     made = defaults(stream, epsilon)
     thresholds = made.slots.thresholds
@@ -152,7 +152,7 @@ def row_of(stream: Stream, epsilon: Fraction, runs: int, oracle: bool = True) ->
 
 
 def best(stream: Stream, ranges: Ranges, epsilon: Fraction) -> Row:
-    """The least error of any threshold and shape; of shapes with one width, the least noise."""
+    """The least error of any threshold and shape; among shapes of one width, the least noisy."""
     narrow: dict[int, tuple[float, TreeShape]] = {}
     for shape in candidates(len(ranges.rest)):
         noise = ranges.noise(shape)

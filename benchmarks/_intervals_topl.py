@@ -1,14 +1,14 @@
-"""How often ToPL's 95 % intervals hold the mean of the clipped values of all who reported.
+"""Coverage of ToPL's 95 % intervals for the mean of all reporting users' clipped values.
 
 Users draw one of eight values of a law and are divided at random into the groups of a survey, with
-the defaults of `topl`; each reports once. Range and threshold are told: eight and four times the
-mean, at most B; so is the channel, each of the three in turn. The exact mean is that over everybody
-of ``a min(v, theta) + (1 - a) min(v, R)``, with a the value group's weight. *Noise alone* is an
-interval from the noise of reports only; *stated* is the released one, which adds that those who
-report values are not everybody.
+the defaults of `topl`; each reports once. The published range and threshold are eight and four
+times the mean, at most B; the published channel is each of the three in turn. The exact mean is
+taken over all users, of ``a min(v, theta) + (1 - a) min(v, R)``, where a is the value group's
+weight. *Noise alone* is an interval from the noise of reports only; *stated* is the released one,
+which also covers that only a sample of users report values.
 
-Users of one value are alike, so a run draws one multinomial for each value and group, and takes
-as long for any number of users.
+Users with one value are interchangeable, so a run draws one multinomial for each value and group,
+and its time does not depend on the number of users.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def of_window(channel: Window, level: I64) -> F64:
 
 
 def of_hybrid(channel: Hybrid, share: F64) -> F64:
-    """Likewise, for shares of theta, which are rounded to a level at random."""
+    """Likewise for shares of theta, which are rounded to a level at random."""
     place = share * (channel.inputs - 1)
     low = np.minimum(place.astype(np.int64), channel.inputs - 2)
     part, mix, two = (place - low)[:, None], float(channel.mix), channel.two_point
@@ -62,7 +62,7 @@ def of_hybrid(channel: Hybrid, share: F64) -> F64:
 
 
 class Case:
-    """A survey with its range and threshold, and how likely each value makes each output."""
+    """A survey with its range and threshold, and each output's probability given each value."""
 
     def __init__(self, epsilon: Fraction, rounds: int, law: F64, channel: int = HYBRID) -> None:
         value, times = np.unique(law, return_counts=True)
@@ -87,14 +87,14 @@ class Case:
         return min(int(np.ceil(share * self.survey.buckets)), self.survey.buckets)
 
     def seen(self, users: I64, draw: np.random.Generator) -> Buckets:
-        """Reports of so many users of each value."""
+        """Reports of ``users`` users of each value."""
         share = float(self.survey.share) / self.survey.rounds
         parts = [1 - share * self.survey.rounds, share, share * (self.survey.rounds - 1)]
         group = draw.multinomial(users, parts)
         made = [
             (VALUE, self.theta, draw.multinomial(group[:, 0], self.near).sum(axis=0)),
             (self.wide, self.range, draw.multinomial(group[:, 1], self.far).sum(axis=0)),
-            (RANGE, 0, group[:, 2].sum(keepdims=True)),  # in two rounds: only their number counts
+            (RANGE, 0, group[:, 2].sum(keepdims=True)),  # in two rounds only their number matters
         ]
         columns = [
             (np.full(len(n), g), np.full(len(n), told), np.arange(len(n)), n) for g, told, n in made
@@ -103,7 +103,7 @@ class Case:
         return everything.where(everything.reports > 0)
 
     def exact(self, users: I64, seen: Buckets) -> float:
-        """The mean over everybody of what the weighted groups report about."""
+        """The exact mean, over all users, of the quantity that the groups estimate."""
         near, far = (
             int(seen.reports[seen.group == group].sum())
             / float(worst_of(self.survey, group, self.theta))
@@ -116,7 +116,7 @@ class Case:
 
 
 def scores(case: Case, users: int, runs: int, seed: int) -> tuple[F64, F64]:
-    """Errors over the standard deviation: of the noise alone, and as stated."""
+    """Errors divided by the standard deviation: of the noise alone, and as stated."""
     draw = np.random.default_rng(seed)
     found = np.empty((runs, 2))
     for run in range(runs):

@@ -1,4 +1,4 @@
-"""The judge of the tests beside a deployment on a broker: it shares no line with the product."""
+"""The tests' judge for a deployment on a broker; it shares no code with the product."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from judge.topics import deployment  # noqa: E402
 
 
 def judge(run: Local) -> dict[str, Any]:
-    """What the judge compared, and the first of its objections."""
+    """Figures of the judge's comparison, and its first objections."""
     first = run.folder / FIRST
     state = first if first.exists() else None
     found = deployment(run.bootstrap, run.toml, run.secret, state=state)

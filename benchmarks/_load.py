@@ -1,4 +1,4 @@
-"""A deployment of histograms, and the load of any deployment that runs through faults."""
+"""A deployment of histograms, and the load for any deployment under faults."""
 
 from __future__ import annotations
 
@@ -122,17 +122,17 @@ limit = 2
 
 
 def toml(seconds: float) -> str:
-    """The configuration; one pipeline runs out of budget halfway, or after a minute at the least.
+    """The configuration; one pipeline runs out of budget halfway, but after at least a minute.
 
     Args:
-        seconds: about how long the deployment is going to run.
+        seconds: approximate length of the run.
     """
     windows = max(3, int(seconds / 20 / 2))
     return TOML.replace("LIMIT", f"{windows}e-4")
 
 
 class Load(threading.Thread, ABC):
-    """Events, bad records, aborted transactions and trigger requests until it is ended."""
+    """Events, bad records, aborted transactions and trigger requests until `end`."""
 
     TOPICS: ClassVar[dict[str, int]]
 
@@ -154,7 +154,7 @@ class Load(threading.Thread, ABC):
         return ORIGIN + int((time.monotonic() - self._began) * self._speed)
 
     def run(self) -> None:
-        """Go on through every outage; what a failure loses was never in the log."""
+        """Continue through every outage; records lost by a failure were never in the log."""
         while not self._ended.is_set():
             try:
                 self._serve()
@@ -173,7 +173,7 @@ class Load(threading.Thread, ABC):
             plain.flush(5)
             transactional.begin_transaction()
             self._some(transactional, self._rate // 20)
-            transactional.flush(5)  # an abort would drop what has not been sent
+            transactional.flush(5)  # an abort would drop unsent records
             if self._random.random() < 0.3:
                 transactional.abort_transaction(10)
             else:
@@ -186,7 +186,7 @@ class Load(threading.Thread, ABC):
 
     @abstractmethod
     def _some(self, producer: Producer, number: int) -> None:
-        """Send about so many records."""
+        """Send about ``number`` records."""
 
     def end(self) -> None:
         """Stop, and leave no transaction open."""
@@ -195,7 +195,7 @@ class Load(threading.Thread, ABC):
 
 
 class Visits(Load):
-    """Visits of pages, which are partitioned by user, and orders, which are not."""
+    """Visits of pages, partitioned by user, and orders, which are not."""
 
     TOPICS: ClassVar = {"visits": PARTITIONS, "orders": PARTITIONS}
 
@@ -217,5 +217,5 @@ class Visits(Load):
 
 
 def home(user: str) -> int:
-    """Where the producer's partitioner puts a user."""
+    """The partition to which the producer's partitioner sends a user."""
     return int(hashed(Keys.of([user.encode()]), "murmur2")[0]) % PARTITIONS

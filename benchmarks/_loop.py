@@ -1,6 +1,6 @@
-"""A crash loop: retention has gone past what was used, and a worker is started again and again.
+"""A crash loop: retention has deleted unused records, and a worker is restarted repeatedly.
 
-Nothing may be charged, and no worker may be ready. Once the loss is accepted, all goes on.
+Nothing may be charged, and no worker may be ready. Once the loss is accepted, work resumes.
 """
 
 from __future__ import annotations
@@ -62,17 +62,18 @@ def _accept(run: Local) -> int | None:
 
 
 def loop(folder: Path, bootstrap: str, replicas: int = 1, starts: int = 4) -> dict[str, Any]:
-    """Cut the raw topic under a stopped worker, start it some times, accept the loss.
+    """Truncate the raw topic under a stopped worker, start it several times, accept the loss.
 
     Args:
-        folder: where the deployment is kept.
-        bootstrap: the brokers.
+        folder: folder of the deployment.
+        bootstrap: address of the brokers.
         replicas: number of replicas of each topic.
         starts: number of starts of the worker.
 
     Returns:
-        ``charged``: epochs that these lives charged; ``ready``: lives that were ready; ``codes``;
-        ``accepted``: exit code of the acceptance; ``released``: whether releases came again.
+        ``charged``: epochs charged by these starts; ``ready``: starts that became ready; ``codes``:
+        exit codes; ``accepted``: exit code of the acceptance; ``released``: whether releases
+        resumed.
     """
     with local(folder / "loop", bootstrap, TOML, {"loop-events": 1}, replicas) as run:
         run.loud = False

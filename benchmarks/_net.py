@@ -12,50 +12,50 @@ from _trio import NODES, Trio
 
 NETWORK = {"minority": 3, "controllers": 2, "alone": 2, "oneway": 3, "lossy": 2, "slow": 2}
 BROKERS = {"broker", "outage", "freeze", "leader", "storm"}
-LAST = (4.0, 25.0)  # seconds of a fault: below and beyond the session of a broker, 2 s, and of all
+LAST = (4.0, 25.0)  # seconds of a fault: below and above the brokers' session timeout
 
 
 @dataclass
 class Cut(Harsh):
-    """A network that fails; a broker that is to start again finds it whole."""
+    """A network that fails; it is repaired before a broker starts again."""
 
     _faults: list[list[Fault]] = field(default_factory=list)
 
     def inject(self, kind: str) -> None:
-        """As for all; brokers go down when the network is whole, since they must come up."""
+        """Repair the network before brokers go down, since they must come up again."""
         if kind in BROKERS:
             self._heal(*self._faults)
         super().inject(kind)
 
     def settle(self) -> None:
-        """The network is whole again."""
+        """Repair the network, and let everything come back."""
         self._heal(*self._faults)
         super().settle()
 
     def _minority(self) -> None:
-        """A broker loses the others; clients reach all of them, and hear old and new leaders."""
+        """Cut a broker off from the others; clients reach all, and hear old and new leaders."""
         self._cut(_both({self.random.choice(NODES)}, NODES))
 
     def _controllers(self) -> None:
-        """The same of the active controller."""
+        """Cut the active controller off from the others."""
         self._cut(_both({self._trio.controller()}, NODES))
 
     def _alone(self) -> None:
-        """A broker loses the others, and its clients."""
+        """Cut a broker off from the others and from clients."""
         self._cut(_both({self.random.choice(NODES)}, (*NODES, CALLER)))
 
     def _oneway(self) -> None:
-        """Packets of one side no longer come, those of the other do."""
+        """Drop the packets of one direction only."""
         source, target = self.random.sample([*NODES, CALLER], 2)
         self._cut([Fault(source, target)])
 
     def _lossy(self) -> None:
-        """Every packet may be lost, on all ways."""
+        """Lose packets at random everywhere."""
         loss = self.random.uniform(0.02, 0.3)
         self._cut(_all(lambda source, target: Fault(source, target, loss)))
 
     def _slow(self) -> None:
-        """Packets come late and in another order, on all ways of one node or of all."""
+        """Delay and reorder packets of one node or of all."""
         delay, node = self.random.uniform(0.02, 0.7), self.random.choice([*NODES, CALLER, None])
         late = _all(lambda source, target: Fault(source, target, 0, delay, delay / 2))
         self._cut([f for f in late if node in (None, f.source, f.target)])

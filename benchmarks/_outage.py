@@ -1,7 +1,7 @@
-"""An outage while producers buffer: of what was in time, how much is late in the end?
+"""An outage while producers buffer: how many records that were in time end up late?
 
-A deployment of its own, whose windows follow the wall clock, and a producer on librdkafka with its
-defaults. It goes on producing while the broker is away, and sends what it holds once it has found
+A separate deployment, whose windows follow the wall clock, and a librdkafka producer with default
+settings. It continues to produce while the broker is away, and sends its buffer once it has found
 the broker again.
 """
 
@@ -19,7 +19,7 @@ from hushstream.agents.kafka.logs import read_topic
 
 LENGTH = 4  # seconds of a window
 RATE = 100  # records per second
-SETTLE = 15  # seconds; librdkafka looks for a lost broker every ten
+SETTLE = 15  # seconds; librdkafka reconnects to a lost broker every ten
 
 TOML = f"""
 [deployment]
@@ -66,7 +66,7 @@ class Killed(Protocol):
 
 
 class Feed:
-    """A producer in a thread: an event now and then, at the time at which it happens.
+    """A producer in a thread, which sends an event from time to time, as it happens.
 
     Args:
         run: the deployment.
@@ -95,7 +95,7 @@ class Feed:
 
 
 def counted(run: Local) -> dict[str, Any]:
-    """Records of windows whose last cut lies below them, and how late that cut came, in seconds."""
+    """Records after the last cut of their window, and how late that cut came in seconds."""
     windows = run.deployment.pipelines[0].windows
     fired = [t for t in run.triggers() if t.final]
     last = {t.window: t for t in fired}
@@ -109,16 +109,16 @@ def counted(run: Local) -> dict[str, Any]:
 
 
 def buffered(folder: Path, broker: Killed, seconds: float = 40.0, replicas: int = 1) -> Any:
-    """Kill the broker under producers and two workers, and start it again.
+    """Kill the broker while a producer and two workers run, and start it again.
 
     Args:
-        folder: where the deployment is kept.
-        broker: the broker that is killed.
+        folder: folder of the deployment.
+        broker: the broker to kill.
         seconds: length of the outage.
         replicas: number of replicas of each topic.
 
     Returns:
-        Records that count, those of them that are late, the longest delay of a cut in seconds.
+        Number of records, number of late ones, longest delay of a cut in seconds.
     """
     with local(folder / "held", broker.bootstrap, TOML, {"held-events": 1}, replicas) as run:
         run.loud = False

@@ -1,7 +1,7 @@
-"""Two settings compared under the same noise keys, without the luck of the least of many runs.
+"""Comparison of two settings under the same noise keys, without selection bias.
 
-Whoever takes the least of many noisy errors takes a lucky one: the ratio to it is too large. Here
-the rival is named with half of the noise keys, and compared under the other half, both ways round.
+The least of many noisy errors is a lucky one, so a ratio to it is too large. Here half of the noise
+keys select the rival, and the other half compare it, both ways round.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ import numpy as np
 
 F64 = np.ndarray
 SQUARED = frozenset({"pak", "tops", "topl"})  # their error is the root of a mean of squares
-_SURE = 1.645  # standard deviations that 95 % of a normal law do not exceed
+_SURE = 1.645  # one-sided 95 % quantile of the standard normal law
 
 
 def overall(errors: F64, squared: bool) -> F64:
-    """(settings,) error under all noise keys.
+    """(settings,) error over all noise keys.
 
     Args:
-        errors: (settings, keys) under each of them.
+        errors: (settings, keys) errors under each noise key.
         squared: whether these are roots of mean squares.
     """
     return np.sqrt(np.mean(errors**2, axis=-1)) if squared else np.mean(errors, axis=-1)
 
 
 def apart(errors: F64, squared: bool) -> tuple[float, float]:
-    """The first setting's error over that of its best rival, itself among them, and its deviation.
+    """Ratio of the first setting's error to its best rival's (maybe itself), and its deviation.
 
     Args:
-        errors: (settings, keys); the first is judged. Infinite where a setting is impossible.
+        errors: (settings, keys), infinite if a setting is impossible; the first one is judged.
         squared: whether these are roots of mean squares.
     """
     if errors.shape[1] < 4:
@@ -44,7 +44,7 @@ def apart(errors: F64, squared: bool) -> tuple[float, float]:
 
 
 def verdict(ratio: float, deviation: float, most: float = 1.1) -> str:
-    """Tell "within" or "beyond" where 95 % confidence allows that, and "open" where not."""
+    """Return "within" or "beyond" with 95 % confidence, else "open"."""
     if ratio + _SURE * deviation <= most:
         return "within"
     return "beyond" if ratio - _SURE * deviation > most else "open"
@@ -56,7 +56,7 @@ def _log_ratio(pair: F64, squared: bool) -> float:
 
 
 def _jackknife(pair: F64, squared: bool) -> float:
-    """Variance of the logarithm, from leaving out one noise key after the other."""
+    """Variance of the logarithm, by the jackknife over noise keys."""
     n = pair.shape[1]
     without = [_log_ratio(np.delete(pair, i, axis=1), squared) for i in range(n)]
     return float((n - 1) * np.var(without))

@@ -1,4 +1,4 @@
-"""Data sets on which planning is judged: real records, and families drawn with a named seed."""
+"""Data sets for judging plans: real records, and families drawn with a named seed."""
 
 from __future__ import annotations
 

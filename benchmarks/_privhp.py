@@ -26,7 +26,7 @@ LAND = (-125.0, 24.0, -66.0, 50.0)  # west, south, east, north
 
 
 class Leaves(NamedTuple):
-    """A tree as it is published."""
+    """A published tree."""
 
     code: np.ndarray
     count: np.ndarray
@@ -65,7 +65,7 @@ def mixture(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
 
 
 def zipf(rng: np.random.Generator, n: int, exponent: float) -> np.ndarray:
-    """100,000 of the finest cells at random, the i-th with weight i^-exponent."""
+    """Points in 100,000 random finest cells, the i-th with weight i^-exponent."""
     cells = rng.choice(1 << DEPTH, 100_000, replace=False)
     weight = np.arange(1, 100_001) ** -exponent
     chosen = rng.choice(cells, n, p=weight / weight.sum())
@@ -130,7 +130,7 @@ def absorbed(mechanism: PrivHP, columns: dict[str, np.ndarray], units: Units) ->
 
 
 def released(mechanism: PrivHP, part: Part, window: str) -> Leaves:
-    """What the mechanism publishes after one micro-batch."""
+    """The mechanism's release after one micro-batch."""
     closed = Closed(mechanism.traits.rows(part.key), part, 1)
     _, out = mechanism.release(closed, keyed(window))
     return Leaves(out.key.codes(), out.value[:, 0])
@@ -154,9 +154,9 @@ NOTHING = Leaves(np.ones(1, np.uint64), np.ones(1, np.int64))
 def distance(source: Input) -> Callable[[Leaves], float]:
     """Wasserstein-1 distance from the points to a tree, uniform within its leaves.
 
-    d = 1: exact. Else sliced, the mean over eight directions (even angles for d = 2, else fixed
-    random ones) of the exact distance of the projections, points and leaves being spread over the
-    2^20 finest cells.
+    d = 1: exact. Otherwise sliced: the mean over eight directions (even angles for d = 2, else
+    fixed random ones) of the exact distance of the projections, with points and leaves spread over
+    the 2^20 finest cells.
     """
     return _exact(source) if source.points.shape[1] == 1 else _sliced(source)
 

@@ -1,7 +1,7 @@
 """Rivals of PrivHP: a superregular random walk, an adaptive grid, Misra-Gries summaries.
 
 Neighbours of every rival differ by one record, added or removed. Noise is floating-point Laplace
-of a NumPy generator, which is good enough to compare errors and not good enough to publish.
+from a NumPy generator: good enough to compare errors, not to publish.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 DELTA = 1e-6
-"""δ of all Misra-Gries summaries together; the other rivals are purely ε-private."""
+"""δ of all Misra-Gries summaries together; the other rivals are pure ε-DP."""
 
 
 def synthesised(coefficients: Sequence[F64]) -> F64:
@@ -51,8 +51,8 @@ def analysed(mass: F64) -> list[F64]:
 def walk_steps(levels: int, epsilon: float, rng: np.random.Generator) -> F64:
     """(2^L,) steps of the superregular walk: Laplace noise of scale (L+1)/ε per coefficient.
 
-    Added to counts of cells it is ε-private, by the sensitivity of `synthesised`, and partial
-    sums deviate by O(log^1.5) only, because few coefficients straddle a place.
+    Added to counts of cells it is ε-private, by the sensitivity of `synthesised`, and partial sums
+    deviate by only O(log^1.5), because few coefficients straddle a place.
     """
     scale = (levels + 1) / epsilon
     sizes = [1, *(1 << level for level in range(levels))]
@@ -90,8 +90,8 @@ def walk(source: Input, epsilon: float, seed: int) -> Leaves:
     """SRRW on the 2^20 finest cells, in d = 2 along the Hilbert curve; ε-private.
 
     Boedihardjo, Strohmer and Vershynin, *Private Measures, Random Walks, and Synthetic Data*
-    (2022). The signed measure becomes the nearest probability measure in the Wasserstein distance
-    along the line, by its cumulated masses: post-processing. The number of records is the noisy
+    (2022). Post-processing replaces the signed measure by the nearest probability measure in the
+    Wasserstein distance along the line, by cumulative masses. The number of records is the noisy
     total.
     """
     codes = np.arange(1 << DEPTH, 2 << DEPTH, dtype=np.uint64)
@@ -113,7 +113,7 @@ COARSE, FINE, ALPHA, NUMBER = 10.0, 5.0, 0.5, 0.01
 def refined(total: float, cells: F64) -> F64:
     """(m, m) fine noisy counts, made consistent with the coarse one.
 
-    Inverse variances weigh the count (variance ∝ 1/α²) against the sum (∝ m²/(1-α)²).
+    The count (variance ∝ 1/α²) and the sum (∝ m²/(1-α)²) are weighted by inverse variance.
     """
     m2 = cells.size
     weight = ALPHA**2 * m2 / ((1 - ALPHA) ** 2 + ALPHA**2 * m2)
@@ -135,7 +135,7 @@ def grid(source: Input, epsilon: float, seed: int) -> tuple[Leaves, int]:
     It takes two passes over the records.
 
     Qardaji, Yang and Li, *Differentially Private Grids for Geospatial Data* (2013). A record is
-    in the number, one coarse and one fine cell, so the three shares of ε add up to ε and noise has
+    in the total, one coarse and one fine cell, so the three shares of ε add up to ε, and noise has
     scale 1/share. The paper takes the number of records as known; here it costs a hundredth of ε.
     """
     rng, side = np.random.default_rng(seed), 1 << DEPTH // 2
@@ -166,11 +166,11 @@ def grid(source: Input, epsilon: float, seed: int) -> tuple[Leaves, int]:
 
 
 def misra_gries(stream: Sequence[int], size: int) -> dict[int, int]:
-    """The summary of ``size`` counters, of which those without a code have negative keys.
+    """The summary of ``size`` counters; unused counters have negative keys.
 
-    A counter of zero keeps its key until a new code needs the place, and the smallest such key
-    goes first, as the privacy proof demands: neighbours then differ by one in one counter, or by
-    one in all, and in at most two keys, of counters of at most one.
+    A zero counter keeps its key until a new code needs the place, and the smallest such key goes
+    first, as the privacy proof requires: then neighbours differ by one in one counter, or by one in
+    all, and in at most two keys, whose counters are at most one.
     """
     count = {-1 - i: 0 for i in range(size)}
     free, base = sorted(count), 0
@@ -195,9 +195,9 @@ def private_summary(
     """Noisy counters above the threshold; (ε, δ)-private.
 
     Lebeda and Tětek, *Better Differentially Private Approximate Histograms and Heavy Hitters using
-    the Misra-Gries Sketch* (2023). One draw of scale 1/ε for all counters covers the neighbour that
-    differs in all, one draw of scale 1/ε each the neighbour that differs in one; the threshold
-    1 + 2·ln(3/δ)/ε hides keys that only one of them has.
+    the Misra-Gries Sketch* (2023). One common draw of scale 1/ε covers the neighbour that differs
+    in all counters, a draw of scale 1/ε for each counter the neighbour that differs in one; the
+    threshold 1 + 2·ln(3/δ)/ε hides keys that only one neighbour has.
     """
     noise = rng.laplace(0, 1 / epsilon, len(summary)) + rng.laplace(0, 1 / epsilon)
     least = 1 + 2 * math.log(3 / delta) / epsilon
@@ -206,7 +206,7 @@ def private_summary(
 
 
 def summaries(source: Input, shape: SumLayout) -> dict[int, dict[int, int]]:
-    """Per sketched level a summary of as many words as its sketch; a counter takes two."""
+    """For each sketched level, a summary with as many words as its sketch; a counter takes two."""
     codes = source.domain.place(source.points)
     below = range(shape.exact + 1, shape.levels)
     size = shape.sketch.sums // 2
@@ -221,8 +221,8 @@ def summarised(
 ) -> Leaves:
     """PrivHP's tree with Misra-Gries below the counters; (ε, `DELTA`)-private.
 
-    Levels share ε as in ``mechanism``, and δ evenly; losses add up. Counters are pooled as ours
-    are. A code without a counter has 0 records before children are made consistent.
+    Levels share ε as in ``mechanism``, and δ evenly; losses add up. Counters are pooled like ours.
+    A code without a counter has 0 records before children are made consistent.
     """
     shape, rng = mechanism.shape, np.random.default_rng(seed)
     shares = [float(share) for share in split_pure(shape, Fraction(str(epsilon)))]

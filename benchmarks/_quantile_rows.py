@@ -19,7 +19,7 @@ ROUNDS = 25
 
 
 class Fixed(Quantiles):
-    """The same with rows in the fixed layout."""
+    """Quantiles with rows in the fixed layout."""
 
     sparse = False
 
@@ -39,10 +39,10 @@ def size(made: Quantiles, counts: np.ndarray) -> float:
 
 
 def cpu(made: Quantiles, counts: np.ndarray) -> dict[str, float]:
-    """Microseconds of CPU to write and read a row; and that over rows in the fixed layout."""
+    """Microseconds of CPU to write and read a row, and the ratio to rows in the fixed layout."""
     fixed = Fixed(**{one.name: getattr(made, one.name) for one in fields(made)})
     spent: dict[str, list[float]] = {"packed": [], "fixed": []}
-    for _ in range(ROUNDS):  # in turn, so that a busy machine slows both
+    for _ in range(ROUNDS):  # alternating, so that a busy machine slows both
         for name, kind in (("packed", made), ("fixed", fixed)):
             spent[name].append(_once(kind, released(made, counts)))
     packed, laid = (float(np.median(one)) / len(counts) for one in spent.values())

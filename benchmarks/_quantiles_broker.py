@@ -1,7 +1,7 @@
-"""The last release of a window of quantiles, from a real broker: published, worked on, read back.
+"""The last release of a window of quantiles through a real broker: produced, released, read back.
 
-All records go through the topics of a deployment and one worker, in as many micro-batches as there
-are triggers; the answers are what any reader sees in the release topic.
+All records go through a deployment's topics and one worker, with one micro-batch per trigger; the
+answers are those that any reader sees in the release topic.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rich.progress import Progress
 HOUR = 3_600_000_000
 ORIGIN = 17956 * 24 * HOUR  # 2019-03-01
 PARTITIONS = 2
-PATIENCE = 3600.0  # seconds until a worker has released a window
+PATIENCE = 3600.0  # seconds for a worker to release a window
 
 TOML = """
 [deployment]
@@ -65,7 +65,7 @@ def columns(table: Any, keys: int, at: Sequence[float]) -> tuple[np.ndarray, np.
         at: the quantiles.
 
     Returns:
-        (keys, quantiles) and (keys, quantiles, 2); NaN where a key has no row.
+        (keys, quantiles) and (keys, quantiles, 2); NaN if a key has no row.
     """
     place = {product(key): key for key in range(keys)}
     rows = [place[name] for name in table["product"].to_pylist()]
@@ -105,7 +105,7 @@ def last_release(
 
 
 def _publish(run: Local, work: Workload, triggers: int) -> None:
-    """Produce each micro-batch in an hour of its own, and ask for its trigger."""
+    """Produce each micro-batch in its own hour, and request its trigger."""
     values = np.asarray((work.columns or {})["value"])
     producer = run.producer(
         **{"partitioner": "murmur2_random", "linger.ms": 50, "compression.type": "lz4",

@@ -27,7 +27,7 @@ begun, counted = 0.0, 0
 
 
 def count(event: Any, state: State) -> int:
-    """Count an event of its key; the last one ends the program."""
+    """Count an event under its key; the last event ends the program."""
     global counted
     total = int(state.get("total", 0)) + 1
     state.set("total", total)
@@ -39,7 +39,7 @@ def count(event: Any, state: State) -> int:
 
 
 def first(event: Any) -> Any:
-    """Note when the first event comes."""
+    """Note the time of the first event."""
     global begun
     begun = begun or time.perf_counter()
     return event

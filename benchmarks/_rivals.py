@@ -1,17 +1,17 @@
-"""One-shot releases of other libraries, and what several of them may each spend.
+"""One-shot releases of other libraries, and the budget of each of several releases.
 
 A rival knows nothing of streams: at each trigger it releases a histogram of all records so far, and
 the T releases together cost one (ε, δ) per unit. It bounds a unit to ``keys`` keys with at most
 ``per_key`` records each, drawn at random, as these libraries do.
 
-* `OpenDP`: counts with Gaussian or Laplace noise above a threshold; its own maps say what composed
-  releases cost (zero-concentrated privacy for Gaussian noise).
-* `Google`: the selection of Google's library (`python-dp`, the ground of PipelineDP). Counts
-  are of distinct units, of which selection tells the noisy number at no further cost, or of
-  records, which cost half. Gaussian releases compose exactly, which the library does not do itself.
+* `OpenDP`: counts with Gaussian or Laplace noise above a threshold; its own maps give the cost of
+  composed releases (zero-concentrated DP for Gaussian noise).
+* `Google`: the key selection of Google's library (`python-dp`, the base of PipelineDP). Counts
+  are of distinct units, whose noisy number selection gives at no further cost, or of records, which
+  cost half of the budget. Gaussian releases are composed exactly, which the library does not do.
 * `Sips`: our own implementation of DP-SIPS (Swanberg, Desfontaines and Haney, 2023): three rounds,
-  of which each spreads a unit's weight over those keys that are still hidden; a half or a fifth of
-  μ² is for counts of the keys that were found.
+  each of which spreads a unit's weight over its still hidden keys; a half or a fifth of μ² is for
+  counts of the found keys.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ THRESHOLD_SHARE = 0.5  # of δ that pays for selection, as in the product and in
 
 
 class Budget(NamedTuple):
-    """What ``times`` releases cost together."""
+    """The total cost of ``times`` releases."""
 
     epsilon: float
     delta: float
@@ -49,7 +49,7 @@ class Budget(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """Bound of a unit, and the kind of noise."""
+    """The bound on a unit, and the kind of noise."""
 
     keys: int
     per_key: int
@@ -91,13 +91,13 @@ def bounded(work: Workload, upto: int, setting: Setting, draw: np.random.Generat
     )
     unit, order = pair // work.keys, draw.permutation(len(pair))
     order = order[np.argsort(unit[order], kind="stable")]
-    first = np.searchsorted(unit, unit)  # pairs are sorted by unit, so this is where each begins
+    first = np.searchsorted(unit, unit)  # pairs are sorted by unit, so each unit begins here
     kept = order[np.arange(len(pair)) - first < setting.keys]
     return Bounded(unit[kept], pair[kept] % work.keys, np.minimum(records[kept], setting.per_key))
 
 
 def gaussian_mu(budget: Budget) -> float:
-    """μ of all releases together, next to what selection takes of δ."""
+    """μ of all releases together, without the share of δ for selection."""
     return float(gdp_mu(budget.epsilon, budget.delta * (1 - THRESHOLD_SHARE)))
 
 
@@ -118,7 +118,7 @@ class OpenDP:
         return Counts(np.array(list(out), np.int64), np.array(list(out.values()), np.int64))
 
     def cost(self) -> tuple[float, float]:
-        """(ε, δ) of all releases, as the library's maps have it."""
+        """(ε, δ) of all releases, by the library's maps."""
         most, delta = self.measurement().map(self._moved())
         if self.setting.noise == "laplace":
             return most * self.budget.times, delta * self.budget.times
@@ -128,7 +128,7 @@ class OpenDP:
         )
 
     def measurement(self) -> Any:
-        """What the library releases from."""
+        """The library's measurement."""
         scale, threshold = self._calibrated()
         return _measurement(self.setting.noise, scale, threshold)
 
@@ -220,7 +220,7 @@ class Google:
         return add
 
     def each(self, share: float) -> tuple[float, float]:
-        """(ε, δ) of one release: the library takes half of δ for the noise, and half for keys."""
+        """(ε, δ) of one release: the library spends half of δ on noise, and half on keys."""
         epsilon, delta, times = self.budget
         if self.setting.noise == "laplace":
             return epsilon / times * share, delta / times
@@ -231,7 +231,7 @@ class Google:
 
 @dataclass(frozen=True)
 class Sips:
-    """See the module; units and keys of a pair count once while keys are looked for."""
+    """See the module; during key selection each pair of unit and key counts once."""
 
     setting: Setting
     budget: Budget
@@ -262,14 +262,14 @@ class Sips:
         return Counts(shown, np.rint(noisy).astype(np.int64))
 
     def threshold(self, deviation: float, delta: float) -> float:
-        """Least weight at which no set of keys of one unit alone shows itself but with δ."""
+        """Least weight at which keys of one unit alone appear with probability at most δ."""
         n = np.arange(1, self.setting.keys + 1)
         quantile = norm.isf(-np.expm1(np.log1p(-delta) / n))
         return float((1 / np.sqrt(n) + deviation * quantile).max())
 
 
 def rivals() -> Iterator[type[OpenDP] | type[Google] | type[Sips]]:
-    """Those that can run here."""
+    """Rivals that can run here."""
     if dp is not None:
         yield OpenDP
     if partition_selection is not None:

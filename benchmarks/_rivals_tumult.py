@@ -1,4 +1,4 @@
-"""One release of Tumult Analytics, in an interpreter of its own: it needs Spark and an old NumPy.
+"""One release of Tumult Analytics, in a separate interpreter with Spark and an old NumPy.
 
     PYTHON benchmarks/_rivals_tumult.py IN.npz OUT.npz EPSILON DELTA KEYS PER_KEY
 

@@ -1,8 +1,8 @@
-"""Streams of values whose laws a generator draws, parameters and all.
+"""Streams of values with randomly drawn laws and parameters.
 
-`FAMILY` was fixed before any of them was looked at; the draws of every kind come from a seed of its
-own, so a further kind changes no other. Each kind is drawn three times: its scale, its shape, and
-how loose the public bound B is, which lies 1.2 to 400 times above the mean of large values.
+`FAMILY` was fixed before anyone looked at the streams; every kind has its own seed, so adding a
+kind changes no other. Each kind is drawn three times: its scale, its shape, and the public bound B,
+which is 1.2 to 400 times the mean of large values.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _triangle(g: np.random.Generator, n: int) -> F64:
 
 
 def _levels(g: np.random.Generator, n: int) -> F64:
-    """A few values and nothing between them, as of price lists."""
+    """A few distinct values, as in price lists."""
     values = np.sort(g.lognormal(0, 1.5, int(g.integers(2, 9))))
     made: F64 = g.choice(values, n, p=g.dirichlet(np.ones(len(values))))
     return made
@@ -56,7 +56,7 @@ def _seldom(g: np.random.Generator, n: int) -> F64:
 
 
 def _rare(g: np.random.Generator, n: int) -> F64:
-    """Small values, and rare ones that are far larger."""
+    """Small values, with rare far larger ones."""
     large = g.random(n) < _between(g, 0.003, 0.1)
     return np.where(large, _between(g, 5, 300) * g.gamma(3, 1 / 3, n), g.gamma(2, 0.5, n))
 
@@ -74,7 +74,7 @@ def _bursts(g: np.random.Generator, n: int) -> F64:
 
 
 def _waves(g: np.random.Generator, n: int) -> F64:
-    """A cycle of a day or so, with noise of its own at every level."""
+    """A cycle of about a day, with noise proportional to the level."""
     length, place = _between(g, 200, 12_000), np.arange(n) * 2 * np.pi
     return g.gamma(_between(g, 0.7, 6), 1, n) * (1 + g.uniform(0.1, 0.9) * np.sin(place / length))
 

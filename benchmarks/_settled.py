@@ -1,7 +1,8 @@
-"""Waiting for what must still come after the last fault: triggers, then releases and views.
+"""Waiting after the last fault until triggers, then releases and views, are complete.
 
-It ends when nothing is missing, or when nothing of it has come for a while in which workers served:
-a busy machine takes long, and only what stands still is stuck. What is missing then is named.
+It ends when nothing is missing, or when nothing has arrived for a while although workers were
+ready: a busy machine is slow, and only a lack of progress means stuck. Then it names what is
+missing.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from hushstream.agents.clock.genesis import read_ledger
 from hushstream.errors import OutageError
 from hushstream.topics.records import Trigger
 
-TOLD = 15.0  # seconds between two lines on what is missing
-STARTS = 900.0  # seconds of a wait in which workers may start: each may have to compile its loops
+TOLD = 15.0  # seconds between two reports of what is missing
+STARTS = 900.0  # seconds of a wait during which workers may start: each may compile its loops
 Report = Callable[[str], None]
 
 
@@ -31,16 +32,16 @@ def patiently(
     what: str = "things",
     pause: float = 1.0,
 ) -> list[str]:
-    """Wait until nothing is missing, or until that has not changed for ``patience`` seconds.
+    """Wait until nothing is missing, or for ``patience`` seconds without any change.
 
     Args:
-        missing: says what is; where it asks in vain, it counts as unchanged.
-        look: called each time, to start again what has ended.
-        starting: whether workers are about to serve; that takes no patience, for `STARTS`.
-        report: told how much is missing, now and then.
+        missing: lists what is missing; a failed query counts as no change.
+        look: called each time, to restart whatever has ended.
+        starting: whether workers are starting; up to `STARTS`, that time does not count.
+        report: called from time to time with the amount missing.
 
     Returns:
-        What is still missing.
+        Everything that is still missing.
     """
     before, left = list[str](), [f"nothing is known of {what}"]
     begun = since = told = time.monotonic()
@@ -48,7 +49,7 @@ def patiently(
         look()
         try:
             left = missing()
-        except (KafkaException, OutageError):  # a leader that has just changed, a slow broker
+        except (KafkaException, OutageError):  # a recent change of leader, or a slow broker
             pass
         else:
             if not left:
@@ -67,9 +68,9 @@ def patiently(
 
 
 def behind(run: Local, at: int) -> list[str]:
-    """Pipelines whose triggers have not all been fired that were asked for up to a time.
+    """Pipelines that have not fired all triggers requested up to a time.
 
-    Those of the wall clock never end, and epochs that are refused have none, so neither counts.
+    Pipelines that follow the wall clock, and refused epochs, do not count.
     """
     gaps = {p.name: p.windows.longest_gap() for p in run.deployment.pipelines}
     asked = {p.name for p in run.config().pipeline if p.schedule == "external"}
@@ -82,7 +83,7 @@ def behind(run: Local, at: int) -> list[str]:
 
 
 def unreleased(run: Local, triggers: Sequence[Trigger], **more: Any) -> list[str]:
-    """What pipelines and views have not released of some triggers; usually nothing."""
+    """Manifests that pipelines and views have not released for some triggers; usually none."""
     wanted = run.wanted(triggers)
     with run.coming() as coming:
 
@@ -97,13 +98,13 @@ def unreleased(run: Local, triggers: Sequence[Trigger], **more: Any) -> list[str
 
 
 def unproved(whole: Mapping[str, int], triggers: Iterable[Trigger]) -> str:
-    """The first pipeline that lacks a proof of a release of ``triggers``; usually none.
+    """The first pipeline without a proof of a release of ``triggers``; usually none.
 
-    Workers go on until they are stopped: what began after these triggers may be there in part.
+    Workers run until they are stopped, so releases begun after these triggers may be incomplete.
 
     Args:
-        whole: number of each pipeline's last release that is proved whole.
-        triggers: all that were waited for.
+        whole: number of each pipeline's last release that was proved complete.
+        triggers: all triggers that were awaited.
     """
     due: dict[str, int] = {}
     for trigger in triggers:

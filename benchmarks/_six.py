@@ -198,7 +198,7 @@ triggers = { every = "5s" }
 budget = { epsilon = 4.0, delta = 1e-6 }
 learn = { budget = 3, at = AT }
 """
-LEARNS = 60  # seconds from the beginning on, after which another bound holds
+LEARNS = 60  # seconds after the start from which the learnt bound holds
 EIGHT_HOURS = 'length = "8h", origin = "2019-03-01T00:00:00Z"'
 BERLIN = 'origin = "2019-02-28T23:00:00Z"'
 TABLE = "page,kind\np1,front\np2,news\np3,news\np5,sport\n"
@@ -259,7 +259,7 @@ PIPELINES = {
 
 
 def toml(folder: Path) -> str:
-    """The configuration of a folder, in which the table of its lookup is written."""
+    """The configuration for a folder; its lookup table is written there."""
     (folder / "pages.csv").write_text(TABLE)
     parts = [HEAD]
     for name, (source, budget, more) in PIPELINES.items():
@@ -268,20 +268,20 @@ def toml(folder: Path) -> str:
             text = text.replace('length = "8h"', 'length = "8h", hop = "2h"')
         if name == "choices":  # of the calendar
             text = text.replace(EIGHT_HOURS, 'length = "1 day", zone = "Europe/Berlin", ' + BERLIN)
-        if name == "topl":  # a device waits for its own window's range and threshold
+        if name == "topl":  # a device waits for its window's range and threshold
             text = text.replace('length = "8h"', 'length = "2d"')
         parts.append(text.replace("{name}", name).replace("{kind}", name))
     return "".join([*parts, LEARNT.replace("AT", boundary()), VIEWS])
 
 
 def boundary() -> str:
-    """When the learnt bound holds: at the end of a window, as one that learns begins with none."""
+    """Start of the learnt bound: at the end of a window, since learning begins with none."""
     at = (int(time.time()) + LEARNS) // 10 * 10
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Six(Load):
-    """Visits and what users say of themselves, trips of users who travel once, devices' reports."""
+    """Visits and attributes of users, trips of users who travel once, devices' reports."""
 
     TOPICS: ClassVar = dict.fromkeys(
         ("visits", "members", "trips", "reports", "arrivals"), PARTITIONS
@@ -318,7 +318,7 @@ class Six(Load):
         self.sent += 1
 
     def _arrival(self, producer: Producer) -> None:
-        """A visit whose time is that of its record: the boundary of a bound follows the clock."""
+        """A visit timed by its record, since the learnt bound's boundary follows the clock."""
         user = self._random.choice(self._users)
         body = {"user": user, "page": f"p{min(int(self._random.paretovariate(0.8)), 40)}"}
         producer.produce("arrivals", self._value(body), user, partition=home(user))
@@ -327,7 +327,7 @@ class Six(Load):
     def _member(self, producer: Producer) -> None:
         user = self._random.choice(self._users)
         told = {"user": user, "tier": self._random.choice(("basic", "plus", None))}
-        value = None if self._random.random() < 0.1 else self._value(told)  # or takes it back
+        value = None if self._random.random() < 0.1 else self._value(told)  # None removes it
         producer.produce("members", value, user, partition=home(user))
 
     def _trip(self, producer: Producer) -> None:
@@ -362,7 +362,7 @@ class Devices:
         self._releases.assign([TopicPartition(pipeline.release_topic, 0, 0)])
 
     def report(self, user: str, time: int, minutes: float) -> bytes | None:
-        """A report of an hour; None if its group has not been told of a threshold."""
+        """A report for an hour; None if no threshold was published for its group yet."""
         slot = time // HOUR * 3600
         theta, group = None, self._survey.group(user)
         if group != RANGE and (theta := self._theta(slot, group)) is None:

@@ -48,7 +48,7 @@ def circles(deletions: bool, ticks: int = 150, each: int = 500, seed: int = 2024
 
 
 def boxes(count: int, seed: int = 7) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Random boxes of three sizes: sides of √[low, high] of the domain's."""
+    """Random boxes of three sizes; sides are √[low, high] of the domain's."""
     rng, out = np.random.default_rng(seed), {}
     for name, (low, high) in SIZES.items():
         side = rng.uniform(low**0.5, high**0.5, (count, 2))
@@ -108,15 +108,15 @@ class Store(RowTable):
     """Rows as a worker's cache holds them."""
 
     def closed(self, part: Part, t: int) -> Closed:
-        """What a release at tick ``t`` reads."""
+        """The input of a release at tick ``t``."""
         return Closed(self.load(part, t), part, t)
 
     @property
     def nodes(self) -> int:
-        """Rows that are alive."""
+        """Number of live rows."""
         return int(np.count_nonzero(self.due))
 
     @property
     def bytes_per_row(self) -> float:
-        """Key, state and due trigger."""
+        """Mean bytes of key, state and due trigger."""
         return float(self.state.dtype.itemsize + 8 + 4)

@@ -27,7 +27,7 @@ app = faust.App(
 
 
 class Event(faust.Record, serializer="json"):
-    """What the producer wrote."""
+    """An event as the producer wrote it."""
 
     user: str
     page: str
@@ -48,7 +48,7 @@ async def count(stream: faust.Stream) -> None:
         counts[event.page] += 1
         state["n"] += 1
         if state["n"] >= int(wanted):
-            # Faust turns what is printed into log lines; this is its real output.
+            # Faust redirects print to its log; this is the real stdout.
             rate = state["n"] / (time.monotonic() - state["begin"])
             print(rate, file=sys.__stdout__, flush=True)
             os._exit(0)

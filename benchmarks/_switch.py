@@ -1,12 +1,12 @@
-"""A network of namespaces on this machine whose packets pass through this program.
+"""A network of namespaces on this machine, whose packets pass through this program.
 
-Each node gets a network namespace with one interface, and so does the caller's own namespace; a
-switch in user space reads packets of all interfaces and passes them on, late or not at all, as the
-faults want it: the kernel of a small machine often lacks what delays packets. Needs root; the
-caller runs in a namespace of its own (`apart`), so that nothing here meets the machine's network.
+Each node, and the caller, has a network namespace with one interface. A switch in user space reads
+packets of all interfaces and passes them on, late or not at all, according to the faults: kernels
+of small machines often lack the module that delays packets. Needs root; the caller runs in its own
+namespace (`apart`), so that nothing here touches the machine's network.
 
-Run as a program, it takes the faults in force from its input, one JSON list of `Fault` a line, and
-ends with its input.
+Run as a program, it reads the faults in force from its input, one JSON list of `Fault` per line,
+and ends when its input ends.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
-NETWORK = "198.18.77"  # of the range for benchmarks (RFC 2544)
+NETWORK = "198.18.77"  # in the range for benchmarks (RFC 2544)
 CALLER = 254  # the caller's number on the network
 MTU = 16_000  # bytes: few packets, since each costs a Python step
 TUN, NO_HEADER, SET = 0x0001, 0x1000, 0x400454CA  # flags, and ioctl, of Linux's if_tun.h
@@ -35,12 +35,12 @@ MARK = "HUSH_BENCH_APART"
 
 
 class Fault(NamedTuple):
-    """What happens to packets from one node to another.
+    """The treatment of packets from one node to another.
 
     Attributes:
         source, target: numbers of nodes.
         loss: probability that a packet is dropped.
-        delay, jitter: seconds; a packet comes between delay and delay + jitter late.
+        delay, jitter: seconds; a packet is delayed by between delay and delay + jitter.
     """
 
     source: int
@@ -51,12 +51,12 @@ class Fault(NamedTuple):
 
 
 def address(node: int) -> str:
-    """Of a node on the network."""
+    """The address of a node on the network."""
     return f"{NETWORK}.{node}"
 
 
 def apart() -> None:
-    """Run this program again in a network namespace of its own, unless it runs in one."""
+    """Re-run this program in its own network namespace, unless it is already in one."""
     if MARK in os.environ:
         return
     environ = {**os.environ, MARK: "1"}
@@ -66,7 +66,7 @@ def apart() -> None:
 
 
 class Network:
-    """The switch and the namespaces, as long as the block lasts."""
+    """The switch and the namespaces, for the length of a block."""
 
     def __init__(self, nodes: Sequence[int]) -> None:
         command = [sys.executable, str(Path(__file__)), *map(str, nodes)]
@@ -78,13 +78,13 @@ class Network:
         self._holders = {node: told[str(node)] for node in nodes}
 
     def inside(self, node: int) -> list[str]:
-        """What a command begins with that runs in a node's namespace."""
+        """Prefix of a command line that runs in a node's namespace."""
         program = shutil.which("nsenter")
         assert program is not None
         return [program, "--net", "--target", str(self._holders[node])]
 
     def impose(self, faults: Iterable[Fault]) -> None:
-        """These are in force from now on, and no others."""
+        """Replace the faults in force."""
         assert self._switch.stdin is not None
         self._switch.stdin.write(json.dumps([*faults]) + "\n")
         self._switch.stdin.flush()
@@ -127,7 +127,7 @@ class Switch:
                 self._deliver()
 
     def _hear(self, told: bytes) -> None:
-        """The last line that has come whole is in force."""
+        """Apply the last complete line of the input."""
         *lines, self._begun = (self._begun + told).split(b"\n")
         if lines:
             faults = [Fault(*fields) for fields in json.loads(lines[-1])]
@@ -163,7 +163,7 @@ class Switch:
 
 
 def _put(file: int, packet: bytes) -> None:
-    """A queue that is full loses the packet, as a network does."""
+    """Write a packet; a full queue loses it, as a network does."""
     try:
         os.write(file, packet)
     except BlockingIOError:
@@ -177,11 +177,11 @@ def _interface(node: int) -> int:
 
 
 def _namespace() -> subprocess.Popen[bytes]:
-    """A process that holds a namespace until its input ends, which ends with this one."""
+    """A process that holds a namespace until its input closes, at the latest when this one ends."""
     command = ["unshare", "--net", "sh", "-c", "echo; exec cat"]
     holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert holder.stdout is not None
-    holder.stdout.readline()  # by now it is in its namespace
+    holder.stdout.readline()  # now it is in its namespace
     return holder
 
 
@@ -201,7 +201,7 @@ def _done(*command: str) -> None:
 
 
 def main() -> None:
-    """Serve the nodes that are named; tell who holds their namespaces."""
+    """Serve the named nodes; print the processes that hold their namespaces."""
     switch = Switch([int(word) for word in sys.argv[1:]])
     try:
         print(json.dumps({n: holder.pid for n, holder in switch.holders.items()}), flush=True)

@@ -1,4 +1,4 @@
-"""Histograms that know no stream: one-shot releases at every trigger, played trigger by trigger."""
+"""Non-streaming histograms: one-shot releases at every trigger, played trigger by trigger."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def keyed(name: str, seed: int, window: str = "day") -> KeyedNoise:
 
 @dataclass
 class Repeated:
-    """At every trigger a one-shot histogram of everything so far, with noise of its own.
+    """A one-shot histogram of all data so far at every trigger, each with its own noise.
 
-    After each `step`, ``shown`` (keys,) is what the public sees, ``status`` (keys,) whether a key
+    After each `step`, ``shown`` (keys,) are the public counts, ``status`` (keys,) whether a key
     is public, and ``seconds`` the time of the release.
     """
 
@@ -92,13 +92,13 @@ class Repeated:
 class Incremental(Repeated):
     """A one-shot histogram of every micro-batch, added up.
 
-    Each micro-batch is a window of its own, and all windows share the contribution bound.
+    Each micro-batch is a separate window, and all windows share the contribution bound.
     """
 
     name: ClassVar[str] = "incremental"
 
     def step(self, part_of_day: slice) -> None:
-        """Absorb one micro-batch, release it alone, and add it to what was released before."""
+        """Absorb one micro-batch, release it alone, and add it to the earlier releases."""
         self.t += 1
         self.total[:] = 0
         self._count(part_of_day, window=self.t)

@@ -1,15 +1,14 @@
-"""The designs of `table1.py`, each calibrated to one (ε, δ) per user and day.
+"""The designs of `table1.py`, each calibrated to the same (ε, δ) per user and day.
 
-Everything except `paper` is a mechanism of the product. Two baselines are no streams, but one-shot
-histograms of the product that are run at every trigger (`_table1_baselines` plays them):
+All except `paper` are mechanisms of the product. Two baselines do not stream, but run the product's
+one-shot histogram at every trigger (`_table1_baselines` plays them):
 
-`repeated` runs one on all data so far. The T releases together cost one budget, so that each has
-a T-th of μ² (noise √T times as large) and a T-th of the threshold's δ; a later release does not
-know an earlier one.
+`repeated` runs one on all data so far. The T releases share one budget, so each has a T-th of μ²
+(noise √T times as large) and a T-th of the threshold's δ; releases are independent.
 
-`incremental` runs one on each micro-batch and adds up what was released. A user has one
-contribution bound for the whole day, in which a key counts anew in each micro-batch; then all
-releases together cost no more than a single one, and there is nothing to split.
+`incremental` runs one on each micro-batch and adds up the releases. A user has one contribution
+bound for the whole day, in which a key counts anew in each micro-batch; so all releases together
+cost no more than a single one, and the budget need not be split.
 """
 
 from __future__ import annotations
@@ -57,8 +56,8 @@ def design(
     Args:
         name: a key of `PARAMETERS`.
         triggers: number of triggers of the day.
-        delay: triggers by which records see late what is public.
-        changes: parameters other than those of `PARAMETERS`.
+        delay: triggers until records see that a key is public.
+        changes: parameters that override those of `PARAMETERS`.
     """
     chosen = PARAMETERS[name] | (changes or {})
     parameters = HistogramParameters(delay=delay, **chosen)
@@ -74,10 +73,10 @@ def design(
 
 
 def as_published(mechanism: Rounds) -> Rounds:
-    """Noise by zCDP composition, δ with its factor 1 + e^ε, β at each trigger on its own.
+    """Noise by zCDP composition, δ with its factor 1 + e^ε, β for each trigger by itself.
 
     This is what the paper evaluates. It is not private: its threshold fails up to T times as often
-    as claimed. It exists here only, for comparison.
+    as claimed. It exists only here, for comparison.
     """
     rho = accounting.zcdp_rho(EPSILON, DELTA / 2)
     ratio = mechanism.loss.mu2 / (2 * rho)
@@ -102,10 +101,10 @@ def as_published(mechanism: Rounds) -> Rounds:
 def repeatedly(
     mechanism: Histogram, parameters: HistogramParameters, setting: Setting, times: int
 ) -> Histogram:
-    """The one-shot histogram of which ``times`` releases cost the budget; ``loss`` is of them all.
+    """The one-shot histogram whose ``times`` releases cost the budget; ``loss`` covers them all.
 
-    What a user has had accepted so far is a part of what is accepted in the whole day, so that
-    no release has more sensitivity than the last one; thresholds hold by a union over triggers.
+    A user's accepted records so far are a subset of those of the whole day, so no release has more
+    sensitivity than the last one; thresholds hold by a union bound over triggers.
     """
     factor = mechanism.quantities[0].lanes[0].factor
     unit = sensitivity2(mechanism.bound) * factor.sensitivity2 * 4**factor.bits
@@ -128,7 +127,7 @@ class Deployment(NamedTuple):
     delta: Fraction
     triggers: int
     min_users: int
-    published: int | None  # threshold, where it was published
+    published: int | None  # its threshold, if published
 
     def made(self, factorization: str = "auto", last_share: float = 0.5) -> Histogram:
         """Our mechanism at the privacy of this deployment."""
@@ -148,7 +147,7 @@ class Deployment(NamedTuple):
         return made
 
     def least(self, factorization: str = "auto", last_share: float = 0.5) -> list[float]:
-        """(T,) users that a key needs at each trigger with our mechanism, if its noise is 0."""
+        """(T,) users that a key needs at each trigger with our mechanism if its noise is 0."""
         return [bar / STEPS for bar in self.made(factorization, last_share).threshold]
 
 

@@ -40,7 +40,7 @@ Results = Mapping[str, Sequence[Result]]
 def fields(name: str, runs: Sequence[Result]) -> dict[str, float]:
     """``NAME_FIELD``: the mean over noise keys; ``NAME_FIELD_sd``: their standard deviation.
 
-    The slowest trigger is the slowest one of all runs.
+    The slowest trigger is the slowest over all runs.
     """
     table = np.array([list(one.row().values()) for one in runs])
     row: dict[str, float] = {}
@@ -81,7 +81,7 @@ def table(results: Results, options: argparse.Namespace) -> Table:
 
 
 def thresholds() -> Table:
-    """Users that a key needs, beside published deployments."""
+    """Users that a key needs, compared with published deployments."""
     shown = Table(title="least number of users, one record per user and key, T = 150")
     ours = "ours, last", "ours, worst", "Toeplitz, all"
     for column in ("ε", "δ", "min_users", "published", *ours):

@@ -29,9 +29,9 @@ class Trio:
     """Each node is a broker and one of three controllers.
 
     Args:
-        folder: where their data are kept.
+        folder: folder of their data.
         overrides: additional settings of each.
-        network: network in which each is on its own; by default all are on this machine's loopback.
+        network: network with a namespace for each; default: all on this machine's loopback.
     """
 
     def __init__(
@@ -70,18 +70,18 @@ class Trio:
         return ",".join(node.bootstrap for node in self.nodes.values())
 
     def start(self, timeout: float = 120) -> Self:
-        """Start those that do not run; a quorum of two must come before any serves."""
+        """Start the stopped nodes; none serves before a quorum of two is up."""
         with self._lock, ThreadPoolExecutor(len(NODES)) as pool:
             list(pool.map(lambda node: node.start(timeout), self.nodes.values()))
         return self
 
     def controller(self) -> int:
-        """The node that was the last to become the active controller."""
+        """The node that became the active controller last."""
         elected = {n: _elected(node.log) for n, node in self.nodes.items()}
         return max(elected, key=lambda n: elected[n])
 
     def kill(self, *nodes: int) -> None:
-        """End these as a crash would; all of them if none is named."""
+        """Kill these nodes, as a crash would; all if none is named."""
         for node in nodes or NODES:
             self.nodes[node].kill()
 

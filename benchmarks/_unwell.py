@@ -1,7 +1,7 @@
-"""What an orchestrator does: it restarts a worker that says no longer that it lives.
+"""Liveness of workers, as an orchestrator sees it: a worker that falls silent is restarted.
 
-Workers tell systemd how they are, by datagrams, and here a thread takes systemd's place. No port is
-needed for that, and a worker whose `/live` fails falls silent here too.
+Workers notify systemd by datagrams; here a thread takes systemd's place. That needs no port, and a
+worker whose `/live` fails also falls silent here.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import threading
 import time
 from pathlib import Path
 
-STALL = 90.0  # seconds without progress after which a task of a worker counts as hanging
-SILENCE = 30.0  # seconds; a worker that lives speaks once a second
-START = 300.0  # seconds until it must speak for the first time
-GAP = 5.0  # seconds that this process may sleep before it blames itself
-TOLD = "has made no progress"  # what a worker logs of a task that hangs
+STALL = 90.0  # seconds without progress after which a worker's task counts as hanging
+SILENCE = 30.0  # seconds; a live worker sends a notification every second
+START = 300.0  # seconds until its first notification
+GAP = 5.0  # seconds; after a longer sleep of this process, silence proves nothing
+TOLD = "has made no progress"  # logged by a worker about a hanging task
 
 
 class Watch:
     """Listens to the workers of one deployment.
 
     Args:
-        silence: seconds without a word after which a worker counts as unwell.
-        start: seconds until the first word.
+        silence: seconds without a notification after which a worker counts as unwell.
+        start: seconds allowed until the first notification.
     """
 
     def __init__(self, silence: float = SILENCE, start: float = START) -> None:
@@ -42,10 +42,10 @@ class Watch:
         self._thread.start()
 
     def began(self, member: str) -> dict[str, str]:
-        """Expect a worker's first word; returns its environment."""
+        """Expect a worker's first notification; returns its environment."""
         with self._lock:
             ear = self._ears.get(member) or self._open(member)
-            self._take(member)  # what its last life has said
+            self._take(member)  # discard notifications of its last life
             self._due[member] = time.monotonic() + self._start
         watchdog = str(int(self._silence * 1e6))
         return {"NOTIFY_SOCKET": ear.getsockname(), "WATCHDOG_USEC": watchdog}
@@ -58,12 +58,12 @@ class Watch:
         return ear
 
     def unwell(self, member: str) -> bool:
-        """Whether a worker should have spoken by now."""
+        """Whether a notification of a worker is overdue."""
         with self._lock:
             return time.monotonic() > self._due.get(member, float("inf"))
 
     def excuse(self, member: str) -> None:
-        """Give a worker that was stopped as much time again."""
+        """Restart the timer of a worker that was paused."""
         with self._lock:
             self._hear(member)
 
@@ -77,7 +77,7 @@ class Watch:
             now = time.monotonic()
             slept, looked = now - looked > GAP, now
             with self._lock:
-                for member in self._ears if slept else ():  # so did they, perhaps
+                for member in self._ears if slept else ():  # perhaps they slept, too
                     self._hear(member)
                 for key, _ in ready:
                     self._take(key.data)
@@ -89,7 +89,7 @@ class Watch:
                     self._due[member] = time.monotonic() + self._silence
 
     def close(self) -> None:
-        """Listen to nobody any more."""
+        """Stop listening."""
         self._closed.set()
         self._thread.join()
         self._selector.close()

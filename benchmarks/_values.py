@@ -45,7 +45,7 @@ class Stream(NamedTuple):
 
 
 def keyed(run: int, what: str) -> KeyedNoise:
-    """Noise of one run of one method: nothing is shared between methods."""
+    """Noise of one run of one method, independent between methods."""
     return KeyedNoise(
         b"benchmark of values" + bytes(13), charge=bytes(32), mechanism="benchmark",
         config=what.encode(), pipeline="values", window=str(run), nonces=STEADY,
@@ -61,8 +61,8 @@ def synthetic(name: str, top: int, draw: Callable[[np.random.Generator], F64]) -
 def real(shuffled: bool = True) -> list[Stream]:
     """Flights, and taxi fares drawn with replacement up to 131,072 trips.
 
-    The file has its flights by hour of the day, all days together; shuffled they come as they
-    would day by day. In file order the warm-up is the small hours alone.
+    The file orders all flights by hour of the day; shuffled, they come as in a sequence of days. In
+    file order the warm-up would hold only the small hours.
     """
     table = pa.ipc.open_file(DATA / "flights-200k.arrow").read_all()
     generator = np.random.default_rng(2019)
@@ -108,7 +108,7 @@ class Warm:
 
 
 def pak_choice(stream: Stream, records: int, epsilon: Fraction, smooth: bool) -> Choice | None:
-    """What the optimiser proposes, or None where no smooth threshold is possible."""
+    """The optimiser's proposal, or None if no smooth threshold is possible."""
     scale = Fraction(stream.top, 24)
     problem = ThresholdProblem(
         len(stream.values), stream.top, epsilon, DELTA, scale, smooth, beta=BETA
@@ -122,7 +122,7 @@ def pak_choice(stream: Stream, records: int, epsilon: Fraction, smooth: bool) ->
 def pak_threshold(
     warm: Warm, choice: Choice | None, epsilon: Fraction, smooth: bool, noise: KeyedNoise
 ) -> int:
-    """τ by the product's code; B where the optimiser finds no threshold."""
+    """τ by the product's code; B if the optimiser finds no threshold."""
     if choice is None:
         return warm.thresholds[-1]
     share = epsilon * choice.split
@@ -145,7 +145,7 @@ def warm_sum_noise(tau: int, choice: Choice | None, epsilon: Fraction, noise: Ke
 
 @dataclass(frozen=True)
 class Wide:
-    """ToPS's hierarchy over the slots after a warm-up, with its own choice of levels."""
+    """ToPS's hierarchy, with its choice of levels, over the slots after a warm-up."""
 
     chunks: Chunks
     slots: int
@@ -165,7 +165,7 @@ class Wide:
         return warm.thresholds[noisy_max(scores, 1 / epsilon, noise, 1)]
 
     def prefixes(self, clipped: I64, theta: int, ends: I64, noise: KeyedNoise) -> F64:
-        """Estimated sums of the first ``ends`` values: whole blocks, and the last one's guess."""
+        """Estimated sums of the first ``ends`` values: whole blocks, then a prediction."""
         exact = np.concatenate([[0], np.cumsum(clipped)])
         blocks = np.unique(np.concatenate([ends // self.width, ends // self.width - 1]).clip(0))
         drawn = {b: self._noise(noise, theta, b) for b in blocks.tolist()}

@@ -2,8 +2,8 @@
 
 Records per user follow a Zipf–Mandelbrot law on 1…100,000 (q = 26, s = 6.738), keys one on a
 million keys (q = 1000, s = 1.4); records are shuffled over one day (Zhang et al., "Differentially
-Private Stream Processing at Scale", 2023). Scale s means s·10 M users and s·1 M keys with q·s, so
-that the keys keep their sizes.
+Private Stream Processing at Scale", 2023). Scale s means s·10 M users, s·1 M keys and q·s, so
+that keys keep their sizes.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def shaped(shape: str, scale: float, seed: int) -> Workload:
     """The published workload, or a skewed or hostile variation of it of the same size.
 
     repeat: every user sends all records to one key. heavy: one user in a thousand sends ten
-    thousand records' worth of traffic, nine tenths of all. bursts: a key's records arrive within
-    a hundredth of the day. fleeting: as bursts, and half of the records go to keys of their own
-    moment that never come back.
+    thousand records' worth of traffic, nine tenths of all. bursts: a key's records arrive within a
+    hundredth of the day. fleeting: as bursts, and half of the records go to short-lived keys that
+    never recur.
     """
     work = published(scale, seed)
     rng, n = np.random.default_rng(seed + 1), len(work.unit)
@@ -85,7 +85,7 @@ SHAPES = ("published", "repeat", "heavy", "bursts", "fleeting")
 
 
 def checks(work: Workload, scale: float) -> dict[str, float]:
-    """What a right generator gives at scale 1: 59.05 M records, l2 594 k, 25.4–25.5 k, 32."""
+    """Checks of the generator; at scale 1: 59.05 M records, l2 594 k, 25.4–25.5 k, 32."""
     truth, per_user = work.truth(), np.bincount(work.unit, minlength=work.users)
     return {
         "records": len(work.unit) / scale,
@@ -96,7 +96,7 @@ def checks(work: Workload, scale: float) -> dict[str, float]:
 
 
 class Errors(NamedTuple):
-    """Against the exact histogram over the whole key space; a hidden key counts as 0."""
+    """Errors against the exact histogram over the whole key space; a hidden key counts as 0."""
 
     keys: float
     linf: float
@@ -107,7 +107,7 @@ class Errors(NamedTuple):
     bias_large: float  # the same over released keys of at least LARGE records
 
     def scaled(self, scale: float) -> Errors:
-        """What a workload of full size would show."""
+        """The errors extrapolated to the full workload."""
         return self._replace(
             keys=self.keys / scale, l1=self.l1 / scale, l2=self.l2 / scale**0.5,
             mean_l1=self.mean_l1 / scale,
@@ -132,12 +132,12 @@ def _bias(truth: NDArray[np.int64], shown: NDArray[np.int64]) -> float:
 
 @dataclass(frozen=True)
 class Kept(Histogram):
-    """A histogram that computes noise once per key and run, and sometimes as a worker does.
+    """A histogram that computes noise once per key and run, and at times also as a worker does.
 
-    At five triggers of the day the release is also computed by ``plain``, which keeps nothing
-    between triggers: what that takes is what a worker needs, and what it releases must be the
-    same. A run reads the noise of all other triggers from a table, where the first use of a key
-    pays for every later trigger, so that the time of a single release says nothing.
+    At five triggers of the day ``plain``, which keeps nothing between triggers, also computes the
+    release: its time is what a worker needs, and its release must be the same. At all other
+    triggers the noise comes from a table, in which a key's first use pays for all its triggers, so
+    the time of a single release means nothing.
     """
 
     plain: Histogram | None = None
@@ -167,10 +167,10 @@ def same(one: tuple[Rows, Releases], other: tuple[Rows, Releases]) -> bool:
 
 @dataclass(frozen=True)
 class Cached(Process):
-    """A process whose noise of one run is computed once per key: the same numbers, read back.
+    """A process whose noise is computed once per key and run, and then read back unchanged.
 
-    ``rows[key, t-1]`` is filled on the first use of a key. Only for runs where all triggers of a
-    window are computed in one go; a worker computes what a trigger needs when it needs it.
+    ``rows[key, t-1]`` is filled on a key's first use. Only for runs that compute all triggers of a
+    window at once; a worker computes noise when a trigger needs it.
     """
 
     table: tuple[NDArray[Any], NDArray[np.bool_]] | None = None
@@ -219,7 +219,7 @@ class Cached(Process):
 
 
 def cached(mechanism: Histogram, keys: int) -> Kept:
-    """The mechanism with every process's noise kept for the length of a run."""
+    """The mechanism with every process's noise cached during a run."""
 
     def keep(process: Process) -> Cached:
         none = np.zeros(1, np.int64)
@@ -251,9 +251,9 @@ class Playable(Protocol):
 
 
 def play(run: Playable, triggers: int, tick: Callable[[], None]) -> tuple[Errors, float]:
-    """Run a whole day; errors at the last trigger (mean l1 over all), slowest release in seconds.
+    """Run a whole day; errors at the last trigger (mean l1 over all), slowest release (seconds).
 
-    Of a mechanism that keeps its noise, the slowest of the releases computed as a worker does.
+    For a mechanism that caches its noise, only releases computed as a worker does count.
     """
     truth = np.zeros(run.work.keys, np.int64)
     l1, seconds = [], []

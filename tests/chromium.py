@@ -29,8 +29,8 @@ class Browser:
     """One page in a browser of its own.
 
     Attributes:
-        errors: texts of the console's errors and of exceptions that nobody caught.
-        requested: addresses that the page asked for.
+        errors: texts of console errors and uncaught exceptions.
+        requested: addresses that the page requested.
     """
 
     def __init__(self) -> None:

@@ -23,7 +23,7 @@ class Terminal:
     """A command that has begun; what it writes is collected as text.
 
     Attributes:
-        raw: everything that it wrote.
+        raw: everything written to it.
     """
 
     def __init__(self, words: Sequence[str], columns: int, folder: Path, lines: int = 40) -> None:

@@ -40,9 +40,9 @@ class Linear:
     """A release around one crowd: its measured responses to draws.
 
     Attributes:
-        labels: the draws.
-        B: (seen numbers, draws) how far one step of each draw moves each number.
-        rounding: the most by which rounding moves one seen number.
+        labels: labels of the draws.
+        B: (seen numbers, draws) change of each number per step of each draw.
+        rounding: largest effect of rounding on one seen number.
     """
 
     labels: list[Label]
@@ -79,12 +79,12 @@ class Probe:
     """A mechanism whose releases are probed one draw and one record at a time.
 
     Args:
-        look: what is seen of a trace under a noise.
-        crowd: everybody else's records.
-        forced: draws that hold decisions in place.
-        watched: which of the other draws may explain a difference.
+        look: function from trace and noise to the seen numbers.
+        crowd: records of all other units.
+        forced: draws that keep decisions fixed.
+        watched: other draws that may explain a difference.
         rounding: see `Linear`.
-        impulse: steps by which a draw is moved.
+        impulse: shift of a draw, in steps.
     """
 
     def __init__(

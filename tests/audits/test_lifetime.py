@@ -69,8 +69,8 @@ def accepted(reader: Reader = shown, lost: int | None = None) -> list[int]:
     """Records of one unit that count in one key, by epoch; it sends eight in each.
 
     Args:
-        reader: which of the tables after each step is read.
-        lost: after this epoch the table is restored without the rows of units.
+        reader: function that picks the table to read after each step.
+        lost: epoch after which the table is restored without the rows of units.
     """
     bounder, found = Bounder(pipeline(), NAMES, 0, None), []
     log: list[Changes] = []

@@ -23,8 +23,8 @@ class Refused(Exception):
     """An answer that is no success.
 
     Args:
-        status: of HTTP.
-        text: what the server said.
+        status: HTTP status code.
+        text: body of the server's answer.
     """
 
     def __init__(self, status: int, text: str) -> None:
@@ -63,9 +63,9 @@ class Api:
     """A client.
 
     Args:
-        url: of the server.
-        cafile: whom to trust.
-        token: who the client is.
+        url: address of the server.
+        cafile: file of trusted certificate authorities.
+        token: bearer token of the client.
     """
 
     def __init__(self, url: str, cafile: Path, token: str) -> None:
@@ -137,9 +137,9 @@ class Api:
         """All changes of a list from one version of it to another, in their order.
 
         Args:
-            path: of the list.
-            version: where to begin, as a list says it of itself.
-            last: where to end; of a list that was read later.
+            path: path of the list.
+            version: resource version from which to begin, as in a list's metadata.
+            last: resource version at which to end, from a later list.
         """
         query = {"watch": "true", "resourceVersion": version, "allowWatchBookmarks": "true",
                  "timeoutSeconds": "5"}  # fmt: skip

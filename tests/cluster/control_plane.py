@@ -40,7 +40,7 @@ class ControlPlane:
 
     Args:
         api: a client with all rights.
-        kubeconfig: file by which other clients have them.
+        kubeconfig: file that gives other clients the same rights.
     """
 
     def __init__(self, api: Api, kubeconfig: Path) -> None:
@@ -57,7 +57,7 @@ def control_plane(folder: Path) -> Iterator[ControlPlane]:
     """Start all of it with its data in a folder; end it.
 
     Args:
-        folder: of its own.
+        folder: folder for its files.
     """
     token = secrets.token_hex(16)
     (folder / "tokens").write_text(f"{token},admin,admin,system:masters\n")

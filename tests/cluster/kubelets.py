@@ -26,7 +26,7 @@ class Kubelets:
     ready, unless that is held back.
 
     Args:
-        api: of the cluster.
+        api: client of the cluster.
     """
 
     def __init__(self, api: Api) -> None:

@@ -56,7 +56,7 @@ class Node:
     """What runs.
 
     Args:
-        folder: of its own; the path of its sockets must be short.
+        folder: folder for its files; its path must be short, for sockets.
     """
 
     def __init__(self, folder: Path) -> None:

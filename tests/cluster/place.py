@@ -25,8 +25,8 @@ class Place:
 
     Args:
         plane: the cluster.
-        name: of the namespace.
-        folder: for values.
+        name: name of the namespace.
+        folder: folder for Helm values.
         labels: more labels of the namespace.
     """
 

@@ -79,8 +79,8 @@ class Outsider:
     Args:
         place: its namespace.
         running: the machine.
-        image: with Python in it.
-        port: where it serves.
+        image: container image that has Python.
+        port: port at which it serves.
     """
 
     def __init__(self, place: Place, running: Node, image: str, port: int) -> None:

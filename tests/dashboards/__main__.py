@@ -48,11 +48,11 @@ def collect(
     """All that the page of one dashboard is given.
 
     Args:
-        prometheus: who is asked for metrics.
+        prometheus: server to query for metrics.
         live: address of the live page, for released values.
         name: file of the dashboard.
-        begin: seconds since 1970.
-        end: likewise.
+        begin: start of the time range, seconds since 1970.
+        end: end of the time range, seconds since 1970.
     """
     board = json.loads((SHIPPED / name).read_text("utf-8"))
     found: Any

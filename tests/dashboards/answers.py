@@ -34,10 +34,10 @@ def answers(
     """All series of each panel, by the panel's id.
 
     Args:
-        prometheus: who is asked.
+        prometheus: server to query.
         board: the dashboard as it is shipped.
-        begin: seconds since 1970.
-        end: likewise.
+        begin: start of the time range, seconds since 1970.
+        end: end of the time range, seconds since 1970.
         step: seconds between two points.
     """
     found: dict[int, list[Series]] = {}

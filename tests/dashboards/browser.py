@@ -97,7 +97,7 @@ class Pages:
     """A browser that draws dashboards, one after the other; it ends with the block.
 
     Attributes:
-        browser: what shows them.
+        browser: browser that shows them.
     """
 
     def __enter__(self) -> Pages:

@@ -44,9 +44,9 @@ def rows(base: str, query: dict[str, Any], variables: dict[str, str]) -> list[An
     """Ask, and return the list below the root.
 
     Args:
-        base: address that the data source is provisioned with.
-        query: of a dashboard.
-        variables: of the dashboard, by name.
+        base: address with which the data source is provisioned.
+        query: query of a dashboard.
+        variables: values of the dashboard's variables, by name.
     """
     told = query["url_options"]
     assert (query["type"], query["source"], query["parser"]) == ("json", "url", "backend")

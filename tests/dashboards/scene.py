@@ -65,7 +65,7 @@ def scene(folder: Path) -> Iterator[tuple[Local, Prometheus, str]]:
     """Everything that a dashboard looks at, and the live page's address; it ends with the block.
 
     Args:
-        folder: of its own.
+        folder: folder for its files.
     """
     public, operator, live = free_port(), free_port(), free_port()
     with (
@@ -99,7 +99,7 @@ def load(run: Local, seconds: float) -> None:
 
     Args:
         run: the deployment.
-        seconds: how long.
+        seconds: length of the load in seconds.
     """
     dice = random.Random(7)
     producer = run.producer()

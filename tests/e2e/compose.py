@@ -51,7 +51,7 @@ class Compose:
     Args:
         key: file with the noise key.
         config: file with the deployment.
-        log: file for what the commands say.
+        log: file for the commands' output.
     """
 
     def __init__(self, key: Path, config: Path, log: Path) -> None:

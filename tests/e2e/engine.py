@@ -39,11 +39,11 @@ def docker(
     """Run one command of `docker` and return what it printed.
 
     Args:
-        words: the command without its first word.
-        timeout: seconds after which it is given up.
-        log: file that gets what it says, for commands that say much.
-        environ: its whole environment; by default that of this process.
-        stdin: what it reads.
+        words: command line without its first word.
+        timeout: seconds before it is given up.
+        log: file for its output, for verbose commands.
+        environ: its whole environment; default: this process's.
+        stdin: text for its standard input.
 
     Raises:
         EngineError: it failed or hung; the message ends with what it said.

@@ -31,9 +31,9 @@ class Run:
     """One run, from the build to the last container gone.
 
     Args:
-        stand_ins: make base images from packages where the engine has none.
-        keep: leave the image and the stand-ins' names when it ends.
-        say: gets every line of progress.
+        stand_ins: whether to build missing base images from packages.
+        keep: whether to keep the image and the stand-ins' names at the end.
+        say: called with every line of progress.
     """
 
     def __init__(self, *, stand_ins: bool, keep: bool, say: Callable[[str], None]) -> None:

@@ -18,9 +18,9 @@ class Target:
 
     Attributes:
         corpus: real inputs.
-        run: feeds it one input.
-        allowed: the errors by which it may refuse one.
-        mutate: makes a hostile input of real ones.
+        run: function that feeds it one input.
+        allowed: errors with which it may refuse an input.
+        mutate: function that makes a hostile input from real ones.
     """
 
     corpus: list[bytes]

@@ -65,7 +65,7 @@ def play(run: Local, kills: dict[int, str]) -> None:
 
     Args:
         run: the deployment.
-        kills: by epoch the next worker's name: one of before has its table, a new one has none.
+        kills: next worker's name by epoch; a known name has its table, a new one has none.
     """
     worker = "w"
     run.start(worker)
@@ -90,8 +90,8 @@ def check(run: Local, period: int, purse: int) -> None:
 
     Args:
         run: the deployment.
-        period: epochs of one.
-        purse: records that a unit may have in it, of which each day takes two.
+        period: number of epochs in a period.
+        purse: records that a unit may have in a period; each day takes two.
     """
     outcome = replay(run.config())
     assert outcome.agrees and outcome.compared, outcome.problems

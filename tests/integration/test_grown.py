@@ -45,7 +45,7 @@ class Growing:
 
     Args:
         run: the deployment.
-        pipelines: how many there are, all with the same triggers.
+        pipelines: number of pipelines, all with the same triggers.
     """
 
     def __init__(self, run: Local, pipelines: int = 1) -> None:

@@ -154,9 +154,9 @@ def reach(scale: float, draws: float, alarm: float) -> float:
     generating function (1-a)²/((1-a·e^λ)(1-a·e^-λ)) with a = e^(-1/scale).
 
     Args:
-        scale: of one draw.
-        draws: how many; weighted sums count as the sum of squared weights, at most 1 each.
-        alarm: chance of a larger sum.
+        scale: scale of one draw.
+        draws: number of draws; for weighted sums, the sum of squared weights, each at most 1.
+        alarm: probability of a larger sum.
     """
     a = math.exp(-1 / scale)
     slopes = np.linspace(0.001, 0.999, 999) / scale

@@ -35,9 +35,9 @@ def tearing(random: Random, share: float, repeats: bool) -> Choice:
     """Choose what to tear.
 
     Args:
-        random: decides.
-        share: of requests.
-        repeats: whether an `EndTxn` that was answered may come once more.
+        random: source of all choices.
+        share: share of requests that are torn.
+        repeats: whether an answered `EndTxn` may arrive once more.
     """
 
     def choose(asked: Asked) -> Torn | None:
@@ -71,14 +71,14 @@ class Found:
     """What came of all transactions.
 
     Attributes:
-        transactions: that were begun.
-        committed: of these, by their own account or by the log's after the next start.
-        lost: committed, and not whole in the logs.
-        doubled: with more records than were sent.
-        half: with some of their records.
-        changed: not committed when the log was read after the next start, and there at the end.
-        reopened: how often a new producer was started.
-        torn: requests, by name and kind.
+        transactions: number of transactions begun.
+        committed: number committed, by the producer's account or by the log after the next start.
+        lost: transactions that were committed but are not whole in the logs.
+        doubled: transactions with more records than were sent.
+        half: transactions with only some of their records.
+        changed: transactions absent from the log after the next start, but there at the end.
+        reopened: number of new producers started.
+        torn: number of torn requests, by name and kind.
     """
 
     transactions: int = 0
@@ -95,8 +95,8 @@ class Writer:
     """Writes transactions one after the other, as a shard does.
 
     Args:
-        broker: behind the proxy.
-        proxy: before it.
+        broker: broker behind the proxy.
+        proxy: proxy in front of the broker.
     """
 
     def __init__(self, broker: Broker, proxy: Proxy) -> None:

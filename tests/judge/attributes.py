@@ -53,7 +53,7 @@ class Stated:
 
     Args:
         clock: all records of the clock log.
-        log: the partition of the same number of the topic that states attributes.
+        log: partition with the same number of the topic of attributes.
         here: whether a unit is at home in a partition.
     """
 

@@ -25,8 +25,8 @@ def plain(value: bytes | None, texts: Texts) -> bytes:
     """A record as JSON; one that does not begin with a zero byte is JSON already.
 
     Args:
-        value: of the record.
-        texts: of all schemas.
+        value: value of the record.
+        texts: texts of all schemas.
 
     Raises:
         ValueError, KeyError: it is not what its schema says, or has none.

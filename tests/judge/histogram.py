@@ -65,9 +65,9 @@ class Judge(Stream):
     """One pipeline, one record of its clock log after the other.
 
     Args:
-        rules: what the configuration says.
+        rules: rules from the configuration.
         secret: the noise key.
-        nonces: of each shard, as manifests publish them.
+        nonces: each shard's nonces, as manifests publish them.
         order: see `Stream`.
     """
 

@@ -67,11 +67,11 @@ class Pipeline(NamedTuple):
     """What is public of a pipeline and of where its records come from.
 
     Attributes:
-        config: canonical, as the ledger's charge holds it.
-        listed: the public keys, of which the configuration has a digest only.
-        partitioner: by which producers choose the partition, if they are said to.
-        partitions: of the raw topic.
-        beside: configuration and public keys of the pipelines that it shares a budget with.
+        config: canonical configuration, as in the ledger's charge.
+        listed: the public keys; the configuration has only their digest.
+        partitioner: the producers' declared partitioner, if any.
+        partitions: number of partitions of the raw topic.
+        beside: configuration and public keys of the pipelines with which it shares a budget.
     """
 
     config: dict[str, Any]
@@ -140,13 +140,13 @@ def judged(
     """What a pipeline must release.
 
     Args:
-        pipeline: what is public.
+        pipeline: public facts of the pipeline.
         secret: the noise key.
         clock: records of the clock log.
         raw: records of each raw partition.
-        published: the release topic, of which the nonces are taken.
+        published: the release topic, from which nonces are taken.
         order: see `Judge`.
-        beside: records of each partition of the topic that states attributes.
+        beside: records of each partition of the topic of attributes.
     """
     published = list(published)
     every = [json.loads(value) for _, value in published]

@@ -66,8 +66,8 @@ def variances(
 
     Args:
         budget: ε and δ of one unit and epoch.
-        needs: of each process the largest squared shift by one unit, and its share of μ².
-        touched: the most draws of one process that a unit can shift.
+        needs: each process's largest squared shift by one unit, and its share of μ².
+        touched: largest number of draws of one process that a unit can shift.
         selecting: the part of δ that thresholds use.
     """
     epsilon, delta = budget
@@ -140,8 +140,8 @@ def thresholds(
     """K(t) in 1/256 of a record: no key of one unit alone reaches it, but with probability δ.
 
     Args:
-        shares: of δ, for each trigger.
-        unit: Q and the most records of one unit in one key.
+        shares: share of δ for each trigger.
+        unit: Q, and the most records of one unit in one key.
         least: distinct units that a key needs.
     """
     budget, most = unit

@@ -88,12 +88,12 @@ def outcome(
 
     Args:
         made: the deployment.
-        logs: raw log of each partition.
+        logs: raw log by partition.
         records: the clock log.
-        opening: where nonces come from.
-        own: noise keys of pipelines that have others than the common one.
-        secret: the noise key, as the judge is told it.
-        beside: logs of the topic that states attributes.
+        opening: source of nonces.
+        own: noise keys of pipelines that have their own.
+        secret: noise key that is given to the judge.
+        beside: logs of the topic of attributes.
     """
     made, texts = numbered(made)
     outs = ran(made, logs, records, opening, own, beside)

@@ -36,9 +36,9 @@ class Counter(NamedTuple):
         """Noise of the first steps of a stretch, in output steps.
 
         Args:
-            draw: of a purpose, size, step, key, index and law.
-            number: of the stretch.
-            begins: steps at which a wide tree begins, whatever came before.
+            draw: function from purpose, size, step, key, index and law to a draw.
+            number: number of the stretch.
+            begins: steps at which a wide tree begins, regardless of earlier ones.
         """
         more = f".{number}" if number else ""
         if self.wide:

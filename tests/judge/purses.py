@@ -37,10 +37,10 @@ class Purses:
 
     Args:
         cap: ``per_unit`` of the configuration; None: there is none.
-        epoch: microseconds of one.
-        bound: what a unit may spend in an epoch.
-        costs: of all of it, and of the counters of debiasing.
-        joint: of the whole bounds of all pipelines that share the cap.
+        epoch: length of an epoch in microseconds.
+        bound: amount that a unit may spend in an epoch.
+        costs: costs of the whole bound, and of debiasing's counters.
+        joint: cost of the whole bounds of all pipelines that share the cap.
     """
 
     def __init__(

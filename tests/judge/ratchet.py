@@ -17,8 +17,8 @@ def keys(state: Mapping[str, Any]) -> Callable[[Clock], bytes]:
     """Tell the noise key under which a trigger was released.
 
     Args:
-        state: content of a ratchet's file, of whatever moment: ``step`` and ``key``, and the keys
-            that were ``kept``, in hexadecimal.
+        state: content of a ratchet's file at any moment: ``step``, ``key`` and ``kept`` keys, in
+            hexadecimal.
     """
     kept = {(k["number"], k["pipeline"], k["epoch"]): k["key"] for k in state["kept"]}
     known = {state["step"]: bytes.fromhex(state["key"])}  # by record of the ledger

@@ -22,10 +22,10 @@ class Rules(Windows):
     """What the canonical configuration of a pipeline, as the ledger holds it, says.
 
     Args:
-        config: canonical.
+        config: canonical configuration.
         listed: the public keys.
-        shards: that publish.
-        beside: the rules of the pipelines that it shares a budget with.
+        shards: number of shards that publish.
+        beside: rules of the pipelines with which it shares a budget.
     """
 
     def __init__(

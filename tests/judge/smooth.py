@@ -35,9 +35,9 @@ def smooth_threshold(
     """The least public threshold that is not below the noisy quantile.
 
     Args:
-        values: of the warm-up, rounded up to thresholds, the largest first.
+        values: values of the warm-up, rounded up to thresholds, largest first.
         private: ε, δ and the probability of falling below the quantile.
-        drawn: the discrete Laplace draw, in 1/Λ.
+        drawn: discrete Laplace draw, in units of 1/Λ.
     """
     epsilon, delta, beta = private
     row = [0] * max(0, rank - len(values)) + sorted(values)

@@ -29,8 +29,8 @@ class Stream:
     """Records of one pipeline on their way to the contribution bound.
 
     Args:
-        order: where records are re-partitioned by unit, of a span and unit the raw partitions
-            from which its records came, one after the other, as the units log has them.
+        order: for records re-partitioned by unit, the raw partitions of the records of each span
+            and unit, in the order of the units log.
     """
 
     def __init__(self, rules: Rules, order: Order | None = None) -> None:

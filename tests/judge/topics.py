@@ -99,7 +99,7 @@ class Registered(dict[int, tuple[str, str]]):
     """Schemas by id, as a registry tells them when they are met.
 
     Args:
-        url: of the registry.
+        url: address of the registry.
     """
 
     def __init__(self, url: str) -> None:
@@ -122,11 +122,11 @@ def deployment(
     Releases are read first, then the logs that they come from, so that each has its trigger.
 
     Args:
-        bootstrap: of the cluster.
+        bootstrap: address of the cluster.
         config: the deployment's TOML file, for its name, public keys and partitioners.
         secret: the noise key.
-        registry: where schemas of releases are; empty: where the file says.
-        state: of the ratchet, where pipelines forget their keys: the file that a worker had once.
+        registry: address of the registry of releases' schemas; empty: the file's.
+        state: earlier file of the ratchet, if pipelines forget their keys.
     """
     settings = tomllib.loads(config.read_text("utf-8"))
     settings["pipeline"] = [one for p in settings["pipeline"] for one in standing_for(p)]

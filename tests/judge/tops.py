@@ -150,8 +150,8 @@ class TopsJudge(SlotJudge):
         Args:
             steps: tree, slots of a block, the last trigger before any of them, slots of a trigger.
             pieces: blocks at which chunks begin, and their thresholds.
-            slots: the first one, and where they end.
-            stream: of the window, after its warm-up.
+            slots: first slot, and end of the slots.
+            stream: stream of the window, after its warm-up.
         """
         rules, (tree, width, before, per) = self.rules, steps
         theta, offset = pieces[-1][1], 0 if stream is None else rules.early

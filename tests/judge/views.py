@@ -41,8 +41,8 @@ class ViewJudge:
     """One view.
 
     Args:
-        view: as its table says.
-        rules: of the source.
+        view: settings of the view, as in its table.
+        rules: rules of the source.
     """
 
     def __init__(self, view: Mapping[str, Any], rules: Rules) -> None:

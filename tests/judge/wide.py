@@ -51,7 +51,7 @@ class Chunks(NamedTuple):
         """Where the chunk of the last of so many blocks begins, and the noise since then.
 
         Args:
-            pieces: blocks where a chunk begins, whatever came before, and the threshold since.
+            pieces: blocks where a chunk begins, regardless of earlier ones, and its threshold.
         """
         if not end:
             return 0, Fraction(0)
@@ -199,8 +199,8 @@ def shape(
     """Children, levels and levels without noise, of least expected error.
 
     Args:
-        given: the same, where a setting says them: 0, 0 (levels in all) and -1 where it does not.
-        whole: number of slots that must be whole blocks.
+        given: the same from settings; 0, 0 (levels in all) and -1 for those that are not set.
+        whole: number of slots that must form whole blocks.
     """
     found, least, seen = (0, 0, 0), math.inf, set()
     for b, levels, skip in shapes(slots, *given):

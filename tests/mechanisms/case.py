@@ -16,17 +16,17 @@ class Case(NamedTuple):
     """One configured mechanism and how to exercise it.
 
     Attributes:
-        name: shown in test ids.
+        name: name in test ids.
         mechanism: the mechanism under test.
         trace: random events of one window; same generator state, same events.
-        exact: checks a run under zero noise: called with the trace and all releases, asserts.
-        distance: squared L2 (or L1, as the mechanism's cost counts) distance of two lists of
-            merged parts, one per micro-batch, in the norm in which ``bound`` is stated.
+        exact: check of a run under zero noise, called with the trace and all releases.
+        distance: squared L2 (or L1, depending on the mechanism's cost) distance of two lists of
+            merged parts, one per micro-batch, in the norm of ``bound``.
         bound: the largest distance that `cost` pays for when one unit comes or goes.
         public: public key list to seed, or None.
-        noise_check: ``(releases_per_trigger, exact_values...)`` is not needed when the standard
-            check of `error` applies: a run without any data whose released values are noise.
-        noisy: whether releases add noise; False where reports were perturbed before they came.
+        noise_check: ``(releases_per_trigger, exact_values...)``; not needed if the standard check
+            of `error` applies: a run without data, whose released values are noise.
+        noisy: whether releases add noise; False if reports were perturbed on the device.
     """
 
     name: str

@@ -28,11 +28,11 @@ class Case:
     """What is checked.
 
     Attributes:
-        name: of the case.
+        name: name of the case.
         faults: switches of the model.
         triggers, records, crashes: bounds of the model.
-        live: whether everything is released in the end, instead of the invariants.
-        mistake: of the protocol, put into the model.
+        live: whether to check that everything is released in the end, instead of invariants.
+        mistake: mistake in the protocol, put into the model.
         broken: the property that this mistake breaks.
     """
 
@@ -98,9 +98,9 @@ class Verdict:
     """What TLC found.
 
     Attributes:
-        states: distinct states, all of them; 0 where it stopped at a mistake.
+        states: number of distinct states; 0 if it stopped at a mistake.
         broken: name of the property that does not hold; empty: all do.
-        told: its output, which ends with a trace where something is broken.
+        told: its output, which ends with a trace if a property is broken.
     """
 
     states: int
@@ -113,8 +113,8 @@ def check(case: Case, workers: int = 1, short: bool = False) -> Verdict:
     """Check a case.
 
     Args:
-        case: what is checked.
-        workers: threads.
+        case: case to check.
+        workers: number of threads.
         short: see `run_tlc`.
 
     Raises:
@@ -139,10 +139,10 @@ def run_tlc(
 
     Args:
         spec: the module.
-        settings: its configuration.
+        settings: configuration of the module.
         more: text of further modules, by file.
-        workers: threads.
-        short: whether it is over before its code is worth compiling well.
+        workers: number of threads.
+        short: whether the run is too short for optimised compilation.
     """
     with tempfile.TemporaryDirectory(prefix="model-") as name:
         folder = Path(name)

@@ -36,7 +36,7 @@ class Watch:
     """Tells what a schedule does, until its cluster is rewound.
 
     Attributes:
-        actions: in the order in which they became true.
+        actions: actions in the order in which they became true.
     """
 
     def __init__(self, schedule: Schedule) -> None:

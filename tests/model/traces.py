@@ -63,7 +63,7 @@ def refused(
 
     Args:
         schedules: the number of seeds, from 0 on.
-        told: called with the number of schedules that were checked since the last time.
+        told: called with the number of schedules checked since the last call.
     """
     found, actions = list[int](), 0
     for first in range(0, schedules, BATCH):

@@ -20,12 +20,12 @@ class Mutant(NamedTuple):
     """One mistake.
 
     Attributes:
-        group: name of the list that it stands in.
-        name: unique, as given to ``--only``.
-        file: which it changes, from the root of the repository.
+        group: name of its list.
+        name: unique name, as given to ``--only``.
+        file: path of the changed file, from the root of the repository.
         old: text that occurs in the file exactly once.
-        new: what takes its place.
-        why: what it would break.
+        new: text in its place.
+        why: consequence of the mistake.
         tests: node ids of pytest, at least one of which must fail.
     """
 

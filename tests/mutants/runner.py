@@ -56,9 +56,9 @@ class Copy:
     """A copy of the tree within ``folder``, for one mutant after the other.
 
     Args:
-        folder: an empty one.
-        context: starts the processes.
-        timeout: seconds for the tests of one mutant.
+        folder: empty folder.
+        context: context that starts the processes.
+        timeout: time limit for the tests of one mutant in seconds.
     """
 
     def __init__(self, folder: Path, context: ForkServerContext, timeout: float) -> None:
@@ -100,9 +100,9 @@ class Copy:
         """Exit code of pytest; None if it had to be stopped.
 
         Args:
-            tests: node ids.
-            every: go on after a failure.
-            seconds: after which it is stopped; None: never.
+            tests: node ids of pytest.
+            every: whether to go on after a failure.
+            seconds: time limit in seconds; None: no limit.
         """
         process = self._context.Process(
             target=_pytest, args=(self._root, self._log, tests, every), daemon=True

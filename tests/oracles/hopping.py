@@ -28,9 +28,9 @@ class Oracle:
     """One count per key.
 
     Args:
-        C: matrix of the noise, lower triangular, in steps of the grid.
-        hops, per_epoch: n and H.
-        bars: (H,) thresholds, in 1/256 records; empty: all of ``listed`` are released.
+        C: lower triangular matrix of the noise, in steps of the grid.
+        hops, per_epoch: n hops of a window, and H of an epoch.
+        bars: (H,) thresholds in 1/256 records; empty: all of ``listed`` are released.
         draw: the noise.
     """
 

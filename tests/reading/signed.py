@@ -68,9 +68,9 @@ def world(
     """Two windows of a histogram, four triggers each, over three shards and two partitions.
 
     Args:
-        key: signs the ledger, and releases unless ``sealing`` does; None: nobody signs.
-        paid: epoch whose charge each trigger names.
-        hop: whether there are eight windows instead, of a day each, which overlap.
+        key: key for the ledger, and for releases unless ``sealing`` is given; None: unsigned.
+        paid: epoch of the charge that each trigger names.
+        hop: whether to use eight overlapping windows of a day each instead.
     """
     swap = {"cells_partitions": "release_partitions = 2\ncells_partitions"}
     if hop:

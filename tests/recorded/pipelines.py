@@ -230,7 +230,7 @@ def outs(case: str, more: str = "") -> tuple[list[Out], list[Out]]:
     """Every record that a case publishes to its release topic and to its latest topic.
 
     Args:
-        case: its name.
+        case: name of the case.
         more: further lines of the pipeline's configuration.
     """
     config = loads(text_of(case) + more, environ={})

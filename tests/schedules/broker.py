@@ -86,7 +86,7 @@ class Broker(Network):
 
         Args:
             identity: the transactional id.
-            who: asks for it.
+            who: client that requests it.
 
         Raises:
             Again: that has not ended yet.
@@ -116,9 +116,9 @@ class Broker(Network):
 
         Args:
             identity: the transactional id.
-            epoch: of the sender.
+            epoch: the sender's producer epoch.
             place: the partition.
-            seconds: after which a transaction that is open is aborted.
+            seconds: time before an open transaction is aborted.
         """
         owner = self._fence(identity, epoch)
         transaction = owner.transaction
@@ -141,12 +141,13 @@ class Broker(Network):
 
         Args:
             identity: the transactional id.
-            epoch: of the sender.
+            epoch: the sender's producer epoch.
             place: the partition.
-            contents: of the records.
-            seconds: after which a transaction that is open is aborted.
-            serial: a batch that is known by this number is not appended again, and one whose
-                partition was not added is refused; None: a transaction begins where none is open.
+            contents: contents of the records.
+            seconds: time before an open transaction is aborted.
+            serial: number of the batch; a known batch is not appended again, and one whose
+            partition
+                was not added is refused; None begins a transaction if none is open.
 
         Raises:
             InvalidTxnState: the partition was not added to the open transaction.
@@ -178,8 +179,8 @@ class Broker(Network):
 
         Args:
             place: the partition.
-            known: whether it takes one batch of each for a repetition, and says so; else it refuses
-                all that they send, for good.
+            known: whether it acknowledges one batch of each as a repetition; else it permanently
+                refuses all that they send.
         """
         for identity, owner in self.owners.items():
             self._strangers[place, identity, owner.epoch] = known
@@ -189,8 +190,8 @@ class Broker(Network):
 
         Args:
             identity: the transactional id.
-            epoch: of the sender.
-            commit: or abort.
+            epoch: the sender's producer epoch.
+            commit: whether to commit instead of abort.
             bump: whether to begin a new epoch (version 5 of `EndTxn`).
 
         Returns:

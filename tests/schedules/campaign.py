@@ -39,14 +39,14 @@ class Result(NamedTuple):
     """What a campaign came to.
 
     Attributes:
-        schedules: that were run.
-        found: one entry for each that has something wrong.
-        callbacks: that ran in all of them.
-        kinds: how many faults of each kind they had.
-        torn: requests of transactions that came late or twice.
-        taken: copies with which shards opened.
-        mechanisms: how many schedules each mechanism had.
-        cpu: seconds of processors that they took.
+        schedules: number of schedules run.
+        found: one entry for each schedule with an objection.
+        callbacks: number of callbacks in all schedules.
+        kinds: number of faults by kind.
+        torn: number of transactions' requests that came late or twice.
+        taken: number of copies with which shards opened.
+        mechanisms: number of schedules by mechanism.
+        cpu: processor time in seconds.
     """
 
     schedules: int
@@ -72,11 +72,11 @@ def share(
     What schedules leave behind, pending tasks above all, ends with it: nothing is collected.
 
     Args:
-        number: of schedules, at most.
-        seconds: of real time, at most.
-        bug: an old mistake to put back; empty: none.
-        first: whether to end with the first schedule that has something wrong.
-        only: a kind of fault: seeds that do not have it are passed over; empty: none is.
+        number: maximum number of schedules.
+        seconds: limit on real time in seconds.
+        bug: old mistake to put back; empty: none.
+        first: whether to end with the first objection.
+        only: kind of fault; seeds without it are skipped; empty: no seed is skipped.
 
     Yields:
         Now and then, what came of the schedules since the last time.
@@ -179,13 +179,13 @@ def campaign(
     """Run schedules seed, seed + 1, … until their number or a time is reached.
 
     Args:
-        schedules: at most.
-        processes: among which they are spread.
-        seconds: of real time.
-        bug: an old mistake to put back; empty: none.
-        first: whether to end with the first schedule that has something wrong.
-        told: called with the number of seeds that were passed since the last time.
-        only: a kind of fault: seeds that do not have it are passed over; empty: none is.
+        schedules: maximum number of schedules.
+        processes: number of processes to use.
+        seconds: limit on real time in seconds.
+        bug: old mistake to put back; empty: none.
+        first: whether to end with the first objection.
+        told: called with the number of seeds done since the last call.
+        only: kind of fault; seeds without it are skipped; empty: no seed is skipped.
 
     Raises:
         RuntimeError: a process failed; what it printed is in the message.
@@ -238,8 +238,8 @@ def one(seed: int | str, bug: str = "") -> Any:
     """What comes of one seed, from a process of its own; `schedule.Outcome` as a dictionary.
 
     Args:
-        seed: or a recipe in writing.
-        bug: an old mistake to put back; empty: none.
+        seed: seed, or the text of a recipe.
+        bug: old mistake to put back; empty: none.
     """
     done = run(NAME, "--recipe", str(seed), "--bug", bug, "--json")
     done.check_returncode()

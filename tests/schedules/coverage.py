@@ -22,11 +22,11 @@ class Seen:
     """Notes the states of one schedule, at each event of a transaction.
 
     Args:
-        schedule: before it runs.
+        schedule: schedule that has not run yet.
 
     Attributes:
-        states: how often each was met.
-        first: virtual seconds at which each was met first.
+        states: number of visits by state.
+        first: time of the first visit by state, in virtual seconds.
     """
 
     def __init__(self, schedule: Any) -> None:

@@ -226,8 +226,8 @@ def followed(until: int, partitions: int, standing: bool) -> tuple[Config, Deplo
     """The deployment in which a pipeline ends, and another one follows it.
 
     Args:
-        until: microseconds since 1970.
-        partitions: of the raw topic.
+        until: end of the schedule, microseconds since 1970.
+        partitions: number of partitions of the raw topic.
         standing: whether workers keep copies.
     """
     besides = FOLLOWER.format(until=format_instant(until), listed=LISTED)
@@ -245,7 +245,7 @@ def template(variant: str, trimmed: bool, standing: bool = False) -> Template:
     """One of the deployments.
 
     Args:
-        variant: which of `VARIANTS`.
+        variant: one of `VARIANTS`.
         trimmed: whether raw records were deleted before the deployment began.
         standing: whether workers keep copies of each other's tables.
     """

@@ -33,10 +33,10 @@ class Draws:
 
     Args:
         machines: number of workers.
-        kind: of deployment, see `deployments.FURTHER`.
+        kind: kind of deployment, see `deployments.FURTHER`.
 
     Attributes:
-        leaders: draws who leads, also while the schedule runs.
+        leaders: random choice of leaders, also while the schedule runs.
     """
 
     def __init__(self, world: World, machines: int, kind: str) -> None:

@@ -31,15 +31,15 @@ class Faults:
     """The faults of one schedule.
 
     Args:
-        world: where they happen.
-        machines: of all workers.
-        told: takes what happened, in words.
-        changelog: of the stage that reads the raw topic.
-        kind: of deployment, see `deployments.FURTHER`.
-        operator: who changes it; None: nobody.
+        world: world in which they happen.
+        machines: machines of all workers.
+        told: called with each event in words.
+        changelog: changelog of the stage that reads the raw topic.
+        kind: kind of deployment, see `deployments.FURTHER`.
+        operator: operator who changes it; None: no changes.
 
     Attributes:
-        rewound: whether the cluster came back from an earlier moment: then workers may refuse.
+        rewound: whether the cluster was restored from an earlier moment; workers may then refuse.
     """
 
     def __init__(
@@ -72,8 +72,8 @@ class Faults:
         """Plan faults that begin before a moment; returns when the last of them is over.
 
         Args:
-            given: what happens in the place of what is drawn, which is drawn all the same, so that
-                everything else stays as it is.
+            given: faults in place of the drawn ones, which are still drawn so that everything else
+                stays the same.
         """
         self.drawn = self._draws.all(until)
         end = until

@@ -31,12 +31,12 @@ class Fork:
     """A module's `main` in a fork, with what `subprocess.Popen` has.
 
     Args:
-        module: by its whole name.
-        words: of its command line.
+        module: full name of a module.
+        words: words of its command line.
 
     Attributes:
-        stdout: what it prints.
-        cpu: seconds of processors that it took, once it has ended.
+        stdout: its standard output.
+        cpu: processor time in seconds, after it has ended.
     """
 
     def __init__(self, module: str, words: Sequence[str]) -> None:

@@ -57,8 +57,8 @@ class SimApp:
     """Stands for the Faust application of one worker, and for its consumer.
 
     Attributes:
-        consumer: this object; Faust has two.
-        conf: names the worker to nobody, since no two of a schedule have the same name.
+        consumer: this object itself; in Faust, application and consumer are two objects.
+        conf: Faust's settings, without a static name; workers have distinct names anyway.
     """
 
     conf = SimpleNamespace(consumer_group_instance_id=None)
@@ -232,8 +232,8 @@ class Group:
     """The coordinator of the one consumer group.
 
     Args:
-        here: the world.
-        session: seconds of silence after which a member is dead.
+        here: world of the group.
+        session: seconds of silence before a member is dead.
     """
 
     def __init__(self, here: world.World, session: float) -> None:

@@ -39,9 +39,9 @@ class Entry(NamedTuple):
     """A schedule that met new states.
 
     Attributes:
-        recipe: that it followed.
-        faults: that it had.
-        moments: of its new states, virtual seconds.
+        recipe: recipe that it followed.
+        faults: faults that it had.
+        moments: times of its new states, virtual seconds.
     """
 
     recipe: Recipe
@@ -53,9 +53,9 @@ class Search:
     """A search, from its number and what was found so far.
 
     Args:
-        number: of the search.
-        plain: whether nothing guides it and no fault is added: seeds in their order.
-        bug: an old mistake that is put back; empty: none.
+        number: number of the search.
+        plain: whether to run seeds in order, without guidance or added faults.
+        bug: old mistake to put back; empty: none.
     """
 
     def __init__(self, number: int = 0, plain: bool = False, bug: str = "") -> None:
@@ -145,7 +145,7 @@ class Search:
         """Go on until so many schedules have been run in all.
 
         Args:
-            first: whether to end with the first that has something wrong.
+            first: whether to end with the first objection.
             told: called after each piece.
         """
         while self.schedules < schedules:
@@ -244,7 +244,7 @@ def warm(seed: int) -> None:
     """Run a schedule of each kind here, so that forks find every configuration compiled.
 
     Args:
-        seed: the first one.
+        seed: first seed.
     """
     from .deployments import FURTHER
     from .schedule import KINDS as kinds
@@ -262,7 +262,7 @@ def forked(ones: Sequence[Recipe], first: bool) -> list[dict[str, Any]]:
     """Run schedules in a fork of this process, with which all that they leave behind ends.
 
     Args:
-        first: whether to end with the first that has something wrong.
+        first: whether to end with the first objection.
     """
     gc.freeze()
     mine, (source, sink) = os.getpid(), os.pipe()

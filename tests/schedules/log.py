@@ -103,7 +103,7 @@ class Log:
         """Records at or above an offset, and the position after them.
 
         Args:
-            below: where they end for this reader; None: where they do for all.
+            below: end of the log for this reader; None: the end for all.
         """
         end = self.stable if committed else len(self.records)
         end = end if below is None else min(end, below)

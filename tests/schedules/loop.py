@@ -29,8 +29,8 @@ class Process:
     """One life of a simulated process: it ends once, and may be paused in between.
 
     Attributes:
-        name: of the worker; its next life has the same.
-        asleep: how many calls of it wait in the middle of a callback.
+        name: name of the worker, kept by its next life.
+        asleep: number of its calls that wait in the middle of a callback.
         wall: seconds that its machine's clock is ahead.
     """
 
@@ -75,8 +75,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     """The loop of one schedule.
 
     Args:
-        random: decides what runs next.
-        most: callbacks after which the schedule counts as stuck.
+        random: source of the choice of what runs next.
+        most: number of callbacks after which the schedule counts as stuck.
     """
 
     def __init__(self, random: Random, most: int = 400_000) -> None:

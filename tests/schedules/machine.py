@@ -26,10 +26,10 @@ class Machine:
     """One worker and what it has on disk.
 
     Args:
-        world: where it stands.
-        config: of the deployment.
-        name: of the worker.
-        ended: told the error with which a worker ended by itself, or None.
+        world: world of the machine.
+        config: configuration of the deployment.
+        name: name of the worker.
+        ended: called with the error with which a worker ended by itself, or None.
 
     Attributes:
         up: whether its supervisor keeps a worker running.

@@ -62,10 +62,10 @@ class Network:
         """Send a request; the answer, or the error of a client that waited for too long.
 
         Args:
-            work: what the broker does once the request arrives.
-            patience: seconds.
-            at: when it arrives; None: after some delay.
-            twice: the answer has a way of its own, on which client or answer may be lost.
+            work: the broker's action when the request arrives.
+            patience: time limit in seconds.
+            at: time of arrival; None: after some delay.
+            twice: whether the answer travels separately, so that client or answer may be lost.
         """
         future = self.loop.create_future()
         when = self.loop.now + self.delay() if at is None else at
@@ -77,9 +77,9 @@ class Network:
         """Perhaps have a request come later than it was sent.
 
         Args:
-            work: what the broker does once it arrives.
-            repeats: whether it may come once more although it was answered.
-            into: a transactional id, into whose next transaction it may come.
+            work: the broker's action when it arrives.
+            repeats: whether it may arrive once more although it was answered.
+            into: transactional id into whose next transaction it may fall.
 
         Returns:
             Whether its connection ends before there is an answer.

@@ -43,11 +43,11 @@ class Operator:
     """Changes the deployment of one schedule, once.
 
     Args:
-        template: what the deployment is before.
+        template: deployment before the change.
 
     Attributes:
-        deployment: as it is, once it was changed.
-        left: what is still to be done, in words; empty: nothing.
+        deployment: deployment after the change.
+        left: remaining work, in words; empty: none.
     """
 
     def __init__(self, world: World, machines: list[Machine], template: Template) -> None:

@@ -38,7 +38,7 @@ class Case:
     """One run.
 
     Args:
-        seed: decides everything but the fault.
+        seed: seed of everything but the fault.
     """
 
     def __init__(self, seed: int) -> None:

@@ -20,9 +20,9 @@ class Fault(NamedTuple):
 
     Attributes:
         kind: name of a method of `Faults`.
-        machine: number of the machine that it strikes, of those that the schedule has.
-        at: virtual seconds.
-        size: between 0 and 1; how long it lasts, or how much it takes.
+        machine: number of the schedule's machine that it strikes.
+        at: time in virtual seconds.
+        size: length or extent, between 0 and 1.
     """
 
     kind: str
@@ -32,11 +32,11 @@ class Fault(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """A moment from which on all further choices are others.
+    """A moment from which all further choices differ.
 
     Attributes:
-        at: virtual seconds.
-        number: which others.
+        at: time in virtual seconds.
+        number: seed of the other choices.
     """
 
     at: float
@@ -48,10 +48,10 @@ class Recipe:
     """All that decides a schedule.
 
     Attributes:
-        seed: decides everything else.
-        faults: in the place of those that the seed draws; None: these.
-        turns: other choices from some moments on.
-        without: numbers of the records that are not sent.
+        seed: seed of everything else.
+        faults: faults in place of those that the seed draws; None: the drawn ones.
+        turns: moments from which other choices are made.
+        without: numbers of records that are not sent.
     """
 
     seed: int

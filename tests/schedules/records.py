@@ -37,8 +37,8 @@ class Devices:
     """Devices of one report each, whose thresholds come from the releases.
 
     Args:
-        template: the deployment that asks them.
-        random: what they perturb with.
+        template: deployment with the survey.
+        random: source of their perturbation.
     """
 
     def __init__(self, template: Template, random: Random) -> None:

@@ -58,12 +58,12 @@ class Outcome:
 
     Attributes:
         trace: a number that depends on every choice and on every byte of every log.
-        faults: what happened, in words.
-        exits: of workers by themselves: time, name and error.
-        recovery: virtual seconds from the last fault until all was done.
-        torn: requests of transactions that came late or twice.
-        taken: copies with which shards opened.
-        mechanism: that released.
+        faults: events in words.
+        exits: time, name and error of workers that ended by themselves.
+        recovery: virtual seconds from the last fault to the end.
+        torn: number of transactions' requests that came late or twice.
+        taken: number of copies with which shards opened.
+        mechanism: mechanism that released.
     """
 
     seed: int
@@ -90,8 +90,8 @@ class Schedule:
     """Runs one seed.
 
     Args:
-        seed: decides everything, or a recipe does.
-        kind: of deployment; empty: the seed decides that too.
+        seed: seed of everything, or a recipe.
+        kind: kind of deployment; empty: drawn from the seed.
     """
 
     def __init__(self, seed: int | Recipe, kind: str = "") -> None:
@@ -310,7 +310,7 @@ def quiet(aloud: bool = False) -> None:
     """Keep the product silent, and the collector of rubbish away: processes end before it matters.
 
     Args:
-        aloud: whether to print what the product logs, with the virtual time and the worker.
+        aloud: whether to print the product's log with virtual time and worker.
     """
     for name in ("hushstream", "asyncio"):
         logging.getLogger(name).setLevel(logging.INFO if aloud else logging.CRITICAL + 1)

@@ -21,9 +21,9 @@ def shrunk(tried: Recipe, made: dict[str, Any], run: Run) -> Recipe:
     """Shrink a schedule.
 
     Args:
-        tried: the schedule.
-        made: what came of it.
-        run: runs schedules, in order.
+        tried: the schedule that was run.
+        made: its result.
+        run: function that runs schedules in order.
     """
     wanted = {kind for kind in KINDS if made[kind]}
     least = replace(tried, faults=tuple(Fault(*one) for one in made["drawn"]))

@@ -26,12 +26,12 @@ class StandingApp(SimApp):
     """Stands for the Faust application of a worker that keeps copies.
 
     Args:
-        client_id: of this process.
-        claimed: partitions of which it has tables.
+        client_id: client id of this process.
+        claimed: partitions whose tables it has.
 
     Attributes:
-        left: whether it has left its group, while it serves on.
-        coming: partitions that it stands by for, by generation of the group.
+        left: whether it has left its group but still serves.
+        coming: partitions for which it stands by, by generation of the group.
     """
 
     consumer: StandingApp

@@ -107,8 +107,8 @@ def judge(world: World, template: Template, deployment: Deployment) -> dict[str,
     """Objections by kind: lost, doubled, differing.
 
     Args:
-        template: how it began.
-        deployment: what it is by now.
+        template: deployment at the start.
+        deployment: deployment at the end.
     """
     broker = world.broker
     clock = [json.loads(r.value) for r in committed(broker, template.names.clock)]

@@ -20,7 +20,7 @@ class World:
     """One cluster, its machines, and their time.
 
     Args:
-        seed: decides everything.
+        seed: seed of everything.
     """
 
     def __init__(self, seed: int) -> None:

@@ -25,8 +25,8 @@ class Connect:
     """A standalone worker of Kafka Connect.
 
     Args:
-        folder: for its log and its offsets.
-        worker: properties, without address and folders, which are added.
+        folder: folder for its log and offsets.
+        worker: properties of the worker; address and folders are added.
         sink: properties of the connector.
     """
 
@@ -139,10 +139,10 @@ def wait_for(
     """Wait until a call returns something true.
 
     Args:
-        done: called again and again.
-        what: it waits for, for the message.
-        said: called for the rest of the message.
-        timeout: seconds.
+        done: condition, called repeatedly.
+        what: name of the awaited event, for the message.
+        said: function that returns the rest of the message.
+        timeout: time limit in seconds.
     """
     until = time.monotonic() + timeout
     while not done():

@@ -49,10 +49,10 @@ class Guard:
     """The proxy; it counts the requests that it refused.
 
     Args:
-        port: of the server behind it, on this machine.
-        folder: for its certificate.
-        user: whom it lets pass.
-        password: of that user.
+        port: local port of the server behind it.
+        folder: folder for its certificate.
+        user: name of the user that it admits.
+        password: password of that user.
     """
 
     def __init__(self, port: int, folder: Path, user: str, password: str) -> None:

@@ -24,9 +24,9 @@ class Prometheus:
     """Prometheus over the pages of one machine.
 
     Args:
-        folder: for its settings and data.
+        folder: folder for its settings and data.
         public: port of the page that anyone may read.
-        operator: port of the operator's.
+        operator: port of the operator's page.
         rules: text of its alerting rules.
         interval: seconds between two scrapes.
     """

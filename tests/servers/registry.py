@@ -36,7 +36,7 @@ class SchemaRegistry:
     """A registry whose schemas live in memory, or in a file that survives `kill`.
 
     Args:
-        folder: for its log and its file.
+        folder: folder for its log and file.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -42,7 +42,7 @@ class Authority:
     """A certificate authority of one test, in a folder.
 
     Args:
-        folder: for ``ca.pem`` and all certificates.
+        folder: folder for ``ca.pem`` and all certificates.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -98,9 +98,9 @@ class Secured:
     """The running broker.
 
     Args:
-        broker: it runs.
-        ports: of the listeners ``sasl`` and ``mutual``.
-        authority: whom its clients trust.
+        broker: running broker.
+        ports: ports of the listeners ``sasl`` and ``mutual``.
+        authority: certificate authority that its clients trust.
     """
 
     def __init__(self, broker: Broker, ports: Mapping[str, int], authority: Authority) -> None:
@@ -176,7 +176,7 @@ def secured(folder: Path) -> Iterator[Secured]:
     """A secured broker with its data in a folder of its own, stopped at the end.
 
     Args:
-        folder: for certificates and passwords.
+        folder: folder for certificates and passwords.
     """
     authority = Authority(folder)
     ports = {name: free_port() for name in ("plain", "controller", "sasl", "mutual")}

@@ -16,13 +16,13 @@ class Issuer:
     """The running provider.
 
     Args:
-        secrets: of clients, by id.
+        secrets: clients' secrets by id.
 
     Attributes:
-        url: where tokens are to be had.
-        asked: fields of each request that was granted.
-        answer: what it answers instead of a token; None: a token.
-        lasts: seconds for which a token is good.
+        url: address that issues tokens.
+        asked: fields of each granted request.
+        answer: answer in place of a token; None: a token.
+        lasts: lifetime of a token in seconds.
     """
 
     def __init__(self, secrets: dict[str, str]) -> None:

@@ -28,9 +28,9 @@ class Asked(NamedTuple):
 
     Attributes:
         name: one of `KEYS`.
-        version: of the request.
-        client: its name for itself.
-        body: all that follows the header's first fields.
+        version: version of the request.
+        client: client id in the request.
+        body: everything after the header's first fields.
     """
 
     name: str
@@ -43,10 +43,10 @@ class Torn(NamedTuple):
     """What happens to a request.
 
     Attributes:
-        kind: ``hold``: the connection ends at once, and the request comes later; ``lose``: it is
-            worked on, and the connection ends in place of the answer; ``repeat``: all is well, and
-            the same request comes once more later.
-        seconds: later than it was sent; of ``hold`` and ``repeat``.
+        kind: ``hold``: the connection ends at once, and the request arrives later; ``lose``: it is
+            handled, but the connection ends in place of the answer; ``repeat``: it is answered,
+            and the same request arrives once more later.
+        seconds: delay in seconds, for ``hold`` and ``repeat``.
     """
 
     kind: Kind
@@ -61,9 +61,9 @@ class Proxy:
     """The proxy, which runs on a thread of its own.
 
     Attributes:
-        port: where clients find it.
-        choose: what happens to a request; it may be replaced at any time.
-        torn: how many requests something happened to, by name and kind.
+        port: port for clients.
+        choose: function that decides about a request; may be replaced at any time.
+        torn: number of affected requests, by name and kind.
     """
 
     port: int
@@ -201,7 +201,7 @@ def proxied(
 
     Args:
         overrides: settings of the broker, beside its listeners.
-        version: of its transactions (``transaction.version``).
+        version: version of its transactions (``transaction.version``).
     """
     ports = {name: free_port() for name in ("plain", "controller", "behind", "proxy")}
     at = {name: f"{HOST}:{port}" for name, port in ports.items()}

@@ -36,10 +36,10 @@ class Unseen:
 
     Attributes:
         key, unit, value, time, place: names of fields.
-        format: of the times, as a configuration names it.
+        format: format of the times, as in a configuration.
         begin: first day, at midnight, UTC.
         counts: records of the first day, by key.
-        records: in all.
+        records: total number of records.
     """
 
     key: str

@@ -18,9 +18,9 @@ Step = tuple[str | int, ...]
 - ``lower``, ``upper``: the letters of Unicode;
 - ``trim``, and "both", "left" or "right": without the blanks at these ends;
 - ``part``, a start, and a length: characters from the start on; the first is 1, and -1 is the last.
-A length of -1 means all that follow;
+  A length of -1 means all that follow;
 - ``extract`` and a regular expression: the first match of its group, or of the whole expression if
-it has none. A text without a match becomes none.
+  it has none. A text without a match becomes none.
 """
 
 BLANK = " "

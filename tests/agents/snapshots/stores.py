@@ -20,9 +20,9 @@ class Bucket:
     """One bucket of a server, whose objects are files.
 
     Attributes:
-        url: address of a prefix in it.
-        folder: of the objects.
-        environ: what a client needs to find the server.
+        url: address of a prefix in the store.
+        folder: folder of the objects.
+        environ: environment with which a client finds the server.
     """
 
     def __init__(self, root: Path, port: int) -> None:

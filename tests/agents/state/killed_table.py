@@ -34,7 +34,7 @@ class Counted:
     """The table, and what it should hold.
 
     Args:
-        folder: of the table.
+        folder: folder of the table.
     """
 
     def __init__(self, folder: Path) -> None:

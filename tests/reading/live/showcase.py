@@ -133,11 +133,11 @@ class Made:
     """Records of a deployment.
 
     Attributes:
-        deployment: its name.
+        deployment: name of the deployment.
         ledger: values of the ledger's records.
-        releases: by topic.
+        releases: records of releases by topic.
         topics: release topic by case.
-        pipelines: name by case.
+        pipelines: name of the pipeline by case.
     """
 
     deployment: str

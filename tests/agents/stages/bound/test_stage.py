@@ -125,7 +125,7 @@ def refused_then_used(early: bool) -> tuple[dict[bytes, bytes], Counter[tuple[in
     """Rows and sums of two steps, where the clock refuses the first window.
 
     Args:
-        early: whether that is read before the frames of that window, or after them.
+        early: whether it is read before the frames of that window instead of after them.
     """
     made = deployment(cells=1, mechanism=", adaptive_weight = 0", swap={"delta = 1e-4 }": CAPPED})
     clock = ClockLog({"p": 4})
