@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hushstream.client.survey import HYBRID
 
 ROOT = Path(__file__).parents[2]
 
@@ -61,7 +62,9 @@ def survey_noise(survey: topl.Survey) -> float:
 
 
 def test_the_rules_own_figure_is_that_of_the_benchmark() -> None:
-    row, same = oracle.row_of(heavy(), Fraction(2), 6), topl.row_of(heavy(), Fraction(2), 6)
+    """At an ε for which the rule takes the oracle's channel."""
+    row, same = oracle.row_of(heavy(), HALF, 6), topl.row_of(heavy(), HALF, 6)
+    assert same["topl_channel"] == HYBRID
     assert row["best"] == same["best"]
     assert row["topl"] == pytest.approx(same["topl"], rel=0.5)
 
