@@ -20,10 +20,10 @@ import numpy as np
 from _heldout_streams import streams
 from _heldout_values import DELTA, EPSILONS, WARMUP, Ranges
 from _values import F64, I64, Stream, keyed
+from hushstream.mechanisms.catalogue import find
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.pak.succession import Succession
 from hushstream.mechanisms.parts.trees.shape import Covariance, TreeShape, span_terms
-from hushstream.mechanisms.catalogue import find
 from hushstream.mechanisms.slots.relearning import Exceedance
 
 STRETCHES, WHOLE, ENDS, UNIT = 4, 256, 64, 1 << 10

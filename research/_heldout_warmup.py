@@ -21,8 +21,8 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
 import _benchmarks  # noqa: F401
+import numpy as np
 from _heldout_drift import ENDS, UNIT, built, pak_noise, thresholds
 from _heldout_streams import streams
 from _heldout_values import EPSILONS, WARMUP, Ranges

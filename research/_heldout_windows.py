@@ -23,8 +23,8 @@ from dataclasses import fields
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-import numpy as np
 import _benchmarks  # noqa: F401
+import numpy as np
 from _heldout_maps import HALVES, Row
 from _spatial import Store, Stream, box_counts, boxes, keyed, part_of
 from hushstream.mechanisms.contract import Noise, Setting

@@ -10,7 +10,7 @@ that alone is dearer but can be paid. Sensitivity: weights depend on the unit's 
 released keys alone. Lane S counts in 1/grid and prices are integers, so that Σ m_S² + w² Σ m_V² ≤ Q
 holds exactly on every path, as with whole records; by the triangle inequality a unit shifts lane S
 of a key by at most m_S times the largest column norm of C, however its weights are spread over
-time. Charge: the same μ² for the same Q. Selection: the statement of `thresholds.key_selection` holds
+time. Charge: the same μ² for the same Q. Selection: what `thresholds.key_selection` states holds
 for every m that a unit can have in a key it has touched, here ``least``, ``least`` + 1, … parts;
 thresholds are the maximum over these, which is why tiny weights are not free.
 
@@ -43,8 +43,8 @@ from hushstream.mechanisms.histogram.mechanism import Histogram, S
 from hushstream.mechanisms.histogram.quantities import Quantity
 from hushstream.mechanisms.histogram.settings import HistogramParameters
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.parts.thresholds import key_selection as selection
 from hushstream.mechanisms.parts.bounds.bounding import Bound, hashes, ranks
+from hushstream.mechanisms.parts.thresholds import key_selection as selection
 from hushstream.mechanisms.validate import rational
 from numpy.typing import NDArray
 

@@ -1,4 +1,4 @@
-"""Which of ToPS's smoothers predicts slots inside a block best: Wang et al. (CCS 2021) compare five.
+"""Which of ToPS's smoothers predicts slots inside a block best; Wang et al. (CCS 2021) have five.
 
 One record per slot, tree and penalty as ToPS chooses them by default, a threshold and the noise of
 all blocks drawn anew in each run. Until a block ends, each of its slots gets the prediction of the

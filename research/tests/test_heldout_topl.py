@@ -53,7 +53,10 @@ def test_the_least_error_is_that_of_reports(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_totals_count_each_set_once_for_each_epsilon() -> None:
-    rows = [{"topl": x, "one_round": 4 * x, "best": 2.0, "whole": 4.0, "covered": 1.0} for x in (2.0, 4.0, 20.0)]
+    rows = [
+        {"topl": x, "one_round": 4 * x, "best": 2.0, "whole": 4.0, "covered": 1.0}
+        for x in (2.0, 4.0, 20.0)
+    ]
     found = topl.totals(rows)
     assert (found["topl_over_best"], found["topl_over_best_worst"]) == (2.0, 10.0)
     assert (found["topl_cells_over_3"], found["topl_cells"]) == (1, 3)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hushstream.mechanisms.in_memory import Memory, Trace, run
 from hushstream.mechanisms.parts.trees.hierarchy import Chunks
 from hushstream.mechanisms.parts.trees.shape import TreeShape
-from hushstream.mechanisms.in_memory import Memory, Trace, run
 
 ROOT = Path(__file__).parents[2]
 
