@@ -7,10 +7,10 @@ records.
 
 * ``default``: no settings.
 * ``planned``: the proposal of the search on another draw of the same law, or on the other half of
-    the records.
+  the records.
 * ``best``: the least error of all bounds and weights with the default's factorisation, chosen on
 the
-    judged records, but under other noise so that it is not luck.
+  judged records, but under other noise so that it is not luck.
 """
 
 from __future__ import annotations

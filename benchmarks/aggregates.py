@@ -4,9 +4,9 @@
 
 One release of listed keys with 300 to 5,000 records each, one record of each unit; ε = 1, δ = 10⁻⁶
 for all that a pipeline releases. Prices lie between 0 and 200: skewed, smooth and two-humped in
-turn. Pipelines run as in `hush simulate`; OpenDP's noise is Gaussian, as little as its accountant
+turn. Pipelines run as in `hush simulate`; OpenDP's noise is Gaussian, the least that its accountant
 allows. Errors are root mean squares over keys and conditions; those of variances and standard
-deviations are multiplied by the key's records first, since they are the noise over these.
+deviations are first multiplied by the key's number of records, by which noise is divided in them.
 
 * `variance_over_opendp`: of released variances, over those of OpenDP's variance, which must know
   how many records a key has; `variance_over_sums`: over those of a count, a sum of values less 100
@@ -79,7 +79,7 @@ class World(NamedTuple):
 
 
 class Released(NamedTuple):
-    """What a pipeline released of one value, by key."""
+    """The releases of one value by a pipeline, by key."""
 
     value: np.ndarray
     low: np.ndarray
@@ -102,7 +102,7 @@ def world(keys: int, seed: int) -> World:
 
 
 def counts(conditions: list[str]) -> str:
-    """Aggregates that count what fulfils each condition."""
+    """Aggregates that count the records that fulfil each condition."""
     made = (f'kind = "count", name = "c{n}", where = [{c}]' for n, c in enumerate(conditions))
     return ", ".join(f"{{ {one} }}" for one in made)
 
@@ -144,7 +144,7 @@ def read(records: list[dict[str, Any]]) -> dict[str, Released]:
 
 @cache
 def scale() -> float:
-    """Noise of OpenDP's Gaussian count of one record for the whole budget."""
+    """Noise scale of OpenDP's Gaussian count of one record for the whole budget."""
     dp.enable_features("contrib", "honest-but-curious")
 
     def made(noise: float) -> Any:
@@ -157,14 +157,14 @@ def scale() -> float:
 
 
 def noisy(values: Any, reach: float, shares: int) -> np.ndarray:
-    """Integers with OpenDP's noise: one of ``shares`` equal queries, each moved by ``reach``."""
+    """Integers with OpenDP's noise: one of ``shares`` equal queries, of sensitivity ``reach``."""
     space = dp.vector_domain(dp.atom_domain(T=int)), dp.l2_distance(T=float)
     query = dp.m.make_gaussian(*space, scale=scale() * reach * math.sqrt(shares))
     return np.array(query([int(one) for one in values]), float)
 
 
 def by_sums(truth: World) -> np.ndarray:
-    """Variances of three noisy sums of each key."""
+    """Variances from three noisy sums for each key."""
     centred = [one - MIDDLE for one in truth.price]
     number = noisy(map(len, centred), 1, 3)
     total = noisy((one.sum() for one in centred), MIDDLE, 3)
@@ -173,14 +173,14 @@ def by_sums(truth: World) -> np.ndarray:
 
 
 def by_opendp(truth: World) -> np.ndarray:
-    """OpenDP's variances, of keys whose number of records is known."""
+    """OpenDP's variances, for keys whose number of records is known."""
     found = []
     for prices in truth.price:
         space = dp.vector_domain(
             dp.atom_domain(bounds=(float(LOW), float(HIGH)), nan=False), size=len(prices)
         )
         exact = dp.t.make_variance(space, dp.symmetric_distance(), ddof=0)
-        moved = exact.map(2)  # one record is another one
+        moved = exact.map(2)  # one record is replaced
         query = exact >> dp.m.then_gaussian(scale() * moved)
         found.append(query(prices.astype(float).tolist()))
     return np.clip(found, 0, MIDDLE**2)
@@ -197,7 +197,7 @@ def held(one: Released, exact: np.ndarray) -> list[bool]:
 
 
 def measured(keys: int, worlds: int) -> dict[str, Any]:
-    """Everything that the module's text names."""
+    """All figures in the module's docstring."""
     errors: dict[str, list[float]] = {}
     covers: dict[str, list[bool]] = {}
 

@@ -93,7 +93,7 @@ def pipeline(more: str = "", mechanism: str = "") -> Pipeline:
 
 
 def composed() -> dict[str, float]:
-    """What epochs cost together, and four pipelines."""
+    """The cost of epochs together, and of four pipelines."""
     p = pipeline()
     one = charge_of(p.epsilon, p.delta, p.mechanism.cost())
     names = ["a", "b", "c", "d"]
@@ -126,7 +126,7 @@ def days(users: int, heavy: bool) -> Iterator[list[tuple[NDArray[np.intp], NDArr
 
 
 class Year:
-    """Bounds of one pipeline over a year; keys become public where counts without noise suffice."""
+    """Bounds of one pipeline over a year; keys become public by their counts without noise."""
 
     def __init__(self, p: Pipeline, users: int) -> None:
         assert isinstance(p.mechanism, Histogram)
@@ -176,7 +176,7 @@ class Year:
 
 
 def kept(users: int, heavy: bool = False) -> dict[str, float]:
-    """A year with the cap beside one without it."""
+    """Compare a year with the cap to one without it."""
     capped, free = (Year(pipeline(more, FEW_KEYS), users) for more in (CAP, ""))
     for hours in days(users, heavy):
         capped.day(hours)
@@ -215,7 +215,7 @@ class Worker:
         return ended - begun
 
     def size(self) -> int:
-        """Bytes on disk, without versions of rows that are not the last."""
+        """Bytes on disk, without superseded versions of rows."""
         self.table.flush()
         self.table.compact()
         self.table.close()
@@ -223,7 +223,7 @@ class Worker:
 
 
 def costs(users: int, rounds: int, folder: Path) -> dict[str, float]:
-    """Bytes and CPU with the cap and without, in turns."""
+    """Bytes and CPU with and without the cap, in turns."""
     made = {
         name: compiled(
             PIPELINE.replace("NAME", "p")
@@ -243,7 +243,7 @@ def costs(users: int, rounds: int, folder: Path) -> dict[str, float]:
         records = sent(random.integers(0, users, STEP), random)
         for name in ("free", "capped") if number % 2 else ("capped", "free"):
             spent[name], bound[name] = workers[name].step(records), workers[name].bound
-        if number:  # the first one may compile
+        if number:  # the first round may compile loops
             ratios.append(spent["capped"] / spent["free"])
             bounds.append(bound["capped"] / bound["free"])
     sizes = {name: worker.size() for name, worker in workers.items()}

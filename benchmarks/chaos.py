@@ -2,18 +2,19 @@
 
 Two or more workers serve six pipelines (direct and re-partitioned, with feedback and without,
 windows that tumble and hop, epochs of one and of several, one of them over its budget) and two
-views while records keep coming, some of them in aborted transactions, one partition of each topic
-idle. Meanwhile workers are killed, their data wiped, stopped past their session and resumed, added
-and removed, the clock's owner is taken, and the broker is killed and started again. Every other
+views while records keep coming, some of them in aborted transactions; one partition of each topic
+is idle. Meanwhile workers are killed, wiped, stopped beyond their session and resumed, added and
+removed, the clock's owner is attacked, and the broker is killed and started again. Every other
 pipeline forgets its keys, which an auditor opens in the end. Afterwards a replay must give the same
-bytes, and the judge of the tests, which shares no line with the product, the same rows.
+bytes, and the tests' judge, which shares no code with the product, the same rows.
 
-With --brokers 3 --network the brokers have networks of their own (Linux, root), which are cut
-between a minority and the others, around the controller, or one way, lose packets, or delay them.
+With --brokers 3 --network each broker has its own network (Linux, root): networks are cut between a
+minority and the others, around the controller or in one direction, and lose or delay packets.
 
-With --harsh there are also an outage while producers buffer (what was in time must not be late), a
-crash loop (retention goes past what was used: nothing may be charged until that is accepted), and
-the floods of floods.py against a worker with little memory (it lives, and releases go on).
+With --harsh there are also an outage while producers buffer (records that were in time must not be
+late), a crash loop (retention deletes unused records: nothing may be charged until the loss is
+accepted), and the floods of floods.py against a worker with little memory (it survives, and
+releases go on).
 """
 
 from __future__ import annotations
@@ -61,19 +62,19 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-PATIENCE = 240.0  # seconds without progress, after which what is not released counts as stuck
+PATIENCE = 240.0  # seconds without progress after which missing releases count as stuck
 AWAY = ("Unable connect", "Unable to update", "Failed fetch", "Group Coordinator Request")
 FIGURES = ("lost", "doubled", "differing", "compared", "pending", "aborted", "routed", "problems",
            "left_out")  # fmt: skip
 
 
 class Pace(NamedTuple):
-    """How long a run lasts, and how fast things happen in it.
+    """The length and the speed of a run.
 
     Attributes:
-        points: faults; ignored where minutes are given.
-        minutes: minutes of faults, or 0.
-        rate: records per second, all topics.
+        points: number of faults; ignored if minutes are given.
+        minutes: minutes of faults; 0: count faults instead.
+        rate: records per second over all topics.
         speed: hours of event time per second.
         gap: seconds between two faults, on average.
     """
@@ -86,19 +87,19 @@ class Pace(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """How long it takes, about."""
+        """The approximate length in seconds."""
         return 60 * self.minutes or self.points * self.gap
 
 
 class Plan(NamedTuple):
-    """What is run, and what happens to it.
+    """The deployment to run, and its faults.
 
     Attributes:
-        six: all mechanisms, instead of six histograms.
-        harsh: faults of machines and operators, too.
-        longest: seconds that the broker may be away at most.
-        network: faults of the network between three brokers, too.
-        patience: seconds without progress until what is not released counts as stuck.
+        six: whether to run all mechanisms instead of six histograms.
+        harsh: whether to add faults of machines and operators.
+        longest: longest outage of the broker in seconds.
+        network: whether to add faults of the network between three brokers.
+        patience: seconds without progress until missing releases count as stuck.
     """
 
     six: bool = False
@@ -118,7 +119,7 @@ def chaos(
 ) -> dict[str, Any]:
     """Run a deployment through faults, then compare it with its replay.
 
-    Returns the figures of the replay, the faults by kind, and workers that died by themselves.
+    Returns the figures of the replay, the faults by kind, and workers that died unexpectedly.
     """
     kind: type[Load] = Six if plan.six else Visits
     text = forgetting(six_toml(folder) if plan.six else toml(pace.seconds), folder)
@@ -148,7 +149,7 @@ def chaos(
     if plan.harsh:
         found["outage"] = buffered(folder, broker, min(40.0, plan.longest), replicas(broker))
         found["loop"] = loop(folder, broker.bootstrap, replicas(broker))
-        # On a broker of its own: the topics have the same names, and other numbers of partitions.
+        # On a separate broker: same names of topics, other numbers of partitions.
         with served(1, folder / "flooded") as other, cage(LIMIT_MB * MIB) as inside:
             kinds = [*FLOODS, RESTORE]
             found["floods"] = floods(folder / "floods", other.bootstrap, FEW, kinds, inside)
@@ -159,7 +160,7 @@ def chaos(
 
 
 def made(plan: Plan, run: Local, broker: Broker | Trio, seed: int, gap: float) -> Monkey:
-    """Who injects the faults."""
+    """The injector of the faults."""
     choose = random.Random(seed)
     if not plan.harsh and isinstance(broker, Broker):
         return Monkey(run, broker, choose, KINDS, gap=gap)
@@ -173,14 +174,14 @@ def made(plan: Plan, run: Local, broker: Broker | Trio, seed: int, gap: float) -
 
 
 def replicas(broker: Broker | Trio) -> int:
-    """Of each topic."""
+    """Number of replicas of each topic."""
     return 3 if isinstance(broker, Trio) else 1
 
 
 def finish(
     run: Local, monkey: Monkey, at: int, patience: float, report: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Wait for releases up to ``at``, end the workers; then replay, judge and counts compare."""
+    """Wait for releases up to ``at``, end the workers; then compare by replay, judge and counts."""
     more: dict[str, Any] = {
         "patience": patience, "look": monkey.look, "starting": run.starting, "report": report
     }  # fmt: skip
@@ -194,7 +195,7 @@ def finish(
     for member in list(run.workers):
         run.stop(member)
     outcome = replay(run.config(), escrow_key=run.folder / PRIVATE)
-    ledger = read_ledger(run.cluster, run.deployment.name)  # raises if it charges twice
+    ledger = read_ledger(run.cluster, run.deployment.name)  # raises on a double charge
     paid = {(t.pipeline, t.epoch): t.charge for t in run.triggers()}
     wrong = [p for p, charge in paid.items() if ledger.charges[p].hash() != charge]
     figures, name = outcome.figures(), run.deployment.name
@@ -217,22 +218,22 @@ def finish(
 
 
 def last_words(run: Local, member: str, most: int = 15) -> list[str]:
-    """The end of a worker's log, without what every client says while a broker is away."""
+    """The end of a worker's log, without clients' usual complaints about a missing broker."""
     lines = run.log(member).read_text(errors="replace").splitlines()
     told = [line[:180] for line in lines if not any(word in line for word in AWAY)]
     return [f"== {member}, {len(lines)} lines", *told[-most:]]
 
 
 def quiet(run: Local, seconds: float = 6.0, most: float = 120.0) -> None:
-    """Wait until workers have taken what is left in the raw topics: hardly anything comes.
+    """Wait until workers have taken the rest of the raw topics, when hardly anything is written.
 
-    Units topics also get barriers with every trigger, a handful of records each.
+    Units topics also get a few barriers with every trigger.
     """
     routed = [p for p in run.deployment.pipelines if not p.direct]
     topics = [(run.names.units(p.name), p.units_partitions) for p in routed]
 
     def written() -> int:
-        with contextlib.suppress(KafkaException):  # a leader that has just changed
+        with contextlib.suppress(KafkaException):  # a recent change of leader
             return sum(sum(run.cluster.offsets.ends(topic, n)) for topic, n in topics)
         return -1
 
@@ -247,7 +248,7 @@ def quiet(run: Local, seconds: float = 6.0, most: float = 120.0) -> None:
 
 
 def trimmed(run: Local) -> int:
-    """Records of cells topics that the workers have deleted meanwhile."""
+    """Number of records that the workers have deleted from cells topics."""
     kafka = run.config().kafka
     return sum(
         log.begin
@@ -315,14 +316,14 @@ def main() -> None:
 
 
 def served(brokers: int, folder: Path, network: Network | None = None) -> Broker | Trio:
-    """The cluster, with its data in that folder."""
+    """The cluster, with its data in ``folder``."""
     if brokers == 3:
         return Trio(folder / "brokers", BROKER, network)
     return Broker(folder / "broker", quiet=True, overrides=BROKER)
 
 
 def show(found: dict[str, Any]) -> None:
-    """For people."""
+    """Print the result for people."""
     table = Table("", "", title="after the faults", show_header=False)
     for name, value in found.items():
         if isinstance(value, dict):

@@ -1,15 +1,15 @@
-"""CPU of an event where aggregates have conditions of their own, as ratios of one run.
+"""CPU of an event when aggregates have conditions, as ratios within one run.
 
     python benchmarks/conditions.py [--quick] [--json]
 
-The stages of a worker take the same raw JSON events in memory, from the log to the release, for
-pipelines that differ in their aggregates alone: a count; with four counts of some records besides,
-by condition; with four sums of all records. Rounds of all of them take turns, medians are told.
+The stages of a worker process the same raw JSON events in memory, from the log to the release, for
+pipelines that differ only in their aggregates: a count; a count and four counts with conditions; a
+count and four sums of all records. Rounds take turns; figures are medians.
 
 * `texts`, `numbers`, `patterns`, `mixed`: CPU with four conditions over that of the count alone:
   values of a text; intervals of a number; functions and patterns of a text; one of each.
 * `sums`: with four sums without a condition.
-* `microseconds`: CPU of one event, of each pipeline.
+* `microseconds`: CPU of one event, for each pipeline.
 """
 
 from __future__ import annotations
@@ -121,14 +121,14 @@ def spent(made: Deployment, records: Sequence[RawRecord], times: np.ndarray[Any,
 
 
 def measured(number: int, rounds: int) -> dict[str, Any]:
-    """Everything that the module's text names."""
+    """All figures in the module's docstring."""
     records = events(number)
     times = np.array([json.loads(one.value or b"")["t"] for one in records], np.int64)
     pipelines = {
         name: compile_config(loads(TOML.format(more=more), environ={}), {"events": 1})
         for name, more in aggregates().items()
     }
-    for made in pipelines.values():  # loops are compiled, caches are warm
+    for made in pipelines.values():  # compile loops, warm caches
         spent(made, records[:5000], times[:5000])
     every: dict[str, list[float]] = {name: [] for name in pipelines}
     for _ in range(rounds):

@@ -2,21 +2,21 @@
 
     python benchmarks/costs.py [--quick] [--json] [--events N] [--rounds N]
 
-A worker takes few events, then more, of 200,000 users and 100,000 keys. The difference between both
-runs, over the difference in events, is the cost of one event: what a start costs cancels out. Costs
-are CPU of the worker's and of the broker's processes, and bytes of the broker's log files. Rows of
-many users, state and triggers come from `units.py`, `memory.py` and `trigger.py`.
+A worker processes few events, then more, of 200,000 users and 100,000 keys. The difference between
+the runs, divided by the difference in events, is the cost of one event: the cost of a start cancels
+out. Costs are CPU of the worker's and of the broker's processes, and bytes of the broker's log
+files. Rows of many users, state and triggers come from `units.py`, `memory.py` and `trigger.py`.
 
-A second process should cost what the model of `hush size` says. Two processes take turns with one,
-except with ``--quick``, which leaves them out:
+A second process should cost what the model of `hush size` predicts. Two processes take turns with
+one, except with ``--quick``, which leaves them out:
 
 - ``two_cpu``, ``two_cpu_predicted``: microseconds of CPU per event, workers and broker together.
 - ``two_rate``, ``two_rate_predicted``: events per second. Only a quiet machine gives this figure.
 - ``two_gain``: events per second of two processes over those of one, in the same round.
 - ``cpu_error``, ``rate_error``: measured over predicted, less 1.
 
-Other load on the machine spoils times, rates most of all: a negative figure says that the start of
-a worker took more of it than all events.
+Other load on the machine distorts times, rates most of all: a negative figure means that it hit the
+start of a worker harder than all events.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ console = Console(stderr=True)
 
 
 class Run(NamedTuple):
-    """What one run took: seconds of CPU, bytes, seconds, and bytes of resident memory."""
+    """Cost of one run: seconds of CPU, bytes, seconds, and bytes of resident memory."""
 
     worker: float
     broker: float
@@ -76,8 +76,8 @@ class Bench:
     """Runs of workers on one broker.
 
     Args:
-        folder: where states are kept.
-        broker: a running one.
+        folder: folder of states.
+        broker: running broker.
     """
 
     def __init__(self, folder: Path, broker: Broker) -> None:
@@ -88,7 +88,7 @@ class Bench:
         self._random = np.random.default_rng(0)
 
     def produce(self, topic: str, events: int) -> None:
-        """Make a topic with that many events of uniform users."""
+        """Make a topic with ``events`` events of uniform users."""
         self.cluster._admin.create_topics([NewTopic(topic, engine.PARTITIONS, 1)])[topic].result()
         time.sleep(0.5)
         who = engine.users("uniform", events, self._random)
@@ -97,7 +97,7 @@ class Bench:
     def run(
         self, topic: str, partitioner: str, processes: int = 1, settings: Sequence[str] = ()
     ) -> Run:
-        """One deployment from its first record to its release; `last` is its name then."""
+        """Run one deployment from its first record to its release; `last` becomes its name."""
         stored, spent = self._stored(), self._broker()
         path, config, pipeline = engine.deployment(
             self.cluster, self.folder, topic, partitioner, ", adaptive_weight = 0"
@@ -136,7 +136,7 @@ class Bench:
 
 
 def per_event(few: Run, more: Run, events: int) -> tuple[float, float, float]:
-    """Microseconds of a worker and of the broker, and bytes, of each further event."""
+    """Microseconds of a worker and of the broker, and bytes, per additional event."""
     return (
         1e6 * (more.worker - few.worker) / events,
         1e6 * (more.broker - few.broker) / events,
@@ -154,7 +154,7 @@ def state(scale: int) -> tuple[float, float, float]:
 
 
 def triggered(scale: int) -> tuple[float, float]:
-    """Seconds of CPU of a trigger of no keys, and microseconds for each key that it reads."""
+    """Seconds of CPU of a trigger without keys, and microseconds per key that it reads."""
     made = build(HistogramParameters(), Setting(Fraction(6), Fraction(1, 10**9), 24))
     assert isinstance(made, Histogram)
     sizes, times = (100_000 // scale, 500_000 // scale), []
@@ -167,7 +167,7 @@ def triggered(scale: int) -> tuple[float, float]:
 
 
 def framed() -> tuple[float, float]:
-    """CPU of a frame of twenty sums, written and read, in microseconds; its bytes beside them."""
+    """Microseconds of CPU to write and read a frame of twenty sums, and its overhead in bytes."""
     keys = Keys.of(b'["page-%d"]' % n for n in range(20))
     part = Part(keys, np.zeros(20, np.uint8), np.ones((20, 1), np.int64), np.zeros(1, np.int64))
     begun, turns = time.process_time(), 2_000
@@ -181,19 +181,19 @@ def framed() -> tuple[float, float]:
 def measure(
     bench: Bench, events: int, rounds: int, scale: int, two: bool
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """All costs, and the prediction for two processes beside what they took.
+    """All costs, and the prediction for two processes beside their measurement.
 
     Args:
-        bench: a broker.
+        bench: runs on a broker.
         events: number of events of the smaller topic; the larger one has four times as many.
         rounds: number of repetitions of each run; figures are medians.
-        scale: divides the users and keys of the other benchmarks.
+        scale: divisor of the users and keys of the other benchmarks.
         two: whether to run two processes as well.
     """
     with console.status("producing"):
         bench.produce("few", events)
         bench.produce("more", 4 * events)
-        bench.run("few", "none")  # the first start may compile
+        bench.run("few", "none")  # the first start may compile loops
     found: dict[str, list[tuple[float, float, float]]] = {}
     rates: dict[str, list[float]] = {}
     resident = 0
@@ -227,12 +227,12 @@ def measure(
 
 
 def rounded(costs: dict[str, float]) -> dict[str, float]:
-    """Costs to three digits: more than that no run repeats."""
+    """Costs to three digits: runs do not repeat more."""
     return {name: float(f"{value:.3g}") for name, value in costs.items()}
 
 
 def judged(cost: dict[str, list[float]], rates: dict[str, list[float]]) -> dict[str, float]:
-    """What the model says of two processes, and what they took."""
+    """The model's prediction for two processes, and their measurement."""
     rate = {name: statistics.median(each) for name, each in rates.items()}
     predicted = COSTS.beside * cost["direct"][0] + cost["direct"][1]
     taken = sum(cost["two"][:2])

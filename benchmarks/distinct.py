@@ -3,15 +3,15 @@
     python benchmarks/distinct.py [--pairs 10000000] [--quick] [--json]
 
 Configurations have one ε and δ, and keys that are listed or found; each is planned once for counts
-of records and once for distinct values, with the same bound on a unit. The largest ratio of their
-deviations at the last of its triggers is told. Pairs are those of a thousand keys, looked up and
-made known in a table of RocksDB as an aggregate shard does it, a micro-batch after the other.
+of records and once for distinct values, with the same bound on a unit. The figure is the largest
+ratio of their deviations at the last trigger. Pairs belong to a thousand keys; they are looked up
+and stored in a RocksDB table as an aggregate shard does, one micro-batch after another.
 
-- ``deviation_over_count``: of distinct values over that of counts, the largest of all cases;
+- ``deviation_over_count``: of distinct values over that of counts, the largest over all cases;
   ``cases``: each of them.
-- ``bytes_per_pair``: of the table on disk, once RocksDB has compacted it;
-  ``pairs``, ``seconds_per_million``: how many, and what it took in CPU.
-- ``memory_mib``: by how much the peak of memory of this process grew meanwhile.
+- ``bytes_per_pair``: of the table on disk after RocksDB's compaction;
+  ``pairs``, ``seconds_per_million``: their number, and seconds of CPU for a million.
+- ``memory_mib``: growth of this process's peak memory meanwhile.
 - ``rival``: the ratio of deviations to those of one count by the Gaussian mechanism of OpenDP where
   it is installed (`pip install opendp`), at the same ε and δ, for one release with m = 1 a unit;
   None where it is not.
@@ -41,7 +41,7 @@ from rich.console import Console
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
 KEYS, SEED = 1_000, 7
-BATCH = 50_000  # pairs of one step
+BATCH = 50_000  # pairs per step
 CASES = [
     (triggers, public, budget)
     for triggers in (1, 24, 100)
@@ -51,7 +51,7 @@ CASES = [
 
 
 def deviation(triggers: int, public: bool, budget: int, distinct: bool) -> float:
-    """Noise at the last trigger, in records or values."""
+    """Standard deviation at the last trigger, in records or values."""
     keys = (b'["k"]',) if public else None
     setting = Setting(EPSILON, DELTA, triggers, keys=keys, distinct=distinct)
     made = build(HistogramParameters(budget=float(budget)), setting)
@@ -70,7 +70,7 @@ def ratios() -> dict[str, float]:
 
 
 def batch(number: int, size: int) -> Part:
-    """Merged pairs of one micro-batch, each of them new."""
+    """Merged pairs of one micro-batch, all of them new."""
     random = np.random.default_rng((SEED, number))
     key = random.integers(0, KEYS, size)
     texts = [b'["key-%d","v-%d"]' % (k, number * BATCH + n) for n, k in enumerate(key.tolist())]
@@ -80,7 +80,7 @@ def batch(number: int, size: int) -> Part:
 
 
 def table(pairs: int) -> dict[str, Any]:
-    """Fill a table with so many pairs; its size once it is closed."""
+    """Fill a table with ``pairs`` pairs; its size after it was closed."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "table"
@@ -125,7 +125,7 @@ def rival() -> float | None:
 
 
 def measure(pairs: int) -> dict[str, Any]:
-    """Everything that the module's text names."""
+    """All figures in the module's docstring."""
     cases = ratios()
     return {
         "deviation_over_count": round(max(cases.values()), 3),

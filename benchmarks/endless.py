@@ -1,8 +1,8 @@
-"""Noise of a window without a stated end, over that of windows whose end was stated.
+"""Noise of a window without a stated end, over that of windows with a stated end.
 
-A variance is that of a key's count with one record a unit, in units of the noise that a single
-release would need. It follows from the matrices: up to 2^17 triggers from the tables that are used,
-beyond from the same column by transforms of doubles.
+Variances are those of a key's count with one record per unit, in units of the noise of a single
+release. They follow from the matrices: up to 2^17 triggers from the product's tables, beyond that
+from the same column by FFT in doubles.
 
     python benchmarks/endless.py [--quick] [--json]
 
@@ -54,7 +54,7 @@ def inverse(f: F64) -> F64:
 
 
 def root_squares(horizon: int) -> F64:
-    """(T,) the same for √-Toeplitz, whose B and C are the same before columns are normalised."""
+    """(T,) the same for √-Toeplitz, where B = C before columns are normalised."""
     k = np.arange(1, horizon, dtype=np.float64)
     column = np.concatenate([np.ones(1), np.cumprod((2 * k - 1) / (2 * k))])
     found: F64 = np.cumsum(column * column)

@@ -3,8 +3,9 @@
     python benchmarks/engine.py [--quick] [--json] [--out DIR]
 
 Events are produced first; the clock then cuts at the end of the log, and the time runs from that
-cut until every aggregate shard has released. Beside it: stock Faust counting the same keys in its
-RocksDB table, without any privacy. Ratios are of one run; absolute figures depend on the machine.
+cut until every aggregate shard has released. For comparison, stock Faust counts the same keys in
+its RocksDB table, without any privacy. Ratios are within one run; absolute figures depend on the
+machine.
 """
 
 from __future__ import annotations
@@ -154,11 +155,11 @@ def wait(
 
     Args:
         cluster: the broker.
-        worker: its process.
-        pipeline: the pipeline whose releases are followed.
+        worker: process of the worker.
+        pipeline: pipeline whose releases to follow.
         names: names of the deployment.
-        patience: seconds.
-        look: called now and then.
+        patience: time limit in seconds.
+        look: called from time to time.
 
     Returns:
         Seconds from the cut.
@@ -191,14 +192,14 @@ def wait(
 
 
 def seen(port: int, pipeline: str) -> int:
-    """Events that met the bound, from the worker's operator metrics."""
+    """Number of events that reached the bound, from the worker's operator metrics."""
     page = urllib.request.urlopen(f"http://127.0.0.1:{port}/internal/metrics").read().decode()
     wanted = f'hush_events_total{{outcome="seen",pipeline="{pipeline}"}}'
     return round(sum(float(x.split()[-1]) for x in page.splitlines() if x.startswith(wanted)))
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """A free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,8 +1,8 @@
 """Noise of long windows, by factorisation: its deviation, the time to set up, and the time per key.
 
-A deviation is that of a key's count with sensitivity 1, in units of the noise of a single release:
-at the last trigger, at the worst one, and as root mean square over all. It follows from the
-matrices and is exact. The time per key is that of one release at the last trigger, with all draws.
+Deviations are those of a key's count with sensitivity 1, in units of the noise of a single release:
+at the last trigger, at the worst one, and as root mean square over all. They follow exactly from
+the matrices. The time per key is that of one release at the last trigger, with all draws.
 
     python benchmarks/factorizations.py [--quick] [--json]
 

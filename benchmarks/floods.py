@@ -1,28 +1,28 @@
-"""Hostile floods against a worker with little memory: it lives, and releases go on.
+"""Hostile floods against a worker with little memory: it survives, and releases go on.
 
-A worker serves a direct pipeline, a re-partitioned one and one of windows of a minute on a real
-broker, in a container (a cgroup) of 1 GiB; the broker runs outside. Whoever may write records then
-sends, one flood after the other, and each is released:
+A worker serves a direct pipeline, a re-partitioned one and one with windows of a minute on a real
+broker, in a container (a cgroup) of 1 GiB; the broker runs outside. A producer then sends one flood
+after the other, each followed by a release:
 
 - ``keys``: distinct keys of 906 bytes, each from a unit of its own, to both inputs;
 - ``units``: distinct units of 500 bytes;
-- ``windows``: records each of which belongs to another window;
-- ``records``: records of 1 MB: one large field, many small fields, no JSON at all;
-- ``restore``: none; but the worker's tables are gone, and it restores what the floods have left.
+- ``windows``: records of different windows, one each;
+- ``records``: records of 1 MB: one large field, many small fields, or not JSON;
+- ``restore``: no flood; the worker's tables are deleted, and it restores what the floods left.
 
 The last line under ``--json``:
 
 - ``peak_mb``: the most resident memory of the worker in any flood, MiB; ``peaks`` by flood;
-- ``base_mb``: the most until then, after an ordinary release;
-- ``budget_mb``: what the formula of docs/operations.md says for these settings;
-- ``killed``: how often the worker ended, by the kernel's hand or its own;
+- ``base_mb``: the most before the floods, after an ordinary release;
+- ``budget_mb``: result of the formula in docs/operations.md for these settings;
+- ``killed``: number of times that the worker ended, killed by the kernel or by itself;
 - ``stuck``: floods after which a release did not come;
-- ``limit_mb``: of the container; 0: there are no cgroups here, so nothing limits the worker, and
-  its resident memory alone is measured.
+- ``limit_mb``: limit of the container; 0: there are no cgroups here, so nothing limits the worker,
+  and only its resident memory is measured.
 
     python benchmarks/floods.py [--quick] [--json] [--only FLOOD …] [--keys N] [--limit-mb M]
 
-``--quick`` sends 120,000 keys in place of 700,000, and of the others as much less.
+``--quick`` sends 120,000 keys instead of 700,000, and scales the other floods down alike.
 """
 
 from __future__ import annotations
@@ -115,11 +115,11 @@ budget = { epsilon = 8.0, delta = 1e-9 }
 
 @dataclass
 class Watched:
-    """The one worker: started again when it ends, and its memory read meanwhile.
+    """The one worker: it is restarted when it ends, and its memory is measured meanwhile.
 
     Attributes:
-        killed: how often it ended by itself.
-        peak: bytes of resident memory at most, since it was last set to 0.
+        killed: number of times that it ended unexpectedly.
+        peak: peak resident memory in bytes, since this was last set to 0.
     """
 
     run: Local
@@ -128,12 +128,12 @@ class Watched:
     ended: list[str] = field(default_factory=list)
 
     def start(self) -> None:
-        """Start it, and wait until it serves."""
+        """Start it, and wait until it is ready."""
         self.run.start("w")
         self.run.wait_ready(["w"], SLOW)
 
     def look(self) -> None:
-        """Read its memory; start it again if it has ended."""
+        """Measure its memory; restart it if it has ended."""
         child = self.run.workers["w"]
         self.peak = max(self.peak, resident(child.pid))
         if child.returncode is not None:
@@ -142,14 +142,14 @@ class Watched:
             self.run.start("w")
 
     def settle(self) -> None:
-        """Begin to measure anew, with a process of its own for each flood."""
+        """Restart measuring, with a new process for each flood."""
         self.run.stop("w")
         self.run.log("w").unlink()
         self.peak = 0
         self.start()
 
     def released(self, triggers: Sequence[Trigger], patience: float = PATIENCE) -> bool:
-        """Wait until these are released; whether they are."""
+        """Wait until these triggers are released; whether they are."""
         until = time.monotonic() + patience
         while time.monotonic() < until:
             quiet = time.monotonic() + 2
@@ -162,7 +162,7 @@ class Watched:
 
 
 def resident(pid: int) -> int:
-    """Bytes of memory that a process has had resident at most; 0 if it has ended."""
+    """Peak resident memory of a process in bytes; 0 if it has ended."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -172,7 +172,7 @@ def resident(pid: int) -> int:
 
 
 def budget() -> int:
-    """MiB that a worker needs at the most, by the formula of docs/operations.md."""
+    """Most MiB that a worker needs, by the formula in docs/operations.md."""
     mb = {name.removeprefix("engine."): int(value) for name, value in SETTINGS.items()}
     step, shards = mb["step_bytes"] / MIB, sum(SHARDS.values())
     caches = mb["block_cache_mb"] + mb["unit_cache_mb"] + mb["input_mb"]
@@ -196,7 +196,7 @@ def flood(run: Local, worker: Watched, name: str, count: int, hour: int) -> bool
 
 
 def release(run: Local, worker: Watched, at: int) -> bool:
-    """Ask for a release, and wait for it."""
+    """Request a release, and wait for it."""
     before = len(run.triggers())
     run.trigger(at, ["direct", "routed"])
     until = time.monotonic() + PATIENCE
@@ -220,11 +220,11 @@ def floods(
 
     Args:
         folder: folder of the deployment.
-        bootstrap: a broker that runs.
-        count: keys of the flood of keys; of the others a share of it.
+        bootstrap: address of a running broker.
+        count: number of keys of the flood of keys; other floods scale with it.
         names: names of floods.
-        inside: the cgroup in which the worker runs; None: nothing limits it.
-        report: called with a line about each flood.
+        inside: cgroup of the worker; None: no limit.
+        report: called with a line for each flood.
     """
     with local(folder, bootstrap, TOML, {"visits": PARTITIONS, "orders": PARTITIONS}) as run:
         run.loud = False
@@ -244,7 +244,7 @@ def floods(
             seconds[name] = round(time.monotonic() - began, 1)
             report(f"{name}: {peaks[name]} MiB, {seconds[name]} s, ended {worker.killed} times")
             if name in stuck:
-                break  # what comes after it would wait behind it
+                break  # later floods would wait behind it
         return {
             "peak_mb": max(peaks.values()), "base_mb": base // MIB, "killed": worker.killed,
             "stuck": len(stuck), "limit_mb": 0, "budget_mb": budget(), "peaks": peaks,

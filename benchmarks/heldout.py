@@ -1,16 +1,16 @@
-"""Defaults on data that no constant was chosen on, each figure over the best or over a rival.
+"""Defaults on data on which no constant was chosen; figures are ratios to the best or a rival.
 
-Sets come in groups that are fixed before any constant: what is chosen is chosen on "tuned", and
-figures are of "unseen", which is looked at once a constant is final ("held" is what
-`research/heldout.py` shows; value streams have "sealed" too, for what was chosen after a look at
-"unseen"; ToPL has "filled" too, laws near B to tune on). All are columns of `examples/data` and
-laws with other parameters and seeds.
+Sets come in groups that were fixed before any constant: constants are chosen on "tuned", and
+figures are for "unseen", which is looked at only when a constant is final ("held" is for
+`research/heldout.py`; value streams also have "sealed", for constants chosen after a look at
+"unseen"; ToPL also has "filled", laws near B to tune on). All sets are columns of `examples/data`
+and laws with different parameters and seeds.
 
 * ``tops_median``, ``tops_worst``: squared error of random ranges over that of the rules of Wang et
   al. (CCS 2021) on the same warm-up (`_heldout_values`).
 * ``topl_within_3``: share of cells whose squared error of a mean is at most three times that of
-  the best threshold; ``topl_worst`` the largest ratio, ``topl_over_whole`` the largest one over
-  reports of everybody within [0, B]; ``topl_beyond_covered`` the share of runs whose 95 % interval
+  the best threshold; ``topl_worst`` the largest ratio, ``topl_over_whole`` the largest ratio to
+  everybody reporting within [0, B]; ``topl_beyond_covered`` the share of runs whose 95 % interval
   holds the share of values at or above theta (`_heldout_topl`).
 * ``pak_median``, ``pak_worst``: error of running totals over that with the best threshold
   (`_heldout_pak`).
@@ -74,7 +74,7 @@ def histogram_figures(half: str, quick: bool, tell: Tell) -> Found:
 
 
 def coverage_figures(half: str, quick: bool, tell: Tell) -> Found:
-    """How many records lie where an interval holds."""
+    """Share of records in leaves whose interval holds."""
     names = intervals.CHOSEN_ON if half == "tuned" else intervals.CHECKED_ON
     domain, rows = intervals.DOMAINS["quarters, depth 8"], []
     for name in list(names)[-2:] if quick else names:

@@ -1,13 +1,13 @@
-"""Windows of 24 hours that hop by one, beside 24 released hours that a reader adds up.
+"""Windows of 24 hours that hop by one, compared with 24 released hours that a reader adds up.
 
     python benchmarks/hopping.py [--quick] [--json]
 
-Both have the same records, ε, δ and epoch of a day, and the defaults of a count of found keys. The
+Both have the same records, ε, δ and epoch of a day, and the defaults for a count of found keys. The
 recipe is one pipeline of tumbling hours: a key's last 24 hours are the sum of the hours in which it
-was released. Records follow a law of keys, a daily rhythm, and users of whom some come back to one
-key, which costs windows that hop more. Judged are the windows of the third day, all of them full.
+was released. Records have a law of keys, a daily rhythm, and users of whom some return to one key,
+which costs hopping windows more. The windows of the third day, all of them full, are judged.
 
-- ``keys``: released on average, of windows that hop and of the recipe, where a key counts that was
+- ``keys``: released on average, by windows that hop and by the recipe, where a key counts that was
   released in any hour; ``keys_over_recipe``: their ratio.
 - ``deviation_over_recipe``: of the noise of a window over that of 24 released hours, root mean
   squares over the windows of a day; ``least``: the least that any factorisation reaches with these
@@ -47,8 +47,8 @@ from rich.console import Console
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
 HOURS, DAYS = 24, 3
 LISTED = 2_000  # keys
-REPEATED = 0.3  # share of records of the key that their user had first that day
-CERTAIN = 1.959964  # deviations of a 95 % interval
+REPEATED = 0.3  # share of records with their user's first key of the day
+CERTAIN = 1.959964  # half width of a 95 % interval in standard deviations
 Counts = NDArray[np.int64]
 
 
@@ -60,7 +60,7 @@ class Sample(NamedTuple):
 
 
 class Side(NamedTuple):
-    """What one way released and accepted, for each hour and key."""
+    """Released and accepted counts of one method, for each hour and key."""
 
     shown: NDArray[np.bool_]
     value: Counts
@@ -69,7 +69,7 @@ class Side(NamedTuple):
 
 
 def sample(users: int, number: int) -> Sample:
-    """Visits of so many users a day, half of them with more than one; a tenth as many keys."""
+    """Visits of ``users`` users a day, half of them with more than one; a tenth as many keys."""
     rng = np.random.default_rng(number)
     keys = users // 10
     popular, rhythm = law(keys, 20, 1.3), 1 + 0.8 * np.sin(np.arange(HOURS) / HOURS * 2 * np.pi)
@@ -92,7 +92,7 @@ def sample(users: int, number: int) -> Sample:
 
 
 def made(hops: int, days: int = 1) -> KeyedSums:
-    """The mechanism of windows of so many hops of an hour, for epochs of so many days."""
+    """The mechanism for windows of ``hops`` hourly hops and epochs of ``days`` days."""
     setting = Setting(EPSILON, DELTA, 1, windows=HOURS * days, hops=hops)
     built = catalogue.build("histogram", HistogramParameters(), setting)
     assert isinstance(built, KeyedSums)
@@ -107,7 +107,7 @@ def noise(hour: int) -> KeyedNoise:
 
 
 def releases(mechanism: KeyedSums, given: Sample) -> Iterator[tuple[Releases, Counts]]:
-    """Release each hour, with what was accepted of each key."""
+    """Release each hour; also give the accepted count of each key."""
     work, before, begin = given.work, None, 0
     units = UnitTable(mechanism.traits, work.users)
     for hour, end in enumerate(given.ends):
@@ -126,7 +126,7 @@ def releases(mechanism: KeyedSums, given: Sample) -> Iterator[tuple[Releases, Co
 
 
 def side(mechanism: KeyedSums, given: Sample) -> Side:
-    """All hours of one way."""
+    """All hours of one method."""
     shape = (len(given.ends), given.work.keys)
     out = Side(
         np.zeros(shape, np.bool_), np.zeros(shape, np.int64), np.zeros(shape),
@@ -149,7 +149,7 @@ def last_day(hourly: NDArray[Any]) -> NDArray[Any]:
 
 
 def deviations(days: int) -> float:
-    """Noise of windows that hop over that of 24 hours, for epochs of so many days."""
+    """Noise of hopping windows over that of 24 hours, for epochs of ``days`` days."""
     hops, recipe = made(HOURS, days), made(1, days)
     assert isinstance(hops, Hopping)
     own = float(np.sqrt((hops.deviations()[:, 0] ** 2).mean()))
@@ -157,18 +157,18 @@ def deviations(days: int) -> float:
 
 
 def least(hops: int = HOURS, rounds: int = 2_000) -> float:
-    """Bound the deviation of windows, over that of their hops added up, from below.
+    """Lower bound on the deviation of windows over that of their hops added up.
 
-    Epochs are as long as windows. One answers, with one noise, the sum of its first j hops and that
-    of all others, for each j: the rows of W. Let W = BC, no column of C longer than 1, and q a
-    distribution of hops. Then the nuclear norm of W diag(√q) is at most |B| |C diag(√q)| <= |B| in
-    Frobenius norms, and |B|² is the sum of the variances of n windows, each of which takes its end
-    from one epoch and its beginning from the one before. The recipe's add up to n². It holds for
-    any B and C, those among them that would need the future.
+    Epochs are as long as windows. For each j, an epoch answers the sum of its first j hops and the
+    sum of all others: the rows of W. Let W = BC, where no column of C is longer than 1, and let q
+    be a distribution over hops. Then the nuclear norm of W diag(√q) is at most |B| |C diag(√q)| <=
+    |B| in Frobenius norms, and |B|² is the sum of the variances of n windows, each of which takes
+    its end from one epoch and its beginning from the previous one. The recipe's variances add up to
+    n². The bound holds for any B and C, even those that would need the future.
 
     Args:
-        hops: n, of a window.
-        rounds: steps towards the best q; any q is a bound.
+        hops: n, the number of hops of a window.
+        rounds: number of steps towards the best q; any q gives a bound.
     """
     first = np.tril(np.ones((hops, hops)))
     workload = np.vstack([first, 1 - first])
@@ -182,7 +182,7 @@ def least(hops: int = HOURS, rounds: int = 2_000) -> float:
 
 
 def listed(keys: int) -> float:
-    """Coverage of windows of so many listed keys without records, all places of an epoch alike."""
+    """Coverage of windows of ``keys`` listed keys without records, over all places in an epoch."""
     names = Keys.of([b"%d" % number for number in range(keys)])
     setting = Setting(EPSILON, DELTA, 1, windows=HOURS, hops=HOURS, keys=tuple(names))
     mechanism = catalogue.build("histogram", HistogramParameters(), setting)
@@ -203,12 +203,12 @@ def rms(errors: NDArray[Any]) -> float:
 
 
 def covered(gap: Counts, variance: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Whether the 95 % interval around a value that is off by ``gap`` holds the exact one."""
+    """Whether the 95 % interval around a value with error ``gap`` holds the exact value."""
     return np.asarray(abs(gap) <= CERTAIN * np.sqrt(variance))
 
 
 def measure(users: int, number: int = 11) -> dict[str, Any]:
-    """Everything that the module's text names."""
+    """All figures in the module's docstring."""
     given = sample(users, number)
     hops, hours = side(made(HOURS), given), side(made(1), given)
     day = slice(-HOURS, None)

@@ -1,9 +1,9 @@
-"""What a worker with nothing to do takes of a core, thread by thread.
+"""CPU usage of an idle worker, thread by thread.
 
 One worker serves a re-partitioned pipeline with four partitions at every stage, twelve shards, and
-owns the clock. No record and no request comes. Once it is ready and has been left alone for a
-while, processor time is counted as the kernel counts it for each thread, in nanoseconds: other work
-on the machine costs it some of its caches, and nothing else.
+owns the clock. No record and no request comes. Some time after it is ready, the kernel's count of
+each thread's processor time is read, in nanoseconds: other work on the machine affects it only
+through the caches.
 
     python benchmarks/idle.py [--quick] [--json] [--seconds N]
 
@@ -34,7 +34,7 @@ SECONDS, QUICK_SECONDS = 120.0, 30.0
 SETTLE_SECONDS = 15.0
 PARTITIONS = 4
 REQUESTS, QUICK_REQUESTS = 24, 6
-APART_SECONDS = 3.3  # by then the clock rests again
+APART_SECONDS = 3.3  # enough for the clock to rest again
 HOUR, ORIGIN = 3_600_000_000, 17956 * 86_400_000_000  # 2019-03-01
 
 TOML = f"""
@@ -60,7 +60,7 @@ budget = {{ epsilon = 8.0, delta = 1e-4 }}
 
 
 class Spent(NamedTuple):
-    """What a thread has taken: its name, nanoseconds, and how often it woke up."""
+    """A thread's name, its nanoseconds of CPU, and its number of wake-ups."""
 
     name: str
     time: int
@@ -68,7 +68,7 @@ class Spent(NamedTuple):
 
 
 def spent(process: int) -> dict[int, Spent]:
-    """What every living thread of a process has taken so far, by its number."""
+    """Usage of every living thread of a process so far, by thread id."""
     found = {}
     for task in Path(f"/proc/{process}/task").iterdir():
         try:
@@ -83,9 +83,9 @@ def spent(process: int) -> dict[int, Spent]:
 
 
 def counted(process: int, seconds: float) -> tuple[Counter[str], int, float]:
-    """Nanoseconds by the name of threads, wake-ups, and seconds, from now on.
+    """Nanoseconds by thread name, number of wake-ups, and seconds, from now on.
 
-    Python does not name its threads to the kernel: those beside the main one are counted together.
+    Python does not tell the kernel its threads' names: all but the main one are counted together.
     """
     before, began = spent(process), time.monotonic()
     time.sleep(seconds)

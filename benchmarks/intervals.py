@@ -1,9 +1,9 @@
-"""How often intervals of released maps hold the exact count, and how wide they are.
+"""Coverage and width of the intervals of released maps.
 
 PHDStream at its defaults, ε = 1, 24 triggers: a leaf is covered if its 95 % interval, cut at 0,
-holds the exact number of live records in it. *Noise alone* is the same release with the noise of
-counters as its only error; *stated* adds that nobody knows how an inherited count divides. Means
-over leaves and over every fourth trigger. The model of shares was chosen on the first group of data
+holds the exact number of live records in it. *Noise alone* counts only the noise of counters as
+error; *stated* also covers the unknown division of an inherited count. Figures are means over
+leaves and over every fourth trigger. The model of shares was chosen on the first group of data
 sets; the second was looked at afterwards.
 
     python benchmarks/intervals.py [--quick] [--json] [--topl]
@@ -43,14 +43,14 @@ Shown = dict[str, float]
 
 
 def in_order(points: np.ndarray) -> Stream:
-    """Points of the unit square as a stream of insertions, as many at each tick."""
+    """Points of the unit square as a stream of insertions, equally many at each tick."""
     inside = np.clip(points, 0, 1)
     tick = np.arange(len(inside)) * TICKS // len(inside) + 1
     return Stream(tick, inside, np.ones(len(inside), int))
 
 
 def mixed(points: np.ndarray) -> Stream:
-    """The same in random order: every tick has the same distribution."""
+    """The same in random order, so that every tick has the same distribution."""
     return in_order(np.random.default_rng(1).permutation(points))
 
 
@@ -132,7 +132,7 @@ DATASETS = CHOSEN_ON | CHECKED_ON
 def noise_alone(
     inherited: np.ndarray, spread: np.ndarray, shares: np.ndarray, child: np.ndarray | None
 ) -> np.ndarray:
-    """The error of a share as if it were known: equal parts of the noise above it."""
+    """The error of a share as if the share were known: only the noise of the count above."""
     each = len(shares) // len(spread) if child is None else child.sum(axis=1)
     return np.repeat(spread / each**2, each)
 
@@ -157,10 +157,10 @@ def exact(domain: Domain, live: Stream, codes: np.ndarray) -> np.ndarray:
 class Snapshot(NamedTuple):
     """Intervals of one trigger's leaves."""
 
-    leaves: float  # share that is covered
+    leaves: float  # share of covered leaves
     width: float  # mean
     number: int  # of leaves
-    records: float  # share of the live records that lie in covered leaves
+    records: float  # share of the live records in covered leaves
 
 
 def snapshots(domain: Domain, stream: Stream, name: str) -> Iterator[Snapshot]:

@@ -1,22 +1,22 @@
 """Time from a trigger to its release on a local broker, for small and large micro-batches.
 
-One worker with one pipeline of one partition each. Before a trigger, its events are published and
-the worker is left to bound them, so that the release alone is left to do. The time runs from the
+One worker serves one pipeline with one partition per stage. Before a trigger, its events are
+produced and the worker bounds them, so that only the release remains. The time runs from the
 trigger in the clock log until a reader of committed records sees the manifest. *Small* touches 20
 keys, *large* 10,000, of which 20 are released.
 
-A machine's disk and load decide absolute figures, so each is given in transactions too: the
+Absolute figures depend on the machine's disk and load, so each is also given in transactions: the
 median time of a transaction of one record, from its begin until a reader sees it.
 
     python benchmarks/latency.py [--quick] [--json] [--out DIR]
     python benchmarks/latency.py --load 50000 [--triggers N] [--quick] [--json]
 
-Under ``--load`` so many events a second of 200,000 uniform users come all the while, and triggers
-one after the other without a wait, each from its place in the clock log to its manifest: what has
-been sent before a trigger and is not bounded yet is part of its time. The line then has ``load``,
-the events a second that were sent in fact, ``triggers``, ``p50_ms``, ``p90_ms``, ``p99_ms``,
-``worst_ms`` and ``transaction_ms``, the median of a transaction before the load. Of 300 triggers
-three are above a p99.
+With ``--load`` that many events a second of 200,000 uniform users keep coming, and triggers follow
+each other without a pause, each timed from its place in the clock log to its manifest: bounding the
+events sent before a trigger is part of its time. The line then has ``load``, the events actually
+sent per second, ``triggers``, ``p50_ms``, ``p90_ms``, ``p99_ms``, ``worst_ms`` and
+``transaction_ms``, the median of a transaction before the load. Of 300 triggers, three are above
+the p99.
 
 The last line under ``--json``: ``small_ms, large_ms, transaction_ms`` (medians),
 ``small_transactions, large_transactions`` (the same as ratios) and ``small_p90_ms``.
@@ -47,9 +47,9 @@ DAY = 86_400_000_000
 ORIGIN = 17956 * DAY  # 2019-03-01
 TRIGGERS = 48  # of a window
 SMALL, LARGE = 300, 10_000
-USERS, PAGES, WARM = 200_000, 1_000, 5  # under load; triggers that are left out
+USERS, PAGES, WARM = 200_000, 1_000, 5  # under load; WARM triggers are left out
 MINUTE = 60_000_000
-SETTLED = 1.0  # seconds without a new record behind the bound stage
+SETTLED = 1.0  # seconds without a new record from the bound stage
 
 TOML = """
 [deployment]
@@ -79,8 +79,8 @@ class Reader:
     """A reader of committed records of one topic.
 
     Args:
-        bootstrap: the broker.
-        topic: a topic of one partition.
+        bootstrap: address of the broker.
+        topic: topic with one partition.
     """
 
     def __init__(self, bootstrap: str, topic: str) -> None:
@@ -91,7 +91,7 @@ class Reader:
         self._client.assign([TopicPartition(topic, 0, 0)])
 
     def until(self, wanted: bytes, timeout: float = 120) -> float:
-        """When the next record whose value holds ``wanted`` is seen, in seconds."""
+        """Time, in seconds, at which the next record whose value contains ``wanted`` is seen."""
         end = time.monotonic() + timeout
         while time.monotonic() < end:
             message = self._client.poll(0.5)
@@ -105,7 +105,7 @@ class Reader:
 
 
 def transactions(bootstrap: str, count: int) -> float:
-    """Median seconds of a transaction of one record, until a reader sees it."""
+    """Median seconds of a transaction of one record until a reader sees it."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics([NewTopic("plain", 1, 1)]).values():
         future.result()
@@ -130,7 +130,7 @@ def batch(index: int, hidden: int) -> list[dict[str, Any]]:
 
 
 def settled(run: Local) -> None:
-    """Wait until nothing more comes out of the bound stage."""
+    """Wait until the bound stage sends nothing more."""
     cluster, topic = run.cluster, run.names.cells("pages")
     end, since = -1, time.monotonic()
     while time.monotonic() < since + SETTLED:
@@ -141,7 +141,7 @@ def settled(run: Local) -> None:
 
 
 def fired(run: Local, ordinal: int) -> Trigger:
-    """The trigger with an ordinal, once it is in the clock log."""
+    """Wait for the trigger with an ordinal in the clock log."""
     return run.wait_triggers(ordinal)[ordinal - 1]
 
 
@@ -159,7 +159,7 @@ def released(run: Local, hidden: list[int], progress: Progress) -> list[float]:
 
 
 class Load(threading.Thread):
-    """Events at a steady rate, until it is ended.
+    """Events at a steady rate until `end`.
 
     Args:
         run: the deployment.
@@ -175,7 +175,7 @@ class Load(threading.Thread):
         self.seconds = 0.0
 
     def run(self) -> None:
-        """Send a twentieth of a second's events at a time; what is late is sent at once."""
+        """Send events for a twentieth of a second at a time; late ones are sent at once."""
         begun, at = time.monotonic(), ORIGIN + MINUTE // 2
         while not self._ended.wait(0.05):
             self.seconds = time.monotonic() - begun
@@ -224,7 +224,7 @@ def main() -> None:
     hidden = [0] * (small + 1) + [LARGE] * large
     count = options.triggers or (40 if options.quick else 300)
     toml = TOML
-    if options.load:  # one window that has a minute for each of them
+    if options.load:  # one window with a minute for each trigger
         toml = TOML.replace('every = "30m"', 'every = "1m"')
         toml = toml.replace('length = "1d"', f'length = "{count + WARM}m"')
     with (

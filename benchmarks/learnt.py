@@ -2,9 +2,9 @@
 
 A first day is run with the default bound. Its last release and one noisy profile of its units
 (`mechanisms/parts/unit_profile.py`, with a twentieth of the day's μ²) choose the budget
-(`mechanisms/histogram/planning/learnt.py`) of a second day, of the same law and drawn anew. That
-day is run with the choice and with every budget of the ladder, under the same noise keys, none of
-which the choice has seen. No figure of the choice was fitted on these shapes.
+(`mechanisms/histogram/planning/learnt.py`) of a second day, drawn anew from the same law. That day
+is run with the chosen budget and with every budget of the ladder, under the same noise keys, which
+the choice has not seen. No constant of the choice was fitted on these shapes.
 
     python benchmarks/learnt.py [--quick] [--json]
 
@@ -47,19 +47,19 @@ PROFILE = UnitProfile()
 
 
 def setting() -> Setting:
-    """What every day costs."""
+    """The budget of every day."""
     return Setting(Fraction(1), Fraction(1, 10**6), TRIGGERS)
 
 
 def learning() -> Setting:
-    """What the first day leaves for its counts."""
+    """The part of the first day's budget for its counts."""
     asked = setting()
     mu = float(gdp_mu(asked.epsilon, asked.delta / 2)) * float(1 - SHARE) ** 0.5
     return replace(asked, epsilon=gdp_epsilon(mu, asked.delta / 2))
 
 
 def variance() -> Fraction:
-    """Noise of the profile, in squared steps: half of δ selects keys."""
+    """Variance of the profile's noise, in squared steps; half of δ selects keys."""
     asked = setting()
     return STEPS**2 / (SHARE * gdp_mu(asked.epsilon, asked.delta / 2) ** 2)
 
@@ -75,7 +75,7 @@ def profiled(work: Workload) -> np.ndarray:
 
 
 def learnt(first: Workload, totals: np.ndarray, play_: int) -> float:
-    """The budget that one first day chooses, under noise of its own."""
+    """The budget that one first day chooses, under its own noise."""
     mechanism = build(START, learning())
     run = Run(mechanism, first, noise_of("first", play_), mechanism.delay)
     for part_of_day in first.micro_batches(TRIGGERS):
@@ -88,7 +88,7 @@ def learnt(first: Workload, totals: np.ndarray, play_: int) -> float:
 
 
 def error(second: Workload, budget: float, plays: int) -> float:
-    """Distance of all counts at the last trigger, as a share of all records."""
+    """l1 error of all counts at the last trigger, as a share of all records."""
     mechanism = build(replace(START, budget=budget), setting())
     made = [
         play(Run(mechanism, second, noise_of("second", play_), mechanism.delay))

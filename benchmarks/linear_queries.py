@@ -1,4 +1,4 @@
-"""Selective counting of linear queries that are no nodes of a tree, with PHDStream's own counters.
+"""Selective counting of linear queries other than tree nodes, with PHDStream's counters.
 
 Kumar, Strohmer & Vershynin, "An Algorithm for Streaming Differentially Private Data" (2024),
 Algorithm 4, counts any linear queries: at each trigger a rule picks the active ones, and only
@@ -77,7 +77,7 @@ def ranges() -> I64:
 
 
 def sets(layers: int = 8, groups: int = 32) -> I64:
-    """(q, cells) indicators of the parts of random partitions, each with groups of equal size."""
+    """(q, cells) indicators of the parts of random partitions into groups of equal size."""
     rng, rows = np.random.default_rng(11), []
     for _ in range(layers):
         group = rng.permutation(np.arange(CELLS) % groups)
@@ -135,7 +135,7 @@ def stream(triggers: int) -> Iterator[I64]:
 
 
 class Step(NamedTuple):
-    """What a trigger released, and what it should have been."""
+    """The release of a trigger, and the exact result."""
 
     active: NDArray[np.intp]  # (a,) queries
     change: I64  # (a,) exact weights of the trigger's records
@@ -157,10 +157,10 @@ def counted(
     Args:
         weight: (q, cells) public weights.
         most: Δ.
-        counter: a counter of (ε/Δ)-DP for a change by 1.
+        counter: counter that is (ε/Δ)-DP for a change by 1.
         days: (cells,) records of each trigger.
         noise: keyed noise.
-        sets: active queries of a transcript that is held fixed; None = `chosen` picks them.
+        sets: active queries of a fixed transcript; None: `chosen` picks them.
     """
     queries = len(weight)
     cell, exact = np.zeros(queries, NODE), np.zeros(queries, np.int64)
@@ -179,7 +179,7 @@ def counted(
 
 
 def bound(counter: SimpleCounter | BlockCounter | TreeCounter, variance: Any) -> Any:
-    """What the error exceeds with probability β at most, by Chan, Shi & Song."""
+    """Bound that the error exceeds with probability at most β, by Chan, Shi & Song."""
     draws = variance / laplace_variance(counter.scale)
     return math.sqrt(8) * float(counter.scale) * np.sqrt(draws) * math.log(2 / BETA)
 

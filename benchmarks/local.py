@@ -1,12 +1,12 @@
 """Errors of means and range sums under local differential privacy, and how fast reports add up.
 
 Each of 100,000 users holds one value and a slot (1 … 40) and makes one report. ToPL: a tenth of
-the users report by Square Wave first; the rest are told the threshold that follows from them and
-report by Hybrid in their slot; everything goes through the aggregator as it runs in production.
-Baselines, with every user reporting at the whole public range B: the two-point channel, and
+the users report by Square Wave first; the rest get the threshold that follows from these reports,
+and report by Hybrid in their slot; everything goes through the aggregator as in production.
+Baselines, in which every user reports at the whole public range B: the two-point channel, and
 Laplace noise of scale B/epsilon on the device. The mean is that of all users, so ToPL pays for its
-first tenth. A range sum is that of the values of the other users (as in the paper, where the first
-group comes before the stream that is measured) in a random range of slots, for all three alike.
+first tenth. Range sums are, for all three methods, those of the other users' values in a random
+range of slots (as in the paper, where the first group precedes the measured stream).
 
     python benchmarks/local.py [--quick] [--json] [--out DIR]
 
@@ -64,7 +64,7 @@ Row = dict[str, Any]
 def topl(
     survey: Survey, value: F64, slot: NDArray[np.int64], generator: Generator
 ) -> tuple[float, F64, Any, NDArray[np.bool_]]:
-    """Released mean, sums per slot, the release of the warm-up, and who is in the value group."""
+    """Released mean, sums per slot, the warm-up's release, and members of the value group."""
     mechanism = ToPL(survey, survey.bound / 2**20, SLOTS + 1, expected=USERS // SLOTS)
     memory = Memory(mechanism, ZeroNoise())
     users, group = crowd(survey, USERS)
@@ -258,7 +258,7 @@ def picture(rows: list[Row], path: Path) -> None:
 
 
 def fitted(axes: Any) -> None:
-    """What the range group's reports say of trips, and the threshold that follows."""
+    """Plot the distribution of trips by the range group's reports, and the resulting threshold."""
     generator = np.random.default_rng(1)
     bound, draw = next(iter(WORKLOADS.values()))
     survey = Survey(Fraction(1), Fraction(bound), "benchmark")

@@ -1,13 +1,13 @@
 """Cost of state: bytes on disk per user, per (user, key) pair and per key; memory as it grows.
 
-The state is what a worker writes: unit rows by `UnitCodec` under keyed digests, key rows with
+The state is written as by a worker: unit rows by `UnitCodec` under keyed digests, key rows with
 their due index by `KeyRows`, in the shard's own RocksDB, in batches as a step writes them.
 
-- ``user_bytes``: a unit that has contributed without leaving a pair behind (bound on records).
-- ``pair_bytes``: what each further (unit, key) pair adds to its unit's row, with adaptive weights.
+- ``user_bytes``: a unit that has contributed without leaving a pair (bound on records).
+- ``pair_bytes``: what each further (unit, key) pair adds to its unit's row with adaptive weights.
 - ``key_bytes``: a key that was seen, with its row and index entry (keys of 20 to 30 bytes).
-  These three after compaction, which RocksDB does by itself to all but the newest tenth;
-  ``user_bytes_written`` is before it, with log and small fresh tables.
+  These three are measured after compaction, which RocksDB itself does for all but the newest tenth;
+  ``user_bytes_written`` is measured before it, with the log and small fresh tables.
 - ``rss_growth``: resident memory after 10 M keys over that after 1 M, one shard, one process.
 
     python benchmarks/memory.py [--quick] [--json] [--out DIR]
@@ -50,7 +50,7 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 TARGETS = {"user_bytes": 24.0, "pair_bytes": 8.0, "key_bytes": 100.0, "rss_growth": 1.3}
-STEP = 20_000  # rows of one batch: what one step of a shard touches
+STEP = 20_000  # rows of one batch, as in one step of a shard
 Tick = Callable[[int], None]
 
 
@@ -61,12 +61,12 @@ def mechanism(**parameters: object) -> Mechanism:
 
 
 def store(folder: str, scale: int = 1) -> RocksStore:
-    """A shard's table with the default settings of a deployment, or with a part of its memory."""
+    """A shard's table with a deployment's default settings, or with a part of the memory."""
     return RocksStore(Path(folder), Cache((64 << 20) // scale), (16 << 20) // scale)
 
 
 def units(kind: Mechanism, users: int, pairs: int, tick: Tick) -> tuple[float, float]:
-    """Bytes on disk per unit row with that many pairs: as written, and compacted."""
+    """Bytes on disk per unit row with ``pairs`` pairs: as written, and compacted."""
     codec, rng = UnitCodec(kind.traits), np.random.default_rng(1)
     prefix = units_of(0) + sortable(0)
     with tempfile.TemporaryDirectory(prefix="hush-memory-") as folder:
@@ -88,14 +88,14 @@ def units(kind: Mechanism, users: int, pairs: int, tick: Tick) -> tuple[float, f
 def keys(count: int, table: RocksStore, tick: Tick, first: int = 0) -> None:
     """Write rows of ``count`` keys that were seen once, some of them due.
 
-    Each batch first loads as many keys that are there already, as a step does with those that
-    come again: the cache is as full as that of a worker that has run for a while.
+    Each batch first loads as many existing keys, as a step does with recurring ones: the cache is
+    as full as that of a worker that has run for a while.
     """
     kind, rng = mechanism(), np.random.default_rng(2 + first)
     rows_of = KeyRows(kind.traits)
     for begun in range(first, first + count, STEP):
         n = min(STEP, first + count - begun)
-        # Numbers in a scattered order, as keys are first seen.
+        # Numbers in scattered order, as keys are first seen.
         known = rng.integers(0, max(begun, 1), n).astype(np.uint64)
         rows_of.load(table, 0, Keys.of(names(np.unique(known))))
         listed = names(np.arange(begun, begun + n, dtype=np.uint64))

@@ -1,8 +1,8 @@
 """Cost of a draw of keyed exact noise, against OpenDP's exact sampler and NumPy's inexact one.
 
-Every figure includes all that a mechanism pays: labels, AES, sampler, the copy into the result.
-OpenDP's vector mechanism draws exact discrete Gaussians as well, from the system's randomness.
-NumPy's normal is a yardstick of speed alone: doubles, from a generator that is no secret.
+Every figure includes all costs of a mechanism: labels, AES, sampler, the copy into the result.
+OpenDP's vector mechanism also draws exact discrete Gaussians, from the system's randomness. NumPy's
+normal is only a yardstick of speed: doubles from a generator that is not secret.
 
     python benchmarks/noise.py [--quick] [--json] [--out DIR]
 
@@ -40,7 +40,7 @@ LOOKS = [("#0b6e4f", -18), ("#b23a48", 8), ("#8d99ae", 8)]  # colour, height of 
 
 
 def best_of(repeats: int, draws: int, call: Callable[[], object]) -> float:
-    """Nanoseconds per draw; the least of several runs is the one nobody disturbed."""
+    """Nanoseconds per draw: the least of several runs, that is, the least disturbed one."""
     call()
     best = float("inf")
     for _ in range(repeats):

@@ -1,16 +1,16 @@
-"""What partitions cost: the same events and beats over 4, 64 and 256 partitions.
+"""Cost of partitions: the same events and beats over 4, 64 and 256 partitions.
 
     python benchmarks/partitions.py [--quick] [--json] [--only SHAPE] [--partitions P,P]
         [--processes N] [--events N] [--seconds S] [--beat B] [--spy FILE]
 
 Workers are ready before the first event. Events come at a steady rate, keyed by one of 50,000
 users and re-partitioned by user; a trigger follows the last one. CPU is that of all workers from
-the first event to the last manifest of that trigger, with what they spend while nothing comes.
-There are two shapes:
+the first event to the last manifest of that trigger, including idle work. There are two shapes:
 
-- ``raw``: the raw topic alone has that many partitions; topics between the stages have as many as a
-  deployment gets by default, four at the most.
-- ``square``: so have the topics of units and of cells. Each shard sends to each partition.
+- ``raw``: only the raw topic has that many partitions; topics between the stages have a
+  deployment's default number, at most four.
+- ``square``: the topics of units and of cells have that many, too. Each shard sends to each
+  partition.
 
 The last line of ``--json``, where P is a number of partitions:
 
@@ -89,7 +89,7 @@ mechanism = {{ kind = "histogram", adaptive_weight = 0 }}
 
 
 class Plan(NamedTuple):
-    """A load: events in so many seconds, and how often the clock beats."""
+    """A load: events, their seconds, and the interval of beats."""
 
     events: int
     seconds: float
@@ -99,11 +99,11 @@ class Plan(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """What lies in the topics between the stages."""
+    """The content of the topics between the stages."""
 
     frames: int
     barriers: int
-    transactions: int  # ends of transactions: one for each partition that one wrote to
+    transactions: int  # ends of transactions, one per partition written
     bytes: int
 
 
@@ -172,7 +172,7 @@ def measured(folder: Path, broker: Broker, shape: str, partitions: int, plan: Pl
 
 
 def settle(run: Local, members: str) -> None:
-    """Wait until the group has come to rest: members join one after another."""
+    """Wait until the group is stable: members join one after another."""
     said = list[int]()
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
@@ -184,7 +184,7 @@ def settle(run: Local, members: str) -> None:
 
 
 def spied(worker: int, name: str, plan: Plan) -> subprocess.Popen[bytes] | None:
-    """A profiler beside the first worker, where a file for its samples is named."""
+    """A profiler of the first worker, if a file for its samples is given."""
     if plan.spy is None:
         return None
     command = ["py-spy", "record", "-p", str(worker), "-d", str(round(plan.seconds)), "-r", "100",
@@ -201,7 +201,7 @@ def between(run: Local) -> Flow:
 
 
 def counted(bootstrap: str, topics: Mapping[str, int]) -> list[Flow]:
-    """The same of each of some topics."""
+    """The same for each of several topics."""
     client = Consumer({"bootstrap.servers": bootstrap, "group.id": "count", "log_level": 0,
                        "isolation.level": "read_committed", "fetch.wait.max.ms": 20})  # fmt: skip
     found = []
@@ -224,12 +224,12 @@ def counted(bootstrap: str, topics: Mapping[str, int]) -> list[Flow]:
 
 
 def sum_of(flows: Sequence[Flow]) -> Flow:
-    """Both topics together."""
+    """The sum over topics."""
     return Flow(*(sum(one) for one in zip(*flows, strict=True)))
 
 
 def assigned(partitions: int, workers: int = 3) -> float:
-    """Seconds of an assignment of four topics, while one of the workers is new."""
+    """Seconds of an assignment of four topics when one of the workers is new."""
     app = faust.App("assigned", broker="kafka://localhost:1", web_enabled=False)
     topics = [f"t{n}" for n in range(4)]
     cluster: Any = SimpleNamespace(partitions_for_topic=lambda topic: set(range(partitions)))
@@ -249,7 +249,7 @@ def assigned(partitions: int, workers: int = 3) -> float:
 
 
 def compared(figures: Mapping[str, Any]) -> dict[str, float]:
-    """Ratios of the figures that are there."""
+    """Ratios of the available figures."""
     found = {}
     for shape, tail in (("raw", "_raw"), ("square", "")):
         for many in (64, 256):
@@ -262,12 +262,12 @@ def compared(figures: Mapping[str, Any]) -> dict[str, float]:
 
 
 def measure(plan: Plan, shapes: Sequence[str], sizes: Sequence[int], up_to: int) -> dict[str, Any]:
-    """All figures, each deployment on a broker of its own."""
+    """All figures, each deployment on its own broker."""
     figures: dict[str, Any] = {}
     for shape in shapes:
         for partitions in sizes:
             if shape == "square" and partitions == 4 and "raw_4" in figures:
-                figures["square_4"] = figures["raw_4"]  # it is the same
+                figures["square_4"] = figures["raw_4"]  # the shapes coincide
                 continue
             name = f"{shape}_{partitions}"
             with (

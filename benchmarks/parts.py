@@ -1,11 +1,11 @@
-"""Where the CPU of a worker goes, part by part, per event.
+"""CPU of a worker per event, part by part.
 
     python benchmarks/parts.py [--quick] [--json] [--events N] [--only VARIANT]
 
-A worker takes a topic as in `engine.py`. In its process the functions of each part are timed with
-the clock of their thread, and a part's time is what none of the parts inside it took; threads are
-what the system says of them. The count begins when all loops are compiled, and ends after the last
-manifest, so that a release is in it. Other load on the machine makes all of it larger.
+A worker processes a topic as in `engine.py`. In its process the functions of each part are timed by
+their thread's clock, and a part's time excludes the parts inside it; times of threads are the
+system's. Counting begins when all loops are compiled and ends after the last manifest, so it
+includes a release. Other load on the machine increases all figures.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Timers:
     """Seconds of CPU by part, in a worker's process.
 
     Args:
-        out: a file that is written anew twice a second.
+        out: file that is rewritten twice a second.
     """
 
     def __init__(self, out: Path) -> None:
@@ -164,7 +164,7 @@ def measure(cluster: Cluster, folder: Path, variant: str) -> dict[str, dict[str,
             producer.produce(names.requests, encode(TriggerRequest("go", at)), partition=0)
             producer.flush()
             engine.wait(cluster, worker, pipeline, names)
-            time.sleep(1.2)  # until it has told all
+            time.sleep(1.2)  # until everything is written
         finally:
             worker.terminate()
             worker.wait(60)
@@ -173,7 +173,7 @@ def measure(cluster: Cluster, folder: Path, variant: str) -> dict[str, dict[str,
 
 
 def per_event(found: dict[str, dict[str, float]], events: int) -> dict[str, float]:
-    """Microseconds per event: threads, and the parts of those that compute."""
+    """Microseconds per event: of threads, and of the parts of computing threads."""
     threads, parts = found["threads"], found["parts"]
     made = {name: threads.get(name, 0.0) for name in ("event_loop", "fetch", "others")}
     made |= {name: parts.get(name, 0.0) for name in PARTS}

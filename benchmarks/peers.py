@@ -1,17 +1,17 @@
-"""One worker beside Kafka Streams, Flink, Quix Streams, stock Faust and a bare fetch, in one run.
+"""One worker against Kafka Streams, Flink, Quix Streams, stock Faust and a bare fetch, in one run.
 
     python benchmarks/peers.py [--quick] [--json] [--events N] [--rounds N]
 
-All of them read the same topics of JSON events that were produced before. Kafka Streams does a
-worker's work without privacy, in two stages (`Streams.java`): at most BOUND records of each user,
-kept in RocksDB; a repartition by page; a count per page, kept likewise; exactly once (v2). Its time
+All of them read the same topics of JSON events, produced beforehand. Kafka Streams does a worker's
+work without privacy, in two stages (`Streams.java`): at most BOUND records of each user, kept in
+RocksDB; a repartition by page; a count per page, also kept in RocksDB; exactly once (v2). Its time
 runs from the first record read to the last one counted, a worker's from the cut at the end of the
-log to the last manifest. Flink does the same as Kafka Streams (`Flink.java`), checkpointed each
-second; it brings all records to their users by itself, as a worker does for `rekeyed`. Quix Streams
-and Faust count per page alone. What a peer needs and is not found here (a JDK, `pip install
-quixstreams`) leaves that peer out, and says so.
+log to the last manifest. Flink does the same as Kafka Streams (`Flink.java`), with a checkpoint
+each second; it repartitions all records by user itself, as a worker does for `rekeyed`. Quix
+Streams and Faust only count per page. A peer whose requirements (a JDK, `pip install quixstreams`)
+are missing is left out, with a message.
 
-`many` has as many events, of 10 million users.
+`many` has the same number of events, from 10 million users.
 
 Each figure is the median of the rounds, in events per second; ratios are of medians of one run.
 `exact`: the worker bounded every event, and Kafka Streams and Flink counted every event that the
@@ -55,11 +55,11 @@ console = Console(stderr=True)
 
 
 class Program:
-    """A peer that is written in Java, compiled against the jars of its lock.
+    """A peer written in Java, compiled against the jars of its lock.
 
     Args:
         name: name of its class.
-        folder: where its classes and states are kept.
+        folder: folder of its classes and states.
     """
 
     def __init__(self, name: str, folder: Path) -> None:
@@ -70,7 +70,7 @@ class Program:
         subprocess.run(["javac", "-cp", f"{self.jars}/*", "-d", str(folder), source], check=True)
 
     def seconds(self, bootstrap: str, topic: str, wanted: int, *more: object) -> tuple[float, bool]:
-        """How long it took, and whether it counted what it should."""
+        """Seconds of a run, and whether it counted correctly."""
         quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
         given = [bootstrap, topic, wanted, BOUND, *more]
         done = subprocess.run(
@@ -83,7 +83,7 @@ class Program:
 
 
 def programs(folder: Path) -> dict[str, Program]:
-    """Peers in Java by name; none, and a line that says why, where there is no JDK."""
+    """Peers in Java by name; without a JDK none, and a line says why."""
     if shutil.which("javac") is None:
         console.print("no javac here: Kafka Streams and Flink are left out", style="yellow")
         return {}
@@ -91,12 +91,12 @@ def programs(folder: Path) -> dict[str, Program]:
 
 
 def allowed(who: np.ndarray) -> int:
-    """How many events a bound of BOUND per user lets through."""
+    """Number of events that a bound of BOUND per user accepts."""
     return int(np.minimum(np.bincount(who), BOUND).sum())
 
 
 def fetched(bootstrap: str, topic: str, events: int) -> float:
-    """Seconds in which aiokafka alone reads the topic to its end."""
+    """Seconds for aiokafka alone to read the topic to its end."""
     from aiokafka import AIOKafkaConsumer
     from aiokafka.structs import TopicPartition
 
@@ -121,7 +121,7 @@ def fetched(bootstrap: str, topic: str, events: int) -> float:
 
 
 def quix(bootstrap: str, topic: str, events: int, folder: Path) -> float | None:
-    """Seconds of Quix Streams, counting per page; None where it is not installed."""
+    """Seconds for Quix Streams to count per page; None if it is not installed."""
     if importlib.util.find_spec("quixstreams") is None:
         return None
     done = subprocess.run(
@@ -138,8 +138,8 @@ class Run:
     Args:
         events: number of events of each topic.
         rounds: number of rounds of each figure.
-        folder: where states and programs are kept.
-        broker: a running one.
+        folder: folder of states and programs.
+        broker: running broker.
     """
 
     def __init__(self, events: int, rounds: int, folder: Path, broker: Broker) -> None:
@@ -159,7 +159,7 @@ class Run:
                 produce(self.cluster, law, who, rng)
 
     def figures(self) -> dict[str, Any]:
-        """Median rates by name; what was left out is missing."""
+        """Median rates by name, without peers that were left out."""
         found: dict[str, list[float]] = {}
         for number in range(self.rounds):
             for name, work in self.works().items():
@@ -173,7 +173,7 @@ class Run:
         return {name: round(statistics.median(rates)) for name, rates in found.items()}
 
     def works(self) -> dict[str, Callable[[], float | None]]:
-        """What is timed, in an order in which each worker stands beside its peers."""
+        """Timed runs, ordered so that each worker is next to its peers."""
         made: dict[str, Callable[[], float | None]] = {
             "fetch": lambda: fetched(self.bootstrap, "uniform", self.events)
         }
@@ -212,7 +212,7 @@ class Run:
 
 
 def ratios(found: dict[str, Any]) -> dict[str, float]:
-    """Of each variant, against the better of one and two threads; and the share of a fetch.
+    """Ratio of each variant to the better of one and two threads, and the share of a fetch.
 
     ``ratio_…`` is over Kafka Streams, ``ratio_flink_…`` over Flink; with 200,000 uniform users it
     is ``ratio_flink``.

@@ -1,11 +1,11 @@
-"""Boxes counted on a private tree of a moving stream, and the cost of a tick.
+"""Accuracy of box counts on a private tree of a moving stream, and the cost of a tick.
 
 75,000 events on two noisy concentric circles that grow over 150 ticks of 500, with and without
 deletions, ε = 0.5 per event. Error of a box: abs(estimate − truth) / max(truth, 0.1 % of the live
-points), mean over 1,000 random boxes of a size and over every tenth tick. A tick's time is all of
+points), mean over 1,000 random boxes of a size and over every tenth tick. A tick's time includes
 encoding, loading rows, release and storing rows, on one core. Held-back variants are judged from
-their first trigger on. The authors' public code was
-measured on the same stream, boxes and error (docs/mechanisms/phdstream.md says how).
+their first trigger on. The authors' public code was measured on the same stream, boxes and error
+(docs/mechanisms/phdstream.md says how).
 
     python benchmarks/phdstream.py [--quick] [--json] [--out DIR]
 
@@ -58,7 +58,7 @@ AUTHORS = {
 class Frozen(PHDStream):
     """The paper's third baseline: a private tree at the first trigger, then counters at its leaves.
 
-    Which nodes split later reads the stored nodes alone, so the guarantee is PHDStream's.
+    The choice of nodes to split reads only stored nodes, so the guarantee is PHDStream's.
     """
 
     def descend(self, nodes: Nodes, walk: Any) -> LiveTree:
@@ -69,7 +69,7 @@ class Frozen(PHDStream):
 
 
 class Variant(NamedTuple):
-    """One way to count: parameters of the mechanism, or a baseline."""
+    """One method: parameters of the mechanism, or a baseline."""
 
     name: str
     parameters: Parameters
@@ -110,7 +110,7 @@ VARIANTS = (
 
 
 class Snapshot(NamedTuple):
-    """What a variant says at a tick."""
+    """A variant's tree at a tick."""
 
     codes: np.ndarray
     counts: np.ndarray
@@ -137,7 +137,7 @@ def streamed(variant: Variant, stream: Stream, deletions: bool, seed: str) -> It
     for _ in range(first - 1):
         yield Snapshot(np.empty(0, np.uint64), np.empty(0), 0.0, 0)
     for t in range(first, TICKS + 1):
-        events = stream.upto(t) if t == first else stream.at(t)  # what was held back, together
+        events = stream.upto(t) if t == first else stream.at(t)  # all held-back events together
         start = time.thread_time()
         closed = store.closed(part_of(mechanism, events), t)
         rows, release = mechanism.release(closed, noise)
@@ -156,10 +156,10 @@ def at_once(parameters: Parameters, events: Stream, epsilon: Fraction, name: str
 
 
 def anew(variant: Variant, stream: Stream, deletions: bool, seed: str) -> Iterator[Snapshot]:
-    """All live points at every tick: PrivTree, as if the others were never released.
+    """All live points anew at every tick by PrivTree, as if no other tick were released.
 
-    With ε/150 each time it is private. With all of ε it is not: the paper's first baseline, which
-    shows what a stream costs.
+    With ε/150 each time it is private. With all of ε it is not; this is the paper's first baseline,
+    which shows what a stream costs.
     """
     epsilon = EPSILON if variant.kind.endswith("all of ε") else EPSILON / TICKS
     for t in range(1, TICKS + 1):
@@ -170,7 +170,7 @@ def anew(variant: Variant, stream: Stream, deletions: bool, seed: str) -> Iterat
 
 
 def gone(events: Stream, t: int, name: str) -> float:
-    """Released number of a tick's deletions."""
+    """The released number of a tick's deletions."""
     delete = Stream(*(column[events.sign < 0] for column in events))
     mechanism = made(Parameters(domain=Domain.unit(2, 0)), EPSILON, TICKS, False)
     part = part_of(mechanism, delete._replace(sign=-delete.sign))
@@ -179,7 +179,7 @@ def gone(events: Stream, t: int, name: str) -> float:
 
 
 def increments(variant: Variant, stream: Stream, deletions: bool, seed: str) -> Iterator[Snapshot]:
-    """The insertions of a tick alone, rescaled to the total; every event is counted once."""
+    """The insertions of a tick alone, rescaled to the total; every event counts once."""
     total, exact = 0.0, 0
     for t in range(1, TICKS + 1):
         events = stream.at(t)

@@ -1,30 +1,29 @@
 """The first choice of ``hush plan --sample`` against brute force, for all six mechanisms.
 
-Each mechanism is asked about five data sets that its formulas were not fitted on: real records
-(taxi trips, flights, postal codes) and families drawn with the named seed `SEED`. The settings that
-the plan chooses are run, and so is every setting of a grid, with noise keys that the plan has not
-seen; the error is the one that the plan minimises. ``worst_over_best`` is, per mechanism, the
-largest ratio of the choice's error to the least of all: 1 is best. The least of many runs is a
-lucky one, so ``paired`` compares the choice with a rival that was named under the other half of the
-noise keys, and has a standard deviation; ``≤ 1.1`` says whether that ratio is "within" the aim or
-"beyond" it with 95 % confidence, or "open".
+Each mechanism is planned for five data sets on which its formulas were not fitted: real records
+(taxi trips, flights, postal codes) and families drawn with the named seed `SEED`. The plan's choice
+and every setting of a grid are run with noise keys that the plan has not seen; the error is the one
+that the plan minimises. ``worst_over_best`` is, per mechanism, the largest ratio of the choice's
+error to the least of all: 1 is best. The least of many runs is a lucky one, so ``paired`` compares
+the choice with a rival selected under the other half of the noise keys, and has a standard
+deviation; ``≤ 1.1`` says whether that ratio is "within" the aim or "beyond" it with 95 %
+confidence, or "open".
 
-``range_held`` is the share of errors, one of each noise key of the judge, within the range that the
-plan said holds in 80 % of the cases: 0.75 to 0.85 is honest. Without ``--later`` that judges the
-noise alone, with it the change of the data too.
+``range_held`` is the share of errors, one per noise key of the judge, within the plan's 80 % range:
+0.75 to 0.85 is honest. Without ``--later`` this judges only noise, with it also the change of data.
 
     python benchmarks/planning.py [--quick] [--json] [--only MECHANISM] [--oracle] [--later]
                                  [--plays N] [--rows FILE]
 
-Each row is printed as it is found. ``--rows`` keeps them in a file of JSON lines too, and takes
-from it what an earlier run with the same options found: so a long run may go on after an end.
-``--quick`` takes a coarser grid, one ε and fewer runs. ``--oracle`` adds two planners that measure
-the error of every setting with as many noise keys as the judge, others than the judge's, and take
-the least: ``floor`` chooses among the grid and the plan's candidates, ``own`` among the candidates
-alone. A floor above 1 is the luck of the judge's noise and of the oracle's and, with ``--later``,
-change of the data; ``own`` above the floor is a setting that the plan does not think of; the plan
-above ``own`` is its forecast. ``--later`` lets plan and oracles see the first half of
-a set's records alone, and judges them on the other half.
+Each row is printed as it is found. ``--rows`` also keeps them in a file of JSON lines, and reuses
+rows of an earlier run with the same options, so that an interrupted run can continue. ``--quick``
+takes a coarser grid, one ε and fewer runs. ``--oracle`` adds two planners that measure the error of
+every setting with as many noise keys as the judge, but different ones, and take the least:
+``floor`` chooses among the grid and the plan's candidates, ``own`` among the candidates only. A
+floor above 1 is due to luck in the judge's and the oracle's noise and, with ``--later``, to the
+change of data; ``own`` above the floor means a setting that the plan does not consider; the plan
+above ``own`` is an error of its forecast. With ``--later`` plan and oracles see only the first half
+of a set's records, and are judged on the other half.
 """
 
 from __future__ import annotations
@@ -75,11 +74,11 @@ class Row(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """The choice's error over the least."""
+        """The choice's error divided by the least."""
         return self.over(self.chosen)
 
     def over(self, error: float) -> float:
-        """An error over the least."""
+        """An error divided by the least."""
         return error / max(self.best, 1e-12)
 
 
@@ -144,7 +143,7 @@ KINDS = {
 
 
 def question(kind: str, data: Set, epsilon: float) -> Question:
-    """What is asked of the plan: everything as by default."""
+    """The question to the plan, with all defaults."""
     columns = (("value", 0, data.top),) if kind in ("pak", "tops", "topl") else ()
     setting = Setting(
         Fraction(str(epsilon)), DELTA, TRIGGERS, columns=columns,
@@ -166,7 +165,7 @@ Measure = Callable[[Any], np.ndarray]
 
 
 def measure(kind: str, data: Set, epsilon: float, first: int, plays: int) -> Measure:
-    """The errors of settings on a set, under each of so many noise keys from ``first`` on."""
+    """The errors of settings on a set, under each of ``plays`` noise keys from ``first`` on."""
     planner, asked = planner_of(kind), question(kind, data, epsilon)
 
     def errors(parameters: Any) -> np.ndarray:
@@ -183,7 +182,7 @@ def judged(
     kind: str, seen: Set, data: Set, epsilon: float, quick: bool, oracle: bool = False,
     plays: int | None = None,
 ) -> Row:  # fmt: skip
-    """The plan's choice on ``seen`` and every setting of the grid, really run on ``data``."""
+    """The plan's choice on ``seen`` and every setting of the grid, run on ``data``."""
     planner, asked = planner_of(kind), question(kind, seen, epsilon)
     plays = plays or FEW.get(kind, PLAYS)
     errors, squared = measure(kind, data, epsilon, UNSEEN, plays), kind in SQUARED
@@ -262,7 +261,7 @@ def main() -> None:
 
 
 def read_rows(path: Path, asked: list[Any]) -> dict[tuple[str, str, float], Row]:
-    """Rows that a file holds, of runs with these options, by mechanism, set and ε."""
+    """Rows in a file from runs with these options, by mechanism, set and ε."""
     lines = path.read_text("utf-8").splitlines() if path.exists() else []
     told = [json.loads(line) for line in lines]
     rows = [Row(**one["row"]) for one in told if one["options"] == asked]

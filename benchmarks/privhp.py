@@ -1,12 +1,12 @@
 """Private trees in bounded memory: accuracy against a full tree, memory, speed.
 
-A million points, ε = 1, depth 20, sketches of one row, all sums together at most a hundredth of
-the 2^21 - 1 of a full tree: a counter with its optimal share of ε at every node, as in the private
-measure mechanism of He, Vershynin and Zhu (``pooled`` is the same tree read as ours is). Error:
-Wasserstein-1 distance from the points to the released tree, exact for d = 1, sliced for d = 2;
-means over seeds of the noise. Rivals: a superregular random walk, an adaptive grid, Misra-Gries
-summaries (δ = 10^-6) and, in d = 3 and 5, the full tree. Speed: the product's own encode and
-absorb, in time of one core; a tick is one of a hundred, of a million points.
+A million points, ε = 1, depth 20, sketches of one row, in all at most a hundredth of the 2^21 - 1
+sums of a full tree. The full tree has a counter with its optimal share of ε at every node, as in
+the private measure mechanism of He, Vershynin and Zhu (``pooled`` is the same tree read like ours).
+Error: Wasserstein-1 distance from the points to the released tree, exact for d = 1, sliced for d =
+2; means over noise seeds. Rivals: a superregular random walk, an adaptive grid, Misra-Gries
+summaries (δ = 10^-6) and, in d = 3 and 5, the full tree. Speed: the product's encode and absorb, in
+time of one core; a tick is one of a hundred, of a million points.
 
     python benchmarks/privhp.py [--quick] [--json] [--out DIR]
 
@@ -89,7 +89,7 @@ def compare(source: Input, seeds: int) -> Row:
 
 
 def variants(source: Input, seeds: int, quick: bool) -> Iterator[Row]:
-    """Sketches and prunings beside each other at equal memory."""
+    """Sketches and prunings compared at equal memory."""
     narrow = USUAL["width"] // 3
     ways: list[tuple[str, dict[str, object]]] = [
         ("Count-Sketch j=1", {}),
@@ -156,7 +156,7 @@ def speed(source: Input, repeats: int) -> Row:
 
 
 def beside(source: Input, seeds: int, quick: bool, epsilon: float = 1.0) -> Iterator[Row]:
-    """Rivals of other papers on one input; ``words`` is what they keep at the end."""
+    """Rivals of other papers on one input; ``words`` is their memory at the end."""
     measure = distance(source)
     ours, mechanism = error(source, seeds, epsilon, **USUAL)
     dimensions = source.points.shape[1]

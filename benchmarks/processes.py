@@ -1,10 +1,10 @@
-"""Two processes beside one, on the same broker and topic: CPU of an event, and where the rest goes.
+"""Two processes against one, on the same broker and topic: CPU of an event, and other times.
 
     python benchmarks/processes.py [--quick] [--json] [--events N] [--rounds N]
 
-Runs take turns. The cost of an event is the difference between a run of few events and one of
-four times as many, so what a start costs cancels out. `hush size` predicts that a second process
-costs `beside` times as much for an event as the first alone, where the partitions are the same.
+Runs take turns. The cost of an event is the difference between a run of few events and one of four
+times as many, so the cost of a start cancels out. `hush size` predicts that, with the same
+partitions, an event costs `beside` times as much with a second process as with the first alone.
 
 - ``one``, ``two``: microseconds of CPU of an event, of workers and broker, medians of the rounds.
 - ``ratio``: two over one, the median of the rounds' ratios; ``predicted``: what `hush size` says.
@@ -42,9 +42,9 @@ class Turn(NamedTuple):
 
     worker: float  # microseconds of an event
     broker: float
-    rate: float  # of the events beyond those of the smaller run
+    rate: float  # for events beyond those of the smaller run
     whole: float  # of the larger run
-    joining: float  # seconds of both runs that no event explains
+    joining: float  # seconds of both runs that do not depend on events
     machine: dict[str, float]
 
 
@@ -65,7 +65,7 @@ def turn(bench: costs.Bench, processes: int, events: int) -> Turn:
 
 
 def predicted() -> float:
-    """CPU of an event with two processes over that with one, as `hush size` has it."""
+    """CPU of an event with two processes over that with one, by `hush size`."""
     load = Load(
         engine.USERS, engine.KEYS, 100_000, replicas=1, partitions=engine.PARTITIONS, cells=2
     )
@@ -78,7 +78,7 @@ def measure(bench: costs.Bench, events: int, rounds: int) -> dict[str, Any]:
     """All figures."""
     bench.produce("few", events)
     bench.produce("more", 4 * events)
-    bench.run("few", PARTITIONER)  # the first start may compile
+    bench.run("few", PARTITIONER)  # the first start may compile loops
     ones, twos = list[Turn](), list[Turn]()
     for number in range(rounds):
         console.print(f"round {number + 1} of {rounds}")

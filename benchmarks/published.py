@@ -4,11 +4,11 @@
                                   [--unit-cache-mb MIB]
 
 Ten million users, 59 million records and a million keys (`_workload.py`; ``--scale`` takes a part
-of each), as JSON on a broker of this machine, keyed by user. All of it is produced first. The clock
-then cuts at the end of the log, and the time runs from that cut until every shard has released.
-Then ``hush replay`` computes the release again in memory, from the raw log, and compares every
-byte: that is not part of the time. With scale 1 the broker takes some 4 GB of disk, and 4 GB of
-memory should be free: worker and replay take up to 2.5 GB, one after the other.
+of each), as JSON on a local broker, keyed by user. All records are produced first. The clock then
+cuts at the end of the log, and the time runs from that cut until every shard has released. Then
+``hush replay`` recomputes the release in memory, from the raw log, and compares every byte; that is
+not part of the time. At scale 1 the broker takes some 4 GB of disk, and 4 GB of memory should be
+free: worker and replay take up to 2.5 GB, one after the other.
 
 - ``seconds``: from the cut to the last manifest; ``rate``: records in a second of it.
 - ``cpu_us``: processor time of the worker's process for a record, from its start to the release.
@@ -47,14 +47,14 @@ from rich.progress import Progress
 from rich.table import Table
 
 TOPIC = "published"
-CHUNK = 200_000  # records between two lines of progress
-PATIENCE = 3 * 3600.0  # seconds until a release must be there
+CHUNK = 200_000  # records between two updates of progress
+PATIENCE = 3 * 3600.0  # seconds allowed for a release
 SPREAD = 3_000_000  # milliseconds of event time, before the trigger
 console = Console(stderr=True)
 
 
 def produce(cluster: Cluster, unit: NDArray[np.int32], key: NDArray[np.int32]) -> None:
-    """All records, in their order, partitioned by user as Kafka's Java clients do."""
+    """Produce all records in order, partitioned by user as by Kafka's Java clients."""
     producer = cluster.producer(
         **{
             "partitioner": "murmur2_random",
@@ -88,7 +88,7 @@ class Watch:
     """CPU and memory of a process while it runs.
 
     Args:
-        pid: number of the process.
+        pid: id of the process.
     """
 
     def __init__(self, pid: int) -> None:
@@ -96,7 +96,7 @@ class Watch:
         self.cpu = self.resident = 0.0
 
     def look(self) -> None:
-        """Take its figures, which nobody can ask for once it has ended."""
+        """Take its figures, which are not available after it has ended."""
         times = self._process.cpu_times()
         self.cpu = times.user + times.system
         self.resident = max(self.resident, self._process.memory_info().rss / 1e6)
@@ -105,7 +105,7 @@ class Watch:
 def released(
     cluster: Cluster, folder: Path, records: int, cache: int
 ) -> tuple[Path, dict[str, Any]]:
-    """One worker from the first record to the release; its configuration, and its figures."""
+    """Run one worker from the first record to the release; return configuration and figures."""
     path, config, pipeline = engine.deployment(
         cluster, folder, TOPIC, "murmur2", ", adaptive_weight = 0"
     )
@@ -142,7 +142,7 @@ def released(
 
 
 def replayed(bootstrap: str, path: Path, data: Path) -> dict[str, Any]:
-    """What ``hush replay`` says of the release."""
+    """The verdict of ``hush replay`` on the release."""
     begun = time.monotonic()
     replay = subprocess.Popen(
         [sys.executable, "-m", "hushstream", "replay", "-c", str(path), "--json",
@@ -172,8 +172,8 @@ def measure(
         scale: part of the workload.
         partitions: number of partitions of the raw topic.
         cache: memory of rows of users, MiB.
-        folder: where configuration, state and log are kept.
-        bootstrap: a broker.
+        folder: folder of configuration, state and log.
+        bootstrap: address of a broker.
     """
     cluster = Cluster(Kafka(bootstrap=bootstrap))
     cluster.wait()

@@ -1,12 +1,12 @@
-"""Quantiles per key beside the recipe of counts in bands, and beside one-shot quantiles.
+"""Quantiles per key against the recipe of counts in bands, and against one-shot quantiles.
 
     python benchmarks/quantiles.py [--quick] [--json] [--broker]
 
 1,000 keys of skewed, smooth and two-humped values, 400 to 20,000 records each; every unit has one
 record in each of 12 keys. ε = 1, δ = 10⁻⁶ per unit for everything that a window releases; the five
-quantiles `AT`; 24 triggers, of which the last one is looked at. Errors are of ranks: the number of
-records that a released quantile is off by, as a share of the key's records, the mean over keys and
-quantiles.
+quantiles `AT`; 24 triggers, of which the last one is judged. Errors are errors of rank: the number
+of records by which a released quantile is off, as a share of the key's records, averaged over keys
+and quantiles.
 
 * `over_recipe`: error of the recipe over ours. The recipe is a histogram with the key (key, band),
   at its best number of bands, whose counts are added up; keys unknown, for ours too. Where it shows
@@ -99,7 +99,7 @@ def world(keys: int, seed: int) -> World:
 
 
 def rank_errors(truth: World, found: np.ndarray) -> np.ndarray:
-    """(keys, quantiles) how many records each answer is off by, as a share of the key's."""
+    """(keys, quantiles) number of records by which each answer is off, as a share of the key's."""
     out = np.empty(found.shape)
     for key, values in enumerate(truth.sorted):
         wanted = np.array(AT) * len(values)
@@ -124,7 +124,7 @@ def ours(truth: World, listed: bool, play: int = 0) -> tuple[np.ndarray, np.ndar
 
 
 def mechanism(listed: int | None) -> Quantiles:
-    """Ours; of so many listed keys, or of keys that are found."""
+    """Our mechanism, for ``listed`` listed keys or, if None, for found keys."""
     names = Keys.of_codes(np.arange(listed or 0, dtype=np.uint64)).tolist()
     setting = Setting(EPSILON, DELTA, T, keys=tuple(names) if listed else None)
     parameters = QuantileParameters(LOW, HIGH, AT, budget=float(VISITS), factorization=LAST)
@@ -175,7 +175,7 @@ def on_broker(truth: World) -> tuple[np.ndarray, np.ndarray]:
 
 
 def recipe(truth: World, number: int) -> np.ndarray:
-    """(keys, quantiles) answers of the recipe in so many bands."""
+    """(keys, quantiles) answers of the recipe with ``number`` bands."""
     made = bands(LOW, HIGH, number, "linear")
     work, edges = truth.work, np.array([float(edge * made.grid) for edge in made.edges])
     band = made.place(made.steps(np.asarray((work.columns or {})["value"])))
@@ -227,7 +227,7 @@ def one_shot(truth: World, concentrated: bool) -> np.ndarray:
 
 
 def asked(q: float, each: float, concentrated: bool) -> Any:
-    """OpenDP's measurement of one quantile of one key, at ρ or ε ``each`` for one record."""
+    """OpenDP's measurement of one quantile of one key, with ρ or ε ``each`` for one record."""
     dp.enable_features("contrib", "floating-point", "honest-but-curious")
     space = dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.symmetric_distance()
     measure = dp.zero_concentrated_divergence() if concentrated else dp.max_divergence()

@@ -1,15 +1,16 @@
-"""How long a worker takes to serve again: with its tables, without them, and after a crash.
+"""Time until a restarted worker is ready: with its tables, without them, and after a crash.
 
 A deployment on a real broker holds the state of many privacy units. Its only worker is ended and
-started again, several times, from command to the line ``ready``, when every shard has its state:
+started again several times; each start is timed from the command to the line ``ready``, when every
+shard has its state:
 
 - ``warm``: it was stopped in order, and its tables are there.
 - ``killed``: it was killed, and its tables are there.
 - ``wiped``: its folder is gone; everything is restored from changelogs.
-- ``half``: its folder is the one from when half of the units had come.
+- ``half``: its folder is from the time when half of the units had come.
 
-Seconds of one machine say little, so the last line under ``--json`` has ratios to ``warm``; and
-``said``, the lines of progress that the log shows while the wiped worker restores.
+Seconds depend on the machine, so the last line under ``--json`` has ratios to ``warm``; ``said`` is
+the number of progress lines in the log while the wiped worker restores.
 
     python benchmarks/recovery.py [--units N] [--quick] [--json]
 """
@@ -106,7 +107,7 @@ def recovery(units: int, folder: Path, report: Callable[[str], None]) -> dict[st
 
 
 def begin(run: Local) -> float:
-    """Start the worker; seconds until it serves."""
+    """Start the worker; seconds until it is ready."""
     log = run.log("w")
     mark = log.stat().st_size if log.exists() else 0
     began = time.monotonic()
@@ -119,14 +120,14 @@ def begin(run: Local) -> float:
 
 
 def stop(run: Local) -> None:
-    """End the worker in order."""
+    """Stop the worker cleanly."""
     code = run.stop("w", SLOW)
     if code != 0:
         raise AssertionError(f"the worker ended with {code}")
 
 
 def feed(run: Local, first: int, number: int, topic: str = "events") -> None:
-    """One event of each of so many units."""
+    """Send one event of each of ``number`` units."""
     producer = run.producer(**{"partitioner": "murmur2_random", "linger.ms": 50})
     for i in range(first, first + number):
         value = b'{"user":"user %d","page":"p%d","t":%d}' % (i, i % 97, ORIGIN)
@@ -142,7 +143,7 @@ def feed(run: Local, first: int, number: int, topic: str = "events") -> None:
 
 
 def used(run: Local, trigger: int) -> None:
-    """Wait until everything sent counts: a trigger's release needs all that came before it."""
+    """Wait until everything sent is used: a trigger's release needs all earlier records."""
     time.sleep(1)  # a beat covers it
     run.trigger(ORIGIN + trigger * 6 * 3_600_000_000)
     run.wait_released(run.wait_triggers(trigger, SLOW), SLOW)

@@ -1,9 +1,9 @@
-"""Speed of decoding in the formats of a schema registry, as ratios to JSON in the same run.
+"""Speed of decoding the formats of a schema registry, as ratios to JSON in the same run.
 
-The same trips (nine fields, of which a pipeline reads five) are written by the reference encoders
-of each format, in the registry's frame, and decoded to columns by the decoder of the workers: once
-with one schema, and once with two schemas that take turns. Rounds of all formats alternate, so that
-a busy machine slows all of them.
+The same trips (nine fields, of which a pipeline reads five) are written by each format's reference
+encoder, in the registry's frame, and decoded to columns by the workers' decoder: once with one
+schema, and once with two alternating schemas. Rounds of all formats alternate, so that a busy
+machine slows all of them.
 
     python benchmarks/registry.py [--quick] [--json]
 
@@ -139,7 +139,7 @@ def cases(rows: list[Row]) -> dict[str, tuple[Decoder, list[RawRecord], dict[int
     encoded = {"avro": in_avro, "protobuf": in_protobuf, "json_schema": in_json}
     for encoding, encode in encoded.items():
         kind, text = texts.get(encoding, ("JSON", "{}"))
-        # Two schemas that differ in their text alone are two schemas for the decoder.
+        # Schemas that differ only in text are different schemas for the decoder.
         known = {n: Pinned(Schema(kind, text + " " * n), 0) for n in (1, 2)}
         values = encode(rows)
         found[encoding] = decoder(encoding), framed(values, 1), known

@@ -1,16 +1,16 @@
-"""How fast a shard's table is restored from its changelog, when its folder is gone.
+"""Speed of restoring a shard's table from its changelog when its folder is gone.
 
     python benchmarks/restore.py [--rows N] [--rounds N] [--quick] [--json]
 
 A changelog on a real broker holds rows of privacy units as a shard writes them, in transactions of
-`STEP` rows, each with its marker: 44 bytes of key and value to a row, keys at random. The table is
-then restored from nothing, as a worker does when its shard opens.
+`STEP` rows, each with its marker: 44 bytes of key and value per row, random keys. The table is then
+restored from nothing, as by a worker when its shard opens.
 
-- ``rows_per_s``: by the clock on the wall; the broker and other work on the machine are in it.
-- ``cpu``: microseconds of CPU of this process per row, RocksDB's threads among it.
-- ``rows_per_core``: rows for each second of that CPU.
+- ``rows_per_s``: by wall clock, including the broker and other work on the machine.
+- ``cpu``: microseconds of CPU of this process per row, including RocksDB's threads.
+- ``rows_per_core``: rows per second of that CPU.
 - ``said``: lines of progress in the log.
-- ``exact``: rows of a sample are those that were written, and the marker is the last one.
+- ``exact``: whether sampled rows equal those written, and the marker is the last one.
 """
 
 from __future__ import annotations

@@ -1,36 +1,36 @@
-"""Histograms over keys that nobody knows beforehand, beside one-shot libraries run at each trigger.
+"""Histograms over unknown keys against one-shot libraries that are run at each trigger.
 
     python benchmarks/rivals.py [--quick] [--json] [--tumult PYTHON]
 
-A user of another library releases all records so far at every trigger, and composes: `_rivals` says
-how each of them does it. Ours is the histogram, as the worker runs it. All have the same (ε, δ) per
-unit for everything that is released, and the same records, in two shapes: the published workload
-of `_workload`, and units that come back to a few favourite keys.
+A user of another library releases all records so far at every trigger, and composes: `_rivals`
+describes how. Ours is the histogram as run by the worker. All have the same (ε, δ) per unit for
+everything released, and the same records, in two shapes: the published workload of `_workload`, and
+units that return to a few favourite keys.
 
-Everybody's setting (bound, noise, weight, factorisation) is chosen on another draw of the same law,
-at the same number of triggers; figures are of records that chose nothing. Everybody has two: one of
-least ``l1``, one of most ``keys``; each figure compares those chosen by it. ``default`` is
-ours with no setting at all, in both.
+Every competitor's setting (bound, noise, weight, factorisation) is chosen on another draw of the
+same law, at the same number of triggers; figures are for records that were not used to choose. Each
+has two settings: one with the least ``l1``, one with the most ``keys``; each figure compares the
+settings chosen by it. ``default`` is ours without settings, in both.
 
-Figures are of the last trigger, and means over noise. A rival's key stays known once it was found,
-with its newest count. A hidden key counts as 0 in ``l1``, which is a share of all records.
+Figures are for the last trigger, and means over noise. Once found, a rival's key stays known, with
+its newest count. A hidden key counts as 0 in ``l1``, which is a share of all records.
 
 * `keys_over_best_rival`, `l1_over_best_rival`: ours over the best rival's, in objects with one
-  entry for each number of triggers (``t1``, ``t24``); the worst of all shapes and ε. More keys and
-  less l1 are better.
+  entry for each number of triggers (``t1``, ``t24``); the worst over all shapes and ε. More keys
+  and less l1 are better.
 * `default_keys_over_best_rival`, `default_l1_over_best_rival`: the same without settings.
-* `rows`: keys, l1, and processor seconds of a whole window, of everybody.
+* `rows`: keys, l1, and processor seconds of a whole window, for every competitor.
 * `left_out`: rivals that are not installed, and how to install them.
 
 At one trigger DP-SIPS finds more keys than any setting of ours. It divides a unit's weight by the
-keys that the unit turns out to have, where our bound charges every unit alike, and in three rounds
-it takes weight from keys that are found already. A stream must count a record before it knows
-either, so no budget, share of δ or bound of ours gives those keys.
+unit's actual number of keys, where our bound charges every unit alike, and in three rounds it moves
+weight away from keys that are already found. A stream must count a record before it knows either,
+so no budget, share of δ or bound of ours finds those keys.
 
-``pip install opendp python-dp`` brings two of them. Tumult Analytics needs Java, Spark and an
-interpreter with an old NumPy (`pip install tmlt.analytics` in an environment of its own), which
-``--tumult`` names. It takes seconds for each release, so only its last one is run, at the
-best bound of OpenDP's Laplace noise, which is of the same kind.
+``pip install opendp python-dp`` installs two of them. Tumult Analytics needs Java, Spark and an
+interpreter with an old NumPy (`pip install tmlt.analytics` in a separate environment), which
+``--tumult`` names. It takes seconds for each release, so only its last one is run, with the best
+bound for OpenDP's Laplace noise, which is of the same kind.
 """
 
 from __future__ import annotations
@@ -64,24 +64,24 @@ from rich.table import Table
 PRIVACY = ((6.0, 1e-9), (1.0, 1e-6))
 TRIGGERS, QUICK_TRIGGERS = (1, 4, 24), (1, 24)
 SCALE, QUICK_SCALE = 0.01, 0.003
-TUNED, JUDGED = 1, 2  # seeds of records that choose settings, and of those that judge
+TUNED, JUDGED = 1, 2  # seeds of records to choose settings on, and to judge on
 RUNS, QUICK_RUNS = 4, 2
 BUDGETS, WEIGHTS, FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 96.0), (0.0, 0.3), ("terminal", "final")
 QUICK_BUDGETS = (2.0, 8.0, 32.0, 96.0)
 BOUNDS, PER_KEY = (1, 2, 4, 8, 16, 32), (1, 2, 4, 8)
 QUICK_BOUNDS, QUICK_PER_KEY = (2, 4, 8, 16), (1, 3)
-AIMS = {"l1": 1, "keys": -1}  # what settings are chosen by: the least l1, the most keys
+AIMS = {"l1": 1, "keys": -1}  # criteria for settings: the least l1, the most keys
 
 
 class Case(NamedTuple):
-    """What is compared: records, a budget, and the number of triggers."""
+    """One comparison: records, a budget, and the number of triggers."""
 
     shape: str
     budget: Budget
 
 
 class Figures(NamedTuple):
-    """Of the last trigger; CPU of the whole window."""
+    """Figures of the last trigger, and CPU of the whole window."""
 
     keys: float
     l1: float
@@ -92,7 +92,7 @@ Play = Callable[[Workload, int], Figures]
 
 
 def favourites(scale: float, seed: int) -> Workload:
-    """Units with some favourite keys, to which they come back."""
+    """Units that return to some favourite keys."""
     work, rng = published(scale, seed), np.random.default_rng([seed, 9])
     mine = draw(rng, law(work.keys, 1000 * scale, 1.4), work.users * 4).reshape(-1, 4)
     which = rng.choice(4, len(work.unit), p=(0.4, 0.3, 0.2, 0.1))
@@ -189,7 +189,7 @@ def best(plays: dict[Any, Play], work: Workload) -> dict[str, Any]:
 def contest(
     case: Case, options: argparse.Namespace
 ) -> Iterator[tuple[str, str, str, list[Figures]]]:
-    """Everybody's name, aim, setting and figures."""
+    """Name, aim, setting and figures of every competitor."""
     scale, runs = (QUICK_SCALE, QUICK_RUNS) if options.quick else (SCALE, RUNS)
     seen, judged = (records(case.shape, scale, seed) for seed in (TUNED, JUDGED))
     budget = case.budget
@@ -222,7 +222,7 @@ def cases(quick: bool) -> Iterator[Case]:
 
 
 def rows_of(case: Case, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """One row for everybody."""
+    """One row for every competitor."""
     return [
         {"shape": case.shape, "epsilon": case.budget.epsilon, "triggers": case.budget.times,
          "who": who, "by": aim, "setting": setting,

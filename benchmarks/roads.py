@@ -2,16 +2,16 @@
 
 Records lie on a public road network (a jittered grid of ten by ten junctions, a fifth of its roads
 missing) or on one curve (a spiral), 48,000 in 24 triggers, ε = 0.5 per record. Roads differ in
-traffic by a Zipf law, and half of them are busier at one end. All of it is generated, with fixed
-seeds. The arc-length axis puts the roads one after another, neighbours mostly close together, so
-that a record's place is one number; PHDStream and PrivHP run on it as they are.
+traffic by a Zipf law, and half of them are busier at one end. Everything is generated with fixed
+seeds. The arc-length axis puts the roads one after another, with neighbours mostly close together,
+so that a record's place is one number; PHDStream and PrivHP run on it unchanged.
 
 Error of a stretch of road: abs(estimate − truth) / max(truth, 0.1 % of the records), mean over all
 quarters of a road, all roads, and 400 routes of eight adjoining roads, at the last trigger, over
-noise keys. Whoever reads the map knows the network: the count of a cell is spread over the roads
-in it by their length, and that of a cell without any goes to the nearest point of a road. In the
-plane the tree is tried with quartered squares, with halves, and with the public region of all cells
-that a road crosses. PrivHP releases once.
+noise keys. Readers of the map know the network: a cell's count is spread over the roads in it by
+length, or goes to the nearest point of a road if the cell has none. In the plane the tree is tried
+with quartered squares, with halves, and with the public region of all cells that a road crosses.
+PrivHP releases once.
 
     python benchmarks/roads.py [--quick] [--json]
 
@@ -44,7 +44,7 @@ from scipy.spatial import cKDTree
 F64 = NDArray[np.float64]
 Index = NDArray[np.intp]
 EPSILON, TRIGGERS, EACH = Fraction(1, 2), 24, 2000
-FINE = 64  # points that stand for a road
+FINE = 64  # points that represent a road
 SIZES = ("quarter", "road", "route")
 
 
@@ -57,7 +57,7 @@ class Network(NamedTuple):
 
     @property
     def length(self) -> F64:
-        """(e,) of each road."""
+        """(e,) length of each road."""
         gap: F64 = self.end - self.start
         return np.hypot(gap[:, 0], gap[:, 1])
 
@@ -103,7 +103,7 @@ PLACES: dict[str, Callable[[], Network]] = {"roads": roads, "curve": curve}
 
 
 def records(network: Network, n: int) -> tuple[Index, F64]:
-    """Road of each record, and how far along it: traffic by a Zipf law of exponent 1."""
+    """Road and position of each record: traffic follows a Zipf law of exponent 1."""
     rng = np.random.default_rng(32)
     roads_ = len(network.start)
     share = rng.permutation(1 / np.arange(1, roads_ + 1)) * network.length
@@ -131,7 +131,7 @@ def stretches(network: Network) -> dict[str, list[Index]]:
 
 
 class Map(NamedTuple):
-    """One way to give a record a place."""
+    """One way to map a record to a place."""
 
     name: str
     domain: Domain
@@ -161,7 +161,7 @@ def maps(network: Network, mechanism: str) -> list[Map]:
 
 
 def spread(network: Network, way: Map, codes: Any, counts: F64) -> F64:
-    """(e·FINE,) count of each fine point: a leaf's count over its points by their length."""
+    """(e·FINE,) count of each fine point: a leaf's count spread over its points by length."""
     road = np.repeat(np.arange(len(network.start)), FINE)
     along = np.tile((np.arange(FINE) + 0.5) / FINE, len(network.start))
     place = way.place(road, along)

@@ -1,15 +1,15 @@
-"""How late releases are while three workers are restarted one after the other, under load.
+"""Lateness of releases while three workers are restarted one after the other, under load.
 
     python benchmarks/rolling.py [--units N] [--rate N] [--quick] [--json]
 
 Three named workers share a deployment with `engine.standbys = 1`, whose tables hold the rows of
-many privacy units. Events come all the while, and a trigger fires each second by the clock. Each
-worker is sent SIGTERM, started again as soon as it has ended, and left alone for a while once it is
-ready; then it is the next one's turn. A release is *late* by the time from its schedule, which its
-records bear, until a reader of committed records sees the manifest of one shard.
+many privacy units. Events keep coming, and a trigger fires each second by the clock. Each worker is
+sent SIGTERM, started again as soon as it has ended, and left alone for a while after it is ready;
+then the next one follows. A release's *lateness* is the time from its scheduled time, which its
+records carry, until a reader of committed records sees the manifest of one shard.
 
-- ``late_s``: the worst of all releases due from the first signal on; with ``p50_s``, ``p90_s``.
-- ``quiet_s``: the worst of those that were due before, once all units had come.
+- ``late_s``: the worst over all releases due after the first signal; with ``p50_s``, ``p90_s``.
+- ``quiet_s``: the worst over those due before it, after all units had come.
 - ``stop_s``, ``start_s``: the longest time from a signal to the end of a worker, and from its start
   until it is ready.
 - ``releases``: their number, one for each trigger and shard.
@@ -67,12 +67,12 @@ mechanism = { kind = "histogram", budget = 12 }
 
 
 def toml() -> str:
-    """The configuration: windows begin now, or all triggers of a part of one would be due."""
+    """The configuration; windows begin now, else all triggers of a partial one would be due."""
     return TOML.replace("ORIGIN", utc(int(time.time()) * 1_000_000))
 
 
 class Watch(threading.Thread):
-    """Notes of each manifest when it was due and when it came, seconds since 1970."""
+    """Records when each manifest was due and when it came, in seconds since 1970."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         super().__init__(name="watch", daemon=True)
@@ -98,15 +98,15 @@ class Watch(threading.Thread):
         self._client.close()
 
     def late(self, since: float, until: float = float("inf")) -> list[float]:
-        """Seconds by which releases were late that were due in some time, sorted."""
+        """Sorted seconds of lateness of the releases due in a time range."""
         return sorted(came - due for due, came in list(self.seen) if since <= due < until)
 
 
 class Load(threading.Thread):
-    """Events of now at a steady rate, until it is ended.
+    """Current events at a steady rate until `end`.
 
     Args:
-        units: users, one after the other.
+        units: number of users, who take turns.
         rate: events a second.
     """
 
@@ -117,7 +117,7 @@ class Load(threading.Thread):
         self._ended = threading.Event()
 
     def run(self) -> None:
-        """Send a twentieth of a second's events at a time."""
+        """Send events for a twentieth of a second at a time."""
         begun, sent = time.monotonic(), 0
         while not self._ended.wait(0.05):
             for _ in range(int(self._rate * (time.monotonic() - begun)) - sent):
@@ -135,7 +135,7 @@ class Load(threading.Thread):
 
 
 def restart(run: Local, member: str) -> tuple[float, float]:
-    """Restart a worker in order; seconds until it had ended, and until it was ready again."""
+    """Restart a worker cleanly; seconds until it had ended, and until it was ready again."""
     log, began = run.log(member), time.monotonic()
     if run.stop(member, SLOW) != 0:
         raise AssertionError(run.errors(member))
@@ -146,7 +146,7 @@ def restart(run: Local, member: str) -> tuple[float, float]:
 
 
 def fill(run: Local, units: int) -> None:
-    """One event of each unit, of now."""
+    """Send one current event of each unit."""
     producer = run.producer(**{"partitioner": "murmur2_random", "linger.ms": 50})
     for unit in range(units):
         now = time.time_ns() // 1000
@@ -183,7 +183,7 @@ def rolling(run: Local, units: int, rate: int, report: Callable[[str], None]) ->
         time.sleep(REST)
     ended = time.time()
     load.end()
-    wait(lambda: bool(watch.late(ended)), run)  # all that was due before has come, or is later
+    wait(lambda: bool(watch.late(ended)), run)  # everything due before has come
     time.sleep(2)
     watch.end()
     report("replay")

@@ -1,21 +1,21 @@
 """Seeded schedules of faults against the real code, in virtual time: `tests/schedules`.
 
-Each schedule runs clock, shards, transactions and follower of one to three workers against a Kafka
-in memory, with up to five faults at random moments, and judges what was released. A failing seed is
-run again in words by ``python -m tests.schedules.campaign --seed N``.
+Each schedule runs clock, shards, transactions and follower of one to three workers against an
+in-memory Kafka, with up to five faults at random moments, and judges the releases. ``python -m
+tests.schedules.campaign --seed N`` replays a failing seed with a log of events.
 
     python benchmarks/schedules.py [--quick] [--json] [--schedules N] [--seed S] [--processes P]
                                    [--only FAULT] [--standbys] [--guided] [--resume FILE]
 
---only passes over all seeds without a fault of this kind, for example ``rewind``, which one in 16
-has; it does not run them, so 100,000 seeds take little longer than the 6,000 that are left.
+--only skips all seeds without a fault of this kind, for example ``rewind``, which one in 16 has;
+they are not run, so 100,000 seeds take little longer than the 6,000 that remain.
 --standbys adds a billion to the seed: from there on workers keep copies of each other's tables
-(`engine.standbys = 1`), and more of them are restarted, one after the other above all.
---guided lets the states of the protocol that were seen choose what is tried next, in one process,
-with six further faults, and shrinks what objects (`tests/schedules/guided.py`). --standbys gives it
-deployments with copies too, whose states it sees. --resume takes it up where the search in this
-file was left, to N schedules in all; --seed is its number. Its last line: ``schedules``,
-``states``, ``corpus``, ``seconds`` and ``found``, each with its ``command``.
+(`engine.standbys = 1`), and more workers are restarted, mostly one after the other.
+--guided lets the protocol states seen so far choose what is tried next, in one process, with six
+further faults, and shrinks failing schedules (`tests/schedules/guided.py`). With --standbys it also
+gets deployments with copies, whose states it sees. --resume continues the search in this file up to
+N schedules in all; --seed is its number. Its last line: ``schedules``, ``states``, ``corpus``,
+``seconds`` and ``found``, each with its ``command``.
 --quick runs 1,000 of them, or as many as 40 seconds allow; the default is 10,000. The last line
 under ``--json``: ``schedules``; ``lost``, ``doubled``, ``differing`` and ``stuck``, schedules with
 such an objection; ``faults``; ``torn``, requests of transactions that came late or twice;
@@ -60,7 +60,7 @@ def measured(
 
 
 def guide(args: argparse.Namespace) -> None:
-    """Become a guided search."""
+    """Replace this process by a guided search."""
     number = args.schedules or (200 if args.quick else 10_000)
     more = [] if args.resume is None else ["--resume", str(args.resume.resolve())]
     more += ["--standbys"] if args.standbys else []

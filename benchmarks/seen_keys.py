@@ -3,14 +3,15 @@
     python benchmarks/seen_keys.py [--keys 1000000,10000000] [--changed N] [--public N]
                                    [--quick] [--json]
 
-Each deployment sees so many keys, each of them once, by users of eight keys; beside these,
-``--public`` keys have 400 users each and become public. Its first trigger meets all of
-them. Then come two triggers with ``--changed`` new records each, of keys that were seen before: a
-trigger should cost what it touches, finds due and knows as public, however many keys were seen.
-The worker is then stopped and started with its tables, and once more without them. All of it runs
-on a real broker, one worker, two cells partitions; other load on the machine is in the seconds.
+Each deployment sees a number of keys once each, from users with eight keys; in addition,
+``--public`` keys have 400 users each and become public. The first trigger handles all of them. Two
+more triggers follow with ``--changed`` new records each, for keys seen before: the cost of a
+trigger should depend only on the keys that it touches, that are due and that are public, however
+many were seen. The worker is then stopped and started with its tables, and once more without them.
+Everything runs on a real broker with one worker and two cells partitions; other load on the machine
+affects the seconds.
 
-- ``keys``, ``records``: that were there at the first trigger.
+- ``keys``, ``records``: their numbers at the first trigger.
 - ``fill_seconds``, ``fill_cpu_us``: of the first trigger, from the cut to the last manifest; CPU of
   the worker until then, for a record.
 - ``trigger_cpu``, ``trigger_seconds``: of the worker, for each of the later triggers.
@@ -49,10 +50,10 @@ from rich.table import Table
 
 EACH = 8  # keys of a user
 CROWD = 400  # users of a public key
-NEW = 10**9  # the first user of later records
+NEW = 10**9  # number of the first user of later records
 HOUR = 3_600_000  # milliseconds
 LATER = 2  # triggers after the first
-PATIENCE = 3 * 3600.0  # seconds until a worker has done what it was asked for
+PATIENCE = 3 * 3600.0  # seconds allowed for a request to a worker
 console = Console(stderr=True)
 Event = tuple[int, bytes]
 
@@ -66,7 +67,7 @@ def first(keys: int, public: int) -> Iterator[Event]:
 
 
 def later(keys: int, changed: int, number: int) -> Iterator[Event]:
-    """Records of users that are new, spread over the keys that were seen."""
+    """Records of new users, spread over the seen keys."""
     for n in range(changed):
         yield NEW + number * changed + n, b"seen-%d" % ((n * keys // changed + number) % keys)
 
@@ -75,9 +76,9 @@ class Deployment:
     """One deployment, its topic, and its worker.
 
     Args:
-        folder: where configuration, state and log are kept.
-        broker: a running one.
-        keys: names the topic.
+        folder: folder of configuration, state and log.
+        broker: running broker.
+        keys: number of keys, for the topic's name.
     """
 
     def __init__(self, folder: Path, broker: Broker, keys: int) -> None:
@@ -104,7 +105,7 @@ class Deployment:
         self.resident = 0.0
 
     def produce(self, events: Iterator[Event], hour: int) -> int:
-        """Send records of an hour of event time; how many they were."""
+        """Send records of an hour of event time; return their number."""
         producer = self._cluster.producer(
             **{"partitioner": "murmur2_random", "linger.ms": 50, "compression.type": "lz4",
                "queue.buffering.max.messages": 1_000_000}
@@ -124,7 +125,7 @@ class Deployment:
         return sent
 
     def start(self) -> float:
-        """Start the worker; seconds until it says that it is ready."""
+        """Start the worker; seconds until it logs that it is ready."""
         mark, begun = self._log.stat().st_size if self._log.exists() else 0, time.monotonic()
         with open(self._log, "ab") as log:
             self._worker = subprocess.Popen(
@@ -145,14 +146,14 @@ class Deployment:
             return log.read()
 
     def stop(self) -> None:
-        """Stop the worker in order."""
+        """Stop the worker cleanly."""
         if self._worker is not None:
             self._worker.terminate()
             self._worker.wait(300)
             self._worker = None
 
     def trigger(self, number: int) -> tuple[float, float]:
-        """Ask for a trigger, and wait for its release; seconds, and seconds of CPU."""
+        """Request a trigger, and wait for its release; seconds, and seconds of CPU."""
         assert self._worker is not None
         process = psutil.Process(self._worker.pid)
         midnight = engine.START * 1000 - engine.START * 1000 % 86_400_000_000
@@ -173,7 +174,7 @@ class Deployment:
         return time.monotonic() - begun, sum(process.cpu_times()[:2]) - used
 
     def bytes_of(self, folder: Path, part: str = "") -> int:
-        """Size of files in folders with that part of a name below one."""
+        """Size of files below a folder, in subfolders whose names contain ``part``."""
         files = (one for one in folder.rglob("*") if one.is_file() and part in str(one))
         return sum(one.stat().st_size for one in files)
 
@@ -184,7 +185,7 @@ class Deployment:
 
 
 def measure(run: Deployment, keys: int, changed: int, public: int) -> dict[str, Any]:
-    """All figures of one number of keys."""
+    """All figures for one number of keys."""
     say = f"{keys:,} keys: "
     with console.status(say + "producing"):
         records = run.produce(first(keys, public), 0)

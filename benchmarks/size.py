@@ -1,12 +1,12 @@
-"""What `hush size` predicts beside what is measured: memory, disk and bytes of topics.
+"""Predictions of `hush size` compared with measurements: memory, disk and bytes of topics.
 
     python benchmarks/size.py [--quick] [--json] [--only NAME]
 
-A worker takes the same number of events in several configurations, from its first record to its
-release; `hush size` is asked about each of them.
+A worker processes the same number of events in several configurations, from its first record to its
+release; `hush size` predicts each of them.
 
 - ``memory``: resident memory of the worker's process after the release, with all of it loaded.
-- ``disk``: its tables, merged: what they take until then is said in `docs/scale.md`.
+- ``disk``: its tables after merging; `docs/scale.md` gives their size before that.
 - ``units``, ``cells``, ``rows``, ``sums``: bytes of the units and cells topics, and of the
   changelogs of bound and of aggregate, for each event, one replica, before trimming and compaction.
 - ``bytes``: all four together.
@@ -55,7 +55,7 @@ CASES = {
 
 
 class Sized(costs.Bench):
-    """Runs of workers on one broker, with the sizes of what they leave behind."""
+    """Runs of workers on one broker, with the sizes of their tables and topics."""
 
     def sizes(self, name: str, case: Case, events: int) -> dict[str, float]:
         """Bytes for each event by kind of topic, and of tables and memory."""
@@ -102,7 +102,7 @@ def merged(folder: Path) -> int:
 
 
 def predicted(case: Case, events: int, bound: int) -> dict[str, float]:
-    """What `hush size` says of a case whose events all come at once."""
+    """The prediction of `hush size` for a case whose events all come at once."""
     active = distinct(events, case.users)
     load = Load(
         users=active,
@@ -115,7 +115,7 @@ def predicted(case: Case, events: int, bound: int) -> dict[str, float]:
         replicas=1,
         every=events / 1e6,
         step=case.step,
-        waiting=0.0,  # few events wait, and they are in what a process has
+        waiting=0.0,  # few events wait; they are part of a process's base
         processes=case.processes,
         partitions=engine.PARTITIONS,
         units=2,

@@ -1,16 +1,16 @@
-"""What hot keys, hot units and hot partitions cost: CPU, memory and lateness beside an even load.
+"""Cost of hot keys, hot units and hot partitions: CPU, memory and lateness over an even load.
 
     python benchmarks/skew.py [--quick] [--json] [--events N] [--rounds N]
 
-The same number of events comes four times: evenly, with half of all records of one *key*, with a
-fifth of them of one *unit*, and with 90 % of them in one raw *partition* of four. The pipeline is
-re-partitioned, so that each kind of heat reaches the stage that it hurts, and its worker has two
-processes. Each load comes in two sizes, so that what a start costs cancels out, as in `costs.py`.
-Medians of the rounds, as ratios to the even load:
+The same number of events comes with four loads: evenly, with half of all records for one *key*,
+with a fifth of them from one *unit*, and with 90 % of them in one raw *partition* of four. The
+pipeline is re-partitioned, so that each kind of skew reaches the stage that it hurts, and its
+worker has two processes. Each load comes in two sizes, so that the cost of a start cancels out, as
+in `costs.py`. Medians of the rounds, as ratios to the even load:
 
 - ``cpu``: CPU of the worker for an event.
 - ``late``: seconds from the cut to the last manifest, for each further event.
-- ``memory``: the most that one process had, with all events.
+- ``memory``: the peak of one process, with all events.
 
 The last line under ``--json``: ``worst_cpu``, ``worst_late`` and ``worst_memory``.
 """
@@ -39,7 +39,7 @@ PROCESSES = 2
 
 
 class Load(NamedTuple):
-    """Shares of all events that are of one key, of one unit, and in one partition."""
+    """Shares of all events for one key, from one unit, and in one partition."""
 
     key: float = 0.0
     unit: float = 0.0
@@ -98,7 +98,7 @@ class Cost(NamedTuple):
 
 
 def measure(events: int, rounds: int) -> dict[str, Cost]:
-    """What each load costs, medians of the rounds."""
+    """Cost of each load, as medians of the rounds."""
     found: dict[str, list[Cost]] = {name: [] for name in LOADS}
     sizes = events // 4, events
     with tempfile.TemporaryDirectory() as folder, Broker(quiet=True) as broker:
@@ -107,7 +107,7 @@ def measure(events: int, rounds: int) -> dict[str, Cost]:
             for size in sizes:
                 with console.status(f"producing: {name}"):
                     bench.fill(f"load-{place}-{size}", load, size)
-        bench.run(f"load-0-{sizes[0]}", "none")  # the first start may compile
+        bench.run(f"load-0-{sizes[0]}", "none")  # the first start may compile loops
         for number in range(rounds):
             for place, name in enumerate(LOADS):
                 with console.status(f"{name}, round {number + 1} of {rounds}"):
@@ -121,7 +121,7 @@ def measure(events: int, rounds: int) -> dict[str, Cost]:
 
 
 def median(each: list[Cost]) -> Cost:
-    """Of each cost by itself."""
+    """The median of each cost separately."""
     return Cost(*(statistics.median(column) for column in zip(*each, strict=True)))
 
 

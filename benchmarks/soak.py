@@ -1,4 +1,4 @@
-"""A soak: an hour of steady load, in which nothing may grow that is not meant to.
+"""A soak: an hour of steady load, in which nothing may grow unintentionally.
 
 Two workers serve a direct pipeline and a re-partitioned one, with feedback, while 5,000 events come
 a second. Every few seconds the workers' processes and everything on disk are measured:
@@ -7,12 +7,12 @@ a second. Every few seconds the workers' processes and everything on disk are me
 - ``state``: MiB of their tables; ``topics``: MiB of the logs of internal topics;
 - ``behind``: seconds of raw events that the group has yet to use.
 
-Each has a ``slope`` (what it grows by in an hour, from a line through the last three quarters) and
-a ``ratio`` of the means of the last quarter and of the second one. The ratio must stay below that
-in `MOST`. ``--quick`` only judges files and threads, as a minute is all warm-up. The ledger and the
-releases are kept for ever by design, so they are left out.
+Each has a ``slope`` (growth per hour, from a line through the last three quarters) and a ``ratio``
+of the means of the last quarter and of the second one, which must stay below its limit in `MOST`.
+``--quick`` only judges files and threads, as a minute is all warm-up. The ledger and the releases
+are kept for ever by design, so they are left out.
 
-An hour should show what a month does, so caches and buffers are small enough to fill up within
+An hour should show the effects of a month, so caches and buffers are small enough to fill up within
 minutes (`TOML`), windows last a minute, and segments of topics are small.
 
     python benchmarks/soak.py [--quick] [--json] [--minutes M] [--rate R]
@@ -94,7 +94,7 @@ mechanism = { kind = "histogram", budget = 12, adaptive_weight = 0.3 }
 
 @dataclass
 class Sample:
-    """One look: seconds since the load began, and what `MOST` names, in its units."""
+    """One measurement: seconds since the load began, and the figures in `MOST`, in their units."""
 
     at: float
     rss: float
@@ -106,7 +106,7 @@ class Sample:
 
 
 class Load(threading.Thread):
-    """Events at a steady rate, half to each topic, until it is ended.
+    """Events at a steady rate, half to each topic, until `end`.
 
     Args:
         run: the deployment.
@@ -123,7 +123,7 @@ class Load(threading.Thread):
         self.sent = 0
 
     def run(self) -> None:
-        """Send what is due; after a pause, at most a second's worth of what was missed."""
+        """Send due events; after a pause, at most a second's worth of missed ones."""
         before, due = time.monotonic(), 0.0
         while not self._ended.wait(0.05):
             now = time.monotonic()
@@ -146,7 +146,7 @@ class Load(threading.Thread):
         self._producer.poll(0)
 
     def end(self) -> None:
-        """Send what is left."""
+        """Send the rest."""
         self._ended.set()
         self.join(60)
 
@@ -187,7 +187,7 @@ class Gauge:
         )
 
     def close(self) -> None:
-        """Let go of the broker."""
+        """Disconnect from the broker."""
         self._asker.close()
 
     def _behind(self) -> int:
@@ -203,7 +203,7 @@ class Gauge:
 
 
 def soak(path: Path, minutes: float, rate: int, every: float, console: Console) -> dict[str, Any]:
-    """Run it; the figures."""
+    """Run it; return the figures."""
     with (
         Broker(path / "broker", quiet=True, overrides=BROKER) as broker,
         local(path, broker.bootstrap, TOML, dict.fromkeys(RAWS, PARTITIONS)) as run,
@@ -238,7 +238,7 @@ RAWS = ("soak-visits", "soak-orders")
 
 
 def judged(samples: list[Sample]) -> dict[str, Any]:
-    """Slope per hour, ratio, and means of the second and of the last quarter, of each figure."""
+    """Slope per hour, ratio, and means of the second and the last quarter, for each figure."""
     at = np.array([s.at for s in samples]) / 3600
     second = (at >= at[-1] / 4) & (at < at[-1] / 2)
     last, late = at >= 3 * at[-1] / 4, at >= at[-1] / 4
@@ -255,7 +255,7 @@ def judged(samples: list[Sample]) -> dict[str, Any]:
 
 
 def flat(found: dict[str, Any], names: tuple[str, ...]) -> bool:
-    """Whether nothing of these has grown, and the load was held."""
+    """Whether none of these has grown, and the load was sustained."""
     steady = all((found[name]["ratio"] or 1.0) <= MOST[name] for name in names)
     return steady and found["alive"] and found["behind"]["last"] <= BEHIND
 
@@ -282,7 +282,7 @@ def main() -> None:
 
 
 def show(found: dict[str, Any]) -> None:
-    """For people."""
+    """Print the result for people."""
     title = f"{found['minutes']} minutes at {found['rate']:,} events a second"
     table = Table("", "second quarter", "last quarter", "ratio", "at most", "per hour", title=title)
     for name in [f.name for f in fields(Sample) if f.name != "at"]:

@@ -1,8 +1,8 @@
 """Cost of a tick of the spatial mechanisms as points, depth, leaves and ticks grow.
 
-One growing quantity at a time, the others fixed. A tick of PHDStream pays for what it touches: the
-cells of its events and the nodes of the live tree. A tick of PrivHP pays for its events and for its
-sums, whose number is public. Rows are counted as they are stored: key, cell and due trigger.
+One quantity grows at a time; the others are fixed. The cost of a tick of PHDStream depends on what
+it touches: the cells of its events and the nodes of the live tree; that of PrivHP on its events and
+its sums, whose number is public. Rows are counted as stored: key, cell and due trigger.
 
     python benchmarks/spatial_scale.py [--quick] [--json] [--out DIR]
 
@@ -77,7 +77,7 @@ def ticks(made: PHDStream, n: int) -> Iterator[tuple[int, float, int, int]]:
 
 
 def settled(made: PHDStream, n: int, quantity: str, size: float) -> Point:
-    """Median of the second half of the ticks, when the tree has found its shape."""
+    """Median of the second half of the ticks, when the tree has its final shape."""
     seen = list(ticks(made, n))[made.horizon // 2 :]
     return Point(
         quantity, size, float(np.median([s for _, s, _, _ in seen])), seen[-1][2], seen[-1][3]
@@ -91,7 +91,7 @@ def by_points(quick: bool) -> Iterator[Point]:
 
 
 def by_depth(quick: bool) -> Iterator[Point]:
-    """A deeper cap, that is a domain of up to 4^28 cells, for the same data."""
+    """A deeper limit, that is, a domain of up to 4^28 cells, for the same data."""
     for depth in (8, 12, 16, 20, 28):
         yield settled(mechanism(depth, 8, 12), 5_000, "depth", depth)
 
@@ -139,7 +139,7 @@ def by_depth_sketched(quick: bool) -> Iterator[Point]:
 
 
 def by_k_sketched(quick: bool) -> Iterator[Point]:
-    """More nodes refined per level, that is larger sketches."""
+    """More nodes refined per level, that is, larger sketches."""
     for k in (64, 256, 1024, 4096)[: 3 if quick else 4]:
         yield sketched(k, 20, 20_000, "privhp k", k)
 
@@ -163,7 +163,7 @@ def growth(points: list[Point]) -> float:
 
 
 def per_leaf(points: list[Point]) -> float:
-    """Exponent of the time per leaf, where the tree itself grows with the size."""
+    """Exponent of the time per leaf, when the tree itself grows with the size."""
     half = points[len(points) // 2 :]
     sizes = np.log([p.size for p in half])
     return float(np.polyfit(sizes, np.log([p.seconds / p.leaves for p in half]), 1)[0])

@@ -1,12 +1,12 @@
-"""How long releases stay away when a worker is killed, with and without `engine.standbys`.
+"""Gap in releases after a worker is killed, with and without `engine.standbys`.
 
     python benchmarks/standby.py [--units N] [--session SECONDS] [--quick] [--json]
 
 Two workers share a deployment whose tables hold the rows of many privacy units. One is killed, a
-trigger is asked for at once, and the time runs from the kill to the manifest of the last shard. The
-group notices a death after `engine.session_timeout`, which is in the time, and told beside it. The
-other worker has never owned the shards of the killed one: without standbys it restores them from
-nothing.
+trigger is requested at once, and the time runs from the kill to the manifest of the last shard. The
+group notices a death after `engine.session_timeout`, which is part of the time and reported
+separately. The other worker has never owned the shards of the killed one: without standbys it
+restores them from nothing.
 
 - ``takeover_s``, ``cold_s``: seconds with a standby, and without.
 - ``session_s``: the session timeout, in both.
@@ -35,7 +35,7 @@ from rich.table import Table
 UNITS, SESSION = 2_000_000, 1.0
 READY = re.compile(r"ready: (\d+) shards")
 SHARDS = 2 * recovery.PARTITIONS  # of ingest, which bounds as well, and of aggregate
-SETTLED = 3.0  # seconds after which a copy has followed: it looks twice a second
+SETTLED = 3.0  # seconds until a copy is up to date: it polls twice a second
 
 
 def takeover(
@@ -65,16 +65,16 @@ def takeover(
 
 
 def shards(run: Local, member: str) -> int:
-    """Shards of a worker when it was last ready."""
+    """Number of shards of a worker when it was last ready."""
     found = READY.findall(run.log(member).read_text(errors="replace"))
     return int(found[-1]) if found else 0
 
 
 def wait(true: Callable[[], bool], run: Local) -> None:
-    """Wait for something that comes.
+    """Wait until a condition is true.
 
     Raises:
-        AssertionError: it did not.
+        AssertionError: it did not become true in time.
     """
     until = time.monotonic() + SLOW
     while not true():
@@ -84,7 +84,7 @@ def wait(true: Callable[[], bool], run: Local) -> None:
 
 
 def measure(units: int, session: float, report: Callable[[str], None]) -> dict[str, Any]:
-    """Both cases, each with a deployment of its own on one broker."""
+    """Both cases, each with its own deployment on one broker."""
     found: dict[str, tuple[float, bool]] = {}
     with tempfile.TemporaryDirectory(prefix="hush-standby-") as name:
         folder = Path(name)

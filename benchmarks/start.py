@@ -1,24 +1,24 @@
-"""Where the time of a worker's start goes, from the command to the line ``ready``.
+"""Times of the steps of a worker's start, from the command to the line ``ready``.
 
     python benchmarks/start.py [--units N] [--runs N] [--cold] [--quick] [--json]
 
 A deployment on a real broker holds the rows of many privacy units in four shards of ingest and two
-of aggregate. Its only worker is stopped in order and started again; its tables are there. In its
-process each step of the start tells when it ended, in seconds and in seconds of CPU:
+of aggregate. Its only worker is stopped cleanly and started again with its tables. In its process
+each step of the start reports when it ended, in seconds and in seconds of CPU:
 
 - ``python``: the interpreter, and the modules of the command.
 - ``config``: settings read and checked.
-- ``admission``: ledger, topics and clock log looked at.
+- ``admission``: ledger, topics and clock log checked.
 - ``loops``: compiled loops loaded from their cache.
-- ``made``: stages, stores and Faust's application made.
+- ``made``: stages, stores and Faust application made.
 - ``joined``: the consumer group has assigned partitions. On an empty group the broker waits for
   ``group.initial.rebalance.delay.ms`` (``delay``, 0 for `hush broker`; Kafka's default is 3 s).
 - ``logs``: clock and feedback read.
 - ``shards``: every shard has its producer and its table.
 - ``clock``: the clock is taken over, and the worker is ready.
 
-``--cold`` empties the cache of compiled loops before each start, with ``NUMBA_CACHE_DIR``. Figures
-are medians; other load on the machine makes seconds larger, and CPU a little.
+``--cold`` starts each time with an empty cache of compiled loops, by ``NUMBA_CACHE_DIR``. Figures
+are medians; other load on the machine increases seconds, and CPU a little.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Marks = list[tuple[str, float, float]]
 
 
 def probe() -> None:
-    """Run ``hush`` in this process, and tell when each step of a worker's start has ended."""
+    """Run ``hush`` in this process, and report when each step of a worker's start has ended."""
     words = sys.argv[sys.argv.index("hushstream") + 1 :]
     settings = dict(word.split("=", 1) for word in sys.argv[3 : sys.argv.index("-m") - 1])
     os.environ.update(settings)
@@ -112,11 +112,11 @@ def starts(units: int, runs: int, cold: bool, delay: int, report: Callable[[str]
     """Marks of each start.
 
     Args:
-        units: rows of the tables.
-        runs: starts.
-        cold: whether loops are compiled at each.
+        units: number of rows in the tables.
+        runs: number of starts.
+        cold: whether each start compiles its loops.
         delay: the broker's delay before a group's first assignment, milliseconds.
-        report: told what is done.
+        report: called with each step in words.
     """
     import recovery
     from _chaos import BROKER
@@ -132,7 +132,7 @@ def starts(units: int, runs: int, cold: bool, delay: int, report: Callable[[str]
         local(Path(name), broker.bootstrap, recovery.TOML, {"events": 4}) as run,
     ):
         cache = {"NUMBA_CACHE_DIR": str(run.folder / "loops")} if cold else {}
-        # Told by who starts it: ages are reckoned from a boot time in whole seconds.
+        # Passed by the starter: process ages derive from a boot time in whole seconds.
         run.environ = lambda _: {
             MARKS: str(run.folder / "marks"),
             BORN: repr(time.time()),
@@ -158,7 +158,7 @@ def starts(units: int, runs: int, cold: bool, delay: int, report: Callable[[str]
 
 def table_of(found: list[Marks]) -> dict[str, tuple[float, float]]:
     """Median seconds, and seconds of CPU, that each step took; the last line is the whole start."""
-    import numpy as np  # here, as all that follows: the worker that is measured loads this module
+    import numpy as np  # here, because the measured worker loads this module
 
     names = [name for name, *_ in found[0]]
     ends = np.array([[mark[1:] for mark in marks] for marks in found])  # start, step, clock

@@ -1,8 +1,8 @@
 """Accuracy of streaming histograms at equal privacy, on the published workload.
 
-Ten million users, 59 million records, a million keys that nobody knows beforehand; user-level
-(ε = 6, δ = 1e-9) for everything that is released over T triggers. Errors are against the exact
-histogram over the whole key space at the last trigger; a key that is not released counts as 0.
+Ten million users, 59 million records, a million keys unknown in advance; user-level (ε = 6, δ =
+1e-9) for everything released over T triggers. Errors are against the exact histogram over the whole
+key space at the last trigger; a key that is not released counts as 0.
 
     python benchmarks/table1.py [--scale 1.0|0.1|0.01] [--triggers 100|1000] [--designs a,b,…]
                                 [--shape NAME] [--delay 0|1] [--seeds N] [--curve Q,Q,…]
@@ -58,7 +58,7 @@ from rich.table import Table
 
 
 def private(run: Run | Repeated, triggers: int) -> bool:
-    """The cost fits into (ε, δ), and no unit has spent more than its bound."""
+    """Whether the cost fits into (ε, δ), and no unit has spent more than its bound."""
     fits = accounting.total([run.mechanism.cost()], DELTA)[0] <= EPSILON
     assert run.units is not None
     fired = run.memory.t if isinstance(run, Run) else run.t

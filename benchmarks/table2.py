@@ -1,15 +1,15 @@
-"""Streaming histograms of (user, key) pairs, and how many users a key needs to be seen.
+"""Streaming histograms of (user, key) pairs, and the number of users that a key needs.
 
 The second experiment of Zhang et al., "Differentially Private Stream Processing at Scale" (2023,
-Table 2), counts users per key where a user has a key once. Its data cannot be had, so the pairs
-are generated.
+Table 2), counts users per key, where a user has a key once. Its data are not available, so the
+pairs are generated.
 
 *Numbers of the paper:* 1,473 keys and an l1 error of 989,249 for its streaming design at T = 100.
 *Ours:* everything else. 285,000 users; distinct keys of a user by up to 600 draws, Zipf–Mandelbrot
 (q = 78, s = 8), from 60,000 keys, Zipf–Mandelbrot (q = 40, s = 1.5), repetitions removed, pairs
 shuffled over the day; user-level (ε = 6, δ = 1e-9), C = 32, as in Table 1. We chose these laws so
-that `paper` has about the two published figures. So its row confirms nothing; the other rows say
-what other designs do with data on which the published one has the published figures.
+that `paper` has about the two published figures. So its row confirms nothing; the other rows show
+the other designs on data for which the published design has the published figures.
 
 *Page rate:* the least users of a key, spread evenly over a day of 150 triggers with one record
 each, for which the key is released by the end of the day with probability 59, 75 and 99.9 %, for
@@ -67,7 +67,7 @@ def pairs(users: int, keys: int, seed: int) -> Workload:
 
 
 class Test(NamedTuple):
-    """What decides when a key appears: its users plus noise against a threshold."""
+    """The test by which a key appears: its users plus noise against a threshold."""
 
     noise: Process
     threshold: tuple[int, ...]  # (T,) in 1/STEPS users
@@ -76,8 +76,8 @@ class Test(NamedTuple):
     def least(self, keys: int) -> NDArray[np.int64]:
         """(keys,) least users for which each key is released at some trigger.
 
-        Of n users, ⌊nt/T⌋ have come by trigger t. With N of them the key is released if
-        N + noise reaches the threshold and N ≥ ``min_users``, so that n = ⌈N·T/t⌉ do.
+        Of n users, ⌊nt/T⌋ have come by trigger t. N users release the key if N + noise reaches the
+        threshold and N ≥ ``min_users``, so n = ⌈N·T/t⌉ users suffice.
         """
         codes = Keys.of_codes(np.arange(keys, dtype=np.uint64))
         noise = self.noise.ahead(keyed("rates", 0), codes, 1)
@@ -92,14 +92,14 @@ class Test(NamedTuple):
 
 
 def tests(one: Deployment) -> tuple[Test, Test]:
-    """Ours, and that of the paper's mechanism with a sound threshold in its first round."""
+    """The tests of ours, and of the paper's mechanism with a sound threshold in its first round."""
     made, rounds = one.made(), one.rounds()
     ours = Test(made.quantities[0].lanes[0], tuple(made.threshold), made.min_units)
     return ours, Test(rounds.selector, rounds.threshold, rounds.min_units)
 
 
 def rates(keys: int) -> list[dict[str, Any]]:
-    """Users per probability for every deployment, from so many keys' noise."""
+    """Users per probability for every deployment, from the noise of ``keys`` keys."""
     rows = []
     for one in DEPLOYMENTS:
         ours, sound = (test.users(keys) for test in tests(one))
@@ -127,7 +127,7 @@ def played(
 
 
 def histograms(results: dict[str, list[Result]], options: argparse.Namespace) -> Table:
-    """One line per design, beside the paper's."""
+    """One line per design, with the paper's figures."""
     title = f"(user, key) pairs, T = {options.triggers}, ε = 6, δ = 1e-9"
     shown = Table("design", title=title + (" (small data)" if options.quick else ""))
     for column in ("keys", "l∞", "l1", "l2", "mean l1", "bias"):

@@ -1,11 +1,12 @@
 """Gain of a learnt clipping threshold: PAK's own experiment, and range sums with ToPS.
 
-(a) Error of the last prefix sum over n values, each a step of its own, ε = 1, δ = 2^-20, the first
-50,000 being the warm-up, averaged over every tenth of the last 1,000 prefixes: the binary tree with
-the largest value B against PAK, whose optimiser knows n, B, ε and δ only. PAK's default takes the
+(a) Error of the last prefix sum over n values, one per step, ε = 1, δ = 2^-20, with the first
+50,000 as warm-up, averaged over every tenth of the last 1,000 prefixes: the binary tree with the
+largest value B against PAK, whose optimiser knows only n, B, ε and δ. PAK's default chooses the
 threshold by a noisy maximum; ``smooth`` is the paper's smooth sensitivity with sound constants.
-Both pay for the warm-up's sum too. Beside them, what another counter gains at the same threshold: a
-consistent 16-ary hierarchy, and square-root Toeplitz factors with Gaussian noise (exact formulas).
+Both also pay for the warm-up's sum. For comparison, the gain of other counters at the same
+threshold: a consistent 16-ary hierarchy, and square-root Toeplitz factors with Gaussian noise
+(exact formulas).
 
 (b) Mean squared error of 200 random range sums after a warm-up of an eighth: PAK (smooth threshold
 or noisy maximum, binary tree), ToPS, B with either hierarchy, and each one's threshold with the
@@ -111,7 +112,7 @@ def mean_abs(values: Any) -> float:
 
 
 def cut_off(stream: Stream, early: I64, tau: int) -> I64:
-    """What clipping takes from each of the last prefix sums."""
+    """The amount that clipping takes from each of the last prefix sums."""
     excess = np.maximum(np.arange(stream.top + 1) - tau, 0)
     return (
         int((excess * early).sum()) + np.cumsum(excess[stream.values[-LAST:]])[EVERY - 1 :: EVERY]
@@ -119,7 +120,7 @@ def cut_off(stream: Stream, early: I64, tau: int) -> I64:
 
 
 def counters(n: int, ends: I64) -> Row:
-    """Noise of late prefix sums for threshold 1: how much other counters gain."""
+    """Noise of late prefix sums for threshold 1, to compare counters."""
     nodes = np.mean([len(TreePrefix.nodes(int(end))) for end in ends])
     tree = math.sqrt(nodes * laplace_variance(Fraction(n.bit_length())))
     levels = next(level for level in range(1, 12) if 16**level >= n)
@@ -165,7 +166,7 @@ def range_errors(stream: Stream, epsilon: Fraction, runs: int) -> Row:
 
 
 def measure(quick: bool, console: Console) -> tuple[list[Row], list[Row], list[Row]]:
-    """Rows of (a), of (b), and of (b) for flights in the order of their file."""
+    """Rows of (a), of (b), and of (b) for flights in file order."""
     steps = (Fraction(1, 20), Fraction(1, 5), Fraction(1))
     if not quick:
         steps = tuple(Fraction(x, 20) for x in (1, 2, 4, 8, 12, 20))

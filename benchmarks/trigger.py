@@ -1,16 +1,16 @@
-"""Cost of one trigger: with a million keys seen, it must follow the keys that it touches.
+"""Cost of one trigger: even with a million keys seen, it must depend on the keys that it touches.
 
 A window of 1,000 triggers of the default histogram with adaptive weights. Of a million keys seen,
 1 % have new records and 50,000 are public; the time is that of the slowest of the triggers 2, 500
 and 1,000, from the closed micro-batch to rows, predictions and released values, on one core, with
-exact keyed noise and an in-memory row store with the due index of the contract. ``growth``
-compares a million keys seen with 10,000 at equal change (5,000 changed, 2,000 public).
+exact keyed noise and an in-memory row store with the contract's due index. ``growth`` compares a
+million keys seen with 10,000 at equal change (5,000 changed, 2,000 public).
 
     python benchmarks/trigger.py [--quick] [--json] [--out DIR] [--seen 1000000,100000000]
 
-``--seen`` measures instead trigger 500 alone at these numbers of keys seen, change alike (10,000
-changed, 50,000 public): CPU seconds, and the memory of rows and due triggers. 100 million keys
-need 5 GB.
+``--seen`` instead measures only trigger 500 at these numbers of keys seen, with equal change
+(10,000 changed, 50,000 public): CPU seconds, and the memory of rows and due triggers. 100 million
+keys need 5 GB.
 
 The last line under ``--json``: ``seconds, growth`` and the time at each trigger.
 """
@@ -44,11 +44,11 @@ import matplotlib.pyplot as plt
 
 T = 1_000
 TRIGGERS = (2, 500, 1_000)
-PORTION = 1_000_000  # rows that are stored at a time
+PORTION = 1_000_000  # rows stored at a time
 
 
 class Load(NamedTuple):
-    """How many keys were seen, have new records, and are public."""
+    """Numbers of keys that were seen, have new records, and are public."""
 
     seen: int
     changed: int
@@ -56,11 +56,11 @@ class Load(NamedTuple):
 
 
 def store(mechanism: Histogram, load: Load, t: int) -> RowTable:
-    """A store as it stands before trigger t: small hidden counts, larger public ones."""
+    """A store before trigger t: small hidden counts, larger public ones."""
     rng = np.random.default_rng(3)
     table = RowTable(mechanism.traits)
     public = np.sort(rng.choice(load.seen, load.public, replace=False))
-    for begin in range(0, load.seen, PORTION):  # a portion at a time: keys take more than rows
+    for begin in range(0, load.seen, PORTION):  # by portions: keys take more memory than rows
         codes = np.arange(begin, min(begin + PORTION, load.seen))
         keys = Keys.of_codes(codes.astype(np.uint64))
         cell = mechanism.traits.rows(keys).state
@@ -77,7 +77,7 @@ def store(mechanism: Histogram, load: Load, t: int) -> RowTable:
 def seconds(
     mechanism: Histogram, load: Load, t: int, clock: Callable[[], float] = time.perf_counter
 ) -> float:
-    """One trigger, from the closed micro-batch to the stored rows, by some clock."""
+    """Time of one trigger by a clock, from the closed micro-batch to the stored rows."""
     rng = np.random.default_rng(4)
     table = store(mechanism, load, t)
     codes = np.sort(rng.choice(load.seen, load.changed, replace=False)).astype(np.uint64)
@@ -113,7 +113,7 @@ def picture(times: dict[int, float], out: str) -> Path:
 
 
 def growth(mechanism: Histogram, seen: int) -> dict[str, float]:
-    """Trigger 500 at a number of keys seen: the median of three runs, each with its own store."""
+    """Trigger 500 at a number of keys seen: median of three runs, each with its own store."""
     load = Load(seen, 10_000, 50_000)
     took = [seconds(mechanism, load, 500, time.process_time) for _ in range(3)]
     row = mechanism.traits.row_dtype.itemsize + 4

@@ -1,21 +1,21 @@
-"""CPU of rows of units, per event: reading and writing them in a shard's table, as users grow.
+"""CPU of reading and writing rows of units in a shard's table, per event, as users grow.
 
     python benchmarks/units.py [--quick] [--json] [--users N] [--rounds N]
 
 One table holds the rows of few users, another those of fifty times as many, each user with three
-keys; a third is as large, but may keep nothing in memory beyond what waits for the disk. Each step
-reads the rows of 20,000 events of uniform users, which is the worst case for any cache, and writes
-them changed. The tables take turns, a few steps each, so that load on the machine meets all of
-them; time is that of this process on the processor, the library's own threads among it.
+keys; a third is equally large, but keeps nothing in memory beyond what waits for the disk. Each
+step reads the rows of 20,000 events of uniform users, the worst case for any cache, and writes them
+changed. The tables take turns, a few steps each, so that other load affects all of them; time is
+this process's CPU time, including the library's threads.
 
 - ``event_few``, ``event_many``: microseconds of CPU of a whole event (`_event.py`) with the users
-  of one of four shards of 200,000 users, and of 10 million, by default settings: all that a worker
-  computes, the bulk writes that these events cause among it, without the broker's client.
+  of one of four shards of 200,000 users, and of 10 million, with default settings: all that a
+  worker computes, including the resulting bulk writes, without the broker's client.
 - ``many_over_few``: the second over the first. The client is the same for both: with it the ratio
   is smaller.
 - ``restart_rows``: rows of a changelog that a restart reads again, at most, for each table.
 - ``few``, ``many``, ``many_on_disk``: microseconds of CPU per event, the median of the rounds.
-- ``added``: ``many`` less ``few``: what a user base of that size adds to an event.
+- ``added``: ``many`` less ``few``, the additional cost of an event for that many users.
 - ``first_few``, ``first_many``, ``first_on_disk``: microseconds of CPU to learn that a user has no
   row yet.
 - ``gain``: ``many_on_disk`` over ``many``.
@@ -49,7 +49,7 @@ from rich.table import Table
 from rocksdict import Cache
 
 STEP, HOLD, WIDTH = 20_000, HELD, 2 + 3 * 5  # events, rows that wait, bytes of a row
-EVENTS = 4_000_000  # whole ones: of many users, about as many as cause one bulk write
+EVENTS = 4_000_000  # whole events: with many users, about as many as cause one bulk write
 TURN = 400_000  # of them
 PAGES = 100_000
 FEW, MANY = 50_000, 2_500_000  # users of one of four shards: of 200,000 and of 10 million
@@ -57,18 +57,18 @@ console = Console(stderr=True)
 
 
 class Subject:
-    """One table, and the rows that it should hold.
+    """One table, and its expected rows.
 
     Args:
-        folder: where its files are kept.
-        users: rows of it.
+        folder: folder of its files.
+        users: number of its rows.
         room: bytes of memory for rows that are on disk.
     """
 
     def __init__(self, folder: Path, users: int, room: int) -> None:
         self._random = np.random.default_rng(users)
         self._digests = self._random.integers(0, 256, (users, 16), np.uint8)
-        self._stamp = np.zeros(users, np.uint32)  # the step that wrote each row last
+        self._stamp = np.zeros(users, np.uint32)  # number of the last step that wrote each row
         self._step = 0
         self.table = RocksStore(folder, Cache(64 << 20), 16 << 20, HOLD, UnitRoom(room))
         self.exact, self.users, self.costs = True, users, list[float]()
@@ -76,7 +76,7 @@ class Subject:
             self.step(np.arange(begun, min(begun + STEP, users)))
 
     def step(self, who: NDArray[np.intp]) -> float:
-        """Read and write the rows of some events' users; seconds of CPU of it."""
+        """Read and write the rows of some events' users; returns seconds of CPU."""
         keys, place = distinct(self._digests[who], units_of(0) + sortable(0))
         first = np.zeros(len(keys), np.intp)
         first[place] = who
@@ -109,7 +109,7 @@ class Subject:
         return 1e6 * spent / STEP
 
     def round(self, steps: int) -> None:
-        """A turn of this table."""
+        """Take a turn with this table."""
         spent = sum(self.step(self._random.integers(0, self.users, STEP)) for _ in range(steps))
         self.costs.append(1e6 * spent / (steps * STEP))
 
@@ -118,8 +118,8 @@ def whole(many: int, events: int, folder: Path) -> dict[str, float | bool]:
     """Figures of whole events.
 
     Args:
-        many: users of a shard of many.
-        events: number of events that are timed.
+        many: number of users of a large shard.
+        events: number of timed events.
         folder: where the tables are kept.
     """
     costs, exact = list[float](), True
@@ -144,11 +144,11 @@ def measure(many: int, rounds: int, folder: Path) -> dict[str, float | bool]:
     """All figures.
 
     Args:
-        many: users of the large tables.
-        rounds: turns of each table.
+        many: number of users of the large tables.
+        rounds: number of turns of each table.
         folder: where the tables are kept.
     """
-    room = many * 200  # enough for all rows, in either generation
+    room = many * 200  # enough for all rows in both generations
     with console.status("filling three tables"):
         few = Subject(folder / "few", max(many * FEW // MANY, 1_000), room)
         all_known = Subject(folder / "many", many, room)

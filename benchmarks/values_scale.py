@@ -1,12 +1,12 @@
-"""How fast values are absorbed, what a release costs as chunks grow, and how much state there is.
+"""Speed of absorbing values, cost of a release as chunks grow, and size of the state.
 
 Values: columns of times and values (16-bit worth of units, 1,440 slots, fares up to 1,000) go
 through `encode`, `absorb` and `merge`, as bound and aggregate shards run them, per second of one
 core's time.
 Releases: ToPS over chunks of 16^3 to 16^5 slots, one block per slot, the chunk's noise drawn once
 beforehand; then the time of a release of one slot. Memory: stored rows of an open chunk, against
-the b·h nodes of one path; keyed noise is a function of labels and needs no state, its cache is
-reported beside.
+the b·h nodes of one path; keyed noise is a function of labels and needs no state, and its cache is
+reported separately.
 
     python benchmarks/values_scale.py [--quick] [--json] [--out DIR]
 

@@ -1,16 +1,16 @@
-"""What grows: a year of hourly triggers through a real broker, in minutes.
+"""Growth over a year of hourly triggers through a real broker, in minutes.
 
-A pipeline with windows of a day, a trigger every hour and sparse data is asked for its triggers a
-day at a time, as fast as it releases them. After a week, and at the end, everything that might grow
-is measured: bytes of the internal topics' logs, bytes of the worker's tables, its resident memory,
-and the processor time of a start on its folder, until it serves (on a busy machine, the time by the
-clock says nothing). ``topics``, ``state``, ``rss`` (MiB) and ``start`` (seconds) say by how much
-the end is more than the week; each must stay below its constant in `MOST`. Releases and the ledger
-(a charge a day) are kept for ever by design; the ledger is reported apart.
+A pipeline with windows of a day, a trigger every hour and sparse data gets requests for a day's
+triggers at a time, as fast as it releases them. After a week, and at the end, everything that might
+grow is measured: bytes of the internal topics' logs, bytes of the worker's tables, its resident
+memory, and the processor time of a start on its folder until it is ready (on a busy machine, wall
+time means nothing). ``topics``, ``state``, ``rss`` (MiB) and ``start`` (seconds) are the increases
+from the week to the end; each must stay below its constant in `MOST`. Releases and the ledger (a
+charge a day) are kept for ever by design; the ledger is reported separately.
 
-Since a year passes in minutes, what a broker does in hours is asked of it in seconds: segments of
-1 MiB, not 64 MiB, tombstones for a minute, not a day, and `keep_clock` of a second. ``offsets``
-counts what was written to the internal topics in all.
+Since a year passes in minutes, settings compress hours of a broker's work into seconds: segments of
+1 MiB, not 64 MiB, tombstones kept for a minute, not a day, and `keep_clock` of a second.
+``offsets`` counts everything written to the internal topics.
 
     python benchmarks/year.py [--quick] [--json] [--weeks N]
 
@@ -89,9 +89,9 @@ class Year:
     """A deployment whose days pass as fast as they are released.
 
     Args:
-        path: the folder where everything is kept.
-        broker: one that runs.
-        settle: seconds that the broker has before a measurement.
+        path: folder for everything.
+        broker: running broker.
+        settle: seconds for the broker to settle before a measurement.
     """
 
     def __init__(self, path: Path, broker: Broker, settle: float) -> None:
@@ -116,7 +116,7 @@ class Year:
         self._reader.close()
 
     def start(self) -> float:
-        """Start the worker on its folder; seconds of the processor until it serves."""
+        """Start the worker on its folder; seconds of CPU until it is ready."""
         self.run.log("one").unlink(missing_ok=True)
         child = self.run.start("one")
         self.run.wait_ready(["one"], 180)
@@ -145,7 +145,7 @@ class Year:
                 raise AssertionError(f"day {number} is not released\n{self.run.errors('one')}")
 
     def measure(self, day: int) -> Measured:
-        """What there is now; the worker is started anew for it."""
+        """Measure the current sizes; restarts the worker for it."""
         time.sleep(self._settle)
         pid = self.run.workers["one"].pid
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
@@ -163,7 +163,7 @@ class Year:
         return Measured(day, total, clock, state, rss, start, ledger, self._offsets())
 
     def _offsets(self) -> int:
-        """Ends of all internal logs: as many records and markers were written."""
+        """Sum of the end offsets of all internal logs, that is, records and markers written."""
         cluster, base = self.run.cluster, self.run.names.base
         found = {t: n for t, n in cluster.topics().items() if t.startswith(base)}
         return sum(sum(cluster.offsets.ends(topic, number)) for topic, number in found.items())
@@ -172,7 +172,7 @@ class Year:
 def year(
     path: Path, weeks: int, settle: float, console: Console
 ) -> tuple[Measured, Measured, Year]:
-    """Run the weeks; what was measured after the first and after the last."""
+    """Run the weeks; measurements after the first and after the last."""
     broker = Broker(path / "broker", overrides=BROKER)
     broker.start()
     made = Year(path / "year", broker, settle)
