@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import time
 from dataclasses import replace
@@ -54,7 +55,19 @@ def _clip(text: str) -> tuple[str, dict[str, Any]]:
     return field, dict(zip(("low", "high", "grid"), numbers, strict=False))
 
 
-@click.command()
+class _Commented(click.Command):
+    """A command whose query may begin with a comment, which would pass for an option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words; one that begins with ``--`` and has blanks before any ``=`` is a text."""
+        texts = [f" {one}" if _COMMENT.match(one) else one for one in args]
+        return super().parse_args(ctx, texts)
+
+
+_COMMENT = re.compile(r"--[^\s=]*\s")
+
+
+@click.command(cls=_Commented)
 @click.argument("query")
 @click.option("-c", "--config", "path", default=CONFIG, show_default=True, help="Configuration.")
 @click.option("--name", help="Name of the pipeline; default: made from the key.")
@@ -119,7 +132,10 @@ def sql(
     ways = {"settings": _ordered(settings), "query": _asked(settings, meant, query, bounds)}
     shown = f"\n{table(view, 'view')}" if view else ""
     after = f"{text.rstrip()}\n\n{table(ways[write or 'settings'])}{shown}"
-    config = _checked(after, path, file.parent, str(settings["name"]))
+    try:
+        config = _checked(after, path, file.parent, str(settings["name"]))
+    except ConfigError as error:
+        raise ConfigError(_unplaced(str(error), path, len(before.pipeline))) from None
     for note in read.notes:
         say(f"note: {note}", err=True)
     if as_json:
@@ -217,6 +233,12 @@ def _checked(text: str, path: str, folder: Path, name: str) -> Config:
         pipeline=tuple(p for p in config.pipeline if p.name == name),
         view=tuple(v for v in config.view if v.source == name),
     )
+
+
+def _unplaced(message: str, path: str, place: int) -> str:
+    """A message about the query's pipeline without lines, which the file does not have yet."""
+    own = re.compile(rf"^{re.escape(path)}:\d+: pipeline\[{place}\]\.?", re.MULTILINE)
+    return own.sub("the query's pipeline: ", message)
 
 
 def _explain(config: Config, sample: Path | None) -> None:

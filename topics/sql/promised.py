@@ -38,6 +38,11 @@ class Promise:
                 raise QueryError(f"OPTIONS: {name} is not known; {hint}")
         self._check_unit()
         strategy = options.get("group_selection_strategy", "LAPLACE_THRESHOLD").strip("'\"")
+        if strategy.upper() not in ("LAPLACE_THRESHOLD", "PUBLIC_GROUPS"):
+            raise QueryError(
+                f"OPTIONS: group_selection_strategy = {strategy} is not known: leave it out, keys "
+                "are found privately"
+            )
         if strategy.upper() == "PUBLIC_GROUPS":
             raise QueryError(
                 "OPTIONS: PUBLIC_GROUPS joins a table of groups: leave it out, and list the groups "
@@ -66,6 +71,8 @@ class Promise:
                     number = Decimal(text)
                 except InvalidOperation:
                     raise QueryError(f"OPTIONS: {name} = {text} must be a number") from None
+                if not number.is_finite():
+                    raise QueryError(f"OPTIONS: {name} = {text} must be a finite number")
                 return plain_number(number)
         return None
 

@@ -60,6 +60,19 @@ def _with_field(setting: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {"kind": kind, "field": name, **{n: v for n, v in setting.items() if n != "kind"}}
 
 
+def _rounded(aggregates: Sequence[Aggregated]) -> Iterator[str]:
+    """Say of which fields the values are rounded to whole numbers."""
+    fields = (
+        one.setting["field"] for one in aggregates
+        if one.derive is None and "low" in one.setting and "grid" not in one.setting
+    )  # fmt: skip
+    for field in dict.fromkeys(fields):
+        yield (
+            f"{field}: each value counts as the nearest whole number; for decimals write "
+            f"ROUND(CLIP({field}, low, high), 2)"
+        )
+
+
 class SelectOfInput:
     """A SELECT over an input."""
 
@@ -109,6 +122,7 @@ class SelectOfInput:
             found["session"] = self._session
             self.notes.append(note(self._source, key))
         self._bounded = any(one.bounded for one in aggregates)
+        self.notes.extend(_rounded(aggregates))
         self._promise.per_group = max((one.per_group or 0 for one in aggregates), default=0) or None
         promised = self._promise.settings()
         if any(one.units for one in aggregates):
@@ -181,6 +195,8 @@ class SelectOfInput:
             self.notes.append("ORDER BY: releases have no order; sort them, which costs nothing")
         if self._said.emit:
             self.notes.append("EMIT: triggers decide when there is a release; set triggers.every")
+        if self._said.grace:
+            self.notes.append("GRACE PERIOD: late records count for lateness of the pipeline")
         if self._bounded:
             self.notes.append(
                 "bounds of a sum or a mean are of the value of each record; in BigQuery they are "

@@ -187,6 +187,17 @@ def test_wrong_options_are_refused(path: Path, words: tuple[str, ...], message: 
     assert message in result.output
 
 
+def test_a_query_may_begin_with_a_comment(path: Path) -> None:
+    assert 'key = ["product"]' in typed(path, f"-- of each day\n{QUERY}", *CLIP, "--name", "p")
+    assert "mean_price" in typed(path, f"--each day\n{QUERY}", "--clip=price=0:9")
+
+
+def test_a_mistake_names_no_line_that_the_file_does_not_have(path: Path) -> None:
+    query = QUERY.replace("country = 'DE'", "price BETWEEN 10 AND 1")
+    with pytest.raises(ConfigError, match=r"^the query's pipeline: where\[0\].at_most: is below"):
+        typed(path, query, *CLIP)
+
+
 def test_a_missing_configuration_names_the_way_to_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="`hush init` writes one"):
         typed(tmp_path / "none.toml", QUERY)

@@ -52,10 +52,16 @@ def test_a_statement_runs_or_says_the_next_step(case: dict[str, Any]) -> None:
             "released as a number",
         ),
         ("SELECT SPLIT_PART(p, '-', 5), COUNT(*) FROM orders GROUP BY 1", "is a dead letter"),
-        ("SELECT ROUND(SUM(CLIP(price, 0, 9)), 1) FROM orders", "round it when it is read"),
+        ("SELECT ROUND(COUNT(*), -1) FROM orders", "round it when it is read"),
+        ("SELECT AVG(CLIP(price, 0, 1)) FROM orders", "price: each value counts as the nearest"),
         (
-            "SELECT product, SUM(price, contribution_bounds_per_group => (0, 9)) FROM orders "
+            "SELECT product FROM orders WINDOW TUMBLING (SIZE 1 HOUR, GRACE PERIOD 5 MINUTES) "
             "GROUP BY product",
+            "lateness of the pipeline",
+        ),
+        (
+            "SELECT product, SUM(ROUND(price, 1), contribution_bounds_per_group => (0, 9)) "
+            "FROM orders GROUP BY product",
             "of the value of each record",
         ),
     ],

@@ -69,6 +69,11 @@ def clipped(
         raise refused(node, f"bounds are the least and the most: {high} is not above {low}")
     if path is None:
         instead = "sums need bounds: write SUM(CLIP(field, low, high)), or LEAST and GREATEST"
+        if low is not None or high is not None:
+            instead = (
+                "what is bounded is a field of the record: write CLIP(field, low, high), with "
+                "ROUND around it; let the producer write what is computed into a field"
+            )
         if cast_to_whole(inner):
             name = shown(inner.this)
             instead = (
@@ -96,6 +101,11 @@ def clipped(
         found = {"field": path, **given}
     else:
         found = {"field": path, "low": plain_number(low), "high": plain_number(high)}
+        if grid is None and (low != int(low) or high != int(high)):
+            raise refused(
+                node, "values are rounded to whole numbers, and these bounds are none: round to "
+                f"decimals, ROUND(CLIP({path}, {low}, {high}), 2)"
+            )  # fmt: skip
     return found if grid is None else found | {"grid": grid}
 
 

@@ -62,3 +62,7 @@ def checked(found: Sequence[Aggregated]) -> None:
             "COUNT(DISTINCT ...) of a field stands alone: write a pipeline for each aggregate; "
             "they may share a [[budget]]"
         )
+    labels = [one.label for one in found]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise QueryError(f"two columns are named {label}: name one of them otherwise, with AS")

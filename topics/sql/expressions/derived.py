@@ -164,6 +164,8 @@ def _instead(node: exp.Expr) -> str | None:
         return _ranges(node, fields[0])
     if call_of(node) in _PART_CALLS:
         return _parts(node.expressions[0].name.lower(), node.expressions[-1])
+    if call_of(node) == "WEEKDAY":
+        return "write EXTRACT(ISODOW FROM time), where 1 is Monday"
     if isinstance(node, exp.Anonymous):
         near = difflib.get_close_matches(node.name.upper(), _MADE, 1, 0.75)
         return f"did you mean {near[0]}?" if near else f"is no function that is known here: {_LET}"
@@ -213,8 +215,6 @@ def _unknown(node: exp.Expr) -> Derivation:
         raise refused(node, words)
     if isinstance(node, exp.Extract):
         raise refused(node, _parts(node.name.lower(), node.expression))
-    if call_of(node) == "WEEKDAY":
-        raise refused(node, "write EXTRACT(ISODOW FROM time), where 1 is Monday")
     raise refused(node, f"is no column of a key: {_BANDS}")
 
 

@@ -268,6 +268,8 @@ def limit_of(select: exp.Select) -> int | None:
     options = clause.args.get("limit_options")
     if clause.expressions or (options is not None and options.args.get("percent")):
         raise QueryError("LIMIT takes the first rows of each window, so many of them: LIMIT 10")
+    if options is not None and options.args.get("with_ties"):
+        raise QueryError("WITH TIES is not possible: LIMIT takes so many rows: leave it out")
     if number is None or number < 1:
         raise QueryError("LIMIT needs a whole number of rows: LIMIT 10")
     return number

@@ -55,12 +55,14 @@ def parsed(text: str, names: Sequence[str] = ()) -> Parsed:
     if len(text) > MOST:
         raise QueryError(f"a query of {len(text):,} characters is longer than {MOST:,}")
     if "{{" in text or "{%" in text:
-        raise QueryError("is a template: let dbt compile it, and give the SQL that it makes")
+        raise QueryError(
+            "the query is a template: let dbt compile it, and give the SQL that it makes"
+        )
     dialect = Hush()
     try:
         tokens = dialect.tokenize(text)
     except (sqlglot.errors.SqlglotError, RecursionError) as error:
-        raise QueryError(f"cannot be read as SQL: {_untokenized(text, error)}") from None
+        raise QueryError(f"the query cannot be read as SQL: {_untokenized(text, error)}") from None
     words = _Words(text, tokens, frozenset(name.upper() for name in names))
     words.check_numbers()
     said = spoken(text, tokens)
@@ -69,7 +71,7 @@ def parsed(text: str, names: Sequence[str] = ()) -> Parsed:
         near = words.nearest(1) or f"; {first} is another statement: " + _OTHERS.get(
             first, "write SELECT"
         )
-        raise QueryError(f"must be one SELECT over one input{near}")
+        raise QueryError(f"the query must be one SELECT over one input{near}")
     try:
         found = [one for one in dialect.parse(said.text) if one is not None]
     except (sqlglot.errors.SqlglotError, RecursionError, AttributeError, ValueError) as error:
@@ -111,8 +113,8 @@ def _select(found: Sequence[exp.Expr]) -> exp.Select:
             f"there are {len(found)} statements, and a pipeline is one SELECT: write a pipeline "
             "for each"
             if found
-            else "must be one SELECT, and there is none: SELECT column, COUNT(*) FROM input "
-            "GROUP BY column"
+            else "the query must be one SELECT, and there is none: SELECT column, COUNT(*) "
+            "FROM input GROUP BY column"
         )
     (only,) = found
     while isinstance(only, exp.Subquery) and set(_given(only)) == {"this"}:
@@ -179,10 +181,10 @@ class _Words:
         """Name the word at which the parser gave up, and the word probably meant."""
         details: Any = getattr(error, "errors", None)
         if isinstance(error, RecursionError):
-            return "cannot be read as SQL: it is nested too deeply; write fewer brackets"
+            return "the query cannot be read as SQL: it is nested too deeply; write fewer brackets"
         if not details or not details[0].get("line"):
             said = str(error).splitlines()[0] if str(error) else "there is no SELECT"
-            return f"cannot be read as SQL: {said}"
+            return f"the query cannot be read as SQL: {said}"
         first = details[0]
         where = first["line"], first["col"]
         places = (n for n, one in enumerate(self._tokens) if (one.line, one.col) == where)
@@ -190,7 +192,8 @@ class _Words:
         opening = place < len(self._tokens) and self._tokens[place].text.upper() == "WITH"
         near = self.nearest(place + 1 + opening, place - 1) or self._comma(place)
         near = near or self.nearest(place + 1 + opening)
-        return f"cannot be read as SQL{near or self._expected(str(first['description']), place)}"
+        said = near or self._expected(str(first["description"]), place)
+        return f"the query cannot be read as SQL{said}"
 
     def _comma(self, place: int) -> str | None:
         """Say that a comma is missing between two values in brackets."""

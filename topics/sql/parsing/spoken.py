@@ -24,6 +24,9 @@ _SESSIONS = (
 CALLED = "SESSWIN"
 """What the parser reads in place of a call of SESSION, which it reserves."""
 _TABLE = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
+_TUMBLE_NAMES = ("DATA", "TIMECOL", "SIZE", "OFFSET")
+_HOP_NAMES = ("DATA", "TIMECOL", "SLIDE", "SIZE", "OFFSET")
+"""Flink's names of arguments, in the order without names."""
 _PRIVATE = ("DIFFERENTIAL_PRIVACY", "ANONYMIZATION")
 HOPPED = "HOPPED"
 """Stands for Spark's window of a time, a length and a hop, in this order."""
@@ -44,6 +47,7 @@ class Spoken:
         session: SQL of the longest pause within a session; None: no sessions.
         parts: columns by which a table function partitions sessions.
         emit: whether it stated when results are emitted.
+        grace: whether it stated how long late records count.
     """
 
     text: str
@@ -55,6 +59,7 @@ class Spoken:
     session: str | None = None
     parts: tuple[str, ...] = ()
     emit: bool = False
+    grace: bool = False
 
 
 class _Reader:
@@ -91,9 +96,9 @@ class _Reader:
         if word == "WINDOW" and after == "(":  # Spark's function, a word of the same length
             parts = list(self._parts(place + 2, self._close(place + 1)))
             self._edit(place, place, HOPPED if len(parts) == 3 else "TUMBLE")
-        elif self._tokens[place].text == "STREAM" and self._word(place - 1) == "SELECT":
+        elif word == "STREAM" and self._word(place - 1) == "SELECT":
             if after not in ("", ",", ".", "AS", "FROM"):  # Calcite's keyword, not a column
-                self._edit(place, place)
+                self._stream(place)
         elif word == "EMIT" and after in ("CHANGES", "FINAL"):
             self._edit(place, place + 1)
             self.said.emit = True
@@ -104,6 +109,16 @@ class _Reader:
         elif word == "SESSION" and after == "(":
             self._edit(place, place, CALLED)
         return place + 1
+
+    def _stream(self, place: int) -> None:
+        """Take out Calcite's STREAM; in small letters it may be a column, with an alias."""
+        written, after = self._tokens[place].text, self._tokens[place + 1].text
+        if written != "STREAM":
+            raise QueryError(
+                f"{written} {after}: write {written} AS {after} if {written} is a field, else "
+                f"leave {written} out"
+            )
+        self._edit(place, place)
 
     def _create(self) -> None:
         """Take out ``CREATE MATERIALIZED VIEW name ... AS``, or ``INSERT INTO name``."""
@@ -139,6 +154,8 @@ class _Reader:
                 name = self._words[part[0]].lower()
                 if len(part) < 3 or self._words[part[1]] not in ("=", "=>"):
                     raise QueryError(f"OPTIONS: {name} needs a value: write {name} = ...")
+                if name in self.said.options:
+                    raise QueryError(f"OPTIONS: {name} is said twice: leave one of them out")
                 self.said.options[name] = self._sql(part[2], part[-1])
         self._edit(place, end)
         return end + 1
@@ -150,6 +167,7 @@ class _Reader:
         if self._word(place + 2) == "(":
             end = self._close(place + 2)
             for part in self._parts(place + 3, end):
+                self.said.grace |= self._words[part[0]] == "GRACE"
                 if self._words[part[0]] == "SIZE":
                     self._length("INTERVAL " + self._sql(part[0] + 1, part[-1]))
                 if kind == "HOPPING" and self._words[part[0] : part[0] + 2] == ["ADVANCE", "BY"]:
@@ -208,7 +226,7 @@ class _Reader:
         first, last = (place - 2, end + 1) if wrapped else (place, end)
         if kind == "SESSION":
             return self._sessions(place, end, first, last)
-        parts = [self._stripped(part) for part in self._parts(place + 2, end)]
+        parts = [self._stripped(part) for part in self._in_order(place + 2, end, kind)]
         if kind == "CUMULATE":
             more = "--every 1m (triggers.every) releases each window so far, again and again"
             raise QueryError(f"{kind} is not possible: {SMOOTH} TUMBLE in its place; {more}")
@@ -227,6 +245,17 @@ class _Reader:
         self._length(length)
         self._edit(first, last, table)
         return last + 1
+
+    def _in_order(self, begin: int, end: int, kind: str) -> list[list[int]]:
+        """The arguments of a window as a table; named ones may stand in any order."""
+        parts = list(self._parts(begin, end))
+        if not all(self._word(part[1]) == "=>" for part in parts if len(part) > 1):
+            return parts
+        names = _HOP_NAMES if kind == "HOP" else _TUMBLE_NAMES
+        known = [part for part in parts if self._words[part[0]] in names]
+        if len(known) < len(parts):
+            return parts
+        return sorted(parts, key=lambda part: names.index(self._words[part[0]]))
 
     def _stripped(self, part: list[int]) -> list[int]:
         """A table, time or length without ``TABLE``, ``DESCRIPTOR (...)`` or its argument name."""

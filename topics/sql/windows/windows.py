@@ -13,7 +13,7 @@ from sqlglot import exp
 from ....errors import ConfigError
 from ....formats.events.decode import utc
 from ...calendar import midnight
-from ..columns import ROW_TIME, QuerySource, bare, meant_text, path_of
+from ..columns import ROW_TIME, QuerySource, bare, meant_text, number_of, path_of
 from ..parsing.spoken import HOPPED, SMOOTH
 from ..refusal import call_of, refused, shown, single_quotes
 
@@ -33,6 +33,9 @@ _WEEKS = {
     "week": _MONDAY, "isoweek": _MONDAY, "week(monday)": _MONDAY, "week(sunday)": _SUNDAY,
 }  # fmt: skip
 _CALENDAR = ("month", "quarter", "year")
+_MONDAY_2000 = 946_857_600  # seconds from 1970 to 2000-01-03
+_NAMED = [name for name in (*_UNITS, *_CALENDAR) if name != "millisecond"]
+"""Units that a message may suggest."""
 _TRUNC = {
     **dict.fromkeys(("MM", "MON"), "month"), **dict.fromkeys(("YYYY", "YY", "Y"), "year"),
     "Q": "quarter", "DD": "day", "IW": "week", "WW": "week", "HH24": "hour", "MI": "minute",
@@ -77,7 +80,7 @@ def duration_of(node: exp.Expr) -> str:
     calendar = word.removesuffix("s") in _CALENDAR
     digits = "" if found is None else found.group(1).lstrip("0")
     if found is None or not digits or (short is None and not calendar):
-        near = difflib.get_close_matches(word, [*_UNITS, *_CALENDAR], 1, 0.6)
+        near = difflib.get_close_matches(word, _NAMED, 1, 0.6)
         hint = f"did you mean {near[0].upper()}? it " if near and short is None else ""
         raise refused(
             node, hint + "must be a positive number of SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, "
@@ -144,8 +147,15 @@ def window_of(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Wind
         if len(given) > 2:
             raise refused(node, "leave out the origin: windows begin at whole multiples of 1970")
         check_fixed(node, time, source, table)
-        return Windowed(duration_of(length))
+        return _bucket(name, duration_of(length))
     return None
+
+
+def _bucket(name: str, length: str) -> Windowed:
+    """Buckets of a length: those of TIME_BUCKET count from a Monday, 2000-01-03, as elsewhere."""
+    fixed = re.fullmatch(r"\d+[smhdw]", length) is not None
+    moved = _MONDAY_2000 % _seconds(length) if fixed and name == "TIME_BUCKET" else 0
+    return Windowed(length, utc(moved * 1_000_000) if moved else None)
 
 
 def _tumbling(
@@ -238,7 +248,7 @@ def _cut(node: exp.Expr, unit: str, *, day_first: bool) -> Windowed:
         return Windowed(f"1 {word}")
     short = _UNITS.get(word)
     if short is None or short == "ms":
-        near = difflib.get_close_matches(word, [*_UNITS, *_CALENDAR], 1, 0.6)
+        near = difflib.get_close_matches(word, _NAMED, 1, 0.6)
         hint = f"did you mean {near[0].upper()}? " if near and len(word) > 2 else ""
         instead = "cut to SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER or YEAR"
         raise refused(node, hint + instead)
@@ -264,6 +274,10 @@ def check_time(
             instead = f"input {source.name} has the time of its records: write {ROW_TIME}"
             raise refused(node, instead)
     elif path != source.time:
+        if isinstance(node, exp.Anonymous) and node.name.upper() in _CUT:
+            unit = path_of(given, table) or ""
+            if unit.lower() in (*_UNITS, *_CALENDAR):
+                raise refused(node, f"write {node.name.upper()}('{unit}', {source.time})")
         raise refused(
             node, f"the event time of input {source.name} is {source.time}: write {source.time}"
         )
@@ -294,7 +308,8 @@ def _unwrapped(node: exp.Expr, days: bool) -> tuple[exp.Expr, str | None]:
             if not given or given[0] is None:
                 raise refused(node, "needs the event time in its brackets")
             node = bare(given[0])
-            node = node.this if isinstance(node, exp.Div) else node
+            if isinstance(node, exp.Div) and number_of(bare(node.expression)) in _DIVISORS:
+                node = node.this
         else:
             break
     if len(zones) == 2 and zones[1].upper() in _UTC:
@@ -304,6 +319,8 @@ def _unwrapped(node: exp.Expr, days: bool) -> tuple[exp.Expr, str | None]:
     return node, zones[0] if zones else None
 
 
+_DIVISORS = (1000, 1_000_000)
+"""Numbers of milliseconds and microseconds in a second."""
 _UTC = ("UTC", "ETC/UTC", "GMT", "Z", "+00", "+00:00")
 _TIMES = {
     exp.DataType.Type.TIMESTAMP, exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMPLTZ,
