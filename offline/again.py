@@ -1,14 +1,14 @@
-"""Dead letters sent to their raw topic again, each at most once.
+"""Send dead letters to their raw topic again, each at most once.
 
 Two kinds become usable without another configuration, which would be another pipeline: records in a
-partition that the input's partitioner does not give them, since they are placed by it now, and
-records whose schema was not known.
+partition other than the input's partitioner gives, because they are now placed by it, and records
+whose schema was not known.
 
-A record that counts twice is worse than one that is lost. So a record is sent only if no pipeline
-of its input has used it; all of them count it then. The copies and the position that is reached in
-the dead-letter topic are committed in one transaction. The position is kept twice: as a group's,
-which Kafka forgets after a week, and as a mark in the topic, which is not seen while a worker's
-transaction before it is open.
+A record that counts twice is worse than a lost one. So a record is sent only if no pipeline of its
+input has used it; then all of them count it. The copies and the position reached in the dead-letter
+topic are committed in one transaction. The position is stored twice: as a group's, which Kafka
+forgets after a week, and as a mark in the topic, which is invisible while an earlier worker's
+transaction is open.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SECONDS = 60.0
 
 
 def producer_to(cluster: Cluster, source: Input, group: str) -> Producer:
-    """A producer of transactions to the topic of an input; it ends what the group left open."""
+    """A transactional producer for an input's topic; it ends transactions the group left open."""
     producer = cluster.producer(
         **{"transactional.id": group, "compression.type": "zstd", "linger.ms": 20,
            "partitioner": PARTITIONERS[source.partitioner]}
@@ -49,26 +49,26 @@ def producer_to(cluster: Cluster, source: Input, group: str) -> Producer:
 
 
 class Unsent(NamedTuple):
-    """Numbers of dead letters that were, or would be, sent, and of others by why they are not."""
+    """Numbers of dead letters that were (or would be) sent, and of others by reason."""
 
     sent: int = 0
-    unusable: int = 0  # still
+    unusable: int = 0  # still unusable
     used: int = 0  # by a pipeline of the input, or sent before
     closed: int = 0  # their windows are over
-    gone: int = 0  # there is no whole copy
-    other: int = 0  # of other reasons than the one asked for
+    gone: int = 0  # there is no complete copy
+    other: int = 0  # set aside for a reason that was not requested
 
     def plus(self, more: Unsent) -> Unsent:
         return Unsent(*(a + b for a, b in zip(self, more, strict=True)))
 
     @property
     def left(self) -> int:
-        """Letters that could be sent after another mend, or for another reason."""
+        """Letters that could be sent after a further repair, or for another reason."""
         return self.unusable + self.other
 
 
 class Copy(NamedTuple):
-    """A record that is sent again."""
+    """A record to send again."""
 
     letter: Letter
     key: bytes | None
@@ -78,13 +78,13 @@ class Copy(NamedTuple):
 
 @dataclass(frozen=True)
 class Again:
-    """Dead letters of all pipelines of an input that were not tried before.
+    """Untried dead letters of all pipelines of an input.
 
     Args:
         cluster: the cluster, with the connection of the deployment.
         source: the input.
         names: names of the deployment.
-        reason: only letters of this one; None: of all.
+        reason: only letters with this reason; None: all.
     """
 
     cluster: Cluster
@@ -94,7 +94,7 @@ class Again:
 
     @property
     def _first(self) -> Pipeline:
-        """The pipeline whose dead letters are gone through: those sent are in each topic alike."""
+        """The pipeline whose dead letters are read: those to send are in every pipeline's topic."""
         return self.source.pipelines[0]
 
     @property
@@ -110,12 +110,12 @@ class Again:
 
     @cached_property
     def until(self) -> int:
-        """End of the topic when it was first asked for: later letters wait for the next time."""
+        """End of the topic at the first call: later letters wait for the next run."""
         known = self.cluster.partitions(self.topic, "READ")
         return self.cluster.offsets.ends(self.topic, 1)[0] if known else 0
 
     def tried(self) -> tuple[int, set[Origin]]:
-        """Find the first letter that was not tried before, and the records that were."""
+        """Find the first untried letter, and the records that were tried before."""
         found = self.cluster.groups.committed(self.group, {self.topic: 1})
         return tried(self.cluster, self.topic, found.get((self.topic, 0), 0), self._first.told)
 
@@ -127,16 +127,16 @@ class Again:
         return total
 
     def send(self, told: Callable[[int], None] = lambda _: None) -> Unsent:
-        """Send what can be used now; nothing is tried a second time, whatever became of it.
+        """Send what can be used now; no letter is ever tried twice.
 
         Args:
             told: called with the number of letters after each transaction.
 
         Raises:
-            EngineError: the cluster refuses a transaction; those before it stay.
+            EngineError: the cluster refuses a transaction; earlier ones stay.
         """
         total = Unsent()
-        # It ends what an earlier run has begun, before the position is read.
+        # It ends an earlier run's open transaction before the position is read.
         producer = producer_to(self.cluster, self.source, self.group)
         member = consumer(self.cluster.kafka, True, {"group.id": self.group})
         try:
@@ -169,7 +169,7 @@ class Again:
         producer.commit_transaction(SECONDS)
 
     def _chunks(self) -> Iterator[tuple[list[Copy], Unsent, int]]:
-        """Yield what is sent of the next letters, what becomes of them, and the position then."""
+        """Yield the copies to send of the next letters, their figures, and the position after."""
         if not self.until:
             return
         position, before = self.tried()
@@ -203,7 +203,7 @@ class Again:
 
     def _fate(self, letter: Letter, copy: Copy | None, used: bool) -> str:
         if self.reason not in (None, letter.reason) or letter.origin[0] != self.source.topic:
-            return "other"  # or what stated attributes, which is no record of the input
+            return "other"  # or a statement of attributes, which is not a record of the input
         if self._first.dlq_payload != "raw" or letter.value is None or _hashed(letter):
             return "gone"
         if copy is None:
@@ -213,7 +213,7 @@ class Again:
         return "sent" if self._open(copy.time * 1_000) else "closed"
 
     def _open(self, moment: int) -> bool:
-        """Whether a pipeline may still release a window of an event time, microseconds."""
+        """Whether a pipeline may still release a window of an event time in microseconds."""
         now = time.time_ns() // 1_000
         return any(
             p.external or p.windows.times(p.windows.holding(moment)[-1])[-1] > now
@@ -221,7 +221,7 @@ class Again:
         )
 
     def _framed(self, chunk: Sequence[Letter]) -> list[Copy | None]:
-        """Take letters whose schema was not known as they were: only workers have schemas."""
+        """Copy letters with an unknown schema unchanged: only workers have schemas."""
         return [
             Copy(one, one.key, one.partition, one.timestamp)
             if one.reason == "unknown_schema"

@@ -1,6 +1,6 @@
 """Comparison of published and recomputed records: bytes, times, headers, each record once.
 
-Copies of bad and late records are compared without their times, which are those of their writing.
+Copies of bad and late records are compared without their times, which are the times of writing.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class ReplayOutcome:
     compared: int = 0  # records found in both, identical byte for byte
     lost: int = 0  # recomputed, but missing in the log although later ones of the shard are present
     doubled: int = 0  # in the log more than once
-    # in the log with other bytes than recomputed, or not recomputed at all; copies of aborted
-    # transactions included
+    # in the log with other bytes than recomputed, or not recomputed at all; includes copies from
+    # aborted transactions
     differing: int = 0
-    pending: int = 0  # recomputed, but not yet in the log: the deployment is not that far
+    pending: int = 0  # recomputed, but not yet in the log: the deployment has not got there
     aborted: int = 0  # identical copies that only a reader of uncommitted data sees
     routed: int = 0  # events whose path through a units log was checked
     problems: list[str] = field(default_factory=list)  # the first problems, in words
@@ -51,7 +51,7 @@ class ReplayOutcome:
         return not (self.lost or self.doubled or self.differing)
 
     def found(self, what: str, where: str, number: int = 1) -> None:
-        """Count ``number`` problems under the figure ``what``, and keep the first ones as text."""
+        """Count ``number`` problems under the figure ``what``, and keep the first few as text."""
         setattr(self, what, getattr(self, what) + number)
         if len(self.problems) < SHOWN:
             self.problems.append(f"{what}: {where}")
@@ -62,7 +62,7 @@ class ReplayOutcome:
 
 
 class Published(NamedTuple):
-    """Everything of a record that a reader can see."""
+    """All that a reader can see of a record."""
 
     partition: int
     key: bytes | None
@@ -83,7 +83,7 @@ class ReleaseCheck:
     Args:
         triggers: this pipeline's triggers, from the clock log.
         windows: numbers of windows to compare; all of them if None.
-        first: the first window that can be compared; None: the first of all.
+        first: the first window that can be compared; None: the very first.
         sealing: verifier of releases, without the secret key; None: they are not signed.
         without: numbers of windows that cannot be compared.
     """
@@ -112,7 +112,7 @@ class ReleaseCheck:
             self._expected[name(out.key, out.value, self._codec)] = digest(of_out(out))
 
     def take(self, partition: int, record: RawRecord, committed: bool) -> None:
-        """Take a record of the release topic; `expect` has been given all records before.
+        """Take a record of the release topic, after `expect` was given all records.
 
         ``committed`` is False for a copy that only a reader of uncommitted data sees.
         """
@@ -124,9 +124,9 @@ class ReleaseCheck:
             tallies[one] = Tally(before.number + 1, before.wrong + wrong)
 
     def _unsigned(self, partition: int, record: RawRecord) -> Published:
-        """A record that was read, without its signature if that holds.
+        """A record as read, without its signature if the signature is valid.
 
-        A replay has no key to sign with, so a signature that does not hold stays, and differs.
+        A replay has no signing key, so an invalid signature stays in the record and differs.
         """
         found = of_raw(partition, record)
         name, told = found.headers[-1] if found.headers else ("", b"")
@@ -142,11 +142,11 @@ class ReleaseCheck:
         return found._replace(headers=(*rest, (name, seal._replace(signature="").encode())))
 
     def takes(self, key: bytes | None) -> bool:
-        """Whether a record is of this pipeline and of the windows asked for."""
+        """Whether a record is of this pipeline and of the requested windows."""
         return (key or b"").startswith(self._mine) and self._chosen.takes(key or b"")
 
     def finish(self, outcome: ReplayOutcome) -> None:
-        """Judge the records taken, and add the judgement to ``outcome``."""
+        """Judge the records taken, and add the result to ``outcome``."""
         for one, tally in self._seen.items():
             self._judge(one, tally, outcome)
         for one, tally in self._copies.items():
@@ -168,15 +168,15 @@ class ReleaseCheck:
             outcome.found("doubled", _text(one), tally.number - 1)
 
     def ordinal(self, key: bytes, trigger: int) -> int:
-        """The ordinal of a trigger of the window that a record key names."""
+        """The ordinal of a trigger in the window that a record key names."""
         return self._chosen.ordinal((key, "", trigger))
 
     def published(self, key: bytes, ordinal: int) -> bool:
-        """Whether the shard of a row has published so far; known once this is finished."""
+        """Whether the shard of a row has published up to it; known after `finish`."""
         return ordinal <= self._reached[self._chosen.shard((key, "", 0))]
 
     def _missing(self, outcome: ReplayOutcome) -> None:
-        """Tell lost from pending rows: a shard publishes in order, a manifest after its rows."""
+        """Distinguish lost and pending rows: a shard publishes in order, a manifest after rows."""
         chosen, reached = self._chosen, self._reached
         for one in self._seen:
             if one in self._expected and one[1].startswith("hush.manifest"):
@@ -200,12 +200,12 @@ NONE = Tally(0, 0)
 
 
 def digest(published: Published) -> bytes:
-    """Digest of a record, which stands for it in the tables of a check."""
+    """Digest that represents a record in the tables of a check."""
     return hashlib.blake2b(msgspec.msgpack.encode(published), digest_size=16).digest()
 
 
 class _Chosen:
-    """Shard and ordinal of a pipeline's releases, and whether they were asked for."""
+    """Shard and ordinal of a pipeline's releases, and whether they were requested."""
 
     def __init__(
         self,
@@ -223,13 +223,13 @@ class _Chosen:
         self._without = {utc(start(w)).encode() for w in without}
 
     def takes(self, key: bytes) -> bool:
-        """Whether a record belongs to the windows asked for."""
+        """Whether a record belongs to the requested windows."""
         start = key.split(b"|", 2)[1]
         chosen = self._texts is None or start in self._texts
         return start >= self._least and chosen and start not in self._without
 
     def ordinal(self, one: Name) -> int:
-        """The ordinal of the trigger; larger than all others if the clock does not have it."""
+        """The ordinal of the trigger; larger than all others if it is not in the clock log."""
         return self._ordinals.get((one[0].split(b"|", 2)[1], one[2]), 1 << 62)
 
     def shard(self, one: Name) -> int:
@@ -242,9 +242,9 @@ class _Chosen:
 
 
 def name(key: bytes | None, value: bytes | None, codec: ReleaseCodec = JSON) -> Name:
-    """Identify a release record as a pipeline writes it; it must occur exactly once.
+    """Identify a release record in a pipeline's form; it must occur exactly once.
 
-    A foreign record gets a name that nothing expects.
+    A foreign record gets a name that is never expected.
     """
     try:
         body = json.loads(codec.to_json(value) or b"{}")
@@ -272,12 +272,12 @@ def compare_dead_letters(
     Args:
         topic: name of the topic, for problems.
         log: records of the topic.
-        begins: first offset that was recomputed, by raw topic and partition.
-        sure: first offset, by the same, that no worker has read before it knew the pipeline. Of
-            records below, the first copy says from where on there must be one.
-        whose: pipeline that is compared, where others share the topic; empty: none does.
+        begins: first recomputed offset, by raw topic and partition.
+        sure: by raw topic and partition, first offset that no worker read before it knew the
+            pipeline. Below it, copies must exist only from the first one found.
+        whose: pipeline to compare, where others share the topic; empty: none does.
     """
-    # They bear the time at which they were written, which no replay can know.
+    # Their timestamp is that of writing, which a replay cannot know.
     mine = (o for o in outs if not whose or pipeline_in(o.headers) == whose)
     made = (of_out(o)._replace(timestamp=-1) for o in mine)
     # Attributes are always read from their beginning.
@@ -313,9 +313,9 @@ def compare_dead_letters(
 def compare_names(
     topic: str, log: PartitionLog, known: Collection[str], outcome: ReplayOutcome
 ) -> None:
-    """Find dead letters in a shared topic that name a pipeline which the ledger does not know.
+    """Find dead letters in a shared topic that name a pipeline unknown to the ledger.
 
-    No worker has written them, and no pipeline is compared with them.
+    No worker wrote them, and the comparison of no pipeline covers them.
     """
     for record in log.records:
         if marked(record.headers) < 0 and (whose := pipeline_in(record.headers)) not in known:
@@ -325,7 +325,7 @@ def compare_names(
 
 
 def _origin(record: Published) -> tuple[tuple[bytes, bytes], int]:
-    """Raw topic and partition, and the offset there, of a dead letter."""
+    """Raw topic, partition and offset of a dead letter's record."""
     headers = dict(record.headers)
     prefix = "__streams.errors."
     source = headers.get(f"{prefix}topic", b""), headers.get(f"{prefix}partition", b"")
@@ -333,11 +333,11 @@ def _origin(record: Published) -> tuple[tuple[bytes, bytes], int]:
 
 
 def of_out(out: Out) -> Published:
-    """A recomputed record as its reader sees it."""
+    """A recomputed record as a reader would see it."""
     stamp = -1 if out.timestamp is None else out.timestamp
     return Published(out.partition, out.key, out.value, stamp, tuple(out.headers))
 
 
 def of_raw(partition: int, record: RawRecord) -> Published:
-    """A record that was read."""
+    """A record as read."""
     return Published(partition, record.key, record.value, record.timestamp, record.headers)

@@ -1,7 +1,7 @@
-"""Comparison of the latest topic with what a replay recomputes: in order, each record once.
+"""Comparison of the latest topic with a replay: in order, each record once.
 
-The topic is compacted, so older records of a key may be missing. What is there must be recomputed
-records of that key in their order, and the last of those that were published must be there.
+The topic is compacted, so older records of a key may be missing. Those present must be recomputed
+records of that key in order, and the last published one must be present.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class LatestCheck:
             self._expected[key].append((ordinal, digest(of_out(out))))
 
     def take(self, partition: int, record: RawRecord, committed: bool) -> None:
-        """Take a record of the topic, in the order of its partition; arguments as for releases."""
+        """Take a record of the topic, in partition order; arguments as for releases."""
         key = record.key or b""
         if not self._releases.takes(key):
             return
@@ -55,7 +55,7 @@ class LatestCheck:
             self._reached[key] = max(place, before)
 
     def finish(self, outcome: ReplayOutcome) -> None:
-        """Judge the records taken; call it after the check of the releases has been finished."""
+        """Judge the records taken; call it after the check of releases has finished."""
         for key in self._doubled:
             outcome.found("doubled", f"{self._topic}: {key!r}")
         for key, _ in sorted(self._strange):

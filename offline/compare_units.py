@@ -1,7 +1,7 @@
 """Comparison of a units log with the decoded raw log: lost, doubled and changed events.
 
-The division of a step's events into frames is arbitrary, and so is the order of different units.
-Each unit's own sequence per upstream partition, window and micro-batch is not.
+The division of a step's events into frames is arbitrary, as is the order of different units. The
+sequence of each unit per upstream partition, window and micro-batch is not.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Routed:
         one = events.slice
         place = events.origin, one.window, one.batch
         if place in self._closed:
-            self.misplaced += len(one.unit)  # after its own barrier, so it would never be counted
+            self.misplaced += len(one.unit)  # after its barrier, so it would never count
             return
         self._parts[place].append(self._table(one))
         self.pending += len(one.unit)
@@ -61,7 +61,7 @@ class Routed:
 
     @property
     def places(self) -> set[Place]:
-        """Places with events that have not been compared yet."""
+        """Places with uncompared events."""
         return set(self._parts)
 
     def events(self, place: Place) -> I64 | None:
@@ -141,8 +141,8 @@ class Comparison:
 
 
 def _ranked(events: I64) -> set[bytes]:
-    """Each event with its place among those of its unit, as one row of bytes."""
-    order = np.lexsort((events[:, 1], events[:, 0]))  # stable: a unit's own order is kept
+    """Each event with its position among its unit's events, as one row of bytes."""
+    order = np.lexsort((events[:, 1], events[:, 0]))  # stable: keeps the order within a unit
     ordered = events[order]
     new = np.ones(len(ordered), bool)
     new[1:] = (ordered[1:, :2] != ordered[:-1, :2]).any(axis=1)

@@ -1,4 +1,4 @@
-"""Content to load into a topic: the rows of a file or a frame, and a digest of them."""
+"""Content to load into a topic: the rows of a file or a frame, and their digest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 from ..errors import ConfigError, ParameterError
 from .files import FileLayout, Rows, rows_of, stream_file
 
-BLOCK = 1 << 20  # bytes that are read at once
+BLOCK = 1 << 20  # bytes read at once
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,10 @@ class Content:
 
     Attributes:
         name: name for people.
-        digest: digest of the content and of how it is read, in hexadecimal.
-        rows: yields the rows; True refuses those of a CSV file with too few or too many fields.
-        stamp: tells what changes when the content does.
-        stamped: what it told when the digest was taken.
+        digest: digest of the content and of the way it is read, in hexadecimal.
+        rows: yields the rows; True refuses CSV rows with too few or too many fields.
+        stamp: returns a value that changes when the content does.
+        stamped: that value when the digest was taken.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Content:
     stamped: object = None
 
     def demand_unchanged(self) -> None:
-        """Raise a `ConfigError` if the content is no longer the one of the digest."""
+        """Raise a `ConfigError` if the content no longer has this digest."""
         if self.stamp() != self.stamped:
             raise ConfigError(
                 f"{self.name} has changed while it was read: what is written stays, and is of the "
@@ -49,7 +49,7 @@ def of_file(path: Path, layout: FileLayout) -> Content:
     """Take the rows of a file.
 
     Raises:
-        ConfigError: it is missing, or of an unknown kind; see `stream_file`.
+        ConfigError: the file is missing, or of an unknown kind; see `stream_file`.
     """
     stream_file(path, layout=layout)  # refuses what it cannot read
     stamp = partial(_stamp, path)
@@ -76,10 +76,10 @@ def _stamp(path: Path) -> object:
 
 
 def of_frame(frame: Any) -> Content:
-    """Take the rows of a frame: pandas, Polars, Arrow, and whatever exports Arrow's stream.
+    """Take the rows of a frame: pandas, Polars, Arrow, or anything that exports an Arrow stream.
 
     Raises:
-        ParameterError: it is none of these.
+        ParameterError: ``frame`` is none of these.
     """
     try:
         table = pa.table(frame)
@@ -96,5 +96,5 @@ def as_json(row: dict[str, Any]) -> bytes:
     """Write a row as the value of a record."""
     try:
         return json.dumps(row, default=str, ensure_ascii=False).encode()
-    except UnicodeEncodeError:  # half of a pair, which UTF-8 cannot hold: as the file escapes it
+    except UnicodeEncodeError:  # a lone surrogate, which UTF-8 cannot encode: escape it as the file
         return json.dumps(row, default=str).encode()

@@ -1,7 +1,7 @@
-"""Raw values turned into the reports of simulated devices; only `hush simulate` does this.
+"""Turn raw values into the reports of simulated devices; only `hush simulate` does this.
 
 Workers must not do this, because perturbing a value requires seeing it. A device knows its user,
-its values, the survey, and the earlier records of the release topic; so do the devices here.
+its values, the survey, and earlier records of the release topic; so do the devices here.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ NOTHING = Told(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int6
 
 @dataclass(frozen=True)
 class Crowd:
-    """The devices that own a file of raw values; columns are in time order."""
+    """The devices that own the values of a file; columns are in time order."""
 
     survey: Survey  # survey of the devices
     paths: dict[str, str]  # paths of a report's fields
-    value_path: str  # path of values in the file; it is empty in a report
-    row: NDArray[np.intp]  # (n,) place of each value in the file
+    value_path: str  # path of values in the file; the field is empty in a report
+    row: NDArray[np.intp]  # (n,) position of each value in the file
     user: list[str]  # (n,) texts
     # window, time, slot, value, group: (n,) columns; times in microseconds
     window: I64
@@ -74,10 +74,10 @@ class Crowd:
     def report(
         self, rows: Sequence[Row], told: Told, within: Told = NOTHING
     ) -> tuple[list[Row], Counter[str]]:
-        """Replace the values of the file by reports, and count the values by fate.
+        """Replace the values of the file by reports, and count the values by outcome.
 
         ``told`` has the thresholds that the devices learn, ``within`` the ranges of the narrow
-        group. ``rows`` are not changed, and keep their order. A row without a report stays,
+        group. ``rows`` are not modified, and keep their order. A row without a report stays,
         because it has a time, but no aggregator accepts it.
         """
         step = told.at(self.window, self.time)
@@ -95,7 +95,7 @@ class Crowd:
         return out, Counter({name: int(fate.sum()) for name, fate in fates.items() if fate.any()})
 
     def _spent(self, able: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """(n,) whether the device has no report left in the slot's period."""
+        """(n,) whether the device has used up its reports in the slot's period."""
         used: dict[tuple[str, int], set[int]] = defaultdict(set)
         out = np.zeros(len(able), bool)
         for i in np.flatnonzero(able).tolist():
@@ -107,7 +107,7 @@ class Crowd:
         return out
 
     def _codes(self, theta: I64, made: NDArray[np.bool_]) -> list[int]:
-        """Outputs of the channels; -1, an impossible output, if there is no report."""
+        """Outputs of the channels; without a report -1, an impossible output."""
         code = np.full(len(theta), -1)
         for step in np.unique(theta[made]).tolist():
             now = np.flatnonzero(made & (theta == step))
@@ -127,9 +127,9 @@ class Crowd:
 
 
 def surveyed(source: Input, rows: Sequence[Row]) -> Pipeline | None:
-    """Find the pipeline whose raw values the rows hold; None if the rows are used as they are.
+    """Find the pipeline whose raw values the rows hold; None if the rows are used unchanged.
 
-    Raises `ConfigError` if there are several: a device answers one survey.
+    Raises `ConfigError` if there are several, since a device answers one survey.
     """
     found = [p for p in source.pipelines if p.mechanism.survey is not None and _raw(p, rows)]
     if len(found) > 1:
@@ -145,7 +145,7 @@ def _raw(pipeline: Pipeline, rows: Sequence[Row]) -> bool:
 
 
 def survey_of(pipeline: Pipeline) -> Survey:
-    """Look up the survey that a pipeline's devices answer; raises `ConfigError` if it is none."""
+    """Look up the survey of a pipeline's devices; raises `ConfigError` if there is none."""
     survey = pipeline.mechanism.survey
     if survey is None:
         raise ConfigError(f"pipeline {pipeline.name!r} is not a survey")
@@ -162,7 +162,7 @@ def crowd(source: Input, pipeline: Pipeline, rows: Sequence[Row], secret: bytes)
 
     The default slot is the event time in whole seconds. Rows that lack a field, or whose value is
     not finite, stay as they are and count as bad records. The devices' randomness is derived from
-    ``secret``. Raises `ConfigError` if the pipeline is no survey.
+    ``secret``. Raises `ConfigError` if the pipeline is not a survey.
     """
     survey, paths = survey_of(pipeline), dict(pipeline.fields.inputs or {})
     raw = [
@@ -190,7 +190,7 @@ def crowd(source: Input, pipeline: Pipeline, rows: Sequence[Row], secret: bytes)
 def _words(
     pipeline: Pipeline, survey: Survey, secret: bytes, places: Iterator[tuple[str, int]]
 ) -> NDArray[np.uint64]:
-    """(n, 3) random words by user and slot: a repeated slot repeats its randomness."""
+    """(n, 3) random words by user and slot: a repeated slot has the same randomness."""
     noise = KeyedNoise(
         secret,
         charge=bytes(32),
@@ -233,6 +233,6 @@ def _number(value: Any) -> float:
 
 
 def _slot(value: Any) -> int:
-    """A whole number, -1 for anything else."""
+    """The value as a whole number; -1 for anything else."""
     number = _number(value)
     return int(number) if 0 <= number < SLOTS and number == int(number) else -1

@@ -1,6 +1,6 @@
-"""The whole path in memory: the workers' own stages on logs that were read beforehand.
+"""The whole path in memory: the workers' own stages over recorded logs.
 
-Used by ``simulate`` and ``replay``: the same logs give the same bytes.
+``simulate`` and ``replay`` use it: the same logs give the same bytes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Source(Protocol):
     """The input of a stage: one partition, in offset order."""
 
     def since(self, offset: int, limit: int) -> tuple[Sequence[Any], int]:
-        """Read up to ``limit`` records at or above ``offset``, and how far they are complete."""
+        """Read up to ``limit`` records from ``offset`` on, and the offset up to which all are."""
 
 
 class Log:
@@ -57,15 +57,15 @@ class Log:
         self.end += 1
 
     def since(self, offset: int, limit: int) -> tuple[list[Any], int]:
-        """Read up to ``limit`` records from ``offset`` on, and where they are complete to."""
+        """Read up to ``limit`` records from ``offset`` on, and the offset up to which all are."""
         start = bisect_left(self._offsets, offset)
         records = self.records[start : start + limit]
         return records, records[-1].offset + 1 if len(records) == limit else self.end
 
     def trim(self, below: int) -> None:
-        """Drop most records below an offset; how many is a matter of speed alone."""
+        """Drop most records below an offset; their number affects only speed."""
         start = bisect_left(self._offsets, below)
-        if 2 * start > len(self.records):  # else moving the rest would cost more than it saves
+        if 2 * start > len(self.records):  # else moving the rest costs more than it saves
             del self.records[:start], self._offsets[:start]
 
 
@@ -79,7 +79,7 @@ class LogsBeside:
     def read(
         self, topic: str, partition: int, begin: int, end: int
     ) -> tuple[Sequence[RawRecord], int]:
-        """Read some records in [begin, end), and how far they are complete."""
+        """Read some records in [begin, end), and the offset up to which all were read."""
         place = topic, partition
         if place not in self._logs:
             log = self._raw.get(place, ())
@@ -90,7 +90,7 @@ class LogsBeside:
 
 
 class VirtualShard:
-    """A stage with its state and input, stepped by hand.
+    """A stage with its state and input, stepped by the caller.
 
     ``genesis`` is the hexadecimal id in the marker; ``trim`` drops input that the stage has taken.
     """
@@ -127,14 +127,14 @@ class VirtualShard:
 
 @dataclass(frozen=True)
 class Recorded:
-    """All that a deployment has recorded besides its raw and clock logs; a simulation has nothing.
+    """A deployment's records besides its raw and clock logs; a simulation has none.
 
     Attributes:
         units: internal logs that are read instead of produced (re-partitioned units).
         opening: the source of nonces; the default is for simulations.
-        begun: place of a snapshot in the clock log, and what stands there; None: it is whole.
+        begun: offset of a snapshot in the clock log, and the snapshot; None: the log is whole.
         schemas: schemas by id; None: no input has any.
-        own: noise keys of pipelines that have others than the root key.
+        own: noise keys of pipelines that do not use the root key.
         sealing: signer of releases; None: they are not signed.
     """
 
@@ -148,12 +148,12 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Streaming:
-    """The fate of records in a run over logs that do not fit into memory.
+    """Handling of records in a run over logs that do not fit into memory.
 
     Attributes:
         sent: called with every record that no stage here reads; records that it refuses stay in
             ``outs``.
-        trim: drop records that have been read.
+        trim: whether to drop records that have been read.
     """
 
     sent: Callable[[Out], bool] = lambda out: False
@@ -167,8 +167,8 @@ class OfflineEngine:
         names: names of topics, with the genesis id of the logs.
         raw: raw logs per (topic, partition); ``ends`` their end offsets if known.
         entries: the clock log, or its source, which is read as shards need it.
-        recorded: what else is read and not made anew.
-        streaming: fate of records that were read or made; None: all of them are kept.
+        recorded: what else is read instead of recomputed.
+        streaming: handling of records that were read or made; None: all are kept.
 
     Attributes:
         outs: records by topic that no stage here reads.
@@ -254,7 +254,7 @@ class OfflineEngine:
                 moved |= shard.advance(STEP, take)
 
     def _read_clock(self) -> bool:
-        """Read on unless the slowest shard has enough left; drop beats that all have passed."""
+        """Read on unless the slowest shard has enough left; drop beats that all shards passed."""
         if self._unread is None:
             return False
         low = min((stage.clock_position for stage in self._ingests), default=0)
@@ -267,7 +267,7 @@ class OfflineEngine:
         return len(entries) > 0
 
     def _take(self, step: Step) -> int:
-        """Hand on what a step has made; return how many events it used."""
+        """Pass on the records of a step; return the number of events that it used."""
         self.counts.update(step.counts)
         internal = f"{self._names.base}."
         for out in step.out:

@@ -1,7 +1,7 @@
-"""Exact answers of a file, for what a pipeline releases: the truth that a simulation compares with.
+"""Exact answers from a file for what a pipeline releases, with which a simulation compares.
 
-Nothing here is private. Every answer is without the contribution bound, so that the comparison
-shows what the bound cut off; values are clipped to their public range, as the release states.
+Nothing here is private. Answers ignore the contribution bound, so the comparison shows what the
+bound cut off; values are clipped to their public range, as the release states.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Bool = NDArray[np.bool_]
 
 
 def counts_units(p: Pipeline) -> bool:
-    """Whether a count of the pipeline is one of distinct units: each counts once in a key."""
+    """Whether the pipeline counts distinct units: each counts once in a key."""
     bound = getattr(p.mechanism, "bound", None)
     units = isinstance(bound, Bound) and bound.of_units
     return p.in_parts and units and not p.traits.pairs
@@ -83,7 +83,7 @@ def _of_values(p: Pipeline, view: View, mine: Bool) -> Truth:
     if not mine.any():
         return Truth(0, {}, {p.aggregates[0].label: {}}, every=True)
     parts = split(view.keys)
-    if p.public_keys is not None:  # the mechanism leaves the others out, and a decoder does not
+    if p.public_keys is not None:  # the mechanism drops other keys, but the decoder does not
         mine = mine & np.array([key in p.public_keys for key in parts.keys])[parts.key][view.key]
     number = np.bincount(parts.key[np.unique(view.key[mine])], minlength=len(parts.keys))
     held = {k: n for k, n in zip(parts.keys.tolist(), number.tolist(), strict=True) if n}
@@ -97,7 +97,7 @@ def _answer(one: AnyAggregate, number: int, sums: Mapping[str, Fraction]) -> flo
     parts = [Estimate(Fraction(number), 0.0)] if COUNT in one.parts else []
     parts += [Estimate(sums[name], 0.0) for name in names]
     if len(parts) == 2 and number == 0:
-        return float("nan")  # a mean of nothing
+        return float("nan")  # the mean of no records
     if len(parts) == 2:
         return float(parts[1].value / parts[0].value)
     return float(parts[0].value)

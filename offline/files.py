@@ -17,16 +17,16 @@ from ..errors import ConfigError
 from ..formats.events.types import paths_of
 
 Rows = Iterator[dict[str, Any]]
-BATCH = 10_000  # rows that are read at once
+BATCH = 10_000  # rows read at once
 COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
 class FileLayout(NamedTuple):
-    """Format of a file of texts.
+    """Format of a text file.
 
     Attributes:
-        delimiter: sign between two fields of a line; empty: the suffix decides.
-        columns: names of the columns, of a file without a header; empty: it has one.
+        delimiter: character between two fields of a line; empty: the suffix decides.
+        columns: names of the columns of a file without a header; empty: it has a header.
     """
 
     delimiter: str = ""
@@ -34,7 +34,7 @@ class FileLayout(NamedTuple):
 
 
 class Extract(NamedTuple):
-    """Part of a file that is read; see `stream_file`."""
+    """Part of a file to read; see `stream_file`."""
 
     wanted: Collection[str] | None
     strict: bool
@@ -44,8 +44,8 @@ class Extract(NamedTuple):
 def read_file(path: Path) -> list[dict[str, Any]]:
     """Read the rows of a CSV, JSON-lines, Arrow or Parquet file.
 
-    The suffix of the file decides, before that of its compression (``trips.csv.gz``). In a CSV
-    file, texts that look like numbers become numbers, and empty fields None.
+    The suffix before that of the compression decides (``trips.csv.gz``). In a CSV file, texts that
+    look like numbers become numbers, and empty fields None.
 
     Raises:
         ConfigError: the file is missing, of an unknown kind, or does not match its suffix.
@@ -59,11 +59,11 @@ def stream_file(
     strict: bool = False,
     layout: FileLayout = FileLayout(),  # noqa: B008
 ) -> Rows:
-    """Read the rows of a file one after the other, as `read_file` does.
+    """Read the rows of a file one by one, as `read_file` does.
 
     ``wanted`` names the needed fields (None: all); others may be missing. Some of the errors of
-    `read_file` come only after the first rows. With ``strict``, a row of a CSV file that has not
-    as many fields as the header is an error too.
+    `read_file` occur only after the first rows. With ``strict``, a CSV row whose number of fields
+    differs from the header's is an error too.
     """
     kind, compression = kind_of(path)
     if layout != FileLayout() and READERS[kind] is not _csv:
@@ -79,10 +79,10 @@ def stream_file(
 
 
 def kind_of(path: Path) -> tuple[str, str | None]:
-    """The suffix that says what a file holds, and its compression (None: none).
+    """The suffix that determines the format of a file, and its compression (None: none).
 
     Raises:
-        ConfigError: the suffix is unknown, or the file is of a kind that compresses itself.
+        ConfigError: the suffix is unknown, or a format with its own compression is compressed.
     """
     compression = COMPRESSED.get(path.suffix)
     kind = Path(path.stem).suffix if compression else path.suffix
@@ -122,7 +122,7 @@ def _csv(path: Path, compression: str | None, asked: Extract) -> Rows:
         _check_head(path, head)
         places = [(i, n) for i, n in enumerate(head) if asked.wanted is None or n in asked.wanted]
         for row in rows:
-            if row:  # as `csv.DictReader`: an empty line is none, a short one lacks fields
+            if row:  # as `csv.DictReader`: an empty line is no row, a short one lacks fields
                 size = len(row)
                 if asked.strict and size != len(head):
                     names = "--columns names" if columns else "the header names"
@@ -167,7 +167,7 @@ def _lines(path: Path, compression: str | None, asked: Extract) -> Rows:
 def _object(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
-    except (ValueError, RecursionError):  # no JSON, a number of 5,000 digits, or lists without end
+    except (ValueError, RecursionError):  # not JSON, a number of 5,000 digits, or too deep nesting
         row = None
     if not isinstance(row, dict):
         raise ConfigError(f"{path}, line {number}: each line must be a JSON object")
@@ -192,7 +192,7 @@ def _parquet(path: Path, compression: str | None, asked: Extract) -> Rows:
 
 
 def rows_of(table: Any) -> Rows:
-    """Yield the rows of an Arrow table; times are cut to microseconds, which Python's have."""
+    """Yield the rows of an Arrow table; times are truncated to Python's microseconds."""
     for place, one in enumerate(table.schema):
         if pa.types.is_timestamp(one.type) and one.type.unit == "ns":
             whole = table.column(place).cast(pa.timestamp("us", one.type.tz), safe=False)
@@ -216,9 +216,9 @@ READERS: Mapping[str, Reader] = {
 
 
 def check_columns(source: Input, rows: Sequence[Mapping[str, Any]], file: str = "") -> None:
-    """Refuse rows none of which has a field that the input and its pipelines read of each record.
+    """Refuse rows if none of them has some field that the input or a pipeline reads.
 
-    Raises `ConfigError`, which names the first such field, and those that are there.
+    Raises `ConfigError`, which names the first such field, and the fields present.
     """
     found = {name for row in rows for name in row}
     signs = {p.fields.sign for p in source.pipelines}

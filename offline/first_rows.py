@@ -1,6 +1,6 @@
-"""Rows of a file that cannot become events, found before any of them is written.
+"""Find rows of a file that cannot become events before any row is written.
 
-The owner of the file reads these words; they name row, field and types, and quote no value.
+The owner of the file reads these messages; they name row, field and types, but quote no value.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from ..formats.events.types import paths_of
 from ..formats.events.unusable import in_words, unusable
 from ..mechanisms.columns import I64
 
-YEARS = 1990, 2100  # times of most data; a wrong unit leads out of it
+YEARS = 1990, 2100  # years of most data; a wrong unit gives others
 UNITS = {"epoch_s": "seconds", "epoch_ms": "milliseconds", "epoch_us": "microseconds"}
 
 
 def unfit(source: Input, rows: Sequence[Mapping[str, Any]]) -> str | None:
-    """Say why most of some rows cannot become events of an input as it is configured.
+    """Say why most of some rows cannot become events of an input as configured.
 
     Args:
         source: the input; its values are read as JSON.
         rows: the first rows of a file.
 
     Returns:
-        One sentence with the first such row, from 1 on, reason, field and what to do; None if at
-        least half of them can, at likely times.
+        One sentence with the first such row (from 1), reason, field and remedy; None if at least
+        half of the rows can become events, at likely times.
     """
     decoded, good = _decoded(source, rows)
     if good.sum() * 2 >= len(rows):
@@ -47,13 +47,13 @@ def unfit(source: Input, rows: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def mistimed(source: Input, rows: Sequence[Mapping[str, Any]]) -> str | None:
-    """Say that times of some rows are likely in another unit; None: they are as configured."""
+    """Say that times of some rows are probably in another unit; None if they are not."""
     decoded, good = _decoded(source, rows)
     return _mistimed(source, decoded.time[good])
 
 
 def _decoded(source: Input, rows: Sequence[Mapping[str, Any]]) -> tuple[Decoded, NDArray[np.bool_]]:
-    """Rows as the input reads them, and (n,) whether each becomes an event."""
+    """Rows as read by the input, and (n,) whether each becomes an event."""
     decoder = Decoder(
         source.in_json().fields,
         [p.fields for p in source.pipelines],
@@ -67,7 +67,7 @@ def _decoded(source: Input, rows: Sequence[Mapping[str, Any]]) -> tuple[Decoded,
 
 
 def _mistimed(source: Input, times: I64) -> str | None:
-    """Hint that times are plausible in another unit; None if they are plausible as they are."""
+    """Hint that times are plausible in another unit; None if they are plausible as configured."""
     how = source.fields.time_format
     if how not in UNITS or not len(times) or _likely(median := int(np.median(times))):
         return None
@@ -88,7 +88,7 @@ def _likely(time: int) -> bool:
 
 
 def _hint(source: Input, rows: Sequence[Mapping[str, Any]]) -> str:
-    """The next step, where the event time is at fault."""
+    """The next step if the event time is at fault."""
     field, how = source.fields.time or "", source.fields.time_format
     first = next((row[field] for row in rows if row.get(field) is not None), None)
     if isinstance(first, str | date):

@@ -1,4 +1,4 @@
-"""A simulation's releases beside the exact answers: errors, coverage, what is cut and hidden."""
+"""A simulation's releases compared with exact answers: errors, coverage, records cut and hidden."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ class SimulationReport:
     """Comparison of the last release of each window with the truth."""
 
     pipeline: str
-    # one entry per window: dates, keys and records in truth and released, errors
+    # one entry per window: dates, exact and released keys and records, errors
     windows: list[dict[str, Any]] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)  # number of records by outcome
     note: str = ""  # text for people about the preparation of the records
-    # share of the records that the contribution bound cut off; None: not known
+    # share of the records that the contribution bound cut off; None: unknown
     cut: float | None = None
     counted: str = "records"  # what a count counts: records, or distinct units
-    unusable: str = ""  # words on the records that could not be used; empty where all could
+    unusable: str = ""  # text about unusable records; empty if there are none
 
 
 def judge(p: Pipeline, view: View, decoded: Decoded, engine: OfflineEngine) -> SimulationReport:
-    """Compare what a pipeline released with the exact answers, after the engine's run.
+    """Compare a pipeline's releases with the exact answers, after the engine's run.
 
     Not for a pipeline that reads reports of devices, whose values are not in the file. ``view``
-    holds its decoded records, ``decoded`` all of them.
+    holds its decoded records, ``decoded`` those of all pipelines.
     """
     report = SimulationReport(p.name, counts=counts_of(p, engine))
     if p.sessions is not None:
@@ -81,9 +81,9 @@ def _truth(p: Pipeline, view: View, mine: Any, unit: I64, rows: Bodies) -> Truth
 def _cut(
     p: Pipeline, view: View, unit: I64, window: I64, counts: Mapping[str, int]
 ) -> float | None:
-    """Share of the records that reached the bound and were refused by it.
+    """Share of the records reaching the bound that it refused.
 
-    Where counts are of distinct units, a unit that shows a key again loses nothing by that.
+    Where counts are of distinct units, a unit's repeated keys are no loss.
     """
     if counts_units(p) and counts.get("accepted"):
         shown = np.unique(np.stack([window, view.key.astype(np.int64), unit]), axis=1).shape[1]
@@ -92,7 +92,7 @@ def _cut(
         return 1 - counts["accepted"] / counts["seen"]
     bound = p.mechanism.bounds(p.unit_name)
     if p.traits.pairs:
-        return None  # what a unit shows again is no loss
+        return None  # repetitions of a unit are no loss
     if bound.get("kind") != "records":
         return None
     return 1 - kept_share(view, unit, window // p.windows.per_epoch, int(bound["budget"]))
@@ -123,7 +123,7 @@ def _window(p: Pipeline, body: Mapping[str, Any]) -> int:
 def last_rows(p: Pipeline, engine: OfflineEngine) -> dict[int, Bodies]:
     """Rows of each window's last release, by window and key.
 
-    Unless a release replaces the one before, a key that it lacks keeps its last row.
+    Unless a release replaces the previous one, a key that it lacks keeps its last row.
     """
     form, out = p.traits.keys, dict[int, Bodies]()
     for text, body in _bodies(p, engine, ROW):
@@ -133,7 +133,7 @@ def last_rows(p: Pipeline, engine: OfflineEngine) -> dict[int, Bodies]:
 
 
 def manifests(p: Pipeline, engine: OfflineEngine) -> dict[int, dict[str, Any]]:
-    """Collect the last manifest of each window; thresholds that were learnt stay in it."""
+    """Collect the last manifest of each window, with thresholds that were learnt earlier."""
     out: dict[int, dict[str, Any]] = {}
     for _, body in _bodies(p, engine, MANIFEST):
         known = out.setdefault(_window(p, body), body)
@@ -151,7 +151,7 @@ def _said(p: Pipeline, told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def compare(p: Pipeline, truth: Truth, rows: Bodies) -> dict[str, Any]:
-    """Figures of one window: released rows by key against exact answers.
+    """Figures of one window: released rows by key, compared with exact answers.
 
     Returns:
         ``keys``, ``released``, ``hidden`` and their ``records``; ``figures`` by value; for counts
@@ -180,8 +180,8 @@ def figures(rows: Bodies, name: str, answers: Mapping[bytes, float]) -> dict[str
     Returns:
         ``rows``; ``error``, the median of absolute errors; ``relative``, the median of those
         relative to truths that are not 0; ``total``, the sum of absolute errors relative to the sum
-        of truths; ``coverage``, the share of intervals that contain the truth. None where there is
-        nothing to say.
+        of truths; ``coverage``, the share of intervals that contain the truth. None where a figure
+        is undefined.
     """
     found = [(key, b["values"][name]) for key, b in rows.items() if b["values"].get(name)]
     pairs = [(one, answers.get(key, 0.0)) for key, one in found]
@@ -200,7 +200,7 @@ def figures(rows: Bodies, name: str, answers: Mapping[bytes, float]) -> dict[str
 
 
 def _norms(p: Pipeline, truth: Truth, rows: Bodies) -> dict[str, Any]:
-    """Errors of counts over all keys: a key that stays hidden counts as released with 0."""
+    """Errors of counts over all keys; a hidden key counts as released with 0."""
     name = next((a.label for a in p.aggregates if a.parts == (COUNT,)), None)
     values = {k: b["values"][name]["value"] for k, b in rows.items() if name in b["values"]}
     held = truth.held

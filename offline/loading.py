@@ -1,9 +1,9 @@
-"""Rows of a file or a frame become the records of a raw topic, each exactly once.
+"""Load the rows of a file or a frame into a raw topic, each exactly once.
 
-Records and the number of rows that are written are committed in one transaction. The number is kept
-in the offsets of a consumer group that belongs to the topic and to the content: so `Loading` goes
-on exactly there after any end of the process, and never with another content. A record that counts
-twice is worse than one that is lost, so whatever is not known is refused.
+Records and the number of written rows are committed in one transaction. The number is stored in the
+offsets of a consumer group that belongs to the topic and the content, so `Loading` resumes exactly
+there however the process ended, and never with another content. A record that counts twice is worse
+than a lost one, so a load is refused if the written rows are unknown.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .files import FileLayout, check_columns
 from .first_rows import unfit
 
 CHUNK = 5_000  # rows of one transaction
-# Old times are kept, so that Kafka's retention by time would delete the records at once.
+# Records keep their old times, so Kafka's retention by time would delete them at once.
 KEPT = {"retention.ms": "-1", "message.timestamp.type": "CreateTime"}
 
 
@@ -43,9 +43,9 @@ class Loaded(NamedTuple):
     Attributes:
         topic: name of the topic.
         created: whether it was created.
-        records: number of records written now.
-        unusable: how many of these lack a unit or a time: they will be dead letters.
-        before: rows that an earlier run had written.
+        records: number of records written by this run.
+        unusable: number of these without a unit or a time: they will be dead letters.
+        before: number of rows written by earlier runs.
     """
 
     topic: str
@@ -56,12 +56,12 @@ class Loaded(NamedTuple):
 
 
 class LoadMode(NamedTuple):
-    """Wishes for a load.
+    """Options of a load.
 
     Attributes:
         partitions: number of partitions of the topic, if it is created.
         append: whether to write to a topic that exists.
-        resume: whether to go on where an earlier run ended.
+        resume: whether to continue where an earlier run ended.
     """
 
     partitions: int = 1
@@ -73,7 +73,7 @@ def input_of(config: Config, topic: str) -> Input:
     """Find the input that reads a topic.
 
     Raises:
-        ConfigError: none does, or rows cannot become its records.
+        ConfigError: no input reads it, or rows cannot become its records.
     """
     given = next((one for one in config.input if one.topic == topic), None)
     if given is None:
@@ -100,7 +100,7 @@ def input_of(config: Config, topic: str) -> Input:
 
 
 def checked(content: Content, source: Input, force: bool) -> int:
-    """Count rows; refuse them (`ConfigError`) if they do not fit the input, unless by ``force``."""
+    """Count rows; without ``force``, raise `ConfigError` if they do not fit the input."""
     rows = content.rows(not force)
     first = list(islice(rows, CHUNK))
     if not first:
@@ -113,10 +113,10 @@ def checked(content: Content, source: Input, force: bool) -> int:
 
 @dataclass(frozen=True)
 class Loading:
-    """Rows of one content, on their way to one topic.
+    """The load of one content into one topic.
 
     Args:
-        cluster: the cluster, which answers.
+        cluster: the cluster, which must be reachable.
         source: the input that reads the topic.
         content: the rows.
         replicas: number of replicas of the topic, if it is created.
@@ -137,9 +137,9 @@ class Loading:
         return load_group(self.topic, self.content.digest)
 
     def position(self) -> int | None:
-        """Ask for the number of rows that are committed; None: no run of this content is known.
+        """Fetch the number of committed rows; None if no run of this content is known.
 
-        Rows of a topic that was deleted since do not count.
+        Rows in a topic that has since been deleted do not count.
         """
         found = self.cluster.groups.told(self.group, {self.topic: 1}).get((self.topic, 0))
         if found is None or found.text != self._topic_id():
@@ -150,21 +150,21 @@ class Loading:
         return self.cluster.ids([self.topic])[self.topic]
 
     def run(self, asked: LoadMode, total: int, told: Callable[[int], None]) -> Loaded:
-        """Write the rows that are to be written.
+        """Write the rows that were not written yet.
 
         Args:
             total: number of rows of the content.
-            told: called with the number of rows that an earlier run wrote, and after each
-                transaction with its number.
+            told: called with the number of rows that earlier runs wrote, and after each transaction
+                with the number of its rows.
 
         Raises:
-            ConfigError: rows would be written twice, it is not known which were written, or the
-                file has changed while it was read.
-            EngineError: the cluster refuses a transaction; those before it stay.
+            ConfigError: rows would be written twice, it is unknown which were written, or the file
+                changed while it was read.
+            EngineError: the cluster refuses a transaction; earlier ones stay.
         """
         created = self._created(asked)
         try:
-            # It ends what an earlier run has begun, and that run.
+            # It ends an earlier run's open transaction, and that run.
             producer = producer_to(self.cluster, self.source, self.group)
             begin = 0 if created else self._begin(asked, total)
             told(begin)
@@ -181,7 +181,7 @@ class Loading:
         return Loaded(self.topic, created, records, unusable, begin)
 
     def _created(self, asked: LoadMode) -> bool:
-        """Create the topic if it is missing and may be; True: it was created."""
+        """Create the topic if it is missing; return whether it was created."""
         topic = self.topic
         if not self.cluster.partitions(topic):
             if asked.resume:
@@ -197,7 +197,7 @@ class Loading:
         return False
 
     def _begin(self, asked: LoadMode, total: int) -> int:
-        """Number of rows to pass over."""
+        """Number of rows to skip."""
         known, name = self.position(), self.content.name
         if asked.resume:
             if known is None:
@@ -222,7 +222,7 @@ class Loading:
         decoder = Decoder(self.source.in_json().fields, (), ())
         topic_id, at, unusable = self._topic_id(), begin, 0
         rows = islice(self.content.rows(False), begin, None)
-        chunk: list[dict[str, Any]] = []  # of the first transaction: it says that a run has begun
+        chunk: list[dict[str, Any]] = []  # the first, empty transaction marks the start of a run
         while True:
             producer.begin_transaction()
             try:
@@ -232,7 +232,7 @@ class Loading:
                 producer.send_offsets_to_transaction(reached, place, SECONDS)
                 producer.commit_transaction(SECONDS)
             except BaseException:
-                with suppress(KafkaException):  # it is committed, or Kafka ends it
+                with suppress(KafkaException):  # it is committed, or Kafka aborts it
                     producer.abort_transaction(SECONDS)
                 raise
             at += len(chunk)
@@ -241,7 +241,7 @@ class Loading:
                 return at - begin, unusable
 
     def _queue(self, producer: Producer, decoder: Decoder, chunk: list[dict[str, Any]]) -> int:
-        """Queue the records of a transaction; the number of those that lack unit or time."""
+        """Queue the records of a transaction; return the number of those without unit or time."""
         values = [as_json(row) for row in chunk]
         decoded = decoder.decode([RawRecord(n, 0, None, one) for n, one in enumerate(values)])
         keyed = self.source.partitioner != "none"
@@ -256,7 +256,7 @@ class Loading:
 
 
 def _queued(producer: Producer, topic: str, value: bytes, options: dict[str, Any]) -> None:
-    """Queue a record; a full queue is waited for."""
+    """Queue a record; wait while the queue is full."""
     while True:
         try:
             producer.produce(topic, value, **options)
@@ -281,15 +281,15 @@ def produce(
     """Write rows as JSON records to a raw topic, each exactly once; see ``hush produce``.
 
     Args:
-        source: path of a file, or a frame: pandas, Polars, a ``pyarrow.Table``, or whatever exports
-            Arrow's stream.
+        source: path of a file, or a frame: pandas, Polars, a ``pyarrow.Table``, or anything that
+            exports an Arrow stream.
         topic: raw topic that an input of the configuration reads.
         config: the configuration, or its path.
         partitions: number of partitions of the topic, if it is created.
         append: whether to write to a topic that exists.
         force: whether to write rows that do not fit the input; these become dead letters.
-        resume: whether to go on where an earlier call with the same content ended.
-        delimiter: sign between two fields of a file of texts; empty: as the suffix says.
+        resume: whether to continue where an earlier call with the same content ended.
+        delimiter: character between two fields of a text file; empty: the suffix decides.
         columns: names of the columns of a file without a header.
 
     Returns:
@@ -298,7 +298,7 @@ def produce(
     Raises:
         ParameterError: ``source`` is neither a path nor a frame.
         ConfigError: rows do not fit, would be written twice, or have changed since the last run.
-        EngineError: the cluster does not take the records; those committed before stay.
+        EngineError: the cluster does not accept the records; those already committed stay.
     """
     given = config if isinstance(config, Config) else load(config)
     wanted = input_of(given, topic)

@@ -1,4 +1,4 @@
-"""Forecast of purses: the records of a file with the caps for each unit, and without them."""
+"""Forecast of purses: the records of a file with each unit's cap, and without caps."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from ..topics.config.load import Config
 from .judged import SimulationReport
 from .simulate import simulate
 
-MOST = 500_000  # records that are played, both ways
-SECRET = hashlib.sha256(b"plan").digest()  # the same figures each time
+MOST = 500_000  # records played, with and without caps
+SECRET = hashlib.sha256(b"plan").digest()  # fixed, so that figures are reproducible
 
 
 class Left(NamedTuple):
-    """Share of a file that a cap leaves, where all purses are full at its beginning.
+    """Share of a file that a cap leaves, with full purses at its beginning.
 
     Attributes:
         windows: number of windows of the file.
-        records: number of records played, `MOST` of a longer file.
-        kept: records accepted with the cap over those accepted without it; None: none was.
-        errors: absolute errors of released rows together, over their truths, by value, with the cap
-            and without; the mean of the windows.
-        hidden: share of the records in keys that stay hidden, likewise; None where keys are public.
+        records: number of records played, at most `MOST`.
+        kept: ratio of records accepted with the cap to those accepted without; None: none was.
+        errors: by value, summed absolute errors of released rows over their summed truths, with the
+            cap and without; mean over windows.
+        hidden: share of the records in hidden keys, likewise; None where keys are public.
     """
 
     windows: int
@@ -52,7 +52,7 @@ class Left(NamedTuple):
 
     @property
     def body(self) -> dict[str, Any]:
-        """The same as a JSON object."""
+        """The figures as a JSON object."""
         pair = ("capped", "uncapped")
         errors = {name: dict(zip(pair, one, strict=True)) for name, one in self.errors.items()}
         hidden = None if self.hidden is None else dict(zip(pair, self.hidden, strict=True))
@@ -66,10 +66,10 @@ class Left(NamedTuple):
 
 
 def left(config: Config, rows: list[dict[str, Any]], source: str) -> dict[str, Left]:
-    """Play a file with the caps and without; by pipeline that has one.
+    """Play a file with the caps and without; results are by pipeline with a cap.
 
     Args:
-        config: configuration as read.
+        config: the configuration.
         rows: rows of a public or synthetic file.
         source: name of the input.
 
@@ -84,7 +84,7 @@ def left(config: Config, rows: list[dict[str, Any]], source: str) -> dict[str, L
 
 
 def _uncapped(config: Config) -> Config:
-    """The same pipelines without a cap: units may spend a bound in each epoch."""
+    """The configuration without caps: units may spend a bound in each epoch."""
     pipelines = (replace(p, budget=replace(p.budget, per_unit=None)) for p in config.pipeline)
     budgets = (replace(one, per_unit=None) for one in config.budget)
     return replace(config, pipeline=tuple(pipelines), budget=tuple(budgets))

@@ -1,4 +1,4 @@
-"""A partition of a raw topic that a replay reads as a worker does: with the same limits."""
+"""A partition of a raw topic that a replay reads with a worker's limits."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ WAIT_SECONDS = 0.2
 class RawLog:
     """Records of the span of a raw topic, in order; the client is opened on first use.
 
-    librdkafka would inflate a whole batch and hide where one begins; what a worker does not read of
-    a batch depends on both. So this log is read with the worker's own client, and in chunks where a
-    worker reads it so. At most ``most`` records are returned at once; records of more than
-    ``largest`` bytes in a compressed batch are not read.
+    librdkafka would decompress a whole batch and hide where batches begin; the part of a batch that
+    a worker does not read depends on both. So this log is read with the worker's own client, and in
+    chunks where a worker reads in chunks. At most ``most`` records are returned at once; records of
+    more than ``largest`` bytes in a compressed batch are not read.
     """
 
     def __init__(self, kafka: Kafka, span: Span, most: int, largest: int) -> None:
@@ -64,8 +64,8 @@ class RawLog:
         return records, max(self._span.end, offset) if whole else records[-1].offset + 1
 
     def _read(self) -> None:
-        # `Runner.run` would show the result of each run, all of its records, to the handler of
-        # signals, which makes text of them.
+        # `Runner.run` would pass each result, with all its records, to its signal handler, which
+        # formats it as text.
         for found in self._loop.get_loop().run_until_complete(self._lists()):
             self._held.take(found._replace(records=below(found.records, self._span.end)))
         if self._held.end >= self._span.end:

@@ -1,10 +1,10 @@
 """Replay: recompute releases in memory from the logs and the secret, and compare every byte.
 
-Raw log, clock log and ledger determine the content of a release, the secret and the nonces in its
-manifests its noise. Workers may have crashed, been fenced or repeated work: one run
+Raw log, clock log and ledger determine the content of a release; the secret and the nonces in its
+manifests determine its noise. Workers may have crashed, been fenced or repeated work, but one run
 of the same engine over the same logs must give the same records. Re-partitioned pipelines are
-replayed from their units log, because its order is the one that counts; that log is itself compared
-with the decoded raw log for lost and doubled events.
+replayed from their units log, whose order counts; that log is itself compared with the decoded raw
+log for lost and doubled events.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ from .replay_nonces import published_nonces
 from .replay_reach import Reach, named_offsets, offsets_of
 from .replay_views import compare_views
 
-AHEAD = 200_000  # events that a units log may be ahead of the recomputation
+AHEAD = 200_000  # events by which a units log may be ahead of the recomputation
 Report = Callable[[str, int, int], None]  # current step, progress, total
 
 
 @dataclass
 class Logs:
-    """The logs that a replay reads; releases first, so that the other logs explain all of them.
+    """The logs that a replay reads; releases first, so that the other logs cover all of them.
 
-    Spans are read later, those of raw, units and clock logs while the engine runs.
+    Spans are read later; those of raw, units and clock logs while the engine runs.
     """
 
     releases: list[Span] = field(default_factory=list)
@@ -69,7 +69,7 @@ class Logs:
 
     @property
     def size(self) -> int:
-        """Number of raw records, or slightly more: offsets without a record count as well."""
+        """Number of raw offsets, slightly more than the number of raw records."""
         return sum(span.end - span.begin for span in self.raw)
 
 
@@ -84,13 +84,13 @@ def replay(
 
     Args:
         config: configuration, with the noise key and the cluster's address.
-        pipelines: names; all of them if empty.
+        pipelines: names of pipelines; all of them if empty.
         windows: numbers of windows to compare; all of them if None.
-        report: called with the current step, the progress in it and its total (0: unknown).
+        report: called with the current step, its progress and its total (0: unknown).
         escrow_key: an auditor's private key, which opens the keys in ``secret.escrow_file``.
 
     Raises:
-        ConfigError: a pipeline is unknown, the noise key is missing, or a sealed one does not open.
+        ConfigError: a pipeline is unknown, the noise key is missing, or a sealed key does not open.
         LedgerError: the ledger is broken, or a trigger was not paid for.
         EngineError: a log cannot be read, or lacks what is needed.
     """
@@ -111,9 +111,9 @@ def recompute(
     report: Report = lambda what, done, total: None,
     sealed: Sealed = MappingProxyType({}),
 ) -> ReplayOutcome:
-    """Run the engine over the logs that `read_logs` found, raw ones as they are read, and compare.
+    """Run the engine over the logs that `read_logs` found, reading raw logs meanwhile, and compare.
 
-    ``plan`` is a worker's setup; ``windows`` limits the comparison to some numbers; ``report`` is
+    ``plan`` is a worker's setup; ``windows`` are the numbers of windows to compare; ``report`` is
     called with progress; ``sealed`` are keys from escrow. Raises `EngineError` if a log cannot be
     read, or lacks what is needed.
     """
@@ -179,7 +179,7 @@ def recompute(
 
 
 class _Streams:
-    """Logs that are read while the engine runs or after it, with the checks of their records."""
+    """Logs that are read during or after the engine's run, with the checks of their records."""
 
     def __init__(
         self,
@@ -216,20 +216,20 @@ class _Streams:
         )  # fmt: skip
 
     def sent(self, out: Out) -> bool:
-        """Take a recomputed record of a units or public topic; False if it is another."""
-        for check in self._releases.get(out.topic, ()):  # each takes those of its pipeline
+        """Take a recomputed record of a units or public topic; False for other topics."""
+        for check in self._releases.get(out.topic, ()):  # each takes its own pipeline's records
             check.expect(out)
         if units := self._checks.get((out.topic, out.partition)):
             units.sent(out.value or b"")
         return units is not None or out.topic in self._releases
 
     def insist(self) -> bool:
-        """Whether units logs were held back and must go on now, since nothing else moves."""
+        """Whether units logs were held back and must continue now, since nothing else moves."""
         held = [log.insist() for log in self.units.values()]
         return any(held)
 
     def finish(self) -> None:
-        """Read the records that no stage has asked for, and compare the rest."""
+        """Read the records that no stage has read, and compare the rest."""
         for place, log in self.units.items():
             log.drain()
             self._checks[place].finish()
@@ -237,7 +237,7 @@ class _Streams:
             for committed in (True, False):
                 self._published(span, committed)
         every = [check for checks in self._releases.values() for check in checks]
-        # The latest topic is judged by how far releases have been published.
+        # The judgement of the latest topic depends on which releases have been published.
         for one in sorted(every, key=lambda check: isinstance(check, LatestCheck)):
             one.finish(self._outcome)
 
@@ -261,7 +261,7 @@ class _Streams:
 
 
 def select(deployment: Deployment, pipelines: Collection[str]) -> Deployment:
-    """A deployment with some of its pipelines, or all if none is named; raises `ConfigError`."""
+    """The deployment with the named pipelines, or all if none is named; raises `ConfigError`."""
     known = [p.name for p in deployment.pipelines]
     if strange := sorted(set(pipelines) - set(known)):
         raise ConfigError(f"pipeline {strange[0]!r} is unknown; expected one of {', '.join(known)}")
@@ -275,7 +275,7 @@ def select(deployment: Deployment, pipelines: Collection[str]) -> Deployment:
 
 
 def read_logs(plan: WorkerSetup, deployment: Deployment, report: Report) -> Logs:
-    """Read the logs of a deployment; releases before the clock, so that each has its trigger.
+    """Read the logs of a deployment; releases before the clock log, so that each has its trigger.
 
     Raises `EngineError` if a log cannot be read, or lacks what is needed.
     """
@@ -298,7 +298,7 @@ def read_logs(plan: WorkerSetup, deployment: Deployment, report: Report) -> Logs
         begins = begin_of(plan.begins, logs.ledger, source)
         for span in spans(kafka, source.topic, source.partitions):
             begin = reach.begin(span.topic, span.partition, begins[span.partition])
-            if source.beside:  # all that is left of it: the newest record of a unit counts
+            if source.beside:  # all that is left of it, since a unit's newest record counts
                 begin = span.begin
             _check_whole(span, begin)
             end = logs.read.end(span.topic, span.partition)
@@ -344,7 +344,7 @@ def reach_of(deployment: Deployment, logs: Logs) -> Reach:
 def _compared(deployment: Deployment, reach: Reach) -> list[tuple[str, Pipeline]]:
     """Topics of records set aside, each with its pipeline.
 
-    What was late in windows that had begun before a snapshot cannot be told.
+    It is unknown which records were late in windows that began before a snapshot.
     """
     if reach.partial:
         return [(p.dlq_topic, p) for p in deployment.pipelines if p.dlq_topic]
@@ -356,9 +356,9 @@ def _dead_topics(pipeline: Pipeline) -> list[str]:
 
 
 def _read_clock(kafka: Kafka, topic: str, logs: Logs, deployment: Deployment) -> None:
-    """Pass over the clock log once; note the span that was read, for the engine to read.
+    """Read the clock log once; record its span for the engine.
 
-    Raises `EngineError` if it was trimmed and does not begin with a snapshot.
+    Raises `EngineError` if the log was trimmed and does not begin with a snapshot.
     """
     (span,) = spans(kafka, topic, 1)
     opening, read = Opening(span.begin), logs.read

@@ -1,7 +1,7 @@
-"""Noise keys of a replay: of epochs whose keys were forgotten there is nothing to compare.
+"""Noise keys of a replay; releases of epochs whose keys were erased cannot be compared.
 
-Their windows are recomputed like all others, since bounds and units logs are checked with them, but
-under a key that was never used; their releases are left out of the comparison.
+Windows of such epochs are recomputed like all others, because bounds and units logs are checked
+with them, but under a key that was never used; the comparison leaves out their releases.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from ..mechanisms.noise import Charge
 from ..topics.records import Trigger
 
 Sealed = Mapping[str, Mapping[Charge, bytes]]
-"""Keys that an auditor has opened, by ratchet."""
+"""Keys opened by an auditor, by ratchet."""
 
 
 class ReplayKeys:
-    """The noise keys of a deployment, as far as this machine or an auditor has them."""
+    """The noise keys of a deployment that this machine or an auditor has."""
 
     def __init__(self, plan: WorkerSetup, deployment: Deployment, sealed: Sealed) -> None:
         self._ratchet = plan.ratchet
@@ -49,7 +49,7 @@ class ReplayKeys:
 
 
 def left_out(pipeline: str, forgotten: Iterable[Trigger]) -> str:
-    """Say for which epochs nothing was compared."""
+    """State the epochs whose releases were not compared."""
     epochs = sorted({t.epoch for t in forgotten})
     return (
         f"pipeline {pipeline!r}: nothing is compared of {len(epochs)} epochs, {epochs[0]} to "

@@ -1,4 +1,4 @@
-"""Logs that a replay reads in offset order, and the schemas that ingest shards had kept."""
+"""Logs that a replay reads in offset order, and the schemas stored by ingest shards."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..topics.config.model import Kafka
 from ..topics.names import Names
 from ..topics.records import ClockRecord, decode_clock
 
-BATCH = 1_000  # records of a changelog that are read at once
+BATCH = 1_000  # records of a changelog read at once
 BUFFER_KB = 4096  # fetched ahead of each partition
 
 
@@ -34,7 +34,7 @@ class Span(NamedTuple):
 
 
 def spans(kafka: Kafka, topic: str, partitions: int, first: int = 0) -> list[Span]:
-    """Ask for the current spans of so many partitions of a topic, from the first one on.
+    """Fetch the current spans of ``partitions`` partitions of a topic, from ``first`` on.
 
     Raises `EngineError`.
     """
@@ -47,15 +47,15 @@ class StreamLog:
     """Committed records of a span, in order; the client is opened on first use.
 
     Args:
-        most: records to return at once, at most.
+        most: most records to return at once.
         whole: whether the span must be readable to its end; else it may end at an open transaction.
         committed: whether to skip records of aborted transactions.
-        make: converts a message into the record that a shard gets; None: it gets none.
+        make: converts a message into the record for a shard; None: skip it.
         seen: called once with each record.
-        wait: asked before each answer; whether to hold back records for now.
+        wait: called before each answer; True holds back records for now.
 
     Attributes:
-        end: end of the span; an open transaction may move it back while the span is read.
+        end: end of the span; an open transaction may lower it while the span is read.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class StreamLog:
         return records, records[-1].offset + 1 if len(records) == limit else max(self.end, offset)
 
     def insist(self) -> bool:
-        """Release records held back, since nothing else moves; return whether there are any."""
+        """Release held-back records, since nothing else moves; return whether there are any."""
         self._forced = self._kept_back
         return self._forced
 
@@ -162,7 +162,7 @@ class StreamLog:
 
 
 class Timed(NamedTuple):
-    """A record of the clock topic and its place."""
+    """A record of the clock topic and its offset."""
 
     offset: int
     record: ClockRecord
@@ -179,7 +179,7 @@ def frame(message: Any) -> LogFrame:
 
 
 class RecordedSchemas:
-    """The schemas by id that each partition used, from which offset on; all others were unknown."""
+    """The schemas that each partition used, by id, with first offsets; others were unknown."""
 
     def __init__(self, by_place: Mapping[tuple[str, int], Known]) -> None:
         self._by_place = by_place
@@ -189,15 +189,15 @@ class RecordedSchemas:
         return self._by_place.get((topic, partition), {})
 
     def seen(self, number: int) -> None:
-        """Forget it: nothing is asked."""
+        """Ignore it: no schema is requested."""
 
     def ask(self, topic: str, partition: int, number: int) -> Schema | Verdict:
-        """Deny it: a schema that was used is pinned."""
+        """Answer that it is unknown: used schemas are pinned."""
         return Verdict.UNKNOWN
 
 
 def recorded_schemas(kafka: Kafka, names: Names, deployment: Deployment) -> RecordedSchemas:
-    """Read the schemas out of the changelogs of inputs whose values carry an id.
+    """Read the schemas from the changelogs of inputs whose values carry a schema id.
 
     Raises `EngineError` if a changelog cannot be read.
     """

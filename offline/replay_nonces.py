@@ -1,4 +1,4 @@
-"""Nonces of the noise as manifests publish them: a replay needs them besides logs and secret."""
+"""Nonces of the noise from manifests, which a replay needs in addition to logs and secret."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MANIFEST = b"|manifest:"
 
 
 class _Manifest(msgspec.Struct):
-    """The fields of a manifest that name its nonce."""
+    """The fields of a manifest that identify its nonce."""
 
     trigger: int
     nonce: str
@@ -31,8 +31,8 @@ class PublishedNonces:
     """Nonces by pipeline, shard, start of the window and trigger.
 
     A trigger without a manifest has published nothing yet, so it is recomputed under an arbitrary
-    nonce. If a manifest was deleted, its release and every later one of its window come out
-    differently; so releases must be kept as long as they are to be replayed.
+    nonce. If a manifest was deleted, its release and every later one of its window are recomputed
+    with other noise; so releases must be kept as long as a replay may need them.
     """
 
     def __init__(self, deployment: Deployment) -> None:
@@ -50,7 +50,7 @@ class PublishedNonces:
             found = msgspec.json.decode(codec.to_json(record.value), type=_Manifest)
             nonce = bytes.fromhex(found.nonce)
         except (msgspec.DecodeError, ValueError):
-            return  # the comparison will show that this record differs
+            return  # the comparison will report that this record differs
         if len(nonce) == NONCE:
             self._known.setdefault((key, found.trigger), nonce)
 

@@ -1,10 +1,10 @@
-"""The reach of a replay, where the clock log begins with a snapshot.
+"""The reach of a replay whose clock log begins with a snapshot.
 
-Records of a window may have come before the snapshot, and with them part of the bound of its epoch.
-So only epochs are recomputed of which nothing can have come before: each pipeline starts with the
-first of them, or of the first period where units have a cap. Its triggers are numbered anew from
-there, and those of earlier windows only say how far the raw log may be used. Where windows overlap,
-rows carried on from before decide about more windows, which are recomputed and not compared.
+Records of a window may have come before the snapshot and spent part of the bound of its epoch. So
+only epochs without earlier records are recomputed: each pipeline starts with the first such epoch,
+or with the first such period where units have a cap. Its triggers are renumbered from there, and
+those of earlier windows only limit how far the raw log may be used. Where windows overlap, earlier
+carried rows affect further windows, which are recomputed but not compared.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from .replay_logs import Timed, frame, timed
 
 Kept = Snapshot | None
 NEVER = 1 << 62
-"""The first window to recompute, where there is none."""
+"""Stands for the first window to recompute where there is none."""
 
 
 class Reach:
-    """The windows that can be recomputed, and the logs as they are recomputed from.
+    """The windows that can be recomputed, and the logs adjusted for that.
 
     Args:
         place: the snapshot's offset in the clock topic; 0 without one.
@@ -69,12 +69,12 @@ class Reach:
         return self._snapshot is not None
 
     def begin(self, topic: str, partition: int, whole: int) -> int:
-        """The first raw offset that is used; ``whole`` is that of the whole log."""
+        """The first raw offset that is used; ``whole`` is the whole log's."""
         ends = [] if self._snapshot is None else self._snapshot.offsets.get(topic, [])
         return ends[partition] if partition < len(ends) else whole
 
     def units_begin(self, pipeline: str, partition: int) -> int:
-        """The offset of a units topic below which everything is of windows not recomputed."""
+        """The offset of a units topic below which no record is of a recomputed window."""
         places = [] if self._snapshot is None else self._snapshot.units.get(pipeline, [])
         return places[partition] if partition < len(places) else 0
 
@@ -84,7 +84,7 @@ class Reach:
         return None if first is None else first + self._carried[pipeline]
 
     def renumbered(self, deployment: Deployment) -> Deployment:
-        """Say of each pipeline, in new numbers, after which trigger added partitions count."""
+        """State for each pipeline, in new numbers, after which trigger added partitions count."""
 
         def one(p: Pipeline) -> Pipeline:
             known = [old for name, old in self._number if name == p.name]
@@ -117,7 +117,7 @@ class Reach:
         return found
 
     def standing(self) -> tuple[int, Snapshot] | None:
-        """Say what the engine begins with: nothing was released, later windows come."""
+        """The engine's initial snapshot: nothing was released, and later windows follow."""
         if self._snapshot is None:
             return None
         lines = {}
@@ -135,12 +135,12 @@ class Reach:
         return self.place, msgspec.structs.replace(self._snapshot, pipelines=lines)
 
     def clock(self, message: Any) -> Timed:
-        """A record of the clock topic as it is recomputed from."""
+        """A record of the clock topic, adjusted for recomputation."""
         one = timed(message)
         return one if self._snapshot is None else Timed(one.offset, self._record(one.record))
 
     def units(self, pipeline: str) -> Any:
-        """Choose what makes records of a units topic; None for those that are not recomputed."""
+        """Function from messages of a units topic to records; None for records not recomputed."""
         if self._first[pipeline] is None:
             return frame
 
@@ -189,7 +189,7 @@ class Reach:
 
 
 def _first(pipeline: Pipeline, snapshot: Kept) -> int | None:
-    """The first window of the first epoch, or period, with no record from before a snapshot."""
+    """The first window of the first epoch, or period, without records before a snapshot."""
     standing = None if snapshot is None else snapshot.pipelines.get(pipeline.name)
     if snapshot is None or standing is None or standing.first is None:
         return None
@@ -208,10 +208,10 @@ def _first(pipeline: Pipeline, snapshot: Kept) -> int | None:
 
 
 def carried(pipeline: Pipeline) -> int:
-    """Windows for which what was carried before a first one may still matter.
+    """Number of windows after a first one that rows carried into it may still affect.
 
-    A row is dropped 2K epochs after its last record, and holds the noise of K epochs more, if a
-    window holds hops of K epochs before its own: then rows are as if nothing had come before.
+    If a window holds hops of K earlier epochs, a row is dropped 2K epochs after its last record and
+    holds the noise of K more epochs. After that, rows are as if nothing had come before.
     """
     windows = pipeline.windows
     epochs = 3 * earlier(windows.hops, windows.per_epoch) + 1
@@ -219,7 +219,7 @@ def carried(pipeline: Pipeline) -> int:
 
 
 def named_offsets(reached: Mapping[str, Sequence[int]]) -> dict[tuple[bytes, bytes], int]:
-    """Offsets of partitions by the names that dead letters give these."""
+    """Offsets of partitions by their names in dead letters."""
     return {
         (topic.encode(), str(number).encode()): offset
         for topic, offsets in reached.items()
@@ -228,7 +228,7 @@ def named_offsets(reached: Mapping[str, Sequence[int]]) -> dict[tuple[bytes, byt
 
 
 def offsets_of(reach: Reach, raw: Mapping[tuple[str, int], int]) -> dict[tuple[bytes, bytes], int]:
-    """Tell where each raw partition begins to be used, by the names that dead letters give it."""
+    """First used offset of each raw partition, by its name in dead letters."""
     return {
         (topic.encode(), str(number).encode()): reach.begin(topic, number, begin)
         for (topic, number), begin in raw.items()

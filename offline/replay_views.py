@@ -1,8 +1,8 @@
-"""Comparison of views with what their source's release topic says: no key and no raw log is needed.
+"""Comparison of views with their source's release topic, without any key or raw log.
 
-A view is a function of the committed records of its source's topic, so it is recomputed from these,
-and not from what a replay recomputes of them. One shard writes a view, in one order; so what
-readers see is the beginning of what is recomputed.
+A view is a function of the committed records of its source's topic, so it is recomputed from these
+rather than from their recomputation. One shard writes a view, in one order, so what readers see is
+a prefix of what is recomputed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ViewCheck:
         self._copies = 0
 
     def take(self, record: RawRecord, committed: bool, outcome: ReplayOutcome) -> None:
-        """Take the next record of the topic; committed ones come first, then all with them."""
+        """Take the next record of the topic: first all committed ones, then all records."""
         place = self._places.get(digest(of_raw(0, record)))
         if place is None:
             outcome.found("differing", f"{self._topic}: {record.key!r}")
@@ -46,7 +46,7 @@ class ViewCheck:
             outcome.compared += 1
 
     def finish(self, outcome: ReplayOutcome) -> None:
-        """Count what is not there yet, and copies in aborted transactions."""
+        """Count missing records as pending, and copies in aborted transactions."""
         outcome.pending += len(self._outs) - self._next
         outcome.aborted += max(self._copies - self._next, 0)
 
@@ -58,7 +58,7 @@ def compare_views(kafka: Kafka, deployment: Deployment, outcome: ReplayOutcome) 
         EngineError: a topic cannot be read.
     """
     for view in deployment.views:
-        # The view first, so that the source has all that it is made of.
+        # The view is read first, so that the source then has all records behind it.
         (published,) = spans(kafka, view.release_topic, 1)
         (source,) = spans(kafka, view.source.release_topic, 1)
         if source.begin and any(one.historic for one in view.values):
@@ -91,7 +91,7 @@ def _published(
 
 
 def recomputed(view: ReleaseView, log: StreamLog, begin: int) -> list[Out]:
-    """Make the records of a view from its source's topic, which begins at an offset."""
+    """Make the records of a view from its source's topic, which begins at ``begin``."""
     outs: list[Out] = []
 
     def take(step: Step) -> None:

@@ -1,4 +1,4 @@
-"""The report of a simulation as people read it: a table a pipeline, and what it leaves out."""
+"""The report of a simulation for people: a table per pipeline, and what it leaves out."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _row(told: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _sentences(report: SimulationReport) -> Iterator[str]:
-    """Yield what is cut off, where keys begin to appear, and what stays hidden."""
+    """Yield what is cut off, from which count keys appear, and what stays hidden."""
     if report.cut is not None:
         what = "records" if report.counted == "records" else "distinct units"
         yield f"cut off by the contribution bound: {_percent(report.cut)} of the {what}"
@@ -74,7 +74,7 @@ def _sentences(report: SimulationReport) -> Iterator[str]:
 
 
 def dates(window: dict[str, Any]) -> str:
-    """Write both ends of a window, no longer than they need to be.
+    """Write both ends of a window in the shortest form.
 
     >>> dates({"start": "2019-03-01T00:00:00Z", "end": "2019-03-02T00:00:00Z"})
     '2019-03-01'
@@ -106,7 +106,7 @@ def _number(value: float | None) -> str:
 
 
 def _percent(value: float | None) -> str:
-    """A share in percent, in at most three digits.
+    """A share in percent, with at most three digits.
 
     >>> _percent(0.123456), _percent(0.95), _percent(None)
     ('12.3 %', '95 %', '–')

@@ -1,4 +1,4 @@
-"""The sessions of a file's records: what a pipeline that has them counts, without any cut."""
+"""The sessions of a file's records, as a pipeline with sessions counts them, unbounded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def in_sessions(p: Pipeline, view: View, decoded: Decoded) -> View:
     """Make one row of each session, at its last record.
 
     Args:
-        p: a pipeline that has sessions.
+        p: a pipeline with sessions.
         view: view of its records.
         decoded: all records, with times and units.
     """

@@ -50,11 +50,11 @@ def simulate(
     secret: bytes,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[dict[str, SimulationReport], OfflineEngine]:
-    """Run rows in event-time order, without a cluster; returns reports by pipeline, and the engine.
+    """Run rows in event-time order, without a cluster; return reports by pipeline, and the engine.
 
     Rows with raw values for a survey (`topl`) are first turned into the reports that devices would
-    have made of them; rows that are reports are used as they are. Noise and digests come from the
-    root key ``secret``; ``progress`` is called after a step with the number of events that it used.
+    have made; rows that are reports are used unchanged. Noise and digests come from the root key
+    ``secret``; ``progress`` is called after a step with the number of events that it used.
 
     Raises:
         ConfigError: the input is unknown, or no row has a time.
@@ -83,7 +83,7 @@ def _told(
     source: Input, deployment: Deployment, pipeline: Pipeline, crowd: devices.Crowd,
     rows: list[dict[str, Any]], secret: bytes, within: devices.Told, group: int,
 ) -> devices.Told:  # fmt: skip
-    """Find what a group's devices learn from releases; no later group has a part in it."""
+    """Find what a group's devices learn from releases; later groups do not affect it."""
     alone = replace(source, pipelines=(pipeline,))
     ranged, _ = crowd.report(rows, devices.NOTHING, within)
     _, engine = _run(alone, replace(deployment, inputs=(alone,)), ranged, secret, None)
@@ -149,12 +149,12 @@ def _report(
     for window, released in sorted(last_rows(p, engine).items()):
         report.windows.append(
             {"window": window, **dates(p, window), "released": len(released)}
-        )  # reports do not say what the values were
+        )  # reports do not reveal the values
     return report
 
 
 def _means(p: Pipeline, crowd: devices.Crowd, engine: OfflineEngine) -> Iterator[dict[str, Any]]:
-    """Per window: the last released mean, and the mean of all values, silent devices included."""
+    """Per window: the last released mean, and the mean of all values, also of silent devices."""
     windows, last = p.windows.windows(crowd.time), last_rows(p, engine)
     for window in np.unique(windows).tolist():
         values = crowd.value[windows == window]
@@ -206,7 +206,7 @@ def _clock(source: Input, times: np.ndarray[Any, np.dtype[np.int64]]) -> Iterato
         timelines[p.name].apply(start)
         yield start
     for p, due in _schedule(source, timelines, last):
-        # Records up to the scheduled time have arrived; a cut is a beat too.
+        # Records up to the scheduled time have arrived; a cut is also a beat.
         cut = int(np.searchsorted(times, due.scheduled, side="right"))
         yield _trigger(source, p, due, cut, timelines[p.name], ledger)
     yield Beat(last + 1, {source.topic: [len(times)]})

@@ -1,6 +1,6 @@
-"""Costs of an event, a row and a process, as the benchmarks measured them on one machine.
+"""Costs of an event, a row and a process, from benchmarks on one machine.
 
-Times are CPU on two cores with nothing else on them but the broker.
+Times are CPU on two cores that run nothing else but the broker.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from typing import NamedTuple
 class Costs(NamedTuple):
     """Costs of one event, unit, key and frame; `MEASURED_BY` names the benchmark of each figure."""
 
-    direct_us: float  # CPU of a worker for an event of a declared partitioner, microseconds
-    rekeyed_us: float  # likewise where events are re-partitioned by unit
-    known_us: float  # added where units are many, and their rows in memory
-    disk_us: float  # added where their rows are read from disk
-    beside: float  # factor of all times of a worker as soon as there are two processes
-    broker_direct_us: float  # CPU of the leaders for such an event, microseconds
-    broker_rekeyed_us: float  # likewise
-    frame_us: float  # CPU of writing and reading a frame of hardly any sums, microseconds
-    trigger_us: float  # CPU of a trigger for each key that it reads, microseconds
-    restore_us: float  # CPU of a row that is restored from a changelog, microseconds
-    event_bytes: float  # of an event in the units topic, beside its key
-    sum_bytes: float  # of a partial sum in the cells topic, beside its key
+    direct_us: float  # worker CPU per event with a declared partitioner, microseconds
+    rekeyed_us: float  # worker CPU per event re-partitioned by unit, microseconds
+    known_us: float  # added if there are many units, with their rows in memory
+    disk_us: float  # added if their rows are read from disk
+    beside: float  # factor of all worker times with two or more processes
+    broker_direct_us: float  # leaders' CPU per event with a declared partitioner, microseconds
+    broker_rekeyed_us: float  # leaders' CPU per event re-partitioned by unit, microseconds
+    frame_us: float  # CPU of writing and reading a frame with hardly any sums, microseconds
+    trigger_us: float  # CPU of a trigger per key that it reads, microseconds
+    restore_us: float  # CPU per row restored from a changelog, microseconds
+    event_bytes: float  # of an event in the units topic, without its key
+    sum_bytes: float  # of a partial sum in the cells topic, without its key
     row_bytes: float  # of a unit's row in a changelog, with its record and without pairs
     row_pair_bytes: float  # of each of its pairs there
-    key_row_bytes: float  # of a key in the changelog of aggregate, for a release, beside the key
-    frame_bytes: float  # of a frame, beside its sums
-    process_bytes: float  # resident memory of a process whose units and keys are few
-    sum_held_bytes: float  # memory of a key that is summed or released, beside that
-    known_bytes: float  # memory of a unit's row beside that
-    user_bytes: float  # disk of a unit without pairs, in a table that is merged
+    key_row_bytes: float  # of a key per release in the aggregate changelog, without the key
+    frame_bytes: float  # of a frame, without its sums
+    process_bytes: float  # resident memory of a process with few units and keys
+    sum_held_bytes: float  # additional memory per key that is summed or released
+    known_bytes: float  # additional memory per unit's row
+    user_bytes: float  # disk of a unit without pairs, in a merged table
     pair_bytes: float  # disk of each of its pairs
     key_bytes: float  # disk of a key
 

@@ -1,4 +1,4 @@
-"""Windows of any length, with keys of any coarseness, cut from the records of a file."""
+"""Cut windows of any length, with keys of any coarseness, from the records of a file."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _WHOLE = 0.8  # of a window's length that its records must span
 
 
 class Cut(NamedTuple):
-    """The windows of a file that are whole, or all of them if none is."""
+    """The whole windows of a file, or all windows if none is whole."""
 
     numbers: tuple[int, ...]  # of the windows
     rows: tuple[tuple[int, int], ...]  # first and end of each in the records
     whole: bool  # whether the file covers them in full
-    left_out: int  # windows that it does not
+    left_out: int  # number of windows covered only in part
 
     @property
     def records(self) -> int:
@@ -34,14 +34,14 @@ class Cut(NamedTuple):
 
 
 class SampleRoom(NamedTuple):
-    """SampleRoom for the windows of a sample."""
+    """Limits on the windows of a sample."""
 
-    records: int  # that are wanted at most
-    work: int = 0  # of one run at most, in records; 0: no limit
-    each: int = 0  # work of a window besides its records
+    records: int  # most records
+    work: int = 0  # most work of one run, in records; 0: no limit
+    each: int = 0  # work of a window in addition to its records
 
     def share(self, found: Cut) -> float:
-        """Share of the windows for which there is room."""
+        """Share of the windows within the limits."""
         records = max(found.records, 1)
         least = self.records / records
         if self.work:
@@ -60,14 +60,14 @@ def cut(records: Records, schedule: Schedule) -> Cut:
     spans = [int(records.time[b - 1] - records.time[a]) for a, b in found]
     whole = [one for one, s in zip(found, spans, strict=True) if s >= _WHOLE * schedule.length]
     if not any(spans) and n > len(found):
-        whole = found  # one time for all records of a window: a day, or a slot
+        whole = found  # all records of a window have one time: that of a day, or a slot
     kept = _between(found, whole) if whole else found
     numbers = tuple(int(number[a]) for a, _ in kept)
     return Cut(numbers, tuple(kept), bool(whole), len(found) - len(kept))
 
 
 def _between(found: list[tuple[int, int]], whole: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Windows from the first to the last that is whole: sparse ones between them count too."""
+    """Windows from the first to the last whole one, including sparse ones in between."""
     return found[found.index(whole[0]) : found.index(whole[-1]) + 1]
 
 
@@ -82,8 +82,8 @@ def sample(
     """The windows as workloads, whole epochs spread evenly over the file.
 
     Args:
-        room: number of records to choose; one epoch is taken whatever its size.
-        key: (n,) number of each record's key, where they differ from those of the file.
+        room: limits; one epoch is taken whatever its size.
+        key: (n,) number of each record's key, if different from the file's.
         keys: number of keys.
     """
     groups = [
@@ -108,7 +108,7 @@ Group = list[tuple[int, tuple[int, int]]]
 
 
 def _spread(groups: Sequence[Group], share: float) -> list[Group]:
-    """Epochs at even distances, as many as fit."""
+    """Evenly spaced epochs, as many as fit."""
     count = max(1, min(len(groups), int(len(groups) * share)))
     places = np.unique(np.linspace(0, len(groups) - 1, count).round().astype(int))
     return [groups[i] for i in places.tolist()]
@@ -136,11 +136,11 @@ def _workloads(
 
 
 def reported(values: Sample) -> Sample:
-    """A sample of a survey's values as devices report them.
+    """A sample of a survey's values, at the times when devices report them.
 
-    A device reports after its value, as late as the lateness allows. Where all of a window's values
-    lie before its first trigger, reports come evenly over all triggers; else each comes at the time
-    of its value.
+    A device reports after its value, as late as the lateness allows. If all of a window's values
+    lie before its first trigger, reports come evenly over all triggers; otherwise each report comes
+    at the time of its value.
     """
     epochs = tuple(tuple(_spread_out(work) for work in epoch) for epoch in values.epochs)
     if all(a is b for old, new in zip(values.epochs, epochs, strict=True)

@@ -1,19 +1,19 @@
-"""Default bounds, and those that are as small as one: where they come from, what they cut off."""
+"""Notes on default bounds and bounds of one: their origin, and what they cut off."""
 
 from __future__ import annotations
 
 from ..agents.deployment.model import Pipeline
 from ..mechanisms.parts.bounds.bounding import Bound
 
-SENT = 10  # records of a unit, as an example
+SENT = 10  # records of a unit in the example
 CHOOSE = "--sample chooses by the error of all counts together"
 
 
 def implied_bound(p: Pipeline) -> str:
-    """Say what a default bound, or one of 1, keeps of a unit's records; empty for others.
+    """State what a default bound, or a bound of 1, keeps of a unit's records; empty for others.
 
-    It follows from the configuration alone. What is cut off of the stream depends on how many
-    records units send.
+    It follows from the configuration alone. What the bound cuts off the stream depends on the
+    number of records that units send.
     """
     given, bound = p.config["mechanism"]["parameters"], getattr(p.mechanism, "bound", None)
     if isinstance(bound, Bound) and given.get("budget", 0) is None:
@@ -28,7 +28,7 @@ def implied_bound(p: Pipeline) -> str:
 
 
 def _source(p: Pipeline, bound: Bound) -> str:
-    """Name the default, and the setting that it depends on."""
+    """Name the default, and the setting on which it depends."""
     text = f"budget = {bound.left // bound.weights[0]}"
     if p.config["mechanism"]["parameters"].get("selection") == "rounds":
         return f'{text}, the default with selection = "rounds"'

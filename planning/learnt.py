@@ -1,8 +1,8 @@
-"""The budget of a contribution bound, from what the first epochs of its pipeline have released.
+"""Learn the budget of a contribution bound from releases of the first epochs of its pipeline.
 
 Everything here is a function of public releases and of the configuration, so it costs nothing. The
 first window with informative activity of units decides, and later windows change nothing, so every
-question gets the same budget.
+call gives the same budget.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from ..topics.releases import WindowSpan
 
 
 class LearntBound(NamedTuple):
-    """A budget that was learnt.
+    """A learnt budget.
 
     Attributes:
-        window: the one whose releases decided.
-        stated: the budget until now.
-        found: the learnt one, and the error that is expected of each.
-        at: microseconds since 1970, the first boundary from which it can hold.
+        window: the window whose releases decided.
+        stated: the budget so far.
+        found: the learnt budget, and the expected error of each candidate.
+        at: the first boundary from which it can hold, in microseconds since 1970.
     """
 
     window: WindowSpan
@@ -46,17 +46,17 @@ def learnt(
     own: Sequence[Released],
     now: int,
 ) -> LearntBound | None:
-    """Learn the budget of a pipeline's bound; None while releases do not tell it.
+    """Learn the budget of a pipeline's bound; None while releases are uninformative.
 
     Args:
         settings: settings of the pipeline, which has a table ``learn``.
-        p: the same, compiled.
+        p: the compiled pipeline.
         activity: releases of its units' activity.
         own: last releases of the pipeline's own windows.
         now: microseconds since 1970.
 
     Raises:
-        EngineError: a release of the activity has not the rows that it should have.
+        EngineError: a release of the activity lacks rows or has wrong ones.
     """
     learner, label = find(settings.mechanism.kind).learner, count_of(settings)
     assert learner is not None and label is not None  # the configuration was checked
@@ -73,12 +73,12 @@ def learnt(
 
 
 def boundary(p: Pipeline, now: int) -> int:
-    """The first boundary of epochs after all records that can have come by now."""
+    """The first boundary of epochs after all records that can have arrived by ``now``."""
     return p.windows.boundary(now + p.max_future_skew)
 
 
 def told(release: Released) -> ActivityTold:
-    """The numbers of a release of activity.
+    """The figures of a release of activity.
 
     Raises:
         EngineError: a row lacks its number.
@@ -96,6 +96,6 @@ def told(release: Released) -> ActivityTold:
 
 
 def _setting(settings: PipelineSettings, p: Pipeline) -> Setting:
-    """The surroundings of the mechanism once the bound is learnt, with the whole budget."""
+    """The mechanism's setting once the bound is learnt, with the whole budget."""
     columns, keys = value_columns(settings), p.public_keys
     return setting_of(settings, Schedule.of(settings), columns, keys, p.cells_partitions)

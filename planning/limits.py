@@ -1,4 +1,4 @@
-"""Limits: the part that gives way first as a load grows, in words."""
+"""Limits, in words: the part that saturates first as a load grows."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from typing import NamedTuple
 
 from .size import Load, Size
 
-BROKER_BYTES = 100e6  # per second that the disks of one broker take, assumed
-HALF = 0.5  # share of the work, above which frames leave less for events than they take
+BROKER_BYTES = 100e6  # per second written to the disks of one broker, assumed
+HALF = 0.5  # share of the work from which frames take more than events
 
 
 class Limit(NamedTuple):
-    """A part that can give way."""
+    """A part that can saturate."""
 
-    room: float  # factor by which the load may grow before it does
-    words: str  # what it is, and what to do
+    room: float  # factor by which the load may grow until then
+    words: str  # the part, and the remedy
 
 
 def limits(load: Load, found: Size, brokers: int) -> list[Limit]:
-    """List the parts that can give way, the first of them first; ``brokers`` share the topics."""
+    """List the parts that can saturate, the earliest first; ``brokers`` share the topics."""
     return sorted(_each(load, found, brokers))
 
 

@@ -1,7 +1,7 @@
 """A whole public or synthetic file as numbered columns, read in chunks, for forecasts.
 
-The file is never held as rows: each chunk is decoded as the pipeline would decode it, and becomes
-columns. Windows of any length are then cut from them.
+The file is never in memory as rows: each chunk is decoded as the pipeline would decode it, and
+becomes columns, from which windows of any length are then cut.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Records(NamedTuple):
     """Records of a file in the order of their times; n of them."""
 
     time: I64  # (n,) microseconds
-    timed: bool  # whether these are times of their own
+    timed: bool  # whether records have their own times
     unit: NDArray[np.int32]  # (n,) numbered from 0
     units: int
     key: NDArray[np.int32]  # (n,) of ``keys``
@@ -46,8 +46,8 @@ class Records(NamedTuple):
     sign: NDArray[np.int8]  # (n,)
     columns: Mapping[str, NDArray[Any]]  # (n,) each: what the mechanism itself reads
     read: int  # records of the file
-    faults: Counter[Unusable]  # reasons for which some of them cannot be used
-    item: NDArray[np.int32] | None = None  # (n,) number of the value that is counted
+    faults: Counter[Unusable]  # reasons why some records cannot be used
+    item: NDArray[np.int32] | None = None  # (n,) number of the counted value
 
     @property
     def span(self) -> int:
@@ -57,7 +57,7 @@ class Records(NamedTuple):
 
 @dataclass
 class Capture:
-    """A mechanism's inputs, taken as they are decoded; in the mechanism's place in a decoder."""
+    """Captures a mechanism's inputs as they are decoded; replaces the mechanism in a decoder."""
 
     inputs: tuple[str, ...]
     keys: KeyForm = RECORD_KEYS
@@ -65,7 +65,7 @@ class Capture:
 
     @property
     def traits(self) -> Traits:
-        """As much as a decoder asks."""
+        """The traits that a decoder needs."""
         return Traits(
             horizon=1, outputs=(), row_dtype=np.dtype([]), bound=0, keys=self.keys,
             inputs=self.inputs,
@@ -88,7 +88,7 @@ def read_records(
 ) -> Records:
     """Read the records of a public or synthetic file that a pipeline would use.
 
-    ``columns`` are the fields that it sums; ``tick`` is called with the number of records after
+    ``columns`` are the fields to sum; ``tick`` is called with the number of records after
     each chunk. Raises `ConfigError` if the file cannot be read, or holds nothing that the pipeline
     can use.
     """
@@ -120,7 +120,7 @@ def read_records(
 def _reader(
     p: Pipeline, columns: tuple[NumericField, ...]
 ) -> tuple[PipelineFields, Mechanism | Capture]:
-    """The fields to read, and what stands for the mechanism in a decoder."""
+    """The fields to read, and the replacement of the mechanism in a decoder."""
     if p.mechanism.survey is not None:  # a sample holds values, which devices would report
         return replace(p.fields, key=(), inputs=None, columns=columns), Capture(())
     if p.traits.inputs:
@@ -135,10 +135,10 @@ def _chunks(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
 
 @dataclass
 class _Columns:
-    """Columns of all chunks so far; units and keys are numbered as they come."""
+    """Columns of all chunks so far; units and keys are numbered in order of arrival."""
 
     capture: Capture | None
-    pairs: bool = False  # whether keys list the value that is counted last
+    pairs: bool = False  # whether the last column of keys is the counted value
     listed: frozenset[bytes] | None = None  # public keys
     read: int = 0
     used: int = 0
@@ -171,7 +171,7 @@ class _Columns:
         self.parts.append(tuple(one[kept] for one in every))
 
     def _numbered(self, view: View) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Numbers of each record's key, and of the value that is counted in it; 0 without one."""
+        """Numbers of each record's key and of its counted value; 0 without a value."""
         items = self.items
         names, values = view.keys.tolist(), [b""] * len(view.keys)
         if self.pairs:
@@ -183,13 +183,12 @@ class _Columns:
         return (place[view.key], value[view.key]) if names else (place, value)
 
     def _number(self, key: bytes) -> int:
-        """The number of a key; -1 for one that is not listed, which only a decoder of pairs lets
-        through."""
+        """The number of a key; -1 if it is not listed, which only a decoder of pairs permits."""
         unlisted = self.listed is not None and key not in self.listed
         return -1 if unlisted else self.keys.setdefault(key, len(self.keys))
 
     def records(self, timed: bool) -> Records:
-        """All of them, in the order of their times."""
+        """All records in order of their times."""
         time, unit, key, value, sign, item = (
             np.concatenate([part[i] for part in self.parts]) for i in range(6)
         )

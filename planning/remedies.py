@@ -1,7 +1,7 @@
-"""Remedies for a pipeline that is hopeless as it is asked for: what was tried, and what it gave.
+"""Remedies for a pipeline that is hopeless as configured: what was tried, and with what error.
 
-More units cannot be had from a file, so the file's own come several times over: each copy is a unit
-of its own, with the same records at the same times.
+A file has no further units, so its own units are repeated: each copy is a separate unit with the
+same records at the same times.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ GROUPS = (
     "fewer releases", "a longer window", "coarser keys", "coarser keys and a longer window",
     "a larger ε",
 )  # fmt: skip
-MOST = 1_000_000  # records of a sample that comes several times over
+MOST = 1_000_000  # records of a repeated sample
 MOST_TIMES = 2**20
-STEPS = 24  # samples that are tried
-_LEAP = 6  # a step at most doubles so often
+STEPS = 24  # most samples tried
+_LEAP = 6  # most doublings in a step
 
 
 class Trial(NamedTuple):
     """One kind of change."""
 
     group: str  # of `GROUPS`
-    variants: int  # number of those that were tried
-    last: str  # the one that goes farthest
-    best: str  # the one of least error; the last where that is hardly worse
-    score: float  # that error
+    variants: int  # number of variants tried
+    last: str  # the variant that goes farthest
+    best: str  # the variant of least error, or the last if it is hardly worse
+    score: float  # error of ``best``
 
 
 class Needed(NamedTuple):
-    """The number of times more units that a window would need."""
+    """The factor by which the units of a window would have to grow."""
 
-    useful: int | None  # times at which the pipeline is no longer hopeless; None: not reached
-    good: int | None  # times at which the error is as small as people want; None: not reached
-    most: int  # the most that was tried
-    score: float  # error there
+    useful: int | None  # factor from which the pipeline is no longer hopeless; None: not reached
+    good: int | None  # factor from which the error is as small as wanted; None: not reached
+    most: int  # largest factor tried
+    score: float  # error at that factor
 
 
 def group_of(variant: Variant) -> str:
@@ -61,10 +61,10 @@ def group_of(variant: Variant) -> str:
 def trials(
     found: Sequence[tuple[Variant, float]], searched: Mapping[str, float]
 ) -> Iterator[Trial]:
-    """The error that each kind of change gave.
+    """The error with each kind of change.
 
-    ``found`` holds variants in the order in which they were tried, ``searched`` the errors of
-    those whose settings were searched in full, by their words.
+    ``found`` holds variants in the order in which they were tried, ``searched`` the errors of those
+    whose settings were searched in full, by their words.
     """
     for group in GROUPS:
         mine = [
@@ -80,7 +80,7 @@ def trials(
 def untried(
     base: Variant, records: Records, found: Sequence[Trial], refused: Mapping[str, str]
 ) -> Iterator[str]:
-    """Reasons why a kind of change was not tried; ``refused`` holds impossible ones, by kind."""
+    """Reasons why kinds of change were not tried; ``refused`` holds impossible ones, by kind."""
     settings, groups = base.settings, {one.group for one in found}
     for group in GROUPS:
         if group in refused and group not in groups:
@@ -109,7 +109,7 @@ def _duration(span: int) -> str:
 
 
 def times_over(sample: Sample, times: int) -> Sample:
-    """A sample in which every unit comes ``times`` times: as many whole epochs as fit.
+    """A sample in which every unit is repeated ``times`` times: as many whole epochs as fit.
 
     Raises:
         ValueError: not even one epoch fits.
@@ -142,7 +142,7 @@ def _copied(work: Workload, times: int) -> Workload:
 def needed(
     sample: Sample, score: float, good: float, judge: Callable[[Sample], float | None]
 ) -> Needed:
-    """Search for the number of times that brings the error ``score`` of a sample down to ``good``.
+    """Search for the factor of units that lowers the error ``score`` of a sample to ``good``.
 
     ``judge`` gives the error of a sample, None if there is none.
     """

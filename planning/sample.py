@@ -14,14 +14,14 @@ from .cut import Cut, SampleRoom, cut, sample
 from .records import Records, read_records
 from .variants import numbering
 
-WINDOWS = 8  # a longer sample is cut: every candidate is played over all of it
+WINDOWS = 8  # most windows of a sample, since every candidate is played over all of it
 
 
 def sample_of(pipeline: Pipeline, source: Input, path: Path) -> Sample:
     """Read the records of a file that a pipeline would use, cut into windows and micro-batches.
 
     Windows that the file covers only in part are left out if it covers others in full. The file
-    must be public or synthetic: settings tuned on the protected stream leak it. Raises
+    must be public or synthetic, because settings tuned on the protected stream leak it. Raises
     `ConfigError` as `read_records` does.
     """
     records = read_records(pipeline, source, pipeline.fields.columns, path)
@@ -34,7 +34,7 @@ def sample_of(pipeline: Pipeline, source: Input, path: Path) -> Sample:
 
 
 def _notes(pipeline: Pipeline, records: Records, found: Cut) -> Iterator[str]:
-    """Notes on what was left out or falls short."""
+    """Notes on what was left out or is incomplete."""
     if not records.timed:
         yield "without times of their own, records are spread evenly"
     elif not found.whole:
@@ -56,7 +56,7 @@ def _notes(pipeline: Pipeline, records: Records, found: Cut) -> Iterator[str]:
 def shape_sample(p: Pipeline, shape: Shape) -> Sample:
     """Make a sample of a stated shape, with the same records in each window of an epoch.
 
-    Raises `ConfigError` if the pipeline needs more than a shape says.
+    Raises `ConfigError` if the pipeline needs more than a shape describes.
     """
     if p.traits.pairs:
         raise ConfigError(

@@ -1,8 +1,8 @@
 """Three ways to go for a pipeline, forecast from a whole public or synthetic file.
 
-The settings of the mechanism are searched for the pipeline as it is. Around the best of them other
-windows, triggers, keys and ε are forecast, and the first change that helps enough is worked out in
-the same way: once at the same ε, once with another one.
+The mechanism's settings are searched for the pipeline as configured. Around the best of them other
+windows, triggers, keys and ε are forecast, and the first change that helps enough is searched in
+the same way: once at the same ε, once with another ε.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from .sentences import assumed, no_way, other_kind, refused, untried_settings
 from .variants import Variant, cheaper, coarser, dearer, given, shorter
 
 MOST = 200_000  # records of the windows that are run; a single window is taken whole
-WORK = 4_000_000  # records that are run for the pipeline as it is, all candidates together
+WORK = 4_000_000  # records run for the pipeline as configured, all candidates together
 OTHER = WORK // 2  # likewise for a variant
 SPREAD = WORK // 5  # likewise for the range of the chosen settings' error
-GOOD = 0.2  # the error that a person wants, as a share of the exact figures
+GOOD = 0.2  # target error, as a share of the exact figures
 FINE = 0.05  # an error that leaves room for more detail
 MOST_VARIANTS = 16
-MOST_WORKED = 4  # variants of one kind whose settings are searched in full, until one is of use
-HOPED = 1.25  # times the error to beat: what a variant may have before its settings are searched
-KEYS = 4  # most noise keys with which a variant or another mechanism is compared
-BOTH = GROUPS[3]  # worth a try where neither part of it is enough
+MOST_WORKED = 4  # most variants of one kind whose settings are searched until one is useful
+HOPED = 1.25  # times the error to beat: the most for a variant before its settings are searched
+KEYS = 4  # most noise keys for comparing a variant or another mechanism
+BOTH = GROUPS[3]  # tried if neither part of it is enough
 AS_ASKED = "as it is asked for"
 RETUNED = f"{AS_ASKED}, with other settings of its mechanism"
 COARSER, FINER = "the same ε, with less detail", "the same ε, with more detail"
@@ -50,23 +50,23 @@ _GIVEN_BY_PIPELINE = ("delay", "aggregate")
 class Alternative(NamedTuple):
     """One way to go."""
 
-    title: str  # what it is, against the configuration
+    title: str  # how it differs from the configuration
     variant: Variant  # the changed pipeline
     best: Forecast  # the best settings of its mechanism
-    likely: tuple[float, float]  # the errors between which that of an epoch lies, in 8 of 10
-    # the settings that were given, forecast alike; None where they do not fit
+    likely: tuple[float, float]  # the range of an epoch's error in 8 of 10 cases
+    # forecast of the given settings; None where they do not fit
     as_given: Forecast | None
-    settings: dict[str, Any]  # of the mechanism, unlike its defaults
-    cost: str  # ε and δ, per whom and per what
+    settings: dict[str, Any]  # settings of the mechanism other than defaults
+    cost: str  # ε and δ, per unit and period
     window: dict[str, float]  # facts about a window: records, units, windows of the file, and notes
     notes: tuple[str, ...]
 
 
 class Answer(NamedTuple):
-    """All ways, with what was assumed; ``other`` names another mechanism for the question.
+    """All ways, and the assumptions; ``other`` names another mechanism for the question.
 
-    Where the first way is hopeless, ``tried``, ``untried`` and ``needed`` say what would help.
-    ``missing`` says why there are not three.
+    If the first way is hopeless, ``tried``, ``untried`` and ``needed`` say what would help.
+    ``missing`` says why there are fewer than three.
     """
 
     measure: str
@@ -97,7 +97,7 @@ class Search:
         self._base = given(settings, records, pipeline.public_keys)
         self._tried: list[tuple[Variant, float]] = []
         self._worked: dict[str, float] = {}  # errors of variants searched in full, by their words
-        self._refused: dict[str, str] = {}  # reasons for which a variant is impossible, by kind
+        self._refused: dict[str, str] = {}  # reasons why a variant is impossible, by kind
 
     def ticks(self) -> int:
         """Most calls of ``tick``."""
@@ -119,7 +119,7 @@ class Search:
             way, found = self._useful(title, variants, tuned, target)
             if way is not None:
                 ways.append(self._ranged(way))
-            elif len(ways) + len(missing) < 3:  # the third kind is a spare one
+            elif len(ways) + len(missing) < 3:  # the last kind is a reserve
                 missing.append(no_way(title, found, tuned.score, self._why(title)))
             if len(ways) == 3:
                 break
@@ -137,7 +137,7 @@ class Search:
         )  # fmt: skip
 
     def _kinds(self, score: float) -> Iterator[tuple[str, Iterable[Variant], float]]:
-        """Kinds of ways beside the pipeline as it is: title, variants, and the error to reach."""
+        """Kinds of ways besides the configured pipeline: title, variants, and target error."""
         if score > FINE:
             target = GOOD if score > GOOD else score / 2
             yield COARSER, coarser(self._base, self._records), target
@@ -148,7 +148,7 @@ class Search:
             yield DEARER, dearer(self._base), score / 2
 
     def _why(self, title: str) -> list[str]:
-        """Reasons for which a kind of way has no variants."""
+        """Reasons why a kind of way has no variants."""
         if title in (COARSER, DEARER):
             why = untried(self._base, self._records, (), self._refused)
             return [one for one in why if ("ε" in one) == (title == DEARER)]
@@ -159,14 +159,14 @@ class Search:
     def _useful(
         self, title: str, variants: Iterable[Variant], tuned: Forecast, target: float
     ) -> tuple[Alternative | None, list[tuple[Variant, float]]]:
-        """The first variant that is of use once its settings are searched in full, and all errors.
+        """The first variant that is useful after a full search of its settings, and all errors.
 
-        A few noise keys may promise more than many of them keep, so the next variant has its turn.
-        Variants that only promised are left out. If none is of use, the best of those that improve
-        on the pipeline as it is becomes the answer, and is called hopeless.
+        A result with few noise keys may not hold with many, so the next variant is then tried, and
+        the previous one left out. If none is useful, the best variant that improves on the
+        configured pipeline becomes the answer, and is called hopeless.
         """
         promising, found = self._first(variants, tuned, target)
-        spare: Alternative | None = None  # hopeless too, but better than what is asked for
+        spare: Alternative | None = None  # hopeless too, but better than the configured pipeline
         for variant in promising[:MOST_WORKED]:
             tick = self._tick if variant is promising[0] else lambda: None  # the bar's end is near
             way = self._way(title, variant, tick)
@@ -184,11 +184,11 @@ class Search:
     def _first(
         self, variants: Iterable[Variant], tuned: Forecast, target: float
     ) -> tuple[Sequence[Variant], list[tuple[Variant, float]]]:
-        """Variants that are worth a search in full, the first to be tried first, and all errors.
+        """Variants worth a full search, in the order of trial, and all errors.
 
-        Those that reach the target come first, then the best one, then those that are of use at
-        least. If the pipeline is hopeless, the others are tried as well: the answer then says what
-        every kind of change would give.
+        Those that reach the target come first, then the best, then those that are at least useful.
+        If the pipeline is hopeless, all others are tried as well, so that the answer states the
+        error with every kind of change.
         """
         found: list[tuple[Variant, float]] = []
         reached: dict[str, Variant] = {}
@@ -214,7 +214,7 @@ class Search:
         return order, found
 
     def _quick(self, variant: Variant, tuned: Forecast) -> float | None:
-        """The least error near the tuned settings, by formulas where there are any."""
+        """The least error near the tuned settings, by formulas if there are any."""
         try:
             return self._least(self._question(variant), tuned)
         except (ParameterError, ConfigError) as error:
@@ -225,7 +225,7 @@ class Search:
         scores, cost = [], cost_of(self._planner, question)
         keys, near = max(1, min(KEYS, WORK // (32 * cost))), self._planner.near
         some = near(question, tuned.parameters)
-        for parameters in some[:1] if 8 * cost > WORK else some:  # one window is that long
+        for parameters in some[:1] if 8 * cost > WORK else some:  # if one window takes so long
             try:
                 found = self._planner.forecast(question, parameters, range(0))
                 if found.by == "simulation":  # one noise key decides nothing
@@ -236,7 +236,7 @@ class Search:
         return min(scores, default=None)
 
     def _needed(self, tuned: Forecast) -> Needed:
-        """The number of times more units that a window would need, near the tuned settings."""
+        """The factor of units that a window would need, near the tuned settings."""
         question = self._question(self._base)
         assert question.sample is not None  # a question of this search has one
 
@@ -272,7 +272,7 @@ class Search:
         )  # fmt: skip
 
     def _ranged(self, way: Alternative) -> Alternative:
-        """Add the range of its error to a way that will be shown; most ways searched are not."""
+        """Add the range of its error to a way that will be shown; most are not."""
         question = self._question(way.variant)
         return way._replace(likely=likely(self._planner, question, way.best.parameters, SPREAD))
 
@@ -287,7 +287,7 @@ class Search:
         asked = Question(
             p.name, parameters, setting, mechanism, None, "the sample", "last", None, None
         )
-        # Whole windows are left out of a run beyond an eighth of the work.
+        # A run leaves out whole windows beyond an eighth of the work.
         one = (WORK if variant is self._base else OTHER) // 8
         room = SampleRoom(MOST, one, window_cost(self._planner, asked))
         found = cut(self._records, schedule)
@@ -295,7 +295,7 @@ class Search:
         return asked._replace(sample=taken if mechanism.survey is None else reported(taken))
 
     def _settings(self, variant: Variant, framed: Any, best: Any) -> dict[str, Any]:
-        """Settings to write: those that were given, and those that the search changed."""
+        """Settings to write: the given ones, and those that the search changed."""
         written = variant.settings.mechanism.parameters
         changed = {
             one.name: getattr(best, one.name)

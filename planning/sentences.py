@@ -1,4 +1,4 @@
-"""Sentences of an answer beside its ways: what is assumed, and why there is not more."""
+"""Sentences of an answer besides its ways: assumptions, and reasons for missing ways."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .variants import Variant
 
 
 def assumed(pipeline: Pipeline, records: Records, path: Path) -> Iterator[str]:
-    """Everything that a forecast from the file ``path`` takes for granted."""
+    """The assumptions of a forecast from the file ``path``."""
     used = len(records.time)
     of = "all" if used == records.read else f"{used:,}"
     unit = " and ".join(pipeline.config["input"]["unit"])
@@ -37,8 +37,8 @@ def no_way(
 ) -> str:
     """A sentence on a kind of change that is missing from the answer.
 
-    ``found`` has the variants that were tried, with their errors, ``score`` is the error of the
-    pipeline as it is, and ``why`` says why nothing was tried.
+    ``found`` has the variants tried, with their errors, ``score`` is the error of the pipeline as
+    configured, and ``why`` gives the reason if nothing was tried.
     """
     if not found:
         reasons = why or ("The configuration, or the file, leaves none to try.",)
@@ -52,7 +52,7 @@ def no_way(
 
 
 def untried_settings(number: int, windows: int, triggers: int) -> Iterator[str]:
-    """A note on settings for which there was no work left, if there are any."""
+    """A note on settings for which no work was left, if there are any."""
     if number:
         whole = "one window" if windows == 1 else f"{windows:,} windows"
         each = "one trigger" if triggers == 1 else f"{triggers:,} triggers"
@@ -65,8 +65,8 @@ def untried_settings(number: int, windows: int, triggers: int) -> Iterator[str]:
 def other_kind(other: str, found: float, kind: str, score: float) -> str:
     """A sentence on another mechanism that answers the same question.
 
-    ``found`` is its error before its settings are searched, ``score`` that of the configured
-    ``kind`` with the best of its settings.
+    ``found`` is its error before its settings are searched, ``score`` the error of the configured
+    ``kind`` with its best settings.
     """
     compared = "a smaller" if found < score else "no smaller"
     text = (

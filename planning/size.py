@@ -1,7 +1,7 @@
 """Partitions, cores, memory, disk and traffic that a load needs, from measured costs.
 
-The model is linear where the engine is: each event, row, key and frame has a cost. What grows
-faster than the load are frames: each step writes one to every partition of the next stage.
+The model is linear where the engine is: each event, row, key and frame has a cost. Only frames grow
+faster than the load: each step writes one to every partition of the next stage.
 """
 
 from __future__ import annotations
@@ -14,38 +14,38 @@ from ..errors import ParameterError
 from .costs import Costs
 
 BUSY = 0.7  # share of a core that a steady load may take: the rest is for catching up
-SPREAD = 3  # partitions for each process, so that a process more or less can share them
-STEP_BYTES = 4 * 2**20  # of small frames that a step of bound takes
-FRAMES = 48  # frames that it takes in any case
-TOGETHER = 40_000  # events whose sums it merges
+SPREAD = 3  # partitions per process, so that one process more or less still shares them evenly
+STEP_BYTES = 4 * 2**20  # of small frames that a step of the bound stage takes
+FRAMES = 48  # frames that such a step takes in any case
+TOGETHER = 40_000  # events whose sums such a step merges
 SUMS = 400_000  # sums that an aggregate shard holds in memory
-MOST = 100_000  # processes, above which no number of them is enough
+MOST = 100_000  # processes; if these are not enough, no number is
 
 
 class Load(NamedTuple):
     """Load of a deployment, and its settings."""
 
-    users: float  # units that are active in one epoch of a pipeline
-    keys: float  # that are seen in one window, and read by a trigger in the worst case
+    users: float  # units active in one epoch of a pipeline
+    keys: float  # keys in one window, all of which a trigger reads in the worst case
     rate: float  # events per second
-    pairs: float = 3.0  # keys that a unit has in an epoch, on average
-    raw_bytes: float = 100.0  # of an event in the raw topic, as it is stored there
+    pairs: float = 3.0  # keys of a unit in an epoch, on average
+    raw_bytes: float = 100.0  # of an event as stored in the raw topic
     key_text: float = 16.0  # bytes of a key
     direct: int = 1  # pipelines whose input declares its partitioner
     rekeyed: int = 0  # all others
     replicas: int = 3  # of internal topics
     every: float = 3600.0  # seconds between two triggers
-    # seconds for which units topics are kept; 0: they are trimmed at once
+    # retention of units topics in seconds; 0: they are trimmed at once
     keep: float = 7 * 86_400.0
-    beat: float = 0.25  # seconds between two beats: no step comes more often
+    beat: float = 0.25  # seconds between two beats; steps are not more frequent
     step: int = 40_000  # events of one step, at most
     # bytes of memory for rows of units, per process; None: enough for all of them
     unit_cache: float | None = None
     standbys: int = 0  # copies of each table, on other processes
-    snapshots: float = 0.0  # seconds between two copies in an object store; 0: there are none
-    # bytes of records that wait for their step, per process, while it catches up
+    snapshots: float = 0.0  # seconds between two copies in an object store; 0: no copies
+    # bytes of records waiting for their step, per process, while it catches up
     waiting: float = 256.0 * 2**20
-    processes: int | None = None  # None: as many as it takes
+    processes: int | None = None  # None: as many as needed
     partitions: int | None = None  # of raw topics; None: `SPREAD` for each process
     units: int | None = None  # partitions of units topics; None: as many as of raw topics
     cells: int | None = None  # partitions of cells topics; None: `SPREAD` for each process
@@ -75,13 +75,13 @@ class Size(NamedTuple):
     worker_us: float  # CPU of workers for an event, microseconds
     worker_cores: float  # cores that workers use
     frame_cores: float  # of these, for frames alone
-    broker_cores: float  # cores of the brokers that internal topics take, with replicas
+    broker_cores: float  # broker cores for internal topics, with replicas
     memory: float  # bytes of all processes, while they catch up
     unit_cache: float  # bytes of memory for rows of units, per process
     known: float  # share of units whose rows are in memory
     disk: float  # bytes of local tables, merged
     stored: float  # bytes of snapshots in an object store, one of each table
-    sent: float  # bytes per second to it
+    sent: float  # bytes per second to the object store
     topics: Topics  # bytes of an event
     raw: float  # bytes per second of the raw topic, one replica
     written: float  # bytes per second to internal topics, with replicas
@@ -93,16 +93,16 @@ class Size(NamedTuple):
 
 
 def distinct(draws: float, among: float) -> float:
-    """Expected number of different ones among so many draws of equally likely ones."""
+    """Expected number of distinct values in ``draws`` draws from ``among`` equally likely ones."""
     return 0.0 if among <= 0 else -among * math.expm1(-draws / among)
 
 
 def size(load: Load, cost: Costs) -> Size:
-    """Compute what a load takes, from the cost of one of each.
+    """Compute what a load needs, from unit costs.
 
-    All users and keys count as equally busy, which is the worst case for bytes: where some are
-    busier, more events of a step share a row or a sum. Every pipeline is counted with the whole
-    cost of an event, although pipelines of one input share its decoding.
+    All users and keys are assumed to be equally busy, which is the worst case for bytes: if some
+    are busier, more events of a step share a row or a sum. Every pipeline is charged the whole cost
+    of an event, although pipelines of one input share its decoding.
 
     Raises:
         ParameterError: a figure is negative, or no number of processes is enough.
@@ -140,9 +140,9 @@ class _Partitions(NamedTuple):
 
 
 def _taken(load: Load, parts: _Partitions, processes: int) -> float:
-    """Events of a step: what came since the last one; where there is a backlog, as much as may.
+    """Events of a step: those since the previous step, up to the limit if there is a backlog.
 
-    Where a process has many shards, they rest between two steps, until enough has come.
+    If a process has many shards, they rest between two steps until enough events have come.
     """
     each = load.rate / parts.raw
     shards = parts.raw + load.rekeyed * parts.units + (load.direct + load.rekeyed) * parts.cells
@@ -166,7 +166,7 @@ def _flow(load: Load, cost: Costs, rekeyed: bool, parts: _Partitions, taken: flo
     topics = Topics(
         units=event,
         cells=sums * (cost.sum_bytes + load.key_text) + cell_frames * cost.frame_bytes,
-        # Each event's row has what its unit had before, half of all on average, and its own key.
+        # Each event's row has the unit's earlier keys, half of all on average, and the new key.
         rows=rows * (cost.row_bytes + (1 + load.pairs / 2) * cost.row_pair_bytes),
         sums=_changed(load) * (cost.key_row_bytes + load.key_text),
     )
@@ -174,7 +174,7 @@ def _flow(load: Load, cost: Costs, rekeyed: bool, parts: _Partitions, taken: flo
 
 
 def _changed(load: Load) -> float:
-    """Keys that a trigger finds changed, for each of its events."""
+    """Changed keys that a trigger finds, per event."""
     events = load.rate * load.every
     return distinct(events, load.keys) / events if events else 0.0
 
@@ -191,7 +191,7 @@ def _sized(load: Load, cost: Costs, processes: int) -> Size:
     topics = Topics(*(sum(n * flow.topics[kind] for flow, n in flows) for kind in range(4)))
     frames = sum(n * flow.frames for flow, n in flows)
     rows = load.users * pipelines
-    # A copy is one more table, of a process that applies each changed row; alone, none has any.
+    # A standby is one more table in another process, which applies each changed row.
     copies = min(load.standbys, processes - 1)
     mine = (1 + copies) * rows * cost.known_bytes / processes
     held = pipelines * min(load.keys, SUMS * parts.cells)

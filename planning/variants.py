@@ -1,6 +1,6 @@
 """Changes of a pipeline that would make its releases more exact, or its budget smaller.
 
-A variant changes the window, the triggers, ε or the keys, and nothing else.
+A variant changes only the window, the triggers, ε or the keys.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from .records import Records
 
 SECOND, HOUR, DAY = 1_000_000, 3_600_000_000, 86_400_000_000
 LENGTHS = tuple(map(Duration, (60 * SECOND, HOUR, 6 * HOUR, DAY, 7 * DAY, 28 * DAY)))
-LARGER = 8  # times what is asked, or this itself if that is more, is the largest ε that is tried
+LARGER = 8  # the largest ε tried is this times the configured ε, but at least this itself
 SMALLER = (Fraction(1, 2), Fraction(1, 4), Fraction(1, 10))
 MOST_EPSILON = 20
 MOST_TRIGGERS = 1000
 NAMES_SOMETHING = re.compile(
     r"(?:(?:^|[_.\-])(?i:ids?|code|zip|postcode|no|nr|number)|[a-z]I[dD])$"
 )
-"""Ends of names of fields whose numbers say which thing it is, and not how much."""
+"""Endings of names of fields whose numbers are identifiers rather than quantities."""
 BUCKETS = (4, 16)  # times fewer keys of a numeric column
 
 
 class Numbering(NamedTuple):
-    """The key of each record where keys are coarser than configured, or publicly listed."""
+    """The key of each record, if keys are coarser than configured or publicly listed."""
 
     key: NDArray[np.int32]  # (n,)
     keys: int
@@ -49,25 +49,25 @@ class Variant(NamedTuple):
     settings: PipelineSettings  # the pipeline with its changes
     numbering: Numbering  # of the records' keys
     changes: dict[str, str]  # lines of the configuration that differ, as written there
-    words: str  # the same for people; empty if nothing was changed
+    words: str  # the changes for people; empty if nothing was changed
 
 
 def given(
     settings: PipelineSettings, records: Records, public: tuple[bytes, ...] | None
 ) -> Variant:
-    """The pipeline as it is; ``public`` is its list of public keys, in canonical order."""
+    """The pipeline as configured; ``public`` is its public key list in canonical order."""
     return Variant(settings, numbering(records, records.keys if public is None else public), {}, "")
 
 
 def numbering(records: Records, keys: Sequence[bytes]) -> Numbering:
-    """Each record's key by its place in a list that holds all keys of the records."""
+    """Each record's key as an index into a list that holds all keys of the records."""
     place = {key: i for i, key in enumerate(keys)}
     code = np.array([place[key] for key in records.keys], np.int32)
     return Numbering(code[records.key], len(keys))
 
 
 def coarser(base: Variant, records: Records) -> Iterator[Variant]:
-    """The cheapest change first: fewer triggers, longer windows, coarser keys, both."""
+    """Coarser variants, the cheapest first: fewer triggers, longer windows, coarser keys, both."""
     rarely = list(_once(base))
     longer = list(_longer(base, records))
     fewer = list(_fewer_keys(base, records))
@@ -81,14 +81,14 @@ def shorter(base: Variant) -> Iterator[Variant]:
     """Shorter windows, the shortest first; each is released once."""
     length = base.settings.window_length
     if base.settings.window.length is None or base.settings.calendar is not None:
-        return  # windows of the calendar are deliberate
+        return  # calendar windows are deliberate
     for one in LENGTHS:
         if one < length and length % one == 0:
             yield _windowed(base, one, one)
 
 
 def dearer(base: Variant) -> Iterator[Variant]:
-    """Larger ε, the smallest first."""
+    """Variants with larger ε, the smallest first."""
     now = Fraction(base.settings.budget.epsilon)
     most, larger = min(Fraction(MOST_EPSILON), max(LARGER * now, Fraction(LARGER))), 2 * now
     while larger <= most:
@@ -97,7 +97,7 @@ def dearer(base: Variant) -> Iterator[Variant]:
 
 
 def cheaper(base: Variant) -> Iterator[Variant]:
-    """Smaller ε, the smallest first."""
+    """Variants with smaller ε, the smallest first."""
     now = Fraction(base.settings.budget.epsilon)
     return (_paid(base, now * share) for share in reversed(SMALLER))
 
@@ -154,7 +154,7 @@ def _windowed(base: Variant, length: Duration, every: Duration) -> Variant:
 
 
 def _fewer_keys(base: Variant, records: Records) -> Iterator[Variant]:
-    """Each column of the key left out, or its numbers in bands."""
+    """Variants without one column of the key, or with its numbers in bands."""
     names = base.settings.key
     if not names or base.settings.public_keys is not None or not records.keys:
         return
@@ -183,7 +183,7 @@ def _banded(
     if len(different) < 2 * BUCKETS[0] or not all(type(v) in (int, float) for v in values):
         return
     if NAMES_SOMETHING.search(name) or name in (place_of(settings.key) or ()):
-        return  # neighbouring numbers have nothing in common, or make strips of a map
+        return  # adjacent numbers have nothing in common, or bands would be strips of a map
     low, high = min(different), max(different)
     for fewer in BUCKETS:
         width = _round((high - low) / (len(different) / fewer))

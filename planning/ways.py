@@ -27,7 +27,7 @@ def show_ways(console: Console, name: str, kind: str, answer: Answer) -> None:
         console.print()
         _show(console, place, way, answer.measure)
         if way.best.hopeless:
-            continue  # these settings are not worth writing
+            continue  # these settings are not worth configuring
         lines = written(kind, way)
         if not lines:
             console.print("   to write: nothing, it is best as it is", highlight=False)
@@ -75,13 +75,13 @@ def _show(console: Console, place: int, way: Alternative, measure: str) -> None:
 
 
 def _likely(way: Alternative) -> str:
-    """State the range of a single epoch's error, if it is more than one number."""
+    """State the range of a single epoch's error, if it is not a single number."""
     low, high = map(percent, way.likely)
     return "" if low == high else f" ({low} to {high} in {HOLDS:.0%} of the epochs)"
 
 
 def _given(found: Forecast) -> str:
-    """State the result of the settings as given."""
+    """State the result of the given settings."""
     cut = f", and the bound cuts off {found.cut:.1%}" if found.cut else ""
     return f"with the settings as given it is {percent(found.score)}{cut}"
 
@@ -129,7 +129,7 @@ def _tried(one: Trial) -> str:
 
 
 def _more_units(one: Needed, units: float) -> str:
-    """The number of times more units that it takes, in words."""
+    """The factor of units that is needed, in words."""
     if one.useful is None:
         return (
             f"More units in a window: {one.most:,} times as many, like those of the file, would "
@@ -148,12 +148,12 @@ def _more_units(one: Needed, units: float) -> str:
 
 
 def _roughly(number: float) -> float:
-    """Two digits of a number that is known no better."""
+    """A number rounded to the two digits to which it is known."""
     return float(f"{number:.2g}")
 
 
 def counted(number: float, what: str) -> str:
-    """A number of things, rounded to a whole one: "1 unit", "2 units"."""
+    """A number of things, rounded to an integer: "1 unit", "2 units"."""
     text = f"{number:,.0f}"
     return f"{text} {what}" if text == "1" else f"{text} {what}s"
 
@@ -199,10 +199,10 @@ def _way(kind: str, way: Alternative) -> dict[str, Any]:
 
 
 def written(kind: str, way: Alternative) -> list[str]:
-    """The lines of the pipeline that a way changes, ready to be pasted."""
+    """The lines of the pipeline that a way changes, ready to paste."""
     lines = [f"{name} = {value}" for name, value in way.variant.changes.items()]
     plain = {n: v for n, v in way.settings.items() if isinstance(v, str | bool | int | float)}
     if len(plain) == len(way.settings):
         return [*lines, toml(kind, plain)]
-    # A space or another table stays as it is written.
+    # A space or another table stays as written.
     return lines + [f"mechanism.{name} = {quoted(value)}" for name, value in plain.items()]
