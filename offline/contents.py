@@ -40,8 +40,8 @@ class Content:
         """Raise a `ConfigError` if the content no longer has this digest."""
         if self.stamp() != self.stamped:
             raise ConfigError(
-                f"{self.name} has changed while it was read: what is written stays, and is of the "
-                "file as it was"
+                f"{self.name} has changed while it was read: the rows already written stay, and "
+                "are those of the file before"
             )
 
 

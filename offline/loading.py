@@ -205,7 +205,7 @@ class Loading:
                     f"{name}, as it is now, was never begun for topic {self.topic!r}: it has "
                     "changed since (or is read with another --delimiter or --columns), the topic "
                     "is a new one, or Kafka has forgotten the position "
-                    "(offsets.retention.minutes). Which rows are written is not known, so none is"
+                    "(offsets.retention.minutes). It is unknown which rows are written, so none is"
                 )
             return known
         if known is not None and known < total:

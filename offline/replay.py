@@ -131,8 +131,8 @@ def recompute(
         first, mine = reach.first(p.name), reach.triggers(p.name)
         if windows is not None and first is not None and min(windows, default=first) < first:
             raise EngineError(
-                f"pipeline {p.name!r}: a window that was asked for had begun before the snapshot "
-                "that the clock log begins with: engine.keep_clock says how long it is kept"
+                f"pipeline {p.name!r}: a requested window began before the snapshot at the start "
+                "of the clock log: engine.keep_clock sets how long the log is kept"
             )
         if forgotten := keys.forgotten(mine):
             outcome.left_out.append(left_out(p.name, forgotten))

@@ -13,8 +13,8 @@ from .judged import SimulationReport
 PRIVATE = (
     "error: median over the rows; relative: the same, relative to the truth; in all: sum of errors "
     "relative to the sum of truths; covered: share of the intervals that hold the truth.\n"
-    "The file is taken for a sample: the report shows exact figures of it beside the releases, so "
-    "it stays inside the trust boundary. Error bars cover noise, and not what the bound cut off."
+    "The report shows exact figures of the file beside the releases, so it stays inside the trust "
+    "boundary. Error bars cover noise, but not what the bound cut off."
 )
 
 

@@ -166,15 +166,15 @@ def _notes(
         yield (
             f"no window of {schedule.shown} is covered in full, at most "
             f"{format_duration(span // MINUTE * MINUTE)} of one: a whole one holds more records, "
-            "and noise does not grow with them, so that figures will be better"
+            "but noise does not grow with them, so figures will be better"
         )
     elif found.left_out:
         yield f"windows that are not covered in full are left out: {found.left_out}"
     empty = found.numbers[-1] - found.numbers[0] + 1 - len(found.numbers)
     if empty:
         yield (
-            f"{empty} of {empty + len(found.numbers)} windows hold no record: nothing true can be "
-            "seen of them, and the figures are of the others"
+            f"{empty} of {empty + len(found.numbers)} windows hold no record: the figures are of "
+            "the others"
         )
     if played < len(found.numbers):
         yield (

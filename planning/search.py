@@ -154,7 +154,7 @@ class Search:
             return [one for one in why if ("ε" in one) == (title == DEARER)]
         if self._refused:
             return [f"It could not be tried: {next(iter(self._refused.values()))}."]
-        return ["Of the windows that are tried (1m, 1h, 6h, 1d, 7d) none divides this one."]
+        return ["None of the windows tried (1m, 1h, 6h, 1d, 7d) divides this one."]
 
     def _useful(
         self, title: str, variants: Iterable[Variant], tuned: Forecast, target: float

@@ -57,8 +57,8 @@ def untried_settings(number: int, windows: int, triggers: int) -> Iterator[str]:
         whole = "one window" if windows == 1 else f"{windows:,} windows"
         each = "one trigger" if triggers == 1 else f"{triggers:,} triggers"
         yield (
-            f"the {number:,} least promising settings were not run in full: to run the others over "
-            f"{whole} of {each} took all the work that is allowed"
+            f"the {number:,} least promising settings were not run in full: running the others "
+            f"over {whole} of {each} took all the allowed work"
         )
 
 

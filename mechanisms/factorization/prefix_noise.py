@@ -26,7 +26,7 @@ _CHUNK = 1 << 22  # draws at a time
 _CONFIGURED = ("auto", "terminal", "final", "toeplitz", "blt", "normalized", "tree", "honaker")
 ENDLESS = "endless"
 _AHEAD = 64  # triggers predicted at a time where there is no last trigger
-_NORM = 4.0  # bound on the longest row of the endless factorisation over that of its first table
+_NORM = 4.0  # bound: longest row of the endless factorisation over that of its smallest table
 
 
 def chosen(name: str, horizon: int) -> str:

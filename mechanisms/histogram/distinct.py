@@ -64,9 +64,9 @@ def refuse(setting: Setting, parameters: Any) -> None:
         ParameterError: names the setting.
     """
     if setting.columns or not setting.count:
-        raise ParameterError("distinct", True, "stands alone: sum in another pipeline")
+        raise ParameterError("distinct", True, "excludes sums: sum in another pipeline")
     if parameters.min_users > 1:
-        rule = "counts units, of which a set of values knows nothing: leave it out"
+        rule = "counts units, but a set of values has no units: leave it out"
         raise ParameterError("min_users", parameters.min_users, rule)
     rounds = parameters.selection == "rounds"
     if parameters.debias or rounds or parameters.aggregate == "keys":

@@ -61,7 +61,7 @@ from ._samplers import Sampler
 from ._tables import I64
 
 SAMPLER_VERSION = "1"
-"""Part of every label: whatever changes a draw must change it."""
+"""Part of every label: a change of any draw must change it."""
 
 DELTA_PER_DRAW = Fraction(1, 1 << 110)
 """Bound on the total variation distance of any one draw to the exact distribution."""

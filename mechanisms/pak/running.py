@@ -89,7 +89,7 @@ class Running:
 
         Args:
             past: the state before.
-            prefix: released prefix sums, from the one before the first of these slots.
+            prefix: released prefix sums, starting before the first of these slots.
             first: number of slots between the warm-up and these.
         """
         known, decayed, rows = list(past.prefixes), past.decayed, []

@@ -1,1 +1,1 @@
-"""Parts that several mechanisms are made of: bounds, thresholds, selections, sketches, trees."""
+"""Building blocks of several mechanisms: bounds, thresholds, selections, sketches, trees."""

@@ -50,7 +50,7 @@ def forecast(
     each = np.array([look.error[0].mean() for look in looks]) / max(figures["large"], 1)
     lost = f"the bound cuts off {cut:.1%} of the records" if cut else "the bound cuts nothing off"
     if cut and parameters.debias:
-        lost += "; a private number of all records gives the map the size that it should have"
+        lost += "; a private number of all records gives the map the right size"
     return Forecast(
         parameters, figures["score"], "simulation",
         seen(figures["cells"]),

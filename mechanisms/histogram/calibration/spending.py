@@ -1,7 +1,7 @@
 """The cost of a histogram as a function of what one unit spends of its bound, for caps over epochs.
 
-*Lemma.* Let a unit spend s of its bound ``left`` in an epoch. Then the costs that `spending` states
-for s, with the opening price if any of its records is kept, are at least the unit's actual costs.
+*Lemma.* Let a unit spend s of its bound ``left`` in an epoch. Then `spending` states at least
+s/left of every cost of that epoch, with the opening price if any of its records is kept.
 *Proof.* (i) Shifts. A unit spends Σ weight·m² of a quadratic bound over keys and lanes, and the
 squared shifts of counts and sums are as that sum, so they are s/left of what ``left`` allows. With
 at most p records in a key, Σ m² ≤ p·Σ m = p·s, which is ``ratio``·s/left of the declared Σ m² with

@@ -136,18 +136,18 @@ def _notes(found: UnitLaw, shown: BoundForecast, none: bool, given: Any) -> list
         f"{int(sent.max(initial=0))}"
     )
     if none:
-        return [spread, "records are deleted again here: a bound must leave room for that, and "
+        return [spread, "records are deleted here, for which a bound must leave room: "
                 "none is proposed"]  # fmt: skip
     if not shown.share_cut:
         return [spread, f"a bound of {shown.bound} cuts nothing, so there is nothing to scale up"]
     if not shown.debias:
-        return [spread, "noise grows with the bound; counting more of each unit would cost more "
-                "than it brings, and so would a private number of all records"]  # fmt: skip
+        return [spread, "noise grows with the bound; counting more of each unit would lose more "
+                "than it gains, and so would a private number of all records"]  # fmt: skip
     return [
         spread,
         f"noise grows with the bound, so the map counts {shown.bound} of each unit; a private "
-        f"number of all records, up to {shown.cap} of each, gives it the right size. This is right "
-        "as far as units who send much are found where the others are",
+        f"number of all records, up to {shown.cap} of each, gives it the right size, provided that "
+        "units with many records are in the same places as others",
     ]
 
 
