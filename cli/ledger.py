@@ -237,7 +237,7 @@ def _explanation(
         + capped(body)
         + f"  exact cost of one epoch: μ²={_short(body['mu2'])} of Gaussian noise, "
         f"ε={_short(body['pure_epsilon'])} of other noise and rounding, "
-        f"δ={_short(body['coupling_delta'])} of rare events, as where a key of one {unit} appears."
+        f"δ={_short(body['coupling_delta'])} of rare events, such as a key of one {unit} appearing."
     )
 
 

@@ -94,7 +94,7 @@ def _layout(delimiter: str, no_header: bool, columns: str) -> FileLayout:
         raise click.BadParameter(f"{delimiter!r} is not one sign; a tab is 'tab'",
                                  param_hint="--delimiter")  # fmt: skip
     if no_header != bool(columns):
-        raise click.UsageError("--no-header and --columns go together: a file without a header")
+        raise click.UsageError("--no-header and --columns go together, for a file without a header")
     names = tuple(name.strip() for name in columns.split(",")) if columns else ()
     if "" in names:
         raise click.BadParameter(f"{columns!r} holds an empty name", param_hint="--columns")

@@ -143,7 +143,7 @@ class ReportStore:
         """The device's budget according to the file."""
         kept = self._kept()
         if kept is None:
-            raise ReportError("budget: the file has lost it; change() gives it another")
+            raise ReportError("budget: the file has lost it; change() sets a new one")
         return kept
 
     def change(self, budget: Budget) -> None:

@@ -134,7 +134,7 @@ def check_ledger(
     public = ledger.public_key
     if public is None:
         raise FaultError(
-            "this deployment began without a signing key: the ledger's chain is whole, and nothing "
+            "this deployment began without a signing key: the ledger's chain is whole, but nothing "
             "is signed, so anyone who may write to its topics can have changed releases"
         )
     if pinned and pinned != public:

@@ -40,7 +40,7 @@ from .request import Request, check, forecasts, plan_options, proposals, purses,
 
 UNKNOWN = (
     "No record was read: bounds, cost, noise and thresholds follow from the configuration alone. "
-    "What will be seen, how far off and what is lost depends on the records. --sample FILE "
+    "What is released, with what error and loss, depends on the records. --sample FILE "
     "forecasts it from public or synthetic ones, with three ways to go; for histograms and "
     "quantiles, --shape users=N,records=N,keys=N does from your guess of a window."
 )

@@ -78,7 +78,7 @@ def _wrong(data: Table, table: Table, learn: Table) -> str | None:
     if "per_unit" in budget:
         return "is not possible with budget.per_unit: the activity of units has no cap for each"
     if ("budget" in learn) != ("at" in learn):
-        return "needs budget and at together, or none of them: `hush learn` says both"
+        return "needs budget and at together, or neither: `hush learn` prints both"
     return None if isinstance(shared, list) else "stands beside a budget that is no list of tables"
 
 
@@ -128,7 +128,7 @@ def contradictions(config: Config) -> Iterator[Problem]:
 def _objections(p: PipelineSettings) -> Iterator[tuple[str, str]]:
     learner = find(p.mechanism.kind).learner
     if learner is None:
-        yield "learn", f"is not possible with {p.mechanism.kind}, whose bound nothing can choose"
+        yield "learn", f"is not possible with {p.mechanism.kind}, whose bound cannot be learnt"
         return
     try:
         learner.refuse(p.mechanism.parameters)

@@ -78,7 +78,7 @@ def _different(members: list[PipelineSettings]) -> Iterator[str]:
         first = members[0]
         for name in ALIKE:
             if getattr(one, name) != getattr(first, name):
-                yield f'"{first.name}" and "{one.name}" differ in {name}: no charge is of both'
+                yield f'"{first.name}" and "{one.name}" differ in {name}: they share no charge'
         if one.window.zone != first.window.zone:
             yield f'"{first.name}" and "{one.name}" differ in window.zone, and so in their epochs'
         if one.window.origin != first.window.origin:

@@ -43,7 +43,7 @@ def of_pipeline(config: Config, pipeline: PipelineSettings) -> list[Objection]:
     if pipeline.forget_keys and pipeline.noise_key_file is not None:
         found.append(("forget_keys", "has the ratchet's keys: leave out noise_key_file"))
     if pipeline.forget_keys and config.secret.ratchet is None:
-        found.append(("forget_keys", "needs secret.ratchet, which `hush ratchet new` says"))
+        found.append(("forget_keys", "needs secret.ratchet, which `hush ratchet new` prints"))
     return found
 
 

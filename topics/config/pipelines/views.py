@@ -23,7 +23,7 @@ PARTS = ("", "_stddev", "_low", "_high")
 
 _HISTORY = ("lag", "change", "running")
 _ARITHMETIC = ("ratio", "change", "running")
-_NO_SUM = "is not a count or sum of a histogram without debias, whose errors can be combined"
+_NO_SUM = "is not a count or sum of a histogram without debias: only their errors combine"
 _TAKES = {
     "value": (), "ratio": ("over",), "lag": ("windows",), "change": ("windows",),
     "running": ("windows",),
