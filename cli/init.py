@@ -1,8 +1,7 @@
-"""``hush init``, ``hush check`` and ``hush version``."""
+"""``hush init`` and ``hush check``."""
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Callable
 from importlib.resources import files
@@ -16,7 +15,6 @@ from ..agents.deployment.model import Deployment
 from ..agents.kafka.cluster import Cluster
 from ..agents.worker.admission import prepare, warnings
 from ..agents.worker.lines.screen import say
-from ..agents.worker.metrics import code_version
 from ..errors import ConfigError, HushError
 from ..mechanisms.noise import fingerprint
 from ..topics.config.access.ratchet_file import ratchet_of
@@ -115,13 +113,3 @@ def _schemas(config: Config, deployment: Deployment) -> str:
 
     number = look_up(config.registry, deployment)
     return f"schema registry at {config.registry.url}: {number} subjects as the ledger pinned them"
-
-
-@click.command()
-@json_option
-def version(as_json: bool) -> None:
-    """Print the version."""
-    if as_json:
-        emit({"version": code_version(), "python": platform.python_version()})
-    else:
-        say(f"hushstream {code_version()} on Python {platform.python_version()}")

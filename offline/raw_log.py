@@ -9,7 +9,6 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
-from faust.types import TP
 
 from ..agents.kafka.backlog import Backlog, Room
 from ..agents.kafka.batches import tolerant
@@ -72,13 +71,13 @@ class RawLog:
             self.close()
 
     async def _lists(self) -> list[Interval]:
-        tp = TP(self._span.topic, self._span.partition)
+        tp = TopicPartition(self._span.topic, self._span.partition)
         if self._reader is None:
-            await self._open(TopicPartition(*tp))
+            await self._open(tp)
         until = time.monotonic() + PATIENCE_SECONDS
         gone = Gone(patience=0.0)
 
-        def wanted() -> dict[TP, int]:
+        def wanted() -> dict[TopicPartition, int]:
             return {tp: self._span.begin}
 
         while time.monotonic() < until:

@@ -14,7 +14,6 @@ from typing import Any
 
 from aiokafka.errors import NotLeaderForPartitionError, ProducerFenced
 from aiokafka.structs import TopicPartition
-from faust.types import TP
 
 from ...errors import EngineError
 from ...topics.config.pipelines.schedule import Due
@@ -257,7 +256,7 @@ class ClockOwner:
         await self._commit([], [made])
         floors = snapshots.below(self._names)
         if before is not None:
-            floors[TP(self._names.requests, 0)] = before.requests
+            floors[TopicPartition(self._names.requests, 0)] = before.requests
         await self._trim(floors, snapshots.windows())
 
     async def _ends(self) -> Offsets:

@@ -17,7 +17,6 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from typing import Any, NamedTuple
 
 from aiokafka.structs import TopicPartition
-from faust.types import TP
 
 from ...errors import EngineError
 from ...topics.config.model import Kafka
@@ -43,7 +42,7 @@ PARTS = 16  # spacings of snapshots kept for replays in `engine.keep_clock`
 TAIL = 12_000  # offsets before the end that are searched first for the last snapshot
 GROWTH = 8  # factor by which the search grows each time
 
-Trim = Callable[[Mapping[TP, int], Mapping[str, int]], Awaitable[None]]
+Trim = Callable[[Mapping[TopicPartition, int], Mapping[str, int]], Awaitable[None]]
 """Deletes below places that are no longer needed, and windows before the first still needed."""
 
 
@@ -276,17 +275,17 @@ class Snapshots:
         trimmed = first.offset <= min(self.last.needed, self.last.fired)
         return first if trimmed and self.last.time - first.time >= self._keep else None
 
-    def below(self, names: Names) -> dict[TP, int]:
+    def below(self, names: Names) -> dict[TopicPartition, int]:
         """Places of the clock log and of units topics below which records may be deleted."""
         first = self.floor()
         if first is None:
             return {}
         found = {
-            TP(*names.place(names.units(name), number)): place
+            TopicPartition(*names.place(names.units(name), number)): place
             for name, places in first.units.items()
             for number, place in enumerate(places)
         }
-        return {TP(names.clock, 0): first.offset} | found
+        return {TopicPartition(names.clock, 0): first.offset} | found
 
     def windows(self) -> dict[str, int]:
         """Find the first window of each pipeline that a shard may still need, if known."""

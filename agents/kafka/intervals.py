@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from aiokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
-from faust.types import TP
+from aiokafka.structs import TopicPartition as TP  # Faust's is an equal tuple, slow to import
 
 from ...errors import EngineError
 from ...formats.events.raw import RawBatch, RawChunk

@@ -214,7 +214,7 @@ class Consumer(of_faust.HookedConsumer):
 
     def _message(self, interval: Interval) -> Message:
         """Wrap a whole interval as the value of one Faust event."""
-        tp = interval.tp
+        tp = TP(*interval.tp)  # Faust's own
         return ConsumerMessage(
             tp.topic,
             tp.partition,

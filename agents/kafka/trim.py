@@ -6,9 +6,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
+from aiokafka.structs import TopicPartition as TP
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
-from faust.types import TP
 
 from ...topics.config.access.clients import librdkafka_options
 from ...topics.config.model import Kafka

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from aiokafka.structs import TopicPartition
-from faust.types import TP
 
 from ...errors import EngineError
 from ...formats.events.raw import RawRecord
@@ -51,8 +50,8 @@ class AttributeReader:
         self._kafka, self._wake = kafka, wake
         self._most = Most(MANY, LARGE, largest, tuple(largest))
         self._lock = threading.Lock()
-        self._asked: dict[TP, tuple[int, int]] = {}
-        self._found: dict[TP, _Answer] = {}
+        self._asked: dict[TopicPartition, tuple[int, int]] = {}
+        self._found: dict[TopicPartition, _Answer] = {}
         self._stirred = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.progress = Progress("reading attributes")
@@ -64,7 +63,7 @@ class AttributeReader:
 
         None: the records are still to come. Any thread may ask; each answer is given once.
         """
-        place = TP(topic, partition)
+        place = TopicPartition(topic, partition)
         with self._lock:
             found = self._found.pop(place, None)
             if found is not None and found.begin == begin:
@@ -120,10 +119,9 @@ class AttributeReader:
         if asked:
             self._wake()
 
-    async def _read(self, client: Any, place: TP, begin: int, end: int) -> _Answer:
-        tp = TopicPartition(*place)
-        client.assign([tp])
-        first = (await client.beginning_offsets([tp]))[tp]
+    async def _read(self, client: Any, place: TopicPartition, begin: int, end: int) -> _Answer:
+        client.assign([place])
+        first = (await client.beginning_offsets([place]))[place]
         if 0 < begin < first:
             raise EngineError(
                 f"records of {place.topic} were deleted before their attributes were used: keep "
@@ -131,13 +129,13 @@ class AttributeReader:
                 "(another deployment.name), or restore them"
             )
         position = max(begin, first)
-        client.seek(tp, position)
+        client.seek(place, position)
         parts, number, gone = list[Sequence[Any]](), 0, Gone()
         until = time.monotonic() + SILENT_SECONDS
         while position < end and number < MANY:
             if time.monotonic() > until:
                 raise TimeoutError(f"{place.topic}: the broker is silent")
-            wanted = partial(dict[TP, int], {place: position})
+            wanted = partial(dict[TopicPartition, int], {place: position})
             for one in await fetch(client, {place}, wanted, gone, self._most, WAIT_SECONDS):
                 parts.append(below(one.records, end))
                 number, position = number + len(parts[-1]), one.end

@@ -16,8 +16,8 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from aiokafka.errors import KafkaError
+from aiokafka.structs import TopicPartition as TP
 from confluent_kafka import KafkaException
-from faust.types import TP
 
 from ...errors import HushError
 from ..kafka.transport import Consumer

@@ -12,7 +12,6 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
-from faust.types import TP
 
 from ...errors import EngineError, RewoundError
 from ...topics.config.model import Kafka
@@ -48,7 +47,7 @@ class Hearers:
     wake: Callable[[], None]
     fail: Callable[[BaseException], None]
     answered: Callable[[int], object] = int
-    others: Callable[[], Sequence[TP]] = tuple
+    others: Callable[[], Sequence[TopicPartition]] = tuple
 
 
 class LogFollower:
@@ -88,7 +87,7 @@ class LogFollower:
         self._tasks = Tasks(hearers.fail)
         self._wall = wall or WallClock()
         self.progress = Progress("following the clock")
-        self.ends: dict[TP, int] = {}
+        self.ends: dict[TopicPartition, int] = {}
         self._task: asyncio.Task[None] | None = None
         self._reading = asyncio.Lock()
         self._further = asyncio.Event()  # a position has moved
@@ -145,7 +144,7 @@ class LogFollower:
                 self._windows[tp].setdefault(window, record.offset)
         self._reach(tp, position, records, before)
 
-    def below(self, first: Mapping[str, int]) -> dict[TP, int]:
+    def below(self, first: Mapping[str, int]) -> dict[TopicPartition, int]:
         """Find the places of selected topics below which all windows are before ``first``."""
         found = {}
         for pipeline, window in first.items():
@@ -154,7 +153,7 @@ class LogFollower:
                 known = {w: at for w, at in self._windows[tp].items() if w >= window}
                 self._windows[tp] = known
                 reached = self._positions.get(tp, 0)
-                found[TP(*tp)] = min(known.values(), default=reached)
+                found[tp] = min(known.values(), default=reached)
         return found
 
     def _take_entries(self, entries: list[Entry]) -> None:
@@ -257,15 +256,15 @@ class LogFollower:
         if any(self._positions[tp] < end for tp, end in before.items()):
             raise TimeoutError
         for tp in self.ends.keys() - found.keys():
-            del self.ends[TP(*tp)]
-        self.ends.update((TP(*tp), found[tp]) for tp in others)
+            del self.ends[tp]
+        self.ends.update((tp, found[tp]) for tp in others)
         self._heard = time.monotonic()
         self._hearers.answered(self._wall.now())
         self.progress.outage(False)
         OUTAGE.answered()
         return ends
 
-    async def check(self, known: Mapping[TP, int] = MappingProxyType({})) -> None:
+    async def check(self, known: Mapping[TopicPartition, int] = MappingProxyType({})) -> None:
         """Check that logs hold what a shard has applied, and what this worker has read of its own.
 
         A shard that opens must not rely on logs that this worker has read from another history:

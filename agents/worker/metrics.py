@@ -12,7 +12,6 @@ import time
 from collections import Counter as Counting
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -24,16 +23,8 @@ from ...topics.records import Trigger
 from ..clock.ledger import Ledger
 from ..deployment.model import Pipeline
 from ..deployment.sharing import Charging
+from ..version import code_version
 from .health.losses import CAUSES
-
-
-def code_version() -> str:
-    """Version of the installed package."""
-    try:
-        return version("hushstream")
-    except PackageNotFoundError:  # run from a source tree
-        return "0+source"
-
 
 OUTCOMES = ("fired", "published", "refused")
 EVENTS = (

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from faust.types import TP
+from aiokafka.structs import TopicPartition as TP
 
 from ...mechanisms.noise import fingerprint
 from ...topics.records import ClockRecord, Retired, Skipped, Trigger
@@ -17,8 +17,9 @@ from ..clock.owner import ClockOwner
 from ..clock.wall_time import Settling
 from ..deployment.model import Pipeline
 from ..kafka.progress import Progress
+from ..version import code_version
 from .log_follower import LogFollower
-from .metrics import OperatorMetrics, PublicMetrics, code_version
+from .metrics import OperatorMetrics, PublicMetrics
 from .setup import WorkerSetup
 from .tasks import Tasks
 from .upkeep import ClockTrim

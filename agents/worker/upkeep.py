@@ -8,7 +8,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 
-from faust.types import TP
+from aiokafka.structs import TopicPartition as TP
 from prometheus_client import Gauge
 
 from ...errors import EngineError, HushError

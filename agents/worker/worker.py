@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from faust.types import TP
+from aiokafka.structs import TopicPartition as TP
 
 from ...errors import EngineError
 from ...topics.records import Marker

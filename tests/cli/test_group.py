@@ -1,6 +1,6 @@
 """The commands, as a person types them: what they print, what they refuse, how they end.
 
-Covers: cli/trigger.py
+Covers: cli/trigger.py, cli/version.py
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -54,15 +55,36 @@ def test_the_list_of_commands_says_what_each_command_says():
         assert line.endswith(".") and line in typed("--help")[1], name  # nothing is cut off
 
 
-def test_help_loads_no_command_and_no_heavy_library():
-    loaded = "import sys; from hushstream.cli.group import main\ntry: main(['--help'])\n"
-    loaded += "finally: print(*sys.modules, file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True)
-    assert done.returncode == 0 and "Commands:" in done.stdout
-    modules = set(done.stderr.split())
-    assert not modules & {"numpy", "asyncio", "confluent_kafka", "aiokafka", "faust", "rich"}
+LOADED = """
+import sys
+from hushstream.cli.group import main
+try: main(sys.argv[1:])
+finally: print(*sys.modules, file=sys.stderr)
+"""
+
+
+def loaded(*words: str) -> set[str]:
+    """Modules that a process has loaded when it has run a command."""
+    command = [sys.executable, "-c", LOADED, *words]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout
+    return set(done.stderr.split())
+
+
+@pytest.mark.parametrize("words", ["--help", "version", "version --json"])
+def test_help_and_the_version_load_no_other_command_and_no_heavy_library(words: str) -> None:
+    modules = loaded(*words.split())
+    heavy = {"numpy", "asyncio", "confluent_kafka", "aiokafka", "faust", "rich", "msgspec"}
+    assert not modules & heavy
     ours = {m for m in modules if m.startswith("hushstream.")}
-    assert {m.split(".")[1] for m in ours} == {"agents", "cli", "errors"} and len(ours) < 14
+    assert {m.split(".")[1] for m in ours} == {"agents", "cli", "errors"} and len(ours) < 15
+
+
+def test_a_check_loads_no_library_of_the_worker(tmp_path: Path) -> None:
+    typed("init", str(tmp_path))
+    modules = loaded("check", "-c", str(tmp_path / "hush.toml"), "--offline")
+    assert "confluent_kafka" in modules  # it compares with a cluster, if it is asked to
+    assert not modules & {"faust", "mode", "aiohttp", "numba", "pandas", "matplotlib"}
 
 
 @pytest.mark.thorough
@@ -246,7 +268,7 @@ def test_a_slow_broker_is_not_an_unexpected_error(error, capsys, monkeypatch):
     def slow(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("hushstream.cli.init.code_version", slow)
+    monkeypatch.setattr("hushstream.cli.version.code_version", slow)
     with pytest.raises(SystemExit) as left:
         main(["version"])
     said = capsys.readouterr().err

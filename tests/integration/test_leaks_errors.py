@@ -130,7 +130,7 @@ def test_errors_in_logs_of_libraries_are_veiled(lines):
 
 
 def test_the_command_line_does_not_quote_a_bug(folder, capsys, monkeypatch):
-    monkeypatch.setattr("hushstream.cli.init.code_version", Mock(side_effect=unforeseen()))
+    monkeypatch.setattr("hushstream.cli.version.code_version", Mock(side_effect=unforeseen()))
     with pytest.raises(SystemExit) as left:
         main(["-v", "version"])
     printed = capsys.readouterr()
@@ -145,7 +145,7 @@ def test_the_command_line_does_not_quote_a_bug(folder, capsys, monkeypatch):
 
 BUG = """
 import logging, sys, threading
-from hushstream.cli import init
+from hushstream.cli import version
 from hushstream.cli.group import main
 
 def bug():
@@ -160,7 +160,7 @@ def bug():
         thread.join()
         raise
 
-init.code_version = bug
+version.code_version = bug
 main([*sys.argv[1:], "version"])
 """
 
@@ -173,6 +173,6 @@ def test_a_process_with_a_bug_says_where_and_not_what():
     )
     assert quiet.returncode == loud.returncode == 1
     assert leaks(quiet.stdout + quiet.stderr) == []
-    assert quiet.stderr.count("ValueError at hushstream.cli.init:") == 1
+    assert quiet.stderr.count("ValueError at hushstream.cli.version:") == 1
     assert "Crashed reason=ValueError" in quiet.stderr and "a thread failed" in quiet.stderr
     assert loud.stderr.count("canaryuser") >= 3 and "Traceback" in loud.stderr

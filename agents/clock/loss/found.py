@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from aiokafka.structs import TopicPartition as Place
 from confluent_kafka import Consumer, KafkaError, TopicPartition
-from faust.types import TP
 
 from ....errors import EngineError, OutageError
 from ....topics.config.model import Kafka
@@ -89,17 +88,17 @@ def check_lost(found: Iterable[Loss]) -> None:
         )
 
 
-async def check_kept(kafka: Kafka, tp: TP, applied: int) -> None:
+async def check_kept(kafka: Kafka, tp: tuple[str, int], applied: int) -> None:
     """Check that a raw partition still has all records from ``applied`` on, which its shard needs.
 
     Raises:
         EngineError: some were deleted.
     """
-    place = Place(tp.topic, tp.partition)
+    place = Place(*tp)
     async with clients.reader(kafka) as client:
         begin = (await client.beginning_offsets([place]))[place]
     if begin > applied:
-        check_lost([Loss(tp.topic, tp.partition, applied, begin, 0)])
+        check_lost([Loss(place.topic, place.partition, applied, begin, 0)])
 
 
 def _last(kafka: Kafka, changelog: str, partition: int) -> Marker | None:

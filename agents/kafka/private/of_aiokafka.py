@@ -19,7 +19,6 @@ from aiokafka.protocol.api import Request
 from aiokafka.record.default_records import _DefaultRecordBatchPy
 from aiokafka.record.util import calc_crc32c
 from aiokafka.structs import TopicPartition
-from faust.types import TP
 
 from ....errors import EngineError
 from ..batches.header import CHECKED_FROM, OVERHEAD, BatchHeader
@@ -100,7 +99,12 @@ def wait_patiently(consumer: Any, longest_ms: int = LONG_MS) -> None:
 
 
 async def fetch(
-    consumer: Any, active: set[TP], wanted: Positions, gone: Gone, most: Most, seconds: float
+    consumer: Any,
+    active: set[TopicPartition],
+    wanted: Positions,
+    gone: Gone,
+    most: Most,
+    seconds: float,
 ) -> list[Interval]:
     """Collect fetched intervals of the active partitions; wait a moment if there are none.
 
@@ -139,12 +143,12 @@ async def fetch_columns(
     """
     if not isinstance(getattr(consumer, "_fetcher", None), Fetcher):
         return None
-    name, most = TP(tp.topic, tp.partition), Most(sys.maxsize, columns=(tp.topic,))
-    return await fetch(consumer, {name}, lambda: {name: position}, Gone(), most, seconds)
+    most = Most(sys.maxsize, columns=(tp.topic,))
+    return await fetch(consumer, {tp}, lambda: {tp: position}, Gone(), most, seconds)
 
 
 def take(
-    consumer: Any, active: set[TP], wanted: Positions, gone: Gone, most: Most
+    consumer: Any, active: set[TopicPartition], wanted: Positions, gone: Gone, most: Most
 ) -> Iterator[Interval]:
     """Take the fetched records of ``active`` as intervals; arguments as for `fetch`.
 
@@ -156,8 +160,7 @@ def take(
     # aiokafka's `getmany` returns records without the positions between which they were taken. An
     # empty list may cover a control record, which only the position shows.
     for tp in list(fetcher._records):
-        name = TP(tp.topic, tp.partition)
-        if name not in active:
+        if tp not in active:
             if not fetcher._subscriptions.is_assigned(tp):
                 del fetcher._records[tp]
             continue
@@ -167,14 +170,14 @@ def take(
             if held.calculate_backoff() == 0:  # else the fetcher would ask for it again at once
                 _drop(fetcher, tp)
             continue
-        found = _interval(name, tp, held, most)
+        found = _interval(tp, held, most)
         if not held.has_more():
             _drop(fetcher, tp)
         if found is not None:
             yield found
 
 
-def _interval(name: TP, tp: TopicPartition, held: Any, most: Most) -> Interval | None:
+def _interval(tp: TopicPartition, held: Any, most: Most) -> Interval | None:
     """Take records up to ``most``; None if the position has not moved or is revoked."""
     assignment = held._assignment
     state = assignment.state_value(tp) if assignment.active else None
@@ -182,7 +185,7 @@ def _interval(name: TP, tp: TopicPartition, held: Any, most: Most) -> Interval |
     records, size = _taken(tp, held, most)
     if state is None or start is None or state.position <= start:
         return None
-    return Interval(name, start, state.position, since(records, start), size)
+    return Interval(tp, start, state.position, since(records, start), size)
 
 
 def _taken(tp: TopicPartition, held: Any, most: Most) -> tuple[Sequence[Any], int]:

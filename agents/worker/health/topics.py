@@ -6,8 +6,8 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 
+from aiokafka.structs import TopicPartition as TP
 from confluent_kafka import KafkaException
-from faust.types import TP
 
 from ....errors import EngineError
 from ....topics.names import OWNERS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from faust.types import TP
+from aiokafka.structs import TopicPartition as TP
 
 from ...kafka.cluster import Cluster
 from ...stages.topology import AGGREGATE, VIEW, StageFactory, StageSpec, Topology

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol
 
-from faust.types import TP
+from aiokafka.structs import TopicPartition as TP
 
 from ....topics.records import Marker
 from ...stages.topology import Place

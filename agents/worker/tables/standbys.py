@@ -19,7 +19,6 @@ from functools import partial
 from typing import Any
 
 from aiokafka.structs import TopicPartition
-from faust.types import TP
 
 from ....errors import DamagedError
 from ...kafka.clients import reached, reader
@@ -62,16 +61,16 @@ class Standbys:
     """
 
     def __init__(
-        self, shared: Shared, make: Callable[[TP, Callable[[], None]], LocalState]
+        self, shared: Shared, make: Callable[[TopicPartition, Callable[[], None]], LocalState]
     ) -> None:
         self._shared = shared
         self._make = make
-        self._copies: dict[TP, _Copy] = {}
+        self._copies: dict[TopicPartition, _Copy] = {}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="standby")
         self._near = asyncio.Event()  # set while all copies are near the ends of their changelogs
         self.progress = Progress("the standbys")
 
-    async def match(self, wanted: set[TP]) -> None:
+    async def match(self, wanted: set[TopicPartition]) -> None:
         """Stand by for exactly these shards."""
         for tp in self._copies.keys() - wanted:
             await self._drop(tp)
@@ -79,7 +78,7 @@ class Standbys:
             moved = partial(self._moved, tp)
             self._copies[tp] = _Copy(self._make(tp, moved))
 
-    async def warm(self, wanted: set[TP], patience: float) -> None:
+    async def warm(self, wanted: set[TopicPartition], patience: float) -> None:
         """Stand by for shards, and wait for `run` to bring the copies near their ends.
 
         Args:
@@ -90,12 +89,12 @@ class Standbys:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._near.wait(), patience)
 
-    def _moved(self, tp: TP) -> None:
+    def _moved(self, tp: TopicPartition) -> None:
         self.progress.moved()
         if tp not in self._copies:
             raise _LeftError
 
-    async def take(self, tp: TP) -> LocalState | None:
+    async def take(self, tp: TopicPartition) -> LocalState | None:
         """Hand over the copy of a shard that opens here; None unless it is open and restored."""
         state = await self._left(tp)
         if state is None or state.ready:
@@ -103,13 +102,13 @@ class Standbys:
         await self._in_thread(state.close)
         return None
 
-    async def _drop(self, tp: TP) -> None:
+    async def _drop(self, tp: TopicPartition) -> None:
         state = await self._left(tp)
         if state is not None:
             await self._in_thread(partial(state.close, True))
             state.forget()
 
-    async def _left(self, tp: TP) -> LocalState | None:
+    async def _left(self, tp: TopicPartition) -> LocalState | None:
         """Stop following a shard, and wait until its table is no longer in use."""
         copy = self._copies.pop(tp, None)
         if copy is None:

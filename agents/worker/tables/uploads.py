@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from faust.types import TP
+from aiokafka.structs import TopicPartition as TP
 
 from ....errors import EngineError, SnapshotError
 from ....topics.records import TableSeal
