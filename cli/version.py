@@ -8,6 +8,7 @@ import platform
 import click
 
 from ..agents.version import code_version
+from ..agents.worker.lines.screen import put, say
 
 
 @click.command()
@@ -15,6 +16,6 @@ from ..agents.version import code_version
 def version(as_json: bool) -> None:
     """Print the version."""
     if as_json:
-        click.echo(json.dumps({"version": code_version(), "python": platform.python_version()}))
+        put(json.dumps({"version": code_version(), "python": platform.python_version()}))
     else:
-        click.echo(f"hushstream {code_version()} on Python {platform.python_version()}")
+        say(f"hushstream {code_version()} on Python {platform.python_version()}")

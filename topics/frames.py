@@ -178,7 +178,7 @@ def encode_barrier(barrier: Barrier) -> bytes:
         b"kind": b"barrier",
         b"origin": str(barrier.origin).encode(),
         b"trigger": encode(barrier.trigger),
-        b"totals": encode(barrier.totals.tolist()),
+        b"totals": _written(barrier.totals),
     }
     return _write({}, meta)
 
@@ -260,6 +260,10 @@ def _number(meta: dict[bytes, bytes], name: bytes) -> int:
     return number
 
 
+def _written(totals: I64) -> bytes:
+    return msgspec.json.encode(totals.tolist())
+
+
 def _totals(meta: dict[bytes, bytes]) -> I64:
     return np.array(msgspec.json.decode(meta[b"totals"], type=list[int]), np.int64)
 
@@ -318,7 +322,7 @@ def _encode_cells(origin: int, window: int, number: int, part: Part) -> bytes:
     for column in range(part.sums.shape[1]):
         columns[f"s{column}"] = _column(part.sums[:, column])
     meta = _scalars(b"cells", origin, window, number)
-    return _write(columns, meta | {b"totals": encode(part.totals.tolist())})
+    return _write(columns, meta | {b"totals": _written(part.totals)})
 
 
 def _decode_cells(batch: pa.RecordBatch, totals: I64) -> Part:
