@@ -35,14 +35,16 @@ def main() -> None:
     parser.add_argument("--dry-run", action="store_true", help="neither commit nor tag")
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="where the archives go")
     given = parser.parse_args()
+    out = given.out.resolve()
     try:
+        _check(given.version, out)
         if given.dry_run:
             with tempfile.TemporaryDirectory() as folder:
-                prepare(_copy(Path(folder) / "copy"), given.version, given.out.resolve())
+                prepare(_copy(Path(folder) / "copy"), given.version, out)
             print(f"dry run: commit and tag v{given.version} are left out")
         else:
             _check_checkout(given.version)
-            prepare(ROOT, given.version, given.out.resolve())
+            prepare(ROOT, given.version, out)
             _publishable(given.version)
     except ValueError as error:
         sys.exit(f"release: {error}")
@@ -52,12 +54,9 @@ def prepare(root: Path, version: str, out: Path) -> None:
     """Write version and changelog of the tree at ``root``; build into an empty folder ``out``.
 
     Raises:
-        ValueError: the version does not follow the last one, or the changelog has nothing to say.
+        ValueError: the changelog has nothing to say, or something cannot be built.
     """
-    if out.exists() and any(out.iterdir()):
-        raise ValueError(f"{out} is not empty: archives of another release might be published")
     before = _read_version(root)
-    _check_version(version, before)
     notes = _cut_changelog(root / CHANGELOG, version)
     path = root / VERSION
     path.write_text(path.read_text("utf-8").replace(f'"{before}"', f'"{version}"'), "utf-8")
@@ -73,6 +72,13 @@ def _read_version(root: Path) -> str:
     if found is None:
         raise ValueError(f"{VERSION} has no line __version__")
     return found[1]
+
+
+def _check(version: str, out: Path) -> None:
+    """Refuse at once what cannot be released: a copy of the tree takes seconds."""
+    if out.exists() and any(out.iterdir()):
+        raise ValueError(f"{out} is not empty: archives of another release might be published")
+    _check_version(version, _read_version(ROOT))
 
 
 def _check_version(version: str, before: str) -> None:

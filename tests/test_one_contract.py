@@ -30,6 +30,8 @@ def _docstrings(tree: ast.Module) -> set[int]:
 
 def named(text: str) -> Iterator[str]:
     """Kinds of mechanisms that the code of a module names, and tables by kind."""
+    if not any(word in text for word in KINDS | TABLES):  # to parse the whole tree takes seconds
+        return
     tree = ast.parse(text)
     prose = _docstrings(tree)
     for node in ast.walk(tree):
