@@ -70,6 +70,8 @@ def check(flags: Flags, as_json: bool, offline: bool, member: str) -> None:
         else:
             _online(config, member, findings.append)
         findings += [("warn", text) for text in cautions(config, int(time.time() * 1e6))]
+        if not config.pipeline:
+            findings.append(("warn", "there is no [[pipeline]]: nothing will be released"))
     except HushError as error:
         findings.append(("fail", str(with_line(error, flags.path))))
         code = exit_code(error)

@@ -34,5 +34,8 @@ def with_line(error: HushError, file: str) -> HushError:
         return error
     setting = (found[3] or "").rpartition(".")[2]
     here = {path: line for path, line in lines.items() if path[:2] == places[0]}
-    line = next((n for path, n in here.items() if path[-1] == setting), here[places[0]])
+    named = [path for path in here if path[-1] == setting]
+    if str(error)[found.end() :].startswith(" = "):  # a mechanism's, which may be named alike
+        named.sort(key=lambda path: path[-2] != "mechanism")
+    line = here[named[0]] if named else here[places[0]]
     return ConfigError(f"{file}:{line}: {error}")

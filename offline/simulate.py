@@ -193,6 +193,8 @@ def _alone(compiled: Deployment, source: Input) -> Deployment:
 
 def _clock(source: Input, times: np.ndarray[Any, np.dtype[np.int64]]) -> Iterator[ClockRecord]:
     """The clock log of a clock that triggers exactly on schedule, in event time."""
+    if not len(times):
+        raise ConfigError("the file holds no record: a row below the header, or a JSON object")
     real = times[times > -MONTHS]
     if not len(real):
         raise ConfigError("no record of the file has a time: check the input's time and unit")

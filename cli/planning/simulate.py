@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from ...agents.deployment.compile import compile_config
 from ...agents.deployment.model import Pipeline, ReleaseView
 from ...agents.worker.lines.screen import Screen, say
+from ...errors import ConfigError
 from ...offline.engine import OfflineEngine
 from ...offline.first_rows import mistimed
 from ...offline.judged import SimulationReport
@@ -61,6 +62,8 @@ def simulate(
         if folder is not None and not folder.is_dir():
             private_folder(folder)
     config = read_config(flags)
+    if not config.input:
+        raise ConfigError(f"{flags.path} has no [[input]]: FILE represents one, so declare it")
     rows = read_file(file)
     secret = hashlib.sha256(seed.encode()).digest() if seed else secrets.token_bytes(32)
     name = source or config.input[0].name

@@ -11,6 +11,7 @@ from rich.table import Table
 from ...agents.deployment.compile import compile_config
 from ...agents.deployment.spread import spread_of
 from ...agents.worker.lines.screen import Screen
+from ...errors import ConfigError
 from ...planning.costs import COSTS, MEASURED_BY
 from ...planning.limits import Limit, limits
 from ...planning.size import Load, Size
@@ -109,6 +110,8 @@ def configured(load: Load, config: Config) -> Load:
     declared = {source.name for source in config.input if source.partitioner != "none"}
     direct = sum(pipeline.input in declared for pipeline in config.pipeline)
     made = compile_config(config).pipelines
+    if not made:
+        raise ConfigError("the configuration has no [[pipeline]]: declare one, or leave out -c")
     every = min(p.windows.length / p.traits.horizon for p in made) / 1e6
     return load._replace(
         direct=direct,

@@ -50,3 +50,12 @@ def test_a_key_that_others_may_read_is_refused(folder):
     (folder / "hush.key").chmod(0o644)
     code, out, _ = typed("check", "--offline")
     assert code == 2 and "600" in out
+
+
+def test_a_configuration_that_releases_nothing_is_said_to(folder):
+    (folder / "hush.toml").write_text("")
+    code, out, _ = typed("check", "--offline")
+    assert code == 0 and "there is no [[pipeline]]: nothing will be released" in out
+    (folder / "rows.jsonl").write_text('{"a": 1}\n')
+    code, _, err = typed("simulate", "rows.jsonl")
+    assert code == 2 and "hush.toml has no [[input]]" in err

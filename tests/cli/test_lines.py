@@ -78,6 +78,15 @@ def test_the_line_is_that_of_the_setting_or_of_its_table(file, message, part):
     assert str(with_line(ConfigError(message), str(file))) == f"{file}:{line_of(part)}: {message}"
 
 
+def test_a_parameter_of_a_mechanism_is_not_taken_for_the_setting_of_its_name(file):
+    file.write_text(TEXT + "budget = 0\n")
+    for message, line in (
+        ("pipeline 'fares': budget = 0: must be positive", TEXT.count("\n") + 1),
+        ("pipeline 'fares': budget: is too small", line_of("budget")),
+    ):
+        assert str(with_line(ConfigError(message), str(file))) == f"{file}:{line}: {message}"
+
+
 def test_what_names_no_table_of_the_file_stays(file, tmp_path):
     for error in (
         ConfigError("kafka.bootstrap: is missing"),

@@ -92,6 +92,13 @@ def test_a_load_that_cannot_be_is_refused(words):
     assert done.exit_code == 2 and words[0] in done.output
 
 
+def test_a_configuration_without_a_pipeline_is_named(tmp_path):
+    empty = tmp_path / "empty.toml"
+    empty.write_text("")
+    done = CliRunner().invoke(hush, [*LOAD, "-c", str(empty)])
+    assert "has no [[pipeline]]" in str(done.exception)
+
+
 def laid_out(load: Load, parts: list[Limit]) -> str:
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(table_of(load, size(load, COSTS), parts))
