@@ -29,7 +29,6 @@ import numpy as np
 
 from ..columns import F64, I64, Closed, Releases, Rows, no_releases
 from ..contract import INSERTING, Cost, Guarantee, Noise, Output
-from ..keys import Keys
 from ..parts.thresholds.clip import noisy_max, rank_scores
 from ..parts.thresholds.smooth_quantile import SmoothQuantile
 from ..parts.trees.hierarchy import laplace_variance
@@ -37,7 +36,7 @@ from ..ranges import Draws, laplace
 from ..slots.relearning import Chooser, Learnt, Relearning
 from ..slots.slots import Entries, with_state
 from ..slots.stream import SlotStream
-from ..sums import LARGEST, hold, total, totals
+from ..sums import LARGEST, hold, totals
 from ..validate import at_least, positive
 from .counter import PrefixCounter
 from .running import NO_VIEWS, Past, Running, blank
@@ -131,16 +130,14 @@ class Pak(SlotStream):
         """τ, and the warm-up's noisy sum in output steps, 0 if it is withheld."""
         last = len(self.slots.thresholds) - 1
         histogram = self.slots.histogram(entries)
-        t = self.slots.warmup
-        chosen = self.chooser.choose(histogram, noise, t) if self.chooser else last
+        chosen = last
+        if self.chooser:
+            chosen = self.chooser.choose(histogram, noise, self.slots.warmup)
         tau = self.slots.thresholds[chosen]
         if self.sum_epsilon is None:
             return tau, 0
-        exact = total(self.slots.clipped(entries, tau))
-        if tau:
-            index, label, now = np.zeros(1, np.int64), Keys.of([b"warmup"]), np.full(1, t, np.int64)
-            exact += int(noise.laplace("sum", label, index, tau / self.sum_epsilon, now)[0, 0])
-        return tau, hold(exact * self.counter.steps)
+        found = self._warm_sum(entries, tau, self.sum_epsilon, noise)
+        return tau, hold(found * self.counter.steps)
 
     def prefixes(self, entries: Entries, ends: I64, noise: Noise) -> tuple[int, I64] | None:
         """See `SlotStream.prefixes`; relearnt thresholds depend on each other."""

@@ -20,7 +20,7 @@ from ..key_form import Kind, OwnKeys, Place
 from ..keys import Keys
 from ..parts.bounds.stated import stated_records
 from ..ranges import Draws, laplace
-from ..sums import totals
+from ..sums import total, totals
 from ..truth import Truth, WindowRecords
 from .relearning import Learnt, Relearning
 from .slots import ROW, Entries, Slots, slot_keys, split
@@ -102,6 +102,19 @@ class SlotStream(Mechanism):
     def _timed(self, noise: Noise, width: int = 1) -> InSteps:
         """Noise of blocks of ``width`` slots after the warm-up."""
         return InSteps(noise, self.slots.warmup, self.slots.per_trigger, width)
+
+    def _warm_sum(self, entries: Entries, theta: int, epsilon: Fraction, noise: Noise) -> int:
+        """Noisy sum of the warm-up's values, clipped at θ, in grid steps.
+
+        One record moves the exact sum by at most θ, and so does another value of it: ε-DP with
+        DLap(θ/ε). It is drawn once, at the warm-up's trigger, when its slots are closed.
+        """
+        exact = total(self.slots.clipped(entries, theta))
+        if theta == 0:
+            return exact
+        index, label = np.zeros(1, np.int64), Keys.of([b"warmup"])
+        now = np.full(1, self.slots.warmup, np.int64)
+        return exact + int(noise.laplace("sum", label, index, theta / epsilon, now)[0, 0])
 
     def _watched(
         self, share: Fraction | None, entries: Entries, theta: int, t: int, noise: Noise

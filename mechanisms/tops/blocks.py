@@ -25,6 +25,15 @@ class BlockMemory(NamedTuple):
     past: tuple[int, ...] = ()
 
 
+class First(NamedTuple):
+    """What every slot of the first block is predicted as, and the noise in that."""
+
+    each: int = 0  # output steps
+    variance: float = 0.0  # of its noise, in squared grid steps
+    # covariance with the total that was released of earlier slots, in squared grid steps
+    joint: float = 0.0
+
+
 class Slice(NamedTuple):
     """Outputs for consecutive slots."""
 
@@ -40,7 +49,7 @@ class Blocks:
     width: int  # slots per block
     steps: int  # output steps per grid step, a multiple of ``width``
     smoother: Smoother  # predicts the open block
-    expected: int = 1  # records expected per slot, for the very first prediction
+    first: First  # predicts the first block
 
     def run(
         self, noise: Noise, theta: int, memory: BlockMemory, first: int, sums: I64
@@ -49,7 +58,7 @@ class Blocks:
         value, variance = np.zeros((len(sums), 2), np.int64), np.zeros((len(sums), 2))
         for block, low, high, row in self._spans(first, len(sums)):
             rows = slice(row, row + high - low)
-            each = self.per_slot(memory, theta, block)
+            each = self.per_slot(memory, block)
             ends = high == self.width
             partial = min(memory.partial + total(sums[rows]), LARGEST)
             out = np.full(high - low, hold(each), np.int64)
@@ -76,10 +85,10 @@ class Blocks:
         past = (shown, *memory.past)[: self.smoother.memory]
         return BlockMemory(0, hold(memory.total + shown), past)
 
-    def per_slot(self, memory: BlockMemory, theta: int, block: int) -> int:
+    def per_slot(self, memory: BlockMemory, block: int) -> int:
         """The prediction for every slot of an open block, in output steps."""
         if block == 0:
-            return self.steps * self.expected * theta // 4
+            return self.first.each
         predicted = self.smoother.predict(memory.past, memory.total, block)
         return (predicted / self.width).__floor__()
 
@@ -103,9 +112,12 @@ class Blocks:
         return positive
 
     def _predicted(self, theta: int, block: int) -> tuple[float, float]:
-        """Variances of a predicted slot, and of the total of all ended blocks plus that slot."""
+        """Variances of a predicted slot, and of the total of all ended slots plus that slot.
+
+        The total before the first block has noise of its own, which callers add.
+        """
         if block == 0:
-            return 0.0, 0.0
+            return self.first.variance, self.first.variance + 2 * self.first.joint
         if self.smoother.kind == "mean":
             share = 1 / (block * self.width)
             whole = self.tree.variance(theta, 0, block)
@@ -120,7 +132,10 @@ class Blocks:
     def _last(self, theta: int, block: int) -> float:
         """Variance of the last slot of a block: its total less the estimates of the others."""
         given = -(self.width - 1) / self.width
-        if block == 0 or self.width == 1:
+        if block == 0:  # the prediction's noise is none of the tree's
+            own = self.tree.variance(theta, 0, 1)
+            return own + (self.width - 1) ** 2 * self.first.variance
+        if self.width == 1:
             return self.tree.variance(theta, block, block + 1)
         if self.smoother.kind != "mean":
             return self.tree.variance(theta, block, block + 1, self._extra(block, given))

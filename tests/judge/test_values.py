@@ -40,6 +40,8 @@ TOPS = {
     "default": "",
     "fine": ", slots_per_trigger = 4, expected = 6, bound = 3",
     "published": ", warmup = 2, slots_per_trigger = 3, publish_warmup = true, expected = 30",
+    "both": ", warmup = 2, slots_per_trigger = 2, publish_warmup = true, relearn = 4, skip = 2"
+    ", fanout = 2, expected = 30",
     "paper": ", fanout = 2, height = 3, skip = 1, excess = 7.5, slots_per_trigger = 2",
     "infinite": ', stream = "infinite", fanout = 2, slots_per_trigger = 2, skip = 1',
     "anew": ", relearn = 3, watch = 0.1, slots_per_trigger = 4, expected = 5",
@@ -111,6 +113,8 @@ MISTAKES = {
         (tops, "noisy_max", _off),
         (hierarchy.Chunks, "scale", lambda real: lambda self, theta: real(self, theta) / 2),
         (SlotStream, "_watched", lambda real: lambda *given: {"clipped": np.zeros(1, np.int64)}),
+        (SlotStream, "_warm_sum", _one_more),
+        (tops.Tops, "predicted", _one_more),
     ],
     "pak": [
         (slots.Slots, "absorb", first_twice),
@@ -134,6 +138,7 @@ def test_a_product_that_errs_is_found_out(
     kind: str, where: Any, name: str, wrong: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     more = ', counter = "tree"' * (kind == "pak")
+    more += ", skip = 1, fanout = 2" * (kind == "tops")  # slots that are predicted
     more += ', threshold = "noisy-max"' * (where in (pak, pak.RankQuantile))
     given = text(kind, f", slots_per_trigger = 2, expected = 6, bound = 3, watch = 0.1{more}")
     made = wrong if isinstance(wrong, property) else wrong(getattr(where, name))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from .numbers import held
 from .slots import SlotJudge, SlotRules, above
 from .stream import Clock
-from .wide import Chunks, Endless, endless, mean_variance, shape
+from .wide import FINE, Chunks, Endless, endless, laplace_variance, mean_variance, shape
 
 Now = Sequence[tuple[int, int]]  # slot and value, in grid steps
 Told = tuple[dict[int, dict[str, Any]], dict[str, list[int]]]
@@ -35,9 +35,13 @@ class TopsRules(SlotRules):
             given = p["fanout"], p["height"], p["skip"]
             b, levels, skip = shape(late, rest, load, given, late if self.anew else 0)
             self.tree, self.width = Chunks(b, levels, rest), b**skip
-        self.first, self.warm, self.warm_width = self.each, None, 1
+        # A tenth of the warm-up's ε tells its sum, from which the first block is predicted.
+        self.first, self.warm, self.warm_width = self.each * Fraction(9, 10), None, 1
+        self.told = self.each / 10
         if p["publish_warmup"]:
             self._publish(load)
+        usual = Fraction(load, 4) ** 2
+        self.weight = usual / (usual + self._unsure() / self.early**2)
         self.penalty, self.later = (self._penalty(seen, late) for seen in (self.early, late))
         widest, fine = max(self.width, self.warm_width), 64
         while fine > 1 and self.top * widest * fine >= 1 << 40:
@@ -51,6 +55,26 @@ class TopsRules(SlotRules):
         while self.early % b**skip:
             skip -= 1
         self.warm, self.warm_width = Chunks(b, levels, rest, "warmup"), b**skip
+
+    def _unsure(self) -> Fraction:
+        """Variance of the noise in the warm-up's released sum, for a threshold of 1."""
+        if self.warm is None:
+            return 2 / self.told**2
+        return Fraction(self.spread(FINE) / FINE**2).limit_denominator(1 << 20)
+
+    def spread(self, theta: int) -> float:
+        """The same for another threshold, of noise on the grid."""
+        if self.warm is None:
+            return laplace_variance(theta / self.told)
+        return self.warm.variance([(0, theta)], [(0, self.early // self.warm_width, 1.0)])
+
+    def opening(self, theta: int, told: int | None = None) -> int:
+        """The prediction for each slot of a first block, perhaps from what a warm-up released."""
+        usual = Fraction(self.fine * self.parameters["expected"] * theta, 4)
+        if told is None:
+            return math.floor(usual)
+        mixed = self.weight * told / self.early + (1 - self.weight) * usual
+        return held(max(0, math.floor(mixed)))
 
     def _penalty(self, seen: int, late: int) -> list[int]:
         """The records that a threshold must save, by the noise that it brings."""
@@ -81,6 +105,7 @@ class Stream(NamedTuple):
 
     thetas: tuple[int, ...]  # of its stretches
     base: int  # released of the warm-up
+    each: int  # predicted for each slot of the first block
     blocks: Blocks
     seen: tuple[tuple[int, int], ...] = ()  # records of the open stretch
 
@@ -104,8 +129,15 @@ class TopsJudge(SlotJudge):
         if rules.warm is not None:
             steps = (rules.warm, rules.warm_width, trigger["index"] - 1, rules.early)
             blocks, rows = self.course(trigger, now, blocks, steps, [(0, theta)], (0, rules.early))
-        self.streams[trigger["window"]] = Stream((theta,), blocks.total, Blocks())
-        return rows, {"threshold": [theta]}
+        public, told = {"threshold": [theta]}, blocks.total
+        if rules.warm is None:
+            exact, size = sum(min(value, theta) for _, value in now), theta / rules.told
+            noise = self.noise.laplace("sum", size, trigger, trigger["index"], b"warmup")
+            public["warmup_sum"] = [held(exact + noise)]
+            told = public["warmup_sum"][0] * rules.fine
+        each = rules.opening(theta, told)
+        self.streams[trigger["window"]] = Stream((theta,), blocks.total, each, Blocks())
+        return rows, public
 
     def go_on(self, trigger: Clock, now: Now) -> Told:
         """The sums of a trigger's slots, and perhaps the threshold of the next stretch."""
@@ -125,7 +157,7 @@ class TopsJudge(SlotJudge):
                 scores = [-n - bar for n, bar in zip(counts, rules.later, strict=True)]
                 purpose = f"threshold.{len(stream.thetas)}"
                 new = rules.thetas[self.loudest(trigger, scores, rules.anew, purpose)]
-                stream = Stream((*stream.thetas, new), stream.base, blocks)
+                stream = Stream((*stream.thetas, new), stream.base, stream.each, blocks)
                 public["threshold"] = [new]
         self.streams[window] = stream
         return rows, public
@@ -156,10 +188,8 @@ class TopsJudge(SlotJudge):
         rules, (tree, width, before, per) = self.rules, steps
         theta, offset = pieces[-1][1], 0 if stream is None else rules.early
         theta = theta if stream is None else stream.thetas[-1]
-        extra = 0.0
-        if stream is not None and rules.warm is not None:
-            whole = [(0, rules.early // rules.warm_width, 1.0)]
-            extra = rules.warm.variance([(0, stream.thetas[0])], whole)
+        loud = 0.0 if stream is None else rules.spread(stream.thetas[0])
+        share, before_all = float(rules.weight) / rules.early, float(rules.warm is not None)
 
         def draw(purpose: str, scale: Fraction, step: int, key: bytes, index: int) -> int:
             first = before - (-step * width // per)
@@ -169,7 +199,10 @@ class TopsJudge(SlotJudge):
         for slot in range(*slots):
             block, place = divmod(slot - offset, width)
             exact = sum(min(value, theta) for at, value in now if at == slot)
-            guess, parts = self.guess(memory, theta, block, width)
+            guess, parts = self.guess(memory, theta, block, width, stream)
+            # times that the noise of the warm-up's sum is in the slot, and in the running total
+            mine = 0.0 if block else share
+            running = before_all + (place + 1) * mine
             value, ends = guess, (place + 1) * held(guess) + memory.total
             own: list[tuple[int, int, float]] = parts
             upto = [(0, block, 1.0), *((a, z, w * (place + 1)) for a, z, w in parts)]
@@ -183,8 +216,12 @@ class TopsJudge(SlotJudge):
                 memory = Blocks(0, held(memory.total + shown), past)
                 own = [(block, block + 1, 1.0), *((a, z, (1 - width) * w) for a, z, w in parts)]
                 ends, upto = memory.total, [(0, block + 1, 1.0)]
+                mine, running = (width - 1) * mine, before_all
             total = held(held(ends) + (stream.base if stream is not None else 0))
-            spread = tree.variance(pieces, own), tree.variance(pieces, upto) + extra
+            spread = (
+                tree.variance(pieces, own) + mine**2 * loud,
+                tree.variance(pieces, upto) + running**2 * loud,
+            )
             rows[slot] = {
                 name: self.told(one, variance * rules.fine**2, rules.fine)
                 for name, one, variance in zip(
@@ -203,12 +240,12 @@ class TopsJudge(SlotJudge):
         )
 
     def guess(
-        self, memory: Blocks, theta: int, block: int, width: int
+        self, memory: Blocks, theta: int, block: int, width: int, stream: Stream | None
     ) -> tuple[int, list[tuple[int, int, float]]]:
         """The prediction for each slot of an open block, and the blocks that are in it."""
         p = self.rules.parameters
         if not block:
-            return self.rules.fine * p["expected"] * theta // 4, []
+            return stream.each if stream else self.rules.opening(theta), []
         if p["smoother"] == "mean":
             each = Fraction(memory.total, block * width)
             return math.floor(each), [(0, block, 1 / (block * width))]

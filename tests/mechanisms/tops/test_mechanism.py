@@ -20,7 +20,7 @@ from hushstream.mechanisms.parts.trees.hierarchy import Chunks, InfiniteTree
 from hushstream.mechanisms.parts.trees.smoothing import KINDS, Smoother
 from hushstream.mechanisms.tables import RowTable
 from hushstream.mechanisms.tops.blocks import BlockMemory as Past
-from hushstream.mechanisms.tops.blocks import Blocks, pack, unpack
+from hushstream.mechanisms.tops.blocks import Blocks, First, pack, unpack
 from hushstream.mechanisms.tops.mechanism import Tops
 from hushstream.mechanisms.tops.settings import TopsParameters, build
 from hypothesis import given, settings
@@ -71,7 +71,7 @@ def test_blocks_do_not_depend_on_how_slots_are_handed_over(
     sums: list[int], kind: str, piece: int, run_number: int
 ) -> None:
     """Any cut gives the same outputs; outputs of a block sum to its total."""
-    blocks = Blocks(Chunks(2, 2, Fraction(1)), 2, 128, Smoother(kind, 3), 1)
+    blocks = Blocks(Chunks(2, 2, Fraction(1)), 2, 128, Smoother(kind, 3), First(960))
     noise, values = keyed(str(run_number)), np.array(sums)
     memory, whole = blocks.run(noise, 30, Past(), 0, values)
     parts, past = [], Past()
@@ -132,7 +132,7 @@ def test_stated_variances_are_the_measured_ones(
     tree: Chunks | InfiniteTree, width: int, smoother: Smoother
 ) -> None:
     """Accepted at σ; two thirds and one and a half times σ are rejected."""
-    blocks, empty = Blocks(tree, width, 64 * width, smoother), np.zeros(16, np.int64)
+    blocks, empty = Blocks(tree, width, 64 * width, smoother, First()), np.zeros(16, np.int64)
     silent = blocks.run(zero, 20, Past(), 0, empty)[1].value
     drawn = [blocks.run(keyed(str(i)), 20, Past(), 0, empty)[1] for i in range(400)]
     variance = drawn[0].variance
@@ -195,7 +195,7 @@ def test_cost_counts_records_wherever_they_lie() -> None:
         cost = mechanism.cost()
         assert cost.epsilon == 3 and cost.mu2 == 0 and 0 < cost.delta < Fraction(1, 2**80)
         warm = mechanism.threshold_epsilon
-        warm += mechanism.warmup.chunks.epsilon if mechanism.warmup else 0
+        warm += mechanism.warmup.chunks.epsilon if mechanism.warmup else mechanism.sum_epsilon
         assert 4 * warm == 3 and 4 * mechanism.tree.epsilon == 3
     assert Cost() != cost
 
