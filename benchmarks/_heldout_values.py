@@ -2,16 +2,19 @@
 
 One record per slot; the first eighth of a stream is the warm-up, and figures are for the rest.
 Errors are expectations over the hierarchy's noise, computed from its exact covariances; only the
-choice of the threshold is drawn. So the mean squared error of a set of ranges is the variance of
-their noise plus the mean square of the errors from clipping and from predictions inside blocks.
+choice of the threshold and the noise of ToPS's warm-up sum are drawn. So the mean squared error of
+a set of ranges is the variance of their noise plus the mean square of the errors from clipping and
+from predictions inside blocks.
 
-* ``tops``: the mechanism of `TopsParameters()`, with its threshold's noise.
+* ``tops``: the mechanism of `TopsParameters()`, with its threshold's noise and that of the warm-up's sum,
+  which predicts the first block.
 * ``authors``: our own implementation of the choices of Wang et al. (CCS 2021): 16 children, the
   least height that holds the stream, the number of levels without noise that minimises
   2(b-1)(h-s)³/ε² + b^2s/36, the threshold by the noisy maximum of Equation 6 with c = 60 and
   DLap(1/ε), and a first block that is assumed to hold half of the threshold in every slot.
 * ``best``: the least error of any threshold and any shape, found on the data itself at no cost in
-  ε; still one threshold and one shape for the whole stream.
+  ε; still one threshold and one shape for the whole stream, and a first block that is assumed to
+  hold a quarter of the threshold or the warm-up's exact mean in every slot.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ import numpy as np
 from _heldout_streams import streams
 from _values import F64, I64, Stream, keyed
 from hushstream.mechanisms.contract import Setting
+from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.parts.thresholds.clip import (
     exceedance_scores,
     geometric_thresholds,
@@ -46,7 +50,7 @@ class Method(NamedTuple):
     """A shape, and the assumed value of every slot of the first block, as a share of θ."""
 
     shape: TreeShape
-    guess: float
+    guess: float = 0.25
 
 
 @dataclass(frozen=True)
@@ -124,6 +128,23 @@ def defaults(stream: Stream, epsilon: Fraction) -> Any:
     return build(TopsParameters(warmup=len(stream.values) // WARMUP), setting)
 
 
+def guessed(made: Any, warm: I64, theta: int, run: int | None = None) -> float:
+    """What ToPS expects of a slot of the first block, as a share of θ.
+
+    Args:
+        made: the mechanism.
+        warm: values of the warm-up.
+        theta: the threshold.
+        run: number of the noise in the warm-up's sum; None leaves it out.
+    """
+    told = int(np.minimum(warm, theta).sum())
+    if run is not None:
+        index, first = np.zeros(1, np.int64), np.full(1, made.slots.warmup, np.int64)
+        label, scale = Keys.of([b"warmup"]), theta / made.sum_epsilon
+        told += int(keyed(run, "tops").laplace("sum", label, index, scale, first)[0, 0])
+    return float(made.predicted(theta, told * made.steps) / made.steps / theta)
+
+
 def row_of(stream: Stream, epsilon: Fraction, runs: int, oracle: bool = True) -> Row:
     """Mean squared errors for one stream and ε; with ``oracle`` also the best possible."""
     ranges, warm = Ranges.of(stream), stream.values[: len(stream.values) // WARMUP]
@@ -132,20 +153,24 @@ def row_of(stream: Stream, epsilon: Fraction, runs: int, oracle: bool = True) ->
     histogram = np.bincount(np.searchsorted(thresholds, warm), minlength=len(thresholds))
     assert isinstance(made.tree, Chunks)
     skip = round(math.log(made.width, made.tree.fanout))
-    ours = Method(TreeShape(made.tree.fanout, made.tree.levels, skip), 0.25)
+    ours = Method(TreeShape(made.tree.fanout, made.tree.levels, skip))
     theirs, height = authors(len(ranges.rest), epsilon)
     theirs_penalty = noise_penalty(thresholds, len(warm), AUTHORS_FANOUT, height, epsilon, EXCESS)
     row: Row = {"stream": stream.name, "epsilon": float(epsilon)}
-    for name, method, penalty in (
-        ("tops", ours, np.array(made.penalty)),
-        ("authors", theirs, theirs_penalty),
+    for name, method, penalty, share in (
+        ("tops", ours, np.array(made.penalty), made.threshold_epsilon),
+        ("authors", theirs, theirs_penalty, epsilon),
     ):
         scores = exceedance_scores(histogram, penalty)
-        chosen = [noisy_max(scores, 1 / epsilon, keyed(i, name), 1) for i in range(runs)]
+        chosen = [noisy_max(scores, 1 / share, keyed(i, name), 1) for i in range(runs)]
         thetas = [thresholds[place] for place in chosen]
         noise = ranges.noise(method.shape) / float(epsilon) ** 2
-        known = {theta: noise * theta**2 + ranges.missed(theta, method) for theta in set(thetas)}
-        row[name] = float(np.mean([known[theta] for theta in thetas]))
+        errors = []
+        for run, theta in enumerate(thetas):
+            if name == "tops":
+                method = method._replace(guess=guessed(made, warm, theta, run))
+            errors.append(noise * theta**2 + ranges.missed(theta, method))
+        row[name] = float(np.mean(errors))
         row[f"{name}_threshold"] = float(np.median(thetas))
         row[f"{name}_shape"] = [method.shape.fanout, method.shape.levels, method.shape.width]
     return row | (best(stream, ranges, epsilon) if oracle else {})
@@ -166,9 +191,10 @@ def best(stream: Stream, ranges: Ranges, epsilon: Fraction) -> Row:
         for noise, shape in narrow.values():
             blur = noise * theta**2 / float(epsilon) ** 2
             if blur < least:
-                error = blur + ranges.missed(theta, Method(shape, 0.25))
-                if error < least:
-                    least, found = error, (theta, shape)
+                mean = float(np.minimum(warm, theta).mean()) / theta
+                missed = min(ranges.missed(theta, Method(shape, one)) for one in (0.25, mean))
+                if blur + missed < least:
+                    least, found = blur + missed, (theta, shape)
     theta, shape = found
     best_shape = [shape.fanout, shape.levels, shape.width]
     return {"best": least, "best_threshold": theta, "best_shape": best_shape}

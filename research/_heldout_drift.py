@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 from _heldout_streams import streams
-from _heldout_values import DELTA, EPSILONS, WARMUP, Ranges
+from _heldout_values import DELTA, EPSILONS, WARMUP, Ranges, guessed
 from _values import F64, I64, Stream, keyed
 from hushstream.mechanisms.catalogue import find
 from hushstream.mechanisms.contract import Setting
@@ -88,8 +88,9 @@ def tops_noise(made: Any, ranges: Ranges) -> F64:
     return np.asarray(total * scale / len(ranges.first))
 
 
-def tops_error(made: Any, ranges: Ranges, noise: F64, thetas: list[int]) -> float:
-    """Mean squared error of ranges with these thresholds."""
+def tops_error(made: Any, ranges: Ranges, noise: F64, thetas: list[int], warm: I64) -> float:
+    """Mean squared error of ranges with these thresholds; the warm-up's sum is without noise."""
+    guess = guessed(made, warm, thetas[0]) * thetas[0]
     force, width = in_force(made, thetas, len(ranges.rest)), made.width
     true = np.concatenate([[0], np.cumsum(ranges.rest)])
     cut = np.concatenate([[0], np.cumsum(np.minimum(ranges.rest, force))])
@@ -97,7 +98,7 @@ def tops_error(made: Any, ranges: Ranges, noise: F64, thetas: list[int]) -> floa
     def shown(at: I64) -> F64:
         block, into = np.divmod(at, width)
         last = cut[block * width] - cut[np.maximum(block - 1, 0) * width]
-        last = np.where(block > 0, last, thetas[0] / 4 * width)
+        last = np.where(block > 0, last, guess * width)
         guessed: F64 = cut[block * width] + into / width * last - true[at]
         return guessed
 
@@ -117,7 +118,7 @@ def pak_noise(made: Any, slots: int) -> F64:
     return np.asarray(total / ENDS / UNIT**2)
 
 
-def pak_error(made: Any, ranges: Ranges, noise: F64, thetas: list[int]) -> float:
+def pak_error(made: Any, ranges: Ranges, noise: F64, thetas: list[int], warm: I64) -> float:
     """Mean squared error of running totals with these thresholds."""
     rest = ranges.rest
     lost = np.cumsum(rest - np.minimum(rest, in_force(made, thetas, len(rest))))
@@ -136,7 +137,8 @@ def row_of(kind: str, stream: Stream, epsilon: Fraction, runs: int) -> Row:
         noise = tops_noise(made, ranges) if kind == "tops" else pak_noise(made, late)
         error = tops_error if kind == "tops" else pak_error
         drawn = [thresholds(made, stream, run) for run in range(runs)]
-        row[name] = float(np.mean([error(made, ranges, noise, one) for one in drawn]))
+        warm = stream.values[: len(stream.values) // WARMUP]
+        row[name] = float(np.mean([error(made, ranges, noise, one, warm) for one in drawn]))
     return row
 
 

@@ -1,7 +1,8 @@
 """How near to the best any rule could come that chooses ToPS's threshold before the stream goes on.
 
 The same streams, warm-ups, ranges and exact variances as in `_heldout_values`, the same ε for the
-sums. Errors, each over ``best``, the least of any threshold and shape with the stream in view:
+sums; the warm-up's sum, which predicts the first block, is taken without its noise. Errors, each
+over ``best``, the least of any threshold and shape with the stream in view:
 
 * ``tops``: the rule as it is.
 * ``told``: the same noise and the shape that ToPS takes, but the penalty (its weight and its
@@ -29,7 +30,7 @@ from typing import Any
 import numpy as np
 from _heldout_drift import changes
 from _heldout_streams import streams
-from _heldout_values import EPSILONS, WARMUP, Method, Ranges, best, defaults
+from _heldout_values import EPSILONS, WARMUP, Method, Ranges, best, defaults, guessed
 from _values import F64, I64, Stream, keyed
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.parts.thresholds.clip import exceedance_scores, exceeding
@@ -54,10 +55,20 @@ def noises(runs: int, candidates: int, epsilon: Fraction) -> I64:
     return np.array(drawn)
 
 
-def errors(ranges: Ranges, thresholds: I64, shape: TreeShape, epsilon: Fraction) -> F64:
-    """(c,) mean squared error of ranges with each threshold."""
-    method = Method(shape, 0.25)
-    missed = [ranges.missed(theta, method) for theta in thresholds.tolist()]
+def errors(
+    ranges: Ranges, thresholds: I64, shape: TreeShape, epsilon: Fraction, guesses: F64
+) -> F64:
+    """(c,) mean squared error of ranges with each threshold.
+
+    Args:
+        ranges: random ranges of a stream.
+        thresholds: (c,) thresholds.
+        shape: the tree.
+        epsilon: ε of the sums.
+        guesses: (c,) what slots of the first block are thought to hold, as shares of a threshold.
+    """
+    pairs = zip(thresholds.tolist(), guesses.tolist(), strict=True)
+    missed = [ranges.missed(theta, Method(shape, guess)) for theta, guess in pairs]
     noise = ranges.noise(shape) / float(epsilon) ** 2
     return noise * np.square(thresholds.astype(float)) + np.array(missed)
 
@@ -81,11 +92,12 @@ def row_of(stream: Stream, epsilon: Fraction, runs: int) -> Row:
     made = defaults(stream, epsilon)
     fanout, thresholds = made.tree.fanout, np.array(made.slots.thresholds)
     shape = TreeShape(fanout, made.tree.levels, round(math.log(made.width, fanout)))
-    error, before = (errors(one, thresholds, shape, epsilon) for one in (ranges, repeated))
+    guesses = np.array([guessed(made, warm, theta) for theta in thresholds.tolist()])
+    error, before = (errors(one, thresholds, shape, epsilon, guesses) for one in (ranges, repeated))
     histogram = np.bincount(np.searchsorted(thresholds, warm), minlength=len(thresholds))
     penalty = np.array(made.penalty)
     scores = exceedance_scores(histogram, penalty)
-    noise = noises(runs, len(thresholds), epsilon)
+    noise = noises(runs, len(thresholds), made.threshold_epsilon)
     row: Row = {"stream": stream.name, "epsilon": float(epsilon)}
     row["tops"] = float(error[np.argmax(scores + noise, axis=1)].mean())
     row["told"] = told(exceeding(histogram), penalty, thresholds, noise, error)
@@ -94,8 +106,9 @@ def row_of(stream: Stream, epsilon: Fraction, runs: int) -> Row:
     known = best(stream, repeated, epsilon)
     fanout, levels, width = known["best_shape"]
     other = TreeShape(fanout, levels, round(math.log(width, fanout)))
-    theta = np.array([known["best_threshold"]])
-    row["warm"] = float(errors(ranges, theta, other, epsilon)[0])
+    theta = known["best_threshold"]
+    guess = np.array([guessed(made, warm, theta)])
+    row["warm"] = float(errors(ranges, np.array([theta]), other, epsilon, guess)[0])
     row["threshold"] = float(error.min())
     return row | best(stream, ranges, epsilon)
 

@@ -4,7 +4,8 @@ The thresholds of PAK and of ToPS maximise records that are not cut, less a pena
 noise. A *rule* is a weight and an exponent of that penalty; its error is that of the drawn
 thresholds under the counter or the tree of the default settings, root mean squared over that with
 the best threshold for PAK, mean squared over that of the authors' rules for ToPS (`_heldout_pak`,
-`_heldout_values`). Only noise of the choice is drawn, as continuous Laplace noise.
+`_heldout_values`). Only noise of the choice is drawn, as continuous Laplace noise; that of the sum
+which predicts ToPS's first block is left out.
 
 `least` is a bound for every rule: the least worse ratio that an ε-DP choice can have on two
 warm-ups, one with rare large values and one without them, which differ in d records. Of two laws p
@@ -76,19 +77,26 @@ def tops_cell(stream: Stream, epsilon: Any, runs: int) -> tuple[Cell, float]:
     warm, each = stream.values[: len(stream.values) // tops.WARMUP], made.slots.thresholds
     tree, theta = made.tree, np.array(each, np.float64)
     skip = round(math.log(made.width, tree.fanout))
-    ours = tops.Method(TreeShape(tree.fanout, tree.levels, skip), 0.25)
+    ours = tops.Method(TreeShape(tree.fanout, tree.levels, skip))
+    guesses = [tops.guessed(made, warm, one) for one in each]
     theirs, height = tops.authors(len(ranges.rest), epsilon)
 
-    def known(method: tops.Method) -> Cell:
+    def known(method: tops.Method, guesses: list[float], share: Any) -> Cell:
         noise = ranges.noise(method.shape) / float(epsilon) ** 2
-        square = noise * theta**2 + np.array([ranges.missed(one, method) for one in each])
-        above = _above(warm, theta)
-        return Cell(above, theta / theta[-1], square, float(epsilon), made.penalty[-1] / 36)
+        missed = [
+            ranges.missed(one, method._replace(guess=guess))
+            for one, guess in zip(each, guesses, strict=True)
+        ]
+        square, above = noise * theta**2 + np.array(missed), _above(warm, theta)
+        return Cell(above, theta / theta[-1], square, float(share), made.penalty[-1] / 36)
 
     bar = noise_penalty(
         each, len(warm), tops.AUTHORS_FANOUT, height, epsilon, tops.EXCESS
     ).astype(np.float64)  # fmt: skip
-    return known(ours), known(theirs).error(bar, runs)
+    fixed = [theirs.guess] * len(each)
+    return (
+        known(ours, guesses, made.threshold_epsilon), known(theirs, fixed, epsilon).error(bar, runs)
+    )  # fmt: skip
 
 
 def _above(warm: I64, theta: F64) -> I64:

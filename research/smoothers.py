@@ -55,7 +55,7 @@ def noisy_totals(stream: Stream, made: Any, run: int) -> tuple[int, I64]:
     places = np.searchsorted(made.slots.thresholds, stream.values[:start])
     histogram = np.bincount(places, minlength=len(made.slots.thresholds))
     scores = exceedance_scores(histogram, np.array(made.penalty))
-    theta = made.slots.thresholds[noisy_max(scores, 1 / made.tree.epsilon, noise, 1)]
+    theta = made.slots.thresholds[noisy_max(scores, 1 / made.threshold_epsilon, noise, 1)]
     rest = np.minimum(stream.values[start:], theta)
     blocks, drawn, before = len(rest) // made.width, [0.0], 0.0
     for end in range(1, blocks + 1):
@@ -70,14 +70,16 @@ def errors(stream: Stream, made: Any, run: int) -> Errors:
     """Mean squared errors of each smoother in one run."""
     theta, totals = noisy_totals(stream, made, run)
     width, blocks = made.width, len(totals)
-    rest = stream.values[len(stream.values) // heldout.WARMUP :][: blocks * width]
+    start = len(stream.values) // heldout.WARMUP
+    rest = stream.values[start:][: blocks * width]
+    first = heldout.guessed(made, stream.values[:start], theta, run) * width * theta
     ends = np.sort(np.random.default_rng(run).integers(0, len(rest), (heldout.RANGES, 2)), axis=1)
     true = np.concatenate([[0], np.cumsum(rest)])
     upto = np.concatenate([[0], np.cumsum(totals)])
     inner = rest.reshape(blocks, width)[:, :-1]
     found: Errors = {}
     for kind in KINDS:
-        each = predictions(Smoother(kind), totals, width * theta / 4) / width
+        each = predictions(Smoother(kind), totals, first) / width
         block, into = np.divmod(ends, width)
         shown = upto[block] + into * each[block]
         miss = np.diff(shown - true[ends], axis=1)

@@ -46,7 +46,7 @@ def test_noise_is_that_of_the_mechanisms() -> None:
     theta, slots = 1 << 12, len(ranges.rest)
     tops = drift.built("tops", stream, Fraction(1), 256)
     stretches = tops.relearning.stretches
-    tree = tops._blocks(thetas=(theta,) * stretches).tree
+    tree = tops._blocks(tops._first(theta), thetas=(theta,) * stretches).tree
     stated = tree.variance(theta, 0, slots // tops.width)
     assert drift.tops_noise(tops, whole).sum() * theta**2 == pytest.approx(stated, rel=1e-4)
     pak = drift.built("pak", stream, Fraction(1), 256)

@@ -46,10 +46,10 @@ def test_nobody_who_knows_the_warm_up_alone_foresees_a_step() -> None:
 
 
 def test_the_rule_is_the_one_that_the_benchmark_of_values_measures() -> None:
-    """Same noise, one run after the other there: the means agree to the last digit."""
+    """Same noise of the threshold, one run after the other there; less that of the first guess."""
     stream = steady()
     mine, theirs = oracle.row_of(stream, HALF, 12), values.row_of(stream, HALF, 12)
-    assert mine["tops"] == pytest.approx(theirs["tops"])
+    assert mine["tops"] == pytest.approx(theirs["tops"], rel=0.1)
     assert mine["best"] == theirs["best"]
 
 
@@ -61,7 +61,8 @@ def test_the_rule_itself_is_among_the_penalties() -> None:
     warm = np.bincount(np.searchsorted(thresholds, stream.values[:500]), minlength=len(thresholds))
     noise = oracle.noises(20, len(thresholds), HALF)
     ranges = values.Ranges.of(stream)
-    error = oracle.errors(ranges, thresholds, TreeShape(made.tree.fanout, 1, 1), HALF)
+    guesses = np.full(len(thresholds), 0.25)
+    error = oracle.errors(ranges, thresholds, TreeShape(made.tree.fanout, 1, 1), HALF, guesses)
     above, penalty = warm.sum() - np.cumsum(warm), np.array(made.penalty)
     exponent = oracle.OURS[1]
     same = penalty[-1] * (thresholds / thresholds[-1]) ** exponent

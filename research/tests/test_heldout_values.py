@@ -68,7 +68,10 @@ def test_errors_are_those_of_the_mechanism() -> None:
     skip = round(math.log(made.width, made.tree.fanout))
     shape = TreeShape(made.tree.fanout, made.tree.levels, skip)
     expected = ranges.noise(shape) / float(epsilon) ** 2 * theta**2
-    expected += ranges.missed(theta, values.Method(shape, 0.25))
+    warm = stream.values[: n // values.WARMUP]
+    guesses = [values.guessed(made, warm, theta, run) for run in range(60)]
+    missed = [ranges.missed(theta, values.Method(shape, guess)) for guess in guesses]
+    expected += float(np.mean(missed))
     assert np.mean(squares) == pytest.approx(expected, rel=0.15)
 
 
