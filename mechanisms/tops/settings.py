@@ -81,7 +81,7 @@ def build(parameters: TopsParameters, setting: Setting) -> Tops:
             raise ParameterError("relearn", parameters.relearn, rule)
     tree, width = tree_of(parameters, late, epsilon - watch - anew, late if anew else 0)
     warmup, first = _warmup(parameters, slots, epsilon)
-    told = None if warmup else epsilon - first
+    told = None if warmup else epsilon * SUM_SHARE
     penalty = penalty_of(parameters, slots.warmup_slots, late, slots, tree, width)
     later = penalty_of(parameters, late, late, slots, tree, width)
     smoother = Smoother(

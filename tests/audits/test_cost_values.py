@@ -162,6 +162,9 @@ MISTAKES = {
     "half the noise of a watch beside a matrix": (
         "pak", "matrix, watched", SlotStream, "_watched", "1 / share", "1 / (2 * share)"
     ),
+    "noise of a warm-up's sum for values of one step": (
+        "tops", "chunks", SlotStream, "_warm_sum", "theta / epsilon", "1 / epsilon"
+    ),
     "half the noise of a noisy maximum": (
         "tops", "chunks", Tops, "_open", "1 / self.threshold_epsilon",
         "1 / (2 * self.threshold_epsilon)",

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from itertools import islice
 
 import numpy as np
 import pytest
 from hushstream.errors import ContractError, ParameterError
+from hushstream.mechanisms.columns import Releases
 from hushstream.mechanisms.contract import Cost, Setting
 from hushstream.mechanisms.in_memory import Memory, Trace, run
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import STEADY, KeyedNoise, zero
 from hushstream.mechanisms.parts.trees.hierarchy import Chunks, InfiniteTree
 from hushstream.mechanisms.parts.trees.smoothing import KINDS, Smoother
+from hushstream.mechanisms.slots.slots import Entries
 from hushstream.mechanisms.tables import RowTable
 from hushstream.mechanisms.tops.blocks import BlockMemory as Past
 from hushstream.mechanisms.tops.blocks import Blocks, First, pack, unpack
@@ -198,6 +201,94 @@ def test_cost_counts_records_wherever_they_lie() -> None:
         warm += mechanism.warmup.chunks.epsilon if mechanism.warmup else mechanism.sum_epsilon
         assert 4 * warm == 3 and 4 * mechanism.tree.epsilon == 3
     assert Cost() != cost
+
+
+def test_noise_of_the_warmup_sum_has_its_law() -> None:
+    """DLap(10θ/ε) by Kolmogorov's distance, with a false alarm for at most 1 of 1,000 keys.
+
+    Two thirds and one and a half times the scale are rejected.
+    """
+    mechanism, runs = fixed(build(SMALL, SETTING), 10), 1500
+    assert mechanism.sum_epsilon == Fraction(1, 10)
+    trace = stream(mechanism, [0, 1, 1, 3, 9], [4.0, 30.0, 7.0, 2.0, 11.0])
+    nothing = Entries(*[np.zeros(0, np.int64)] * 4)
+    drawn = [
+        mechanism._warm_sum(nothing, 10, mechanism.sum_epsilon, keyed(f"sum {i}"))
+        for i in range(runs)
+    ]
+    for i in range(3):  # what is released is just that
+        made = Memory(mechanism, keyed(f"sum {i}"))
+        out = next(one for one in run(made, trace) if one.public)
+        assert out.public["threshold"].tolist() == [10]
+        assert out.public["warmup_sum"].tolist() == [4 + 10 + 7 + 2 + drawn[i]]
+    assert laplace_gap(drawn, 100.0) < 1.95 / runs**0.5
+    assert laplace_gap(drawn, 67.0) > 1.95 / runs**0.5 < laplace_gap(drawn, 150.0)
+
+
+def laplace_gap(drawn: list[int], scale: float) -> float:
+    """Largest distance of the drawn distribution function from that of DLap(scale)."""
+    a, z = np.exp(-1 / scale), np.arange(min(drawn) - 1, max(drawn) + 2)
+    law = np.where(z < 0, a ** -np.minimum(z, 0.0), 1 + a - a ** (np.maximum(z, 0) + 1.0)) / (1 + a)
+    found = np.searchsorted(np.sort(drawn), z, side="right") / len(drawn)
+    return float(np.abs(found - law).max())
+
+
+@pytest.mark.parametrize("publish", [False, True])
+def test_the_first_block_is_predicted_from_what_was_released(publish: bool) -> None:
+    """w·S/m + (1-w)·a, floored to output steps, never below 0; of released numbers alone."""
+    mechanism = build(replace(SMALL, publish_warmup=publish, expected=3), SETTING)
+    trace = stream(mechanism, list(range(20)), [9.0] * 20)
+    usual, shown = Fraction(3, 4), set()
+    for i in range(12):
+        out = list(run(Memory(mechanism, keyed(f"first {i}")), trace))
+        theta = int(out[3].public["threshold"][0])
+        if publish:
+            assert "warmup_sum" not in out[3].public and mechanism.warmup is not None
+            told = Fraction(int(out[3].value[-1, 1]), mechanism.steps)
+            loud = mechanism.warmup.chunks.variance(1024, 0, 4 // mechanism.warmup.width)
+            noise = loud / 1024**2
+        else:
+            told, noise = Fraction(int(out[3].public["warmup_sum"][0])), 2 * 10.0**2
+        weight = float(usual**2) / (float(usual**2) + noise / 4**2)
+        expected = weight * float(told) / 4 + (1 - weight) * float(usual) * theta
+        assert out[4].value[0, 0] / mechanism.steps == pytest.approx(max(expected, 0), abs=0.02)
+        shown.add(int(out[4].value[0, 0]))
+    assert len(shown) > 6
+
+
+@pytest.mark.parametrize("publish", [False, True])
+def test_the_first_block_states_the_noise_of_its_prediction(publish: bool) -> None:
+    """Slots and running totals; a published warm-up's noise is in prediction and total alike."""
+    given = replace(SMALL, skip=2, warmup=8, publish_warmup=publish, expected=12)
+    setting = replace(SETTING, epsilon=Fraction(40))
+    mechanism = fixed(build(given, setting), 10)
+    times = [slot for slot in range(20) for _ in range(12)]
+    trace = stream(mechanism, times, [9.0] * len(times))
+
+    def opened(noise: object) -> list[Releases]:
+        return list(islice(run(Memory(mechanism, noise), trace), 8, 12))  # type: ignore[arg-type]
+
+    exact = np.concatenate([one.value for one in opened(zero)])
+    drawn = [opened(keyed(f"opens {i}")) for i in range(150)]
+    stated = np.concatenate([one.variance for one in drawn[0]])
+    values = [np.concatenate([one.value for one in every]) for every in drawn]
+    found = np.mean([(one - exact) ** 2.0 for one in values], axis=0)
+    assert (stated > 0).all() and mechanism.width == len(stated) == 4
+    np.testing.assert_allclose(found / stated, 1, atol=0.4)
+    narrow = replace(mechanism, expected=10**9)  # a weight of 1
+    assert narrow._first(10).variance > mechanism._first(10).variance > 0
+
+
+def test_a_state_without_a_prediction_is_refused() -> None:
+    mechanism = build(SMALL, SETTING)
+    made = Memory(mechanism, keyed("earlier"))
+    for _ in range(4):
+        out = made.trigger()
+    assert "warmup_sum" in out.public
+    with pytest.raises(ContractError, match="earlier version"):
+        mechanism._each(np.zeros(mechanism._packed, np.int64))
+    with pytest.raises(ParameterError, match="sum_epsilon"):
+        replace(mechanism, sum_epsilon=None)
 
 
 @pytest.mark.thorough
