@@ -6,8 +6,8 @@ choice of the threshold and the noise of ToPS's warm-up sum are drawn. So the me
 a set of ranges is the variance of their noise plus the mean square of the errors from clipping and
 from predictions inside blocks.
 
-* ``tops``: the mechanism of `TopsParameters()`, with its threshold's noise and that of the warm-up's sum,
-  which predicts the first block.
+* ``tops``: the mechanism of `TopsParameters()`, with the noise of its threshold and of the
+  warm-up's sum, which predicts the first block.
 * ``authors``: our own implementation of the choices of Wang et al. (CCS 2021): 16 children, the
   least height that holds the stream, the number of levels without noise that minimises
   2(b-1)(h-s)³/ε² + b^2s/36, the threshold by the noisy maximum of Equation 6 with c = 60 and
@@ -178,6 +178,7 @@ def row_of(stream: Stream, epsilon: Fraction, runs: int, oracle: bool = True) ->
 
 def best(stream: Stream, ranges: Ranges, epsilon: Fraction) -> Row:
     """The least error of any threshold and shape; among shapes of one width, the least noisy."""
+    warm = stream.values[: len(stream.values) // WARMUP]
     narrow: dict[int, tuple[float, TreeShape]] = {}
     for shape in candidates(len(ranges.rest)):
         noise = ranges.noise(shape)
