@@ -26,7 +26,7 @@ class BlockMemory(NamedTuple):
 
 
 class First(NamedTuple):
-    """What every slot of the first block is predicted as, and the noise in that."""
+    """Prediction for every slot of the first block, and the noise in it."""
 
     each: int = 0  # output steps
     variance: float = 0.0  # of its noise, in squared grid steps
