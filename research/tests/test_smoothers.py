@@ -26,7 +26,9 @@ def cell(values: np.ndarray) -> dict[str, list[float]]:
 def test_the_mean_is_best_where_nothing_changes_and_the_last_block_where_much_does() -> None:
     draw = np.random.default_rng(2)
     steady = cell(draw.exponential(20, 8192))
-    assert min(steady, key=lambda kind: steady[kind][1]) == "mean"
+    slots = {kind: error for kind, (_, error) in steady.items()}
+    # A moving mean of eight of 17 blocks is as good, but for the luck of the draw.
+    assert slots["mean"] < 1.001 * min(slots.values()) < slots["recent"]
     wave = 20 + 19 * np.sin(np.arange(8192) / 400)
     moving = cell(draw.exponential(wave))
     assert moving["recent"][1] < moving["mean"][1]
