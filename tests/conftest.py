@@ -46,7 +46,6 @@ PLACE = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 PLACES = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 ports.PORTS = ports.PORTS[PLACE % PLACES :: PLACES]
 
-HERE = Path(__file__).parent
 LONGEST = ("test_chaos", "test_generations", "test_outage", "test_schedules", "test_encodings",
            "test_leaderless", "test_upgrade", "test_held_release", "test_disaster", "test_growth",
            "test_sample", "test_mechanisms", "test_surveys", "test_trigger", "test_integration",
@@ -134,7 +133,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             path = nodeid.partition("::")[0]
             if path.startswith(FORKED):  # of one process, which takes seconds to import
                 return FORKED
-            return path if shares(path) else nodeid
+            return path if shares(config.rootpath / path) else nodeid
 
         # xdist looks through all that a process has run, and all that was collected, for each test.
         def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
@@ -177,9 +176,9 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 @cache
-def shares(path: str) -> bool:
-    """Whether tests of a module, named from the root on, use what is made once for the module."""
-    return path.endswith(".py") and 'scope="module"' in (HERE.parent / path).read_text("utf-8")
+def shares(path: Path) -> bool:
+    """Whether tests of a module use what is made once for the module."""
+    return path.suffix == ".py" and 'scope="module"' in path.read_text("utf-8")
 
 
 def _ordered(items: Sequence[pytest.Item]) -> list[pytest.Item]:

@@ -28,7 +28,8 @@ def test_a_longer_warmup_is_proposed_where_a_round_has_few_reports() -> None:
     assert found.configured.parameters == SMALL and found.proposed.parameters != SMALL
     assert found.proposed.error < found.configured.error < found.top
     assert found.ideal <= found.proposed.error
-    assert found.proposed.range_reports > found.configured.range_reports
+    assert found.proposed.parameters.warmup > found.configured.parameters.warmup
+    assert found.proposed.range_reports >= found.configured.range_reports  # of more rounds
     assert found.proposed.chosen_at <= 4  # a third of the window
     again = propose(found.proposed.parameters, SETTING, 60_000, 12.0)
     assert again.proposed.error >= 0.97 * found.proposed.error
