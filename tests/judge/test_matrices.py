@@ -100,7 +100,7 @@ def test_maps_are_released_as_the_judge_says(name: str) -> None:
         assert found == [] and rows > 20
 
 
-@pytest.mark.parametrize("name", ["blt", "normalized"])
+@pytest.mark.parametrize("name", ["blt", pytest.param("normalized", marks=pytest.mark.thorough)])
 def test_a_window_of_many_triggers_is_released_as_the_judge_says(name: str) -> None:
     found, rows = released(name, SOME[2], MANY, events=300)
     assert found == [] and rows > 90

@@ -233,7 +233,7 @@ FOUND_WITHIN = {
     "frozen sleep": 800,
     "forgotten floor": 20,
     "stale genesis": 200,
-    "believed table": 2500,
+    "believed table": 2700,
     "committed refusal": 200,
     "same epoch": 100,
     "lost end": 200,

@@ -111,7 +111,7 @@ def test_what_stands_out_of_the_noise_is_seen() -> None:
 
 def test_no_bucket_of_noise_outweighs_the_units() -> None:
     """300 units with one record each, and noise of four units: 2 or less, in 99 of 100 epochs."""
-    runs, rng, variance = 200, np.random.default_rng(43), QUIET * 16
+    runs, rng, variance = 100, np.random.default_rng(43), QUIET * 16
     table = np.zeros(PROFILE.buckets, np.int64)
     table[0] = 300 * STEPS
     noise = rng.normal(0, float(variance) ** 0.5, (runs, PROFILE.buckets)).round().astype(np.int64)
