@@ -271,7 +271,7 @@ class Tops(SlotStream):
         return self._told_variance(theta) * float(self.steps) ** 2
 
     def cost(self) -> Cost:
-        """ε of k records, wherever they lie; δ of the sampler alone (below 2^-90)."""
+        """ε of k records, wherever they lie; δ is only that of the sampler (below 2^-90)."""
         warm = self.threshold_epsilon + (self.sum_epsilon or 0)
         warm += self.warmup.chunks.epsilon if self.warmup else 0
         late = self.tree.epsilon + (self.watch or 0)
@@ -279,7 +279,7 @@ class Tops(SlotStream):
         return Cost(epsilon=self.slots.bound * max(warm, late), delta=self.sampling)
 
     def draws(self) -> tuple[Draws, ...]:
-        """List the draws of choice, warm-up and tree, each at the largest threshold."""
+        """Draws of choice, warm-up and tree, each at the largest threshold."""
         top, late = self.slots.top, self.slots.slots - self.slots.warmup_slots
         made = [laplace("value", 1 / self.threshold_epsilon)]
         if self.sum_epsilon is not None:
