@@ -10,11 +10,11 @@ from hushstream.agents.worker.leaving import STOP_SECONDS
 from hushstream.agents.worker.startup import LEAVE_SECONDS
 from hushstream.topics.records import decode_marker
 
-from .deployments import OUTAGE, PATIENCE, SESSION
+from .deployments import OUTAGE, PATIENCE
 from .draws import OF_BROKERS, Draws
 from .ends import AWAY, CLOCKS, FORGOTTEN, GONE, OLDER, REFUSAL, REGISTRY, UNASSIGNED, UNSTOPPED
+from .isolation import Isolation
 from .keys import lose as lose_keys
-from .log import View
 from .machine import Machine
 from .network import SERVER
 from .operator import Operator
@@ -66,7 +66,7 @@ class Faults:
         self._kept: Snapshot = {}
         self._draws = Draws(world, len(machines), kind)
         self._further = Random(world.seed + FURTHER)
-        self._behind = False
+        self._isolation = Isolation(world, self._further, self._at, self._forget)
 
     def plan(self, until: float, given: Sequence[Fault] | None = None) -> float:
         """Plan faults that begin before a moment; returns when the last of them is over.
@@ -80,7 +80,8 @@ class Faults:
         wanted = self.drawn if given is None else self._draws.possible(given)
         for kind, number, at, size in wanted:
             machine = self._machines[number % len(self._machines)]
-            lasts = getattr(self, kind)(machine, at, size)
+            of = self if hasattr(self, kind) else self._isolation
+            lasts = getattr(of, kind)(machine, at, size)
             where = "broker" if kind in OF_BROKERS else machine.name
             self._told.append(f"{at:.3f} s: {kind} {where}, {lasts:.3f} s")
             end = max(end, at + lasts)
@@ -107,7 +108,7 @@ class Faults:
             return True
         if self.rewound and (FORGOTTEN in text or GONE in text):
             return True
-        if self._behind and "Error: " in text:
+        if self._isolation.behind_once and "Error: " in text:
             return text.startswith(REFUSAL) or any(one in text for one in OLDER)
         return self.rewound and text.startswith(REFUSAL)
 
@@ -352,64 +353,6 @@ class Faults:
         return self._operator.follow(at) + 6 - at
 
     # -- what guided schedules have besides --------------------------------------------------------
-
-    def behind(self, machine: Machine, at: float, size: float) -> float:
-        """One machine asks leaders of before of half of the partitions, which tell nothing new.
-
-        Its reading clients have old metadata, of a leader that is cut off from the other brokers
-        and does not know it. Writing clients have their own, and reach the new leaders.
-        """
-        seconds = 0.2 + size * 12
-        self._behind = True
-        self._at(at, self._look_behind, machine.name)
-        self._at(at + seconds, self._look_ahead, machine.name)
-        return seconds
-
-    def _look_behind(self, name: str) -> None:
-        broker = self._world.broker
-        for place, log in sorted(broker.logs.items()):
-            if self._further.random() < 0.5:
-                broker.old.setdefault((name, place), View(log.start, log.stable, log.end))
-
-    def _look_ahead(self, name: str) -> None:
-        broker = self._world.broker
-        broker.old = {key: view for key, view in broker.old.items() if key[0] != name}
-        broker.look_again()
-
-    def leaderless(self, machine: Machine, at: float, size: float) -> float:
-        """A third of the partitions have no leader: the brokers are parted."""
-        seconds = 0.2 + size**2 * 20
-        self._at(at, self._lose_leaders)
-        self._at(at + seconds, self._find_leaders)
-        return seconds
-
-    def _lose_leaders(self) -> None:
-        broker = self._world.broker
-        broker.leaderless |= {p for p in sorted(broker.logs) if self._further.random() < 1 / 3}
-
-    def _find_leaders(self) -> None:
-        self._world.broker.leaderless.clear()
-        self._world.broker.look_again()
-
-    def cut(self, machine: Machine, at: float, size: float) -> float:
-        """No request of one machine arrives; the group takes it for dead after a while."""
-        return self._part(machine, at, 0.2 + size**2 * 25, self._world.broker.cut)
-
-    def deaf(self, machine: Machine, at: float, size: float) -> float:
-        """Requests of one machine arrive, and no answers come back."""
-        return self._part(machine, at, 0.2 + size**2 * 15, self._world.broker.deaf)
-
-    def _part(self, machine: Machine, at: float, seconds: float, names: set[str]) -> float:
-        self._at(at, names.add, machine.name)
-        if seconds > SESSION:
-            self._at(at + SESSION, self._forget, machine)
-        self._at(at + seconds, self._rejoin, names, machine.name)
-        return seconds + 2
-
-    def _rejoin(self, names: set[str], name: str) -> None:
-        names.discard(name)
-        self._world.broker.send_again()
-        self._world.broker.look_again()
 
     def power(self, machine: Machine, at: float, size: float) -> float:
         """The power fails: each table loses its last writes, one more than another."""

@@ -13,7 +13,7 @@ from ...mechanisms.catalogue import DISTINCT
 from ..natural import NATURAL, natural_keys
 from .aggregates.quantiles import Quantile, mechanism_of, quantile_of
 from .aggregates.read import AGGREGATES, CALLS, aggregate_of
-from .aggregates.stated import Aggregated, Scope, checked
+from .aggregates.stated import Aggregated, Scope, checked, rounded
 from .columns import (
     QuerySource,
     aliases,
@@ -58,19 +58,6 @@ def _with_field(setting: Mapping[str, Any], name: str) -> dict[str, Any]:
     """An aggregate of the column ``name``, with settings in the usual order."""
     kind = setting["kind"]
     return {"kind": kind, "field": name, **{n: v for n, v in setting.items() if n != "kind"}}
-
-
-def _rounded(aggregates: Sequence[Aggregated]) -> Iterator[str]:
-    """Say of which fields the values are rounded to whole numbers."""
-    fields = (
-        one.setting["field"] for one in aggregates
-        if one.derive is None and "low" in one.setting and "grid" not in one.setting
-    )  # fmt: skip
-    for field in dict.fromkeys(fields):
-        yield (
-            f"{field}: each value counts as the nearest whole number; for decimals write "
-            f"ROUND(CLIP({field}, low, high), 2)"
-        )
 
 
 class SelectOfInput:
@@ -122,7 +109,7 @@ class SelectOfInput:
             found["session"] = self._session
             self.notes.append(note(self._source, key))
         self._bounded = any(one.bounded for one in aggregates)
-        self.notes.extend(_rounded(aggregates))
+        self.notes.extend(rounded(aggregates))
         self._promise.per_group = max((one.per_group or 0 for one in aggregates), default=0) or None
         promised = self._promise.settings()
         if any(one.units for one in aggregates):

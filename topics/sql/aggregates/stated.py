@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..columns import QuerySource
@@ -66,3 +66,16 @@ def checked(found: Sequence[Aggregated]) -> None:
     for label in labels:
         if labels.count(label) > 1:
             raise QueryError(f"two columns are named {label}: name one of them otherwise, with AS")
+
+
+def rounded(aggregates: Sequence[Aggregated]) -> Iterator[str]:
+    """Say of which fields the values are rounded to whole numbers."""
+    fields = (
+        one.setting["field"] for one in aggregates
+        if one.derive is None and "low" in one.setting and "grid" not in one.setting
+    )  # fmt: skip
+    for field in dict.fromkeys(fields):
+        yield (
+            f"{field}: each value counts as the nearest whole number; for decimals write "
+            f"ROUND(CLIP({field}, low, high), 2)"
+        )

@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aiokafka.structs import TopicPartition
 from faust.types import TP
 from hushstream.agents.snapshots.objects import Objects
-from hushstream.agents.state.layout import MARKER, POSITION
 from hushstream.agents.worker.metrics import OperatorMetrics
 from hushstream.agents.worker.shared import Shared
-from hushstream.agents.worker.tables import local_state, standbys
-from hushstream.agents.worker.tables.evidence import known_in
+from hushstream.agents.worker.tables import standbys
 from hushstream.agents.worker.tables.local_state import LocalState
-from hushstream.agents.worker.tables.restoring import position_row
 from hushstream.agents.worker.tables.standbys import Standbys
 from hushstream.agents.worker.tables.uploads import Uploads
 from hushstream.errors import ConfigError, DamagedError, RewoundError
-from hushstream.formats.events.decode import RawRecord
 from hushstream.topics.config.load import load
-from hushstream.topics.records import Marker, encode
-from msgspec.structs import replace
 from prometheus_client import generate_latest
 
 from ..bench import UNIT, Bench, applied, interval, until
@@ -107,12 +99,6 @@ def logs(monkeypatch) -> Logs:
     monkeypatch.setattr(standbys, "reached", made.reached)
     monkeypatch.setattr(standbys, "ROUND_SECONDS", 0.001)
     return made
-
-
-@pytest.fixture
-def shared(tmp_path) -> Shared:
-    none: Any = None
-    return Shared(none, "abcdef", tmp_path, none, 1 << 20, none, OperatorMetrics(), 0)
 
 
 class Running:
@@ -321,77 +307,6 @@ def test_the_operator_sees_how_far_copies_are_behind(shared, logs):
             await until(lambda: 'lag_records{store="log-0"} 0.0' in series())
             await running.standbys.take(ONE)
             assert "log-0" not in series() and "log-1" in series()
-
-    asyncio.run(body())
-
-
-def history(*markers: Marker | None) -> Any:
-    """Stands for `continues`, in a changelog whose last marker below a position is one of these."""
-
-    async def continues(
-        client: object, place: object, position: int, marker: Marker | None
-    ) -> bool:
-        return marker in markers
-
-    return continues
-
-
-@pytest.mark.parametrize("hold, tells", [(3, True), (1_000, False)])
-def test_a_copy_that_is_killed_tells_how_far_it_came(shared, monkeypatch, hold, tells):
-    """It notes that each time it has written as many rows as it may hold in memory."""
-
-    async def read_span(client: object, place: object, start: int, end: int, columns: bool):
-        marker = encode(Marker(shared.genesis, 7))
-        rows = [RawRecord(n, 0, UNIT[:-1] + bytes([n]), b"row") for n in range(start, end - 1)]
-        yield [*rows, RawRecord(end - 1, 0, MARKER, marker)], end
-
-    monkeypatch.setattr(local_state, "read_span", read_span)
-    monkeypatch.setattr(local_state, "continues", history(None))
-
-    async def body() -> None:
-        state = LocalState(shared, "log", 0, hold, lambda: None)
-        state._opened()
-        state.ready = True
-        client: Any = Logs()
-        client.assign = lambda places: None
-        with ThreadPoolExecutor(1) as thread:
-            await state.follow(client, 6, thread)
-        assert state.position == 6
-        known = known_in(state._path)  # what a kill leaves
-        assert (known is not None and (known.position, known.marker.applied) == (6, 7)) is tells
-        state.close()
-
-    asyncio.run(body())
-
-
-@pytest.mark.parametrize("rewound", [False, True])
-def test_a_copy_whose_changelog_was_rewound_and_has_grown_beyond_it_stays_evidence(
-    shared, monkeypatch, rewound
-):
-    """Rows of the other history would be written over the marker that shows it."""
-    mine = Marker(shared.genesis, 3, transaction="of this history")
-    after = Marker(shared.genesis, 4, transaction="beyond the copy")
-
-    async def read_span(client: object, place: object, start: int, end: int, columns: bool):
-        yield [RawRecord(end - 1, 0, MARKER, encode(after))], end
-
-    monkeypatch.setattr(local_state, "read_span", read_span)
-    there = replace(mine, transaction="of another history") if rewound else mine
-    monkeypatch.setattr(local_state, "continues", history(there))
-
-    async def body() -> None:
-        state = LocalState(shared, "log", 0, 1_000, lambda: None)
-        state._opened().write({MARKER: encode(mine), POSITION: position_row(3)})
-        state.ready = True
-        client: Any = Logs()
-        client.assign = lambda places: None
-        with ThreadPoolExecutor(1) as thread:
-            await state.follow(client, 6, thread)
-        assert state.ready is not rewound  # `open` then looks for its marker, and refuses
-        state.close()
-        known = known_in(state.path)
-        assert known is not None
-        assert (known.position, known.marker) == ((3, mine) if rewound else (6, after))
 
     asyncio.run(body())
 

@@ -1,0 +1,96 @@
+"""Faults that keep workers, brokers and leaders apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from .deployments import SESSION
+from .log import View
+from .machine import Machine
+from .world import World
+
+
+class Isolation:
+    """Faults that keep one machine, or some of the brokers, from the others.
+
+    Args:
+        world: world in which they happen.
+        random: random choice of partitions, while the schedule runs.
+        at: calls a function at a moment.
+        forget: has the group take a machine for dead.
+
+    Attributes:
+        behind_once: whether a machine has read from a leader of before; it may refuse then.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        random: Random,
+        at: Callable[..., None],
+        forget: Callable[[Machine], None],
+    ) -> None:
+        self._world, self._random = world, random
+        self._at, self._forget = at, forget
+        self.behind_once = False
+
+    # -- each returns how long it lasts -----------------------------------------------------------
+
+    def behind(self, machine: Machine, at: float, size: float) -> float:
+        """One machine asks leaders of before of half of the partitions, which tell nothing new.
+
+        Its reading clients have old metadata, of a leader that is cut off from the other brokers
+        and does not know it. Writing clients have their own, and reach the new leaders.
+        """
+        seconds = 0.2 + size * 12
+        self.behind_once = True
+        self._at(at, self._look_behind, machine.name)
+        self._at(at + seconds, self._look_ahead, machine.name)
+        return seconds
+
+    def _look_behind(self, name: str) -> None:
+        broker = self._world.broker
+        for place, log in sorted(broker.logs.items()):
+            if self._random.random() < 0.5:
+                broker.old.setdefault((name, place), View(log.start, log.stable, log.end))
+
+    def _look_ahead(self, name: str) -> None:
+        broker = self._world.broker
+        broker.old = {key: view for key, view in broker.old.items() if key[0] != name}
+        broker.look_again()
+
+    def leaderless(self, machine: Machine, at: float, size: float) -> float:
+        """A third of the partitions have no leader: the brokers are parted."""
+        seconds = 0.2 + size**2 * 20
+        self._at(at, self._lose_leaders)
+        self._at(at + seconds, self._find_leaders)
+        return seconds
+
+    def _lose_leaders(self) -> None:
+        broker = self._world.broker
+        broker.leaderless |= {p for p in sorted(broker.logs) if self._random.random() < 1 / 3}
+
+    def _find_leaders(self) -> None:
+        self._world.broker.leaderless.clear()
+        self._world.broker.look_again()
+
+    def cut(self, machine: Machine, at: float, size: float) -> float:
+        """No request of one machine arrives; the group takes it for dead after a while."""
+        return self._part(machine, at, 0.2 + size**2 * 25, self._world.broker.cut)
+
+    def deaf(self, machine: Machine, at: float, size: float) -> float:
+        """Requests of one machine arrive, and no answers come back."""
+        return self._part(machine, at, 0.2 + size**2 * 15, self._world.broker.deaf)
+
+    def _part(self, machine: Machine, at: float, seconds: float, names: set[str]) -> float:
+        self._at(at, names.add, machine.name)
+        if seconds > SESSION:
+            self._at(at + SESSION, self._forget, machine)
+        self._at(at + seconds, self._rejoin, names, machine.name)
+        return seconds + 2
+
+    def _rejoin(self, names: set[str], name: str) -> None:
+        names.discard(name)
+        self._world.broker.send_again()
+        self._world.broker.look_again()
