@@ -1,8 +1,9 @@
-"""How many units send how many records, and to how few keys: each unit lies in one bucket.
+"""Activity of units: how many units send how many records, and spread over how many keys.
 
-A bucket holds units with n records, up to a power of two, of which Σm² ÷ n lies up to another one,
-where m are the unit's records of one key. What a unit adds is 1 in its bucket, so the noise is that
-of one number of which a unit moves 1, on a grid of 1/64.
+Each unit is in one bucket. With n the number of a unit's records and m the number of its records
+with one key, the bucket is given by two powers of two: the least that is at least n, and the least
+that is at least Σm² ÷ n. A unit adds 1 to its bucket, so one unit moves one number by 1; the noise
+is on a grid of 1/64.
 """
 
 import math
@@ -19,7 +20,7 @@ from .rows import named, plain, six, utc
 from .rules import Rules
 from .stream import Clock, Placed
 
-GRID = 64  # of the noise: steps of a unit
+GRID = 64  # steps of the noise in one unit
 NAME = b"profile"  # stands for a key in the labels of the noise
 ALONE = {
     "bound": "records", "per_key": None, "adaptive_weight": None, "min_users": 1, "debias": False,
@@ -28,7 +29,7 @@ ALONE = {
 
 
 class ActivityRules(Rules):
-    """What the configuration of a pipeline says that releases the activity of units."""
+    """The settings of a pipeline that releases the activity of units."""
 
     def __init__(self, config: dict[str, Any], *more: Any) -> None:
         given = config["mechanism"]["parameters"]
@@ -37,7 +38,7 @@ class ActivityRules(Rules):
 
     def _bound(self) -> None:
         super()._bound()
-        self.adaptive = False  # buckets are known
+        self.adaptive = False  # buckets are public
 
     def _noise(self) -> None:
         self.matrix, self.names, self.thresholds = matrix("final", 1), ["units"], []
@@ -48,13 +49,13 @@ class ActivityRules(Rules):
         self.variance = {"profile": found[0]}
 
     def buckets(self) -> Iterator[tuple[int, int]]:
-        """Upper ends of all buckets, in their order: Σm² of n records is at most n²."""
+        """Upper ends of all buckets in order; n records have Σm² of at most n²."""
         ends = [1 << n for n in range(self.budget.bit_length())]
         return ((records, repeats) for records in ends for repeats in ends if repeats <= records)
 
 
 class ActivityJudge(Judge):
-    """One pipeline of activity."""
+    """Judge of a pipeline of activity."""
 
     rules: ActivityRules
 
@@ -63,7 +64,7 @@ class ActivityJudge(Judge):
         self.sent: dict[int, dict[Any, Counter[bytes]]] = defaultdict(lambda: defaultdict(Counter))
 
     def take(self, place: Any, one: Placed) -> None:
-        """Look at one record, unless it deletes or its unit has sent enough."""
+        """Count one record, unless it is a deletion or its unit has used up its bound."""
         mine = self.sent[one.window][place[1]]
         if one.event.sign > 0 and mine.total() < self.rules.budget:
             mine[one.event.key] += 1
@@ -86,7 +87,7 @@ class ActivityJudge(Judge):
         return Release(trigger, utc(rules.opens(window)), rows, contents, None)
 
     def told(self, value: Fraction) -> dict[str, Any]:
-        """A noisy number of units, which is not below zero in truth."""
+        """A noisy number of units; the exact number is never negative."""
         release = self.rules.config["release"]
         reach = NormalDist().inv_cdf((1 + float(Fraction(release["confidence_level"]))) / 2)
         spread = six(math.sqrt(self.rules.variance["profile"]) / GRID)
@@ -98,7 +99,7 @@ class ActivityJudge(Judge):
 
 
 def bucket(sent: Counter[bytes]) -> tuple[int, int]:
-    """Where a unit lies whose records fall so on its keys; (0, 0) without any."""
+    """The bucket of a unit that sent so many records of each key; (0, 0) if it sent none."""
     records, squares = sent.total(), sum(m * m for m in sent.values())
     if not records:
         return 0, 0

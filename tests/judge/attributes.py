@@ -1,4 +1,4 @@
-"""Attributes of units specified a second time: the newest of each unit, as of a clock record."""
+"""Attributes of units, specified a second time: each unit's newest at a clock record."""
 
 import json
 import math
@@ -22,13 +22,13 @@ def topic_of(config: dict[str, Any]) -> str | None:
 
 
 def encoding_of(config: dict[str, Any]) -> str:
-    """The format of that topic."""
+    """The format of the topic that states attributes."""
     every = config.get("derive", {}).values()
     return next((one["of"]["format"] for one in every if one["kind"] in KINDS), "json")
 
 
 def asked(how: Any) -> set[str]:
-    """Every path that a column looks at."""
+    """Every path that a column reads."""
     if isinstance(how, list):
         return set().union(*map(asked, how))
     if not isinstance(how, dict):
@@ -38,7 +38,7 @@ def asked(how: Any) -> set[str]:
 
 
 def scalar(record: Any, path: str) -> Any:
-    """The value of an attribute; None where it is none that can be used."""
+    """The value of an attribute; None if it cannot be used."""
     try:
         value = at(record, path, (str, int, float, bool))
     except Bad:
@@ -49,12 +49,12 @@ def scalar(record: Any, path: str) -> Any:
 
 
 class Stated:
-    """What units of one raw partition have stated, wherever a record of it stands.
+    """What units have stated in one partition of the topic of attributes.
 
     Args:
         clock: all records of the clock log.
-        log: partition with the same number of the topic of attributes.
-        here: whether a unit is at home in a partition.
+        log: the partition of the topic of attributes with the same number as the raw partition.
+        here: whether a unit belongs to a partition.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Stated:
         return ends[self._partition] if self._partition < len(ends) else 0
 
     def until(self, offset: int) -> Callable[[Unit], dict[str, Any]]:
-        """What is known when the record at an offset counts; offsets never go back."""
+        """What units have stated when the record at ``offset`` counts; offsets never decrease."""
         covered = 0
         for raw, beside in self._ends:
             covered = max(covered, beside)

@@ -1,16 +1,17 @@
-"""Released numbers of which the last digit of a double decides where they lie."""
+"""Released numbers that depend on how the last digit of a double is rounded."""
 
 
 class Between(float):
-    """A released number of which the last digit of a double decides where it lies in a range.
+    """A released number that may lie anywhere in a range, as the last digit of a double decides.
 
-    Where nothing lies between two bands, and exactly q of the total before, all between is right.
+    For example, if there are no records between two bands and exactly the share q of them is below,
+    every value between the bands is right.
     """
 
     ends: tuple[float, float]
 
     def __new__(cls, low: float, high: float) -> "Between":
-        """``low`` as a number, which equals all up to ``high``."""
+        """``low`` as a number that equals every number from ``low`` to ``high``."""
         made = super().__new__(cls, low)
         made.ends = low, high
         return made

@@ -1,7 +1,7 @@
-"""The share of values from a threshold on, as reports by Square Wave tell it; of `topl`.
+"""For `topl`: the share of values above a threshold, estimated from reports by Square Wave.
 
-The interval has the ends of two ramps: one that ends at the threshold, one that begins there. A
-sharp step would be drowned in noise.
+A sharp step would drown in noise, so the interval uses two ramps: one ends at the threshold, the
+other begins there.
 """
 
 import math
@@ -16,14 +16,15 @@ PPM = 1_000_000
 
 
 def ramp(first: int, width: int, bucket: int) -> float:
-    """Zero below ``first``, one from its last bucket on."""
+    """A ramp over the buckets: 0 below ``first``, 1 from its last bucket on."""
     return min(max((bucket - first + 1) / width, 0.0), 1.0)
 
 
 def weights(wave: Window, first: int, width: int) -> list[float]:
-    """For each output, what makes the mean answer about every bucket that of the ramp.
+    """Weights of the outputs under which the mean answer about each bucket is the ramp's value.
 
-    Outputs that lie a window apart differ by what the ramp rises; else their squares are least.
+    The weights of two outputs one window apart differ in proportion to the rise of the ramp. Up to
+    a constant, they have the least squares.
     """
     w, d, high, low = wave.width, wave.inputs, wave.high / wave.total, LOW / wave.total
     g = [0.0] * wave.outputs
@@ -38,7 +39,10 @@ def weights(wave: Window, first: int, width: int) -> list[float]:
 
 
 def told(wave: Window, counts: dict[int, int], first: int, width: int) -> tuple[float, float]:
-    """Mean answer and its error, with one more report as far from the middle as any."""
+    """Mean answer and its error.
+
+    The error counts one more report, at the output furthest from the middle.
+    """
     g, n = weights(wave, first, width), sum(counts.values())
     middle = math.fsum(g) / len(g)
     away = [one - middle for one in g]
@@ -49,7 +53,7 @@ def told(wave: Window, counts: dict[int, int], first: int, width: int) -> tuple[
 
 
 def width_of(wave: Window, outer: int, reports: int, z: float) -> int:
-    """The power of two, up to a quarter of the buckets, that suits evenly spread values."""
+    """The ramp's width: the power of two, up to d/4, that is best for evenly spread values."""
     d, best = wave.inputs, (math.inf, 1)
     width = 1
     while width == 1 or 4 * width <= d:
@@ -64,7 +68,7 @@ def width_of(wave: Window, outer: int, reports: int, z: float) -> int:
 def beyond(
     survey: Survey, seen: Counter[Report], steps: dict[int, int], exact: list[float], theta: int
 ) -> list[Any]:
-    """Parts per million: the estimated share, and both ends."""
+    """The estimated share and the two ends of its interval, in parts per million."""
     d = survey.buckets
     if theta == d:
         return [0, 0, 0]
@@ -86,7 +90,7 @@ def beyond(
         mean, error = told(survey.wave, counts[group], inner - width + 1, width)
         highs.append(mean + z * error)
     low, high = sorted(min(max(end, 0.0), 1.0) for end in (max(lows), min(highs)))
-    share = sum(exact[places[max(places)][0] :])  # narrow reports if there are any
+    share = sum(exact[places[max(places)][0] :])  # by the narrow reports, if there are any
     share = min(max(share, low), high)
     found = [round(share * PPM), math.floor(low * PPM), math.ceil(high * PPM)]
     return [Between(one - 1, one + 1) for one in found]

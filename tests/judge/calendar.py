@@ -1,4 +1,4 @@
-"""Windows of the calendar by local dates: another way than the product's table of midnights."""
+"""Windows of the calendar, by local dates; the product uses a table of midnights instead."""
 
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
@@ -11,9 +11,9 @@ FIRST = {"day": date(1970, 1, 1), "week": date(1969, 12, 29), "month": date(1970
 
 
 class Calendar:
-    """The windows that canonical settings say, numbered from the origin.
+    """The windows of a canonical configuration, numbered from the origin.
 
-    Only for zones whose clocks have never jumped from before midnight to after it.
+    Only for zones whose clocks never jump across midnight.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -26,7 +26,7 @@ class Calendar:
         self.horizon = max(self.triggers(n) for n in range(-self.zeroth, self._last()))
 
     def window(self, time: int) -> int:
-        """The window of an event time, microseconds since 1970."""
+        """The window of an event time in microseconds since 1970."""
         return (self._index(time) - self.zeroth) // self.count
 
     def start(self, window: int) -> int:

@@ -1,4 +1,4 @@
-"""Complete releases of a topic: all rows that the manifests of all shards count."""
+"""Complete releases of a topic: those with all rows that the manifests of all shards count."""
 
 import json
 from collections import defaultdict
@@ -10,15 +10,15 @@ Place = tuple[str, int]  # start of the window, trigger
 
 
 class Source(NamedTuple):
-    """A complete release of the source."""
+    """A complete release of a view's source."""
 
     place: Place
-    manifest: dict[str, Any]  # of its first shard
+    manifest: dict[str, Any]  # the manifest of its first shard
     rows: list[dict[str, Any]]
 
 
 def complete(published: Iterable[Published]) -> Iterator[Source]:
-    """Releases in the order in which a topic has all of each."""
+    """Complete releases, in the order in which the topic completes them."""
     rows: dict[Place, dict[str, dict[str, Any]]] = defaultdict(dict)
     manifests: dict[Place, dict[int, dict[str, Any]]] = defaultdict(dict)
     for _, value in published:

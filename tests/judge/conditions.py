@@ -1,4 +1,4 @@
-"""Conditions and functions of texts, specified a second time, on one record."""
+"""Conditions and functions of texts on one record, specified a second time."""
 
 import math
 import re
@@ -12,7 +12,7 @@ class Bad(Exception):
 
 
 def at(record: Any, path: str, kinds: tuple[type, ...]) -> Any:
-    """The value of a path, None if it is not there."""
+    """The value at a path; None if there is none."""
     for name in path.split("."):
         if record is None:
             return None
@@ -25,7 +25,7 @@ def at(record: Any, path: str, kinds: tuple[type, ...]) -> Any:
 
 
 def fulfils(record: Any, condition: dict[str, Any] | None) -> bool:
-    """Whether a record fulfils a condition as the charged configuration states it."""
+    """Whether a record fulfils a condition, as the charged configuration states the condition."""
     if condition is None:
         return True
     kind = condition["kind"]
@@ -56,14 +56,14 @@ def fulfils(record: Any, condition: dict[str, Any] | None) -> bool:
 
 
 def row_fits(value: Any, test: dict[str, Any]) -> bool:
-    """Whether the value that a record finds in a table, or none, fulfils a condition."""
+    """Whether the value that a table has for a record, or None, fulfils a condition."""
     if test["kind"] in ("between", "numberin") and isinstance(value, str):
-        value = float(value)  # a table may write a number with decimals
+        value = float(value)  # a table may give numbers as texts with decimals
     return fulfils({"row": value}, {**test, "field": "row"})
 
 
 def fits(text: str | None, condition: dict[str, Any]) -> bool:
-    """Whether a text, after its functions, is what a condition asks for."""
+    """Whether a text fulfils a condition, after the condition's functions."""
     text = after(text, condition["steps"])
     if text is None:
         return False
@@ -76,7 +76,7 @@ def fits(text: str | None, condition: dict[str, Any]) -> bool:
 
 
 def after(text: str | None, steps: Sequence[Sequence[Any]]) -> str | None:
-    """A text after some functions; None where there is none."""
+    """A text after some functions; None if there is no text."""
     for name, *given in steps:
         if text is None:
             return None
@@ -99,7 +99,7 @@ def after(text: str | None, steps: Sequence[Sequence[Any]]) -> str | None:
 
 
 def like(text: str, pattern: str) -> bool:
-    """Whether a text is as a pattern of LIKE says, by which prefixes each part of it can match."""
+    """Whether a text matches a pattern of LIKE: tracks which prefixes of the text match so far."""
     reached, place = {0}, 0
     while place < len(pattern):
         one = pattern[place]
@@ -116,7 +116,7 @@ def like(text: str, pattern: str) -> bool:
 
 
 def double(number: float) -> float:
-    """A number as a double; an integer beyond every double is infinite."""
+    """A number as a double; infinite if an integer is too large for a double."""
     try:
         return float(number)
     except OverflowError:
@@ -124,7 +124,7 @@ def double(number: float) -> float:
 
 
 def within(value: float, interval: dict[str, Any]) -> bool:
-    """Whether a number lies in an interval, whose ends may be open or missing."""
+    """Whether a number is in an interval, whose ends may be open or missing."""
     if interval["low"] is not None:
         low = float(Fraction(interval["low"]))
         if value < low or (value == low and interval["low_open"]):

@@ -1,7 +1,7 @@
-"""The histogram that counts distinct values: what a window has shown before counts no more.
+"""The histogram that counts distinct values: a pair counts once in a window.
 
-A unit's bound counts pairs of key and value, each once. What is accepted is added at the trigger of
-its micro-batch if no earlier one of the window had it, by whatever unit.
+A pair is a key and a value. A unit's bound counts each of its pairs once. An accepted pair is added
+at the trigger of its micro-batch, unless any unit had it in an earlier micro-batch of the window.
 """
 
 from collections import defaultdict
@@ -13,17 +13,17 @@ from .stream import Clock, Placed
 
 
 class DistinctJudge(Judge):
-    """One pipeline with an aggregate of kind "distinct"."""
+    """Judge of a pipeline with an aggregate of kind "distinct"."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.own: set[Any] = set()  # accepted: unit, window, pair
+        self.own: set[Any] = set()  # accepted pairs, with unit and window
         self.shown: dict[int, set[bytes]] = defaultdict(set)  # by window
         self.waiting: dict[tuple[int, int], dict[bytes, tuple[Event, int]]] = defaultdict(dict)
         self.taken: Any = None
 
     def take(self, place: Any, one: Placed) -> None:
-        """Count a pair that is new to its unit."""
+        """Count a pair that is new for its unit."""
         self.taken = place, one
         if (place, one.window, one.event.pair) not in self.own:
             super().take(place, one)
@@ -35,7 +35,7 @@ class DistinctJudge(Judge):
         self.waiting[one.window, one.batch][event.pair] = event, lane
 
     def release(self, trigger: Clock) -> Release:
-        """Add what the window has not shown before."""
+        """Add the pairs that are new in the window."""
         window = trigger["window"]
         pairs = self.waiting.pop((window, trigger["index"]), {})
         for pair in pairs.keys() - self.shown[window]:

@@ -1,6 +1,6 @@
-"""Released records in Avro, Protobuf or JSON Schema as JSON, read by libraries of these formats.
+"""Released records in Avro, Protobuf or JSON Schema, read as JSON by libraries of these formats.
 
-Schemas come as texts. The names that a format does not allow stand in its comments.
+Schemas are given as texts. Where a format does not allow a name, the schema has it in a comment.
 """
 
 import io
@@ -22,14 +22,14 @@ COMMENT = re.compile(r"^(?:message (\w+) \{|.* (\w+) = \d+;(?:\s*// (.*))?)$")
 
 
 def plain(value: bytes | None, texts: Texts) -> bytes:
-    """A record as JSON; one that does not begin with a zero byte is JSON already.
+    """A record as JSON. A value that does not begin with a zero byte is JSON already.
 
     Args:
-        value: value of the record.
+        value: the record's value.
         texts: texts of all schemas.
 
     Raises:
-        ValueError, KeyError: it is not what its schema says, or has none.
+        ValueError, KeyError: the value does not fit its schema, or there is no such schema.
     """
     if value is None or value[:1] != b"\0":
         return value or b""
@@ -54,7 +54,7 @@ def _avro(text: str) -> Callable[[bytes], Any]:
 
 
 def _named(value: Any, kind: Any, named: dict[str, Any]) -> Any:
-    """A value of Avro under the names of JSON."""
+    """An Avro value with the names that it has in JSON."""
     if isinstance(kind, str):
         kind = named.get(kind, kind)
     if isinstance(kind, list):
@@ -88,7 +88,7 @@ def _protobuf(text: str) -> Callable[[bytes], Any]:
             message = made.FromString(data[1:])
         except DecodeError as error:
             raise ValueError("not a message") from error
-        # So nothing is left over, and the bytes are those that the library would write.
+        # Otherwise bytes are left over, or differ from those that the library writes.
         if data[:1] != b"\0" or message.SerializeToString(deterministic=True) != data[1:]:
             raise ValueError("bytes of something else")
         return _one(message, comments)
@@ -97,7 +97,7 @@ def _protobuf(text: str) -> Callable[[bytes], Any]:
 
 
 def _one(value: Any, comments: Mapping[tuple[str, str], str]) -> Any:
-    """A single value of Protobuf as JSON has it."""
+    """One Protobuf value as JSON has it."""
     if not isinstance(value, Message):
         return value
     name, fields = value.DESCRIPTOR.name, value.DESCRIPTOR.fields
@@ -136,7 +136,7 @@ def _json(text: str) -> Callable[[bytes], Any]:
 
 
 def told(name: str, comment: str) -> str:
-    """The name in JSON of a field: its own, or the one with which its comment begins.
+    """The JSON name of a field: the one at the start of its comment, or else its own.
 
     >>> told("trip_zone", "trip.zone."), told("x9_2", "9. Of a key."), told("start", "Of a window.")
     ('trip.zone', '9', 'start')

@@ -1,8 +1,8 @@
-"""The public numbers of a window without a stated end: its matrix, and the thresholds of its keys.
+"""Public numbers of a window without a stated end: its matrix, and the thresholds of its keys.
 
-The matrix is Toeplitz, and infinite: trigger t needs t rows of it. In steps of 2^-16 the first n
-entries of its column add up to the sum of binom(2k, k)/4^k/√(1 + 5λ/32), rounded, where λ is log₂ k
-at powers of two and linear between them.
+The matrix is Toeplitz and infinite; trigger t needs t of its rows. The first n entries of its
+column add up to the sum of binom(2k, k)/4^k/√(1 + 5λ/32) over k < n, rounded to a multiple of
+2^-16, where λ is log₂ k at powers of two and linear between them.
 """
 
 from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
@@ -14,11 +14,11 @@ from .matrices import Shifted
 from .numbers import STEPS
 
 MOST, CENTURY = 2**24, 36_525 * 86_400_000_000
-SUMMED = 2**14  # entries whose squares are added up one by one
+SUMMED = 2**14  # entries whose squares are added one by one
 
 
 class Endless(Shifted):
-    """A = BC without a last row; ``every`` is the time between triggers in microseconds."""
+    """A = BC for any number of rows; ``every`` is the time between triggers in microseconds."""
 
     bits = 16
 
@@ -27,12 +27,12 @@ class Endless(Shifted):
         self.sensitivity2 = _squares(self.core)
 
     def terms(self, t: int) -> int:
-        """The draws that a table for trigger t has: tables double from 1024 on."""
+        """The number of draws in the table for trigger t: tables double from 1024 on."""
         return max(1024, 1 << (t - 1).bit_length())
 
 
 class Bars:
-    """Thresholds by trigger less 1; trigger t may fail with δ/(2^j (j+1)(j+2)), j = ⌊log₂ t⌋."""
+    """Thresholds at index t - 1; trigger t may fail with δ/(2^j (j+1)(j+2)), j = ⌊log₂ t⌋."""
 
     def __init__(
         self, factors: Endless, noise: tuple[Fraction, Fraction], unit: tuple[Fraction, int, int]
@@ -67,7 +67,7 @@ def _core() -> list[int]:
 
 
 def _squares(core: list[int]) -> Fraction:
-    """No column has longer squares: what lies beyond is bounded by octaves."""
+    """A bound on the squared norm of any column; by octaves beyond the first SUMMED entries."""
     found = Fraction(sum(one * one for one in core))
     for j in range(14, 24):
         far = (Fraction("0.693148") + Fraction(1, 2**j)) / Fraction("3.14159")

@@ -1,7 +1,7 @@
-"""Values of a topic with schemas of a registry as JSON, read by libraries of these formats.
+"""Values with schemas of a registry, read as JSON by libraries of these formats.
 
-Whoever writes such a topic chooses the schema, so nothing is known here but Confluent's frame: a
-zero byte, the schema's id in four bytes, in Protobuf the place of the message, and the value.
+The producer chooses the schema, so the judge knows only Confluent's frame: a zero byte, the
+schema's id in four bytes, for Protobuf the index of the message, and the value.
 """
 
 import base64
@@ -19,11 +19,11 @@ from .encodings import HEAD, Texts
 from .proto_classes import first_of, message_class
 
 NOTHING = b"?"
-"""Is no JSON, as a value that cannot be read is none."""
+"""Stands for a value that cannot be read: it is not JSON either."""
 
 
 def unframed(encoding: str, value: bytes | None, texts: Texts) -> bytes | None:
-    """A value as JSON; `NOTHING` where it is not what its schema says, or has none."""
+    """A value as JSON; `NOTHING` if the value does not fit its schema, or there is no schema."""
     if encoding == "json" or value is None:
         return value
     try:
@@ -35,12 +35,12 @@ def unframed(encoding: str, value: bytes | None, texts: Texts) -> bytes | None:
             if of == encoding
             else NOTHING
         )
-    except Exception:  # whatever a library says of bytes that it cannot read
+    except Exception:  # libraries raise many kinds of errors for bytes that they cannot read
         return NOTHING
 
 
 def told(value: Any) -> Any:
-    """A value as JSON has it; what no pipeline reads as a single value is a list."""
+    """A value as JSON has it; a value that no pipeline can read as a single value becomes []."""
     if isinstance(value, dict):
         return {name: told(one) for name, one in value.items()}
     if value is None or isinstance(value, str | int):
@@ -66,7 +66,7 @@ def _avro(text: str) -> Callable[[bytes], Any]:
 
 @cache
 def _protobuf(text: str) -> Callable[[bytes], Any]:
-    try:  # some registries give the file as they got it
+    try:  # some registries return the file as they received it
         file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
         made = first_of(file)
     except ValueError:

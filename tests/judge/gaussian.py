@@ -1,4 +1,4 @@
-"""The normal law in decimals: tails, quantiles, and the (ε, δ) of Gaussian DP."""
+"""The normal distribution in decimals: tails, quantiles, and the (ε, δ) of Gaussian DP."""
 
 from collections.abc import Callable
 from decimal import Context, Decimal, localcontext
@@ -30,7 +30,7 @@ def tail(x: Fraction) -> Decimal:
 
 
 def _last(holds: Callable[[Fraction], bool]) -> tuple[Fraction, Fraction]:
-    """The greatest number of 40 bits for which ``holds``, as below it, and the step."""
+    """The greatest 40-bit number for which ``holds`` is true, and the step to the next number."""
     low = Fraction(1)
     while holds(low):
         low *= 2
@@ -45,7 +45,7 @@ def _last(holds: Callable[[Fraction], bool]) -> tuple[Fraction, Fraction]:
 
 @lru_cache(None)
 def normal_quantile(beta: Fraction) -> Fraction:
-    """The least number of 40 bits that N(0, 1) exceeds with probability at most beta."""
+    """The least 40-bit number that N(0, 1) exceeds with probability at most beta."""
     if beta >= Fraction(1, 2):
         return Fraction(0)
     return sum(_last(lambda z: tail(z) > beta), Fraction(0))
@@ -60,7 +60,7 @@ def gdp(epsilon: Fraction, mu: Fraction) -> tuple[Decimal, Decimal]:
 
 @lru_cache(None)
 def mu_of(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The greatest μ of 40 bits for which μ-GDP is (ε, δ)."""
+    """The greatest 40-bit μ for which μ-GDP is (ε, δ)."""
 
     def holds(mu: Fraction) -> bool:
         first, second = gdp(epsilon, mu)
@@ -70,7 +70,7 @@ def mu_of(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 
 def epsilon_of(mu: Fraction, delta: Fraction) -> Fraction:
-    """The least ε of 40 bits for which μ-GDP is (ε, δ)."""
+    """The least 40-bit ε for which μ-GDP is (ε, δ)."""
 
     def fails(epsilon: Fraction) -> bool:
         first, second = gdp(epsilon, mu)

@@ -1,4 +1,4 @@
-"""Conditions on released rows, as the table of a view states them, and their order."""
+"""Conditions on released rows, as a view's table states them, and the order of rows."""
 
 import re
 from collections.abc import Mapping
@@ -9,19 +9,19 @@ from .rules import written
 
 
 def cells(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Columns of a row that a condition may name."""
+    """The columns of a row that a condition may name."""
     parts = {"": "value", "_stddev": "stddev", "_low": "low", "_high": "high"}
     return {name + end: one and one[part]
             for name, one in values.items() for end, part in parts.items()}  # fmt: skip
 
 
 def ordered(value: Any) -> tuple[Any, ...]:
-    """Truth values, numbers, texts."""
+    """A sort key: truth values, then numbers, then texts."""
     return isinstance(value, str), not isinstance(value, bool), value
 
 
 def holds(row: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
-    """Whether a row fulfils a condition as its table states it; what is missing fulfils none."""
+    """Whether a row fulfils a condition of the table; a missing value fulfils none."""
     for name, how in (("any", any), ("all", all)):
         if name in asked:
             return how(holds(row, part) for part in asked[name])
@@ -58,7 +58,7 @@ def _text(text: str, asked: Mapping[str, Any]) -> bool:
 
 
 def _step(table: Mapping[str, Any]) -> list[Any]:
-    """A function of texts as the charged configuration has it."""
+    """A function of texts in the form of the charged configuration."""
     if "case" in table:
         return [table["case"]]
     if "start" in table:

@@ -1,15 +1,15 @@
-"""The histogram pipeline specified a second time, to judge what the product has released.
+"""The histogram pipeline, specified a second time to judge what the product has released.
 
-From raw log, clock log, public configuration and noise key it works out, one record at a time, what
-each micro-batch holds after the contribution bound, the noise, and every row that must be released.
-It shares no line with the product: plain Python, integers and fractions; AES alone comes from a
-library. `stream` has the clock's cuts, `rules` and `numbers` what follows from the configuration,
-`noise` draws, `records` reads JSON, `rows` writes values, `rounds` has the other way to find keys,
-`logs` reads topics.
+From raw log, clock log, public configuration and noise key, the judge computes one record at a
+time each micro-batch after the contribution bound, the noise, and every row that must be released.
+It shares no line with the product and uses plain Python, integers and fractions; only AES comes
+from a library. `stream` applies the clock's cuts, `rules` and `numbers` derive everything from the
+configuration, `noise` draws, `records` reads JSON, `rows` writes values, `rounds` finds keys in
+rounds, and `logs` reads topics.
 
-It covers counts, sums, means, variances, quantiles, keys alone; keys unknown or public; all bounds,
-adaptive weights, `min_users`, deletions, debiasing; all windows, epochs and factorisations. It
-covers no dead letters and few texts of manifests.
+It covers counts, sums, means, variances, quantiles and keys alone; unknown and public keys; all
+bounds, adaptive weights, `min_users`, deletions and debiasing; all windows, epochs and
+factorisations. It covers no dead letters and few texts of manifests.
 """
 
 import json
@@ -29,18 +29,18 @@ from .stream import Clock, Objection, Order, Place, Placed, Stream
 
 @dataclass
 class Unit:
-    """What a privacy unit has left in an epoch, and its accepted records per (window, key)."""
+    """What a privacy unit has left in an epoch, and its accepted records by (window, key)."""
 
     left: int
     used: dict[tuple[int, bytes], list[int]] = field(default_factory=dict)
-    seen: int = 0  # records that debiasing has counted
+    seen: int = 0  # records that debiasing counted
 
 
 @dataclass
 class Window:
-    """The exact totals of an open window, and which of its keys are public since when."""
+    """Exact totals of an open window, and the trigger at which each key became public."""
 
-    sums: dict[bytes, list[list[int]]] = field(default_factory=dict)  # key: per lane, columns
+    sums: dict[bytes, list[list[int]]] = field(default_factory=dict)  # by key and lane
     first: dict[bytes, int] = field(default_factory=dict)
     counters: list[int] = field(default_factory=lambda: [0] * 4)
     marks: dict[bytes, list[int]] = field(default_factory=dict)
@@ -54,19 +54,19 @@ class Release(NamedTuple):
     trigger: Clock
     start: str
     rows: dict[bytes, dict[str, Any]]  # by key
-    contents: dict[bytes, list[list[int]]]  # accepted alone: key, lane, count and sums
-    threshold: int | None  # in 1/256
+    contents: dict[bytes, list[list[int]]]  # accepted records: key, lane, count and sums
+    threshold: int | None  # in 1/256 of a record
     counters: dict[int, Any] | None = None  # by shard: arrived and accepted, deviations, cap
-    hops: tuple[int, int] | None = None  # held, of so many, where windows overlap
-    public: dict[str, list[int]] | None = None  # columns of the manifest, where they are judged
+    hops: tuple[int, int] | None = None  # if windows overlap: hops held, hops of a window
+    public: dict[str, list[int]] | None = None  # columns of the manifest, if the judge knows them
 
 
 class Judge(Stream):
-    """One pipeline, one record of its clock log after the other.
+    """Judge of one pipeline: takes the records of its clock log one after the other.
 
     Args:
         rules: rules from the configuration.
-        secret: the noise key.
+        secret: noise key.
         nonces: each shard's nonces, as manifests publish them.
         order: see `Stream`.
     """
@@ -86,11 +86,11 @@ class Judge(Stream):
     def run(
         self, clock: Iterable[Clock], raw: Sequence[Iterable[tuple[int, Event]]]
     ) -> Iterator[Release]:
-        """Every release of the pipeline.
+        """Yield every release of the pipeline.
 
         Args:
             clock: the clock log.
-            raw: offset and event of the usable records of each raw partition, in order.
+            raw: offset and event of each usable record, by raw partition, in order.
         """
         if not self.rules.affordable():
             raise Objection("pipelines that share a budget cost more than it has")
@@ -104,7 +104,7 @@ class Judge(Stream):
                     del self.windows[trigger["window"]]
 
     def bound(self, place: Place) -> None:
-        """Bound a micro-batch, every unit's records in the order of their log."""
+        """Bound a micro-batch; the records of each unit come in the order of their log."""
         for unit, number in self.needed.pop(place, {}).items():
             while number:
                 one = self.next(unit)
@@ -114,7 +114,7 @@ class Judge(Stream):
                 self.take((one.window // self.rules.per_epoch, one.event.unit), one)
 
     def take(self, place: Any, one: Placed) -> None:
-        """Count one record, if what its unit has left can pay for it."""
+        """Count one record if its unit can pay for it."""
         rules, window, key = self.rules, self.windows[one.window], one.event.key
         if rules.adaptive and window.released < one.batch - 1 - rules.delay:
             raise Objection("a record was bounded before what it depends on was released")
@@ -155,7 +155,7 @@ class Judge(Stream):
             sums[n] += event.sign * moved
 
     def release(self, trigger: Clock) -> Release:
-        """Add the closed micro-batch, find keys, and make the row of every public one."""
+        """Add the closed micro-batch, find keys, and make the row of every public key."""
         rules, t = self.rules, trigger["index"]
         window = self.windows[trigger["window"]]
         contents = self.content.pop((trigger["window"], t), {})
@@ -169,7 +169,7 @@ class Judge(Stream):
         if rules.listed is not None:
             window.first = dict.fromkeys(rules.listed, 1)
         for key, sums in window.sums.items() if rules.listed is None else ():
-            count = sums[S][0]  # at most one per unit, where distinct units are asked for
+            count = sums[S][0]  # with distinct units, at most one for each unit
             if key not in window.first and count >= rules.least:
                 noisy = count * STEPS + self.at(window, trigger, "count/S", key)[0]
                 if noisy >= rules.thresholds[t - 1]:
@@ -181,7 +181,7 @@ class Judge(Stream):
         return Release(trigger, utc(rules.opens(trigger["window"])), rows, contents, bar, cut)
 
     def cut(self, window: Window, trigger: Clock) -> dict[int, Any]:
-        """What each shard says of all records: how many arrived, how many were accepted."""
+        """What each shard states about all records: how many arrived, how many were accepted."""
         found: dict[int, Any] = {}
         for shard in range(self.rules.shards):
             counts, variances = [0, 0], [0.0, 0.0]
@@ -199,9 +199,9 @@ class Judge(Stream):
         self, window: Window, trigger: Clock, purpose: str, key: bytes, since: int = 0,
         shared: bool = False,
     ) -> tuple[int, Fraction]:  # fmt: skip
-        """Noise at a trigger, rounded down to 1/256, and its variance; all after ``since``.
+        """Noise of draws after ``since`` at a trigger, rounded down to 1/256, and its variance.
 
-        What is ``shared`` by all keys of a shard is drawn for the empty key.
+        Noise that all keys of a shard share is drawn for the empty key (``shared``).
         """
         shard, drawn_for = self.nonces.shard(key), b"" if shared else key
         z = window.drawn.setdefault((purpose, drawn_for, shard), [])
@@ -219,14 +219,14 @@ class Judge(Stream):
             for index in range(max(len(z), factors.width[first - 1]), factors.width[first]):
                 label = self.noise.label(purpose, variance, trigger, shard, when(first))
                 z.append(self.noise.draw(label, key, index, variance))
-        known = factors.width[since]  # what was complete before there could be data
+        known = factors.width[since]  # draws that were complete before there could be data
         row, common = factors.row(step)
         total = sum(b * one for b, one in zip(row[known:], z[known:], strict=False))
         spread = factors.norm2(step, known) * variance / 4**factors.bits
         return floored(total, common, factors.bits), spread
 
     def scales(self, window: Window, trigger: Clock, key: bytes) -> list[float]:
-        """Debiasing: records that arrived / were accepted, per lane, where that can be told."""
+        """Debiasing: the ratio of arrived to accepted records for each lane; 1 if it is unknown."""
         t, lanes, now = trigger["index"], len(self.rules.weights), []
         for exact, name in zip(window.counters, COUNTERS, strict=True):
             noise, variance = self.at(window, trigger, f"debias/{name}", key, shared=True)
@@ -262,9 +262,9 @@ class Judge(Stream):
     def body(
         self, trigger: Clock, key: bytes, value: dict[str, int], variance: dict[str, Any]
     ) -> dict[str, Any]:
-        """The record of a key with noisy totals of centred columns."""
+        """The record of a key, from noisy totals of centred columns."""
         rules, config = self.rules, self.rules.config
-        for n in rules.squared:  # told around the middle
+        for n in rules.squared:  # released around the middle
             path = rules.columns[n].path
             value[f"centred:{path}"] = value[f"sum:{path}"]
             variance[f"centred:{path}"] = variance[f"sum:{path}"]

@@ -1,7 +1,8 @@
-"""The histogram of windows that overlap: each release is of the last n hops, by the same stream.
+"""The histogram of windows that overlap: each release covers the last n hops of one stream.
 
-A key lives from its first accepted record until 2K + 1 epochs after its last; a public one for
-ever. Each hop of its life draws noise once; as a life begins, that of earlier hops is drawn too.
+A key lives from its first accepted record until 2K + 1 epochs after its last one; a public key
+lives for ever. Each hop of a key's life draws noise once. When a life begins, the noise of earlier
+hops is drawn as well.
 """
 
 from collections import defaultdict
@@ -16,11 +17,11 @@ from .stream import Clock
 
 
 class HoppingJudge(Judge):
-    """One pipeline with window.hop."""
+    """Judge of a pipeline with window.hop."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.begun = self.before = -(1 << 62)  # of the chain of released hops; the last of it
+        self.begun = self.before = -(1 << 62)  # first and last hop of the chain of released hops
         self.forget()
         hops, size = self.rules.hops, self.rules.per_epoch
         self.earlier = -(-(hops - 1) // size)
@@ -31,7 +32,7 @@ class HoppingJudge(Judge):
         ]  # fmt: skip
 
     def forget(self) -> None:
-        """Begin with nothing."""
+        """Start without any state."""
         self.sums: dict[int, dict[bytes, list[int]]] = defaultdict(dict)  # by hop
         self.seen: dict[bytes, int] = {}  # epoch of the last record
         self.z: dict[bytes, dict[tuple[str, int], int]] = defaultdict(dict)
@@ -61,17 +62,17 @@ class HoppingJudge(Judge):
         return Release(trigger, utc(rules.opens(hop)), rows, contents, bar, hops=(held, rules.hops))
 
     def live(self, trigger: Clock, key: bytes) -> None:
-        """Draw everything that a window may still hold from before the key's life."""
+        """Draw the noise of earlier hops that windows of the key's life still contain."""
         size, hop = self.rules.per_epoch, trigger["window"]
         for back in range(self.earlier + 1):
             first = (hop // size - back) * size
-            if first + size > self.begun:  # some of its hops were released
+            if first + size > self.begun:  # some hops of this epoch were released
                 for place in range(size):
                     if first + place <= hop:
                         self.draw(trigger, key, first + place, back * size + place)
 
     def draw(self, trigger: Clock, key: bytes, hop: int, index: int) -> None:
-        """Noise of a hop, once."""
+        """Draw the noise of a hop, once."""
         shard = self.nonces.shard(key)
         for name in self.rules.names[1 - self.rules.counted :]:
             if (name, hop) not in self.z[key]:
@@ -80,7 +81,7 @@ class HoppingJudge(Judge):
                 self.z[key][name, hop] = self.noise.draw(label, key, index, variance)
 
     def shown(self, trigger: Clock, key: bytes) -> dict[str, Any] | None:
-        """The record of a key, if there is one."""
+        """The record of a key; None if the key is hidden."""
         rules, hop = self.rules, trigger["window"]
         blank = [0] * len(rules.names)
         held = [self.sums[n].get(key, blank) for n in range(hop + 1 - rules.hops, hop + 1)
@@ -99,7 +100,7 @@ class HoppingJudge(Judge):
         return self.body(trigger, key, value, variance)
 
     def window(self, key: bytes, name: str, hop: int) -> tuple[int, Fraction]:
-        """Noise of a window, each prefix sum rounded down to 1/256, and its variance by σ²."""
+        """Noise of a window, each prefix sum rounded down to 1/256, and its variance in σ²."""
         size, steps, squares = self.rules.per_epoch, 0, Fraction(0)
         for back, before, last, row in self.shares[hop % size]:
             first = (hop // size - back) * size

@@ -11,12 +11,12 @@ from .numbers import spent, up
 from .space import SpaceRules
 from .wide import laplace_variance
 
-ROOT, SHARES, USUAL = 128, 20, 50_000  # bits of a root and of a share; records of a window
+ROOT, SHARES, USUAL = 128, 20, 50_000  # bits of a root and of a share; usual records of a window
 GOLDEN, MASK = 0x9E3779B97F4A7C15, 2**64 - 1
 
 
 class PrivhpRules(SpaceRules):
-    """What the configuration of a pipeline says that runs PrivHP."""
+    """The settings of a PrivHP pipeline, from its configuration."""
 
     def _noise(self) -> None:
         super()._noise()
@@ -48,11 +48,11 @@ class PrivhpRules(SpaceRules):
             ]
 
     def touched(self, level: int) -> int:
-        """Sums of a level that one record moves."""
+        """The number of sums of a level that one record moves."""
         return 1 if level <= self.exact else self.rows
 
     def cells(self, level: int) -> int:
-        """Sums of a level."""
+        """The number of sums of a level."""
         return 1 << level if level <= self.exact else self.rows * self.width
 
     def _weight(self, level: int, degree: int) -> Fraction:
@@ -92,14 +92,14 @@ class PrivhpRules(SpaceRules):
             mu2 *= Fraction(63, 64)
 
     def variance(self, level: int, t: int) -> float:
-        """Of one sum after a trigger."""
+        """Variance of one sum after trigger t."""
         if self.gauss:
             return float(self.matrix.norm2(t) * self.sizes[level] / 4**self.matrix.bits)
         return t.bit_count() * laplace_variance(self.sizes[level])
 
     @lru_cache(None)  # noqa: B019
     def places(self, code: int) -> list[tuple[int, int]]:
-        """Sums of a sketched level that a node is in, each with a sign."""
+        """The sums of a sketched level that contain a node, each with its sign."""
         found = []
         for row in range(self.rows):
             mixed = mix(code ^ mix((self.own["seed"] + (row + 1) * GOLDEN) & MASK))
@@ -108,7 +108,7 @@ class PrivhpRules(SpaceRules):
         return found
 
     def sums(self, code: int) -> Any:
-        """Places and signs of a node in its level's sums."""
+        """The sums of a node's level that contain it, each with its sign."""
         level = code.bit_length() - 1
         return [(code - (1 << level), 1)] if level <= self.exact else self.places(code)
 

@@ -1,6 +1,6 @@
-"""Logs as plain lists, from memory or from real topics; and what they must give.
+"""What a pipeline must release, from logs as plain lists: in memory or from real topics.
 
-Topics are read with confluent-kafka alone. Nothing here computes anything that is judged.
+Real topics are read with confluent-kafka alone. This module computes nothing that is judged.
 """
 
 import hashlib
@@ -37,22 +37,22 @@ KINDS: dict[str, type[Rules]] = {
     "activity": ActivityRules, "histogram": Rules, "pak": PakRules, "phdstream": PhdRules,
     "privhp": PrivhpRules, "quantile": QuantileRules, "topl": ToplRules, "tops": TopsRules,
 }  # fmt: skip
-"""The mechanisms that can be judged."""
+"""Rules of the mechanisms that the judge knows."""
 
 OWN: dict[type[Rules], type[Judge]] = {
     PakRules: PakJudge, PhdRules: PhdJudge, PrivhpRules: PrivhpJudge,
     ToplRules: ToplJudge, TopsRules: TopsJudge,
 }  # fmt: skip
-"""Judges of mechanisms whose keys are their own."""
+"""Judges of mechanisms that have keys of their own."""
 
 Raw = tuple[int, int, bytes | None]  # offset, timestamp in milliseconds, value
 
 
 def rules_of(config: dict[str, Any]) -> type[Rules]:
-    """The kind of rules that a pipeline has.
+    """The class of a pipeline's rules.
 
     Raises:
-        Objection: it has a mechanism that the judge does not know, or one that cannot be.
+        Objection: the judge does not know the mechanism, or cannot judge the pipeline.
     """
     kind = config["mechanism"]["kind"]
     if kind not in KINDS:
@@ -64,12 +64,12 @@ def rules_of(config: dict[str, Any]) -> type[Rules]:
 
 
 class Pipeline(NamedTuple):
-    """What is public of a pipeline and of where its records come from.
+    """Public facts of a pipeline and of its input.
 
     Attributes:
-        config: canonical configuration, as in the ledger's charge.
-        listed: the public keys; the configuration has only their digest.
-        partitioner: the producers' declared partitioner, if any.
+        config: canonical configuration, as the ledger's charge has it.
+        listed: public keys; the configuration has only their digest.
+        partitioner: partitioner that producers have declared, if any.
         partitions: number of partitions of the raw topic.
         beside: configuration and public keys of the pipelines with which it shares a budget.
     """
@@ -81,7 +81,7 @@ class Pipeline(NamedTuple):
     beside: Sequence[tuple[dict[str, Any], Sequence[Sequence[Any]] | None]] = ()
 
     def rules(self, shards: int = 1) -> Rules:
-        """What follows from all this, where so many shards publish."""
+        """The rules that follow from these facts when so many shards publish."""
         beside = [rules_of(config)(config, listed, shards) for config, listed in self.beside]
         kind = rules_of(self.config)
         return kind(self.config, self.listed, shards, beside)
@@ -89,7 +89,7 @@ class Pipeline(NamedTuple):
     def usable(
         self, partition: int, records: Iterable[Raw], stated: Stated | None = None
     ) -> Iterator[tuple[int, Event]]:
-        """Offset and event of every record that counts, with attributes of its unit."""
+        """Offset and event of every record that counts; ``stated`` gives attributes of its unit."""
         asked = of_records(self.config)
         for offset, timestamp, value in records:
             known = {} if stated is None else {"stated": stated.until(offset)}
@@ -98,13 +98,13 @@ class Pipeline(NamedTuple):
                 yield offset, event
 
     def here(self, unit: tuple[Any, ...], partition: int) -> bool:
-        """Whether a unit is at home in a partition."""
+        """Whether a unit belongs to a partition."""
         how = self.partitioner
         return how == "none" or home(unit, how, self.partitions) == partition
 
 
 class Nonces:
-    """The nonces that manifests publish: of each shard and trigger, the one in force there."""
+    """The nonces that manifests publish, by shard and trigger."""
 
     def __init__(self, rules: Rules, published: Iterable[Published]) -> None:
         self._rules = rules
@@ -124,7 +124,7 @@ class Nonces:
         return (state >> 32 ^ state & 0xFFFFFFFF) % self._shards
 
     def nonce(self, window: int, shard: int, trigger: int) -> bytes:
-        """The nonce in force at a trigger; what is not published is not judged."""
+        """The nonce in force at a trigger; empty if no manifest has published it."""
         return self._known.get((utc(self._rules.opens(window)), shard, trigger), b"")
 
 
@@ -137,14 +137,14 @@ def judged(
     order: Order | None = None,
     beside: Sequence[Iterable[Beside]] = (),
 ) -> Iterator[Release]:
-    """What a pipeline must release.
+    """Yield what a pipeline must release.
 
     Args:
         pipeline: public facts of the pipeline.
         secret: the noise key.
         clock: records of the clock log.
         raw: records of each raw partition.
-        published: the release topic, from which nonces are taken.
+        published: records of the release topic, which contain the nonces.
         order: see `Judge`.
         beside: records of each partition of the topic of attributes.
     """
@@ -171,10 +171,10 @@ def judged(
 def until_published(
     releases: Iterable[Release], published: Iterable[Published]
 ) -> Iterator[Release]:
-    """Releases up to the last trigger of which anything was published.
+    """Releases up to the last trigger for which anything was published.
 
-    What comes later was fired as the workers were stopped: a log between the stages may lack
-    records of it that were to come, and nothing of it can be compared.
+    Later triggers were fired while the workers stopped. Logs between the stages may lack records
+    for them, and nothing was published to compare with.
     """
     missing = {(key.split(b"|", 2)[1].decode(), json.loads(value)["trigger"])
                for key, value in published}  # fmt: skip
@@ -185,7 +185,7 @@ def until_published(
 
 
 def charges(ledger: Sequence[bytes], clock: Iterable[Clock]) -> Iterator[str]:
-    """Breaks of the ledger's chain, and triggers that no charge in it has paid for."""
+    """Breaks of the ledger's chain, and triggers that no charge of the ledger has paid for."""
     before, paid, ends, begins = "0" * 64, {}, {}, {}
     for place, value in enumerate(ledger):
         record = json.loads(value)

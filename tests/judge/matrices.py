@@ -1,7 +1,7 @@
-"""Factorisations A = BC of prefix sums, as their papers give them, rounded as the product says.
+"""Factorisations A = BC of prefix sums, from their papers, rounded as the product documents.
 
-C is of integers and B follows from it. In dense matrices all of C is kept; where it is given by its
-first column, that column is, and time and memory are at most quadratic in the triggers.
+C has integer entries, and B follows from C. A dense C is kept whole. Of a C that its first column
+determines, only that column is kept, so time and memory are at most quadratic in the triggers.
 """
 
 import itertools
@@ -17,12 +17,12 @@ from .optimal import PRECISION, factor, of_windows, quadrature
 
 BITS = 12  # matrices and noise are multiples of 2^-12 of a record
 FINE = 320  # bits of a row of B
-COMPARED = 2048  # triggers up to which all columns are compared; beyond, two are √2 norms apart
+COMPARED = 2048  # up to so many triggers, all columns are compared; beyond, √2 norms is the bound
 POWER = Decimal("0.53")  # of the normalised factorisation
 
 
 class Matrix:
-    """A = BC: noise (Bz)(t) hides prefix sums, z independent, C in units of 2^-12."""
+    """A = BC: noise (Bz)(t), with z independent, hides prefix sums; C is in units of 2^-12."""
 
     bits = BITS
 
@@ -47,7 +47,7 @@ class Matrix:
 
     @property
     def further(self) -> Fraction:
-        """The largest squared distance of two columns of C, over the largest squared norm."""
+        """The largest squared distance of two columns of C, divided by the largest squared norm."""
         if self.tree:
             columns = [[int(j >> i == p) for i, p in self.nodes] for j in range(self.horizon)]
         else:
@@ -70,7 +70,7 @@ class Matrix:
         return [int(x * common) for x in exact], common
 
     def _tree_row(self, t: int) -> list[Fraction]:
-        """The nodes that partition 1…t; after Honaker each is averaged with its descendants."""
+        """The nodes that partition 1…t; with Honaker, each averaged with its descendants."""
         row = [Fraction(0)] * self.width[t]
         place = {node: n for n, node in enumerate(self.nodes[: self.width[t]])}
         for i in (i for i in range(t.bit_length()) if t >> i & 1):
@@ -82,7 +82,7 @@ class Matrix:
         return row
 
     def _solved_row(self, t: int) -> list[int]:
-        """b with bC = (1, …, 1, 0, …): t ones; in units of 2^-FINE, the last ones of it unsure."""
+        """b with bC = (1, …, 1, 0, …), t ones, in units of 2^-FINE; its last digits are inexact."""
         row, one = [0] * t, 1 << self.bits + FINE
         for j in reversed(range(t)):
             column = self.columns[j]
@@ -105,15 +105,15 @@ class Matrix:
         return (root(variance) * norm * far + norm1 / 2) / 2**self.bits
 
     def terms(self, t: int) -> int:
-        """The draws on which the noise of trigger t may rest."""
+        """The number of draws in the noise of trigger t, at most."""
         return self.draws
 
 
 class Series:
-    """The power series 1/f in units of 2^-FINE, as far as it is asked for.
+    """The power series 1/f in units of 2^-FINE, computed as far as needed.
 
     Args:
-        f: its coefficients, in units of 2^-bits.
+        f: coefficients of f, in units of 2^-bits.
     """
 
     def __init__(self, f: Sequence[int], bits: int) -> None:
@@ -121,7 +121,7 @@ class Series:
         self.known: list[int] = []
 
     def upto(self, t: int) -> list[int]:
-        """The first t coefficients, and perhaps more."""
+        """The first t coefficients, and possibly more."""
         f, out = self.f, self.known
         for k in range(len(out), t):
             rest = self.one * (k == 0) - sum(map(mul, f[1 : k + 1], reversed(out)))
@@ -130,7 +130,7 @@ class Series:
 
 
 class Shifted(Matrix):
-    """C is Toeplitz, and so is B: one column of each says it all.
+    """C and B are Toeplitz: the first column of each determines the whole matrix.
 
     Args:
         core: the first column of C, in units of 2^-bits; none is negative.
@@ -141,11 +141,11 @@ class Shifted(Matrix):
         self.tree, self.width, self.draws = False, range(horizon + 1), horizon
         self.sensitivity2 = Fraction(sum(c * c for c in core), 4**self.bits)
         self._series = Series([a - b for a, b in zip(core, [0, *core], strict=False)], self.bits)
-        self._squares = [0]  # of so many entries of B's column
+        self._squares = [0]  # prefix sums of the squared entries of B's column
 
     @property
     def further(self) -> Fraction:
-        """As the distances say, from sums of products of entries that lie equally far apart."""
+        """The same, from sums of products of entries at equal distances; 2 if T > COMPARED."""
         T, core, scale = self.horizon, self.core, self.scale
         if T > COMPARED:
             return Fraction(2)
@@ -156,7 +156,7 @@ class Shifted(Matrix):
         return Fraction(max(most, *norms), max(norms))
 
     def row(self, t: int) -> tuple[list[int], int]:  # type: ignore[override]
-        """The first t entries of the column of B, the last one first."""
+        """The first t entries of B's column, in reverse order."""
         return self._series.upto(t)[t - 1 :: -1] if t else [], 1 << FINE
 
     def norm2(self, t: int, known: int = 0) -> Fraction:
@@ -187,7 +187,7 @@ class Scaled(Shifted):
         self._rows: list[list[int]] = [[]]
 
     def row(self, t: int) -> tuple[list[int], int]:  # type: ignore[override]
-        """Σ_j 1/s_j times row j of the inverse of L: each row of B adds one of these."""
+        """The sum over j of 1/s_j times row j of the inverse of L; row t of B adds term t."""
         for done in range(len(self._rows), t + 1):
             s = self.scale[done - 1]
             own = [((one << self.half + 1) + s) // (2 * s)
@@ -201,7 +201,7 @@ class Scaled(Shifted):
 
 @lru_cache(None)
 def matrix(name: str, horizon: int, hops: int = 1) -> Matrix:
-    """The factorisation called ``name`` for so many triggers, or windows of so many hops."""
+    """The factorisation called ``name`` for so many triggers, or for windows of so many hops."""
     if name == "auto":
         name = "terminal" if horizon <= 1024 else "blt"
     with localcontext(DIGITS):
@@ -215,7 +215,7 @@ def matrix(name: str, horizon: int, hops: int = 1) -> Matrix:
 
 
 def nearest(x: Decimal, bits: int) -> int:
-    """In units of 2^-bits."""
+    """The integer nearest to x in units of 2^-bits."""
     return int((x * 2**bits + Decimal("0.5")).to_integral_value(ROUND_FLOOR))
 
 
@@ -235,7 +235,7 @@ def _root(horizon: int) -> list[Decimal]:
 
 
 def _buffers(horizon: int) -> list[Decimal]:
-    """c_0 = 1 and a sum of a few powers of decays (McMahan, Xu & Zhang 2024).
+    """c_0 = 1; the later c_k are a sum of a few decaying powers (McMahan, Xu & Zhang 2024).
 
     The sum is that of the quadrature of 1/√y on [3/T, 1] at y = 1 - x. As 1/(y + ν) is d/(1 - d·x)
     for d = 1/(1 + ν), each term adds weight·d^(k+1); d and weight·d² are rounded to 2^-30.
@@ -254,11 +254,11 @@ def _buffers(horizon: int) -> list[Decimal]:
 
 
 COLUMNS = {"toeplitz": _root, "blt": _buffers}
-"""First columns of C, before they are made units."""
+"""First columns of C, before C is scaled to unit columns."""
 
 
 def _optimal(name: str, horizon: int) -> list[list[Decimal]]:
-    """Denisov et al. (2022), Theorem 3.2, with v by formula: XᵀX-optimal for a heavy last row."""
+    """Denisov et al. (2022), Theorem 3.2, v by a formula: XᵀX-optimal for a heavy last row."""
     last, T, v = {"terminal": 1, "final": 16}[name], Decimal(horizon), []
     for t in range(1, horizon + 1):
         late, early = (T / (T - t + 1)).sqrt(), (T / t).sqrt()

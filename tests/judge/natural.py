@@ -1,4 +1,4 @@
-"""Lists of keys that follow from a configuration alone, as the documentation says."""
+"""Lists of keys that follow from a configuration alone, as the documentation describes."""
 
 import itertools
 import json
@@ -13,13 +13,13 @@ PARTS = {
 
 
 def natural(config: dict[str, Any]) -> list[list[Any]]:
-    """Every combination of the values of all columns of the key; one key where there is none."""
+    """Every combination of the values of the key's columns; one empty key without columns."""
     columns = [values(config["derive"][name]) for name in config["key"]]
     return [list(key) for key in itertools.product(*columns)]
 
 
 def values(how: dict[str, Any]) -> list[Any]:
-    """All values of a column, each once."""
+    """All distinct values of a column."""
     if how["kind"] == "timepart":
         first, last = PARTS[how["part"]]
         return [*range(first, last + 1)]

@@ -1,6 +1,6 @@
-"""Keyed noise, drawn a second time: integers that follow from a key and a label.
+"""Keyed noise, specified a second time: integers that follow from a key and a label.
 
-Discrete Gaussian, P(z) ∝ exp(-z²/2s²), or discrete Laplace, P(z) ∝ exp(-|z|/s).
+The noise is discrete Gaussian, P(z) ∝ exp(-z²/2s²), or discrete Laplace, P(z) ∝ exp(-|z|/s).
 """
 
 import hmac
@@ -17,7 +17,7 @@ from .gaussian import DIGITS
 
 
 class Nonces(Protocol):
-    """Which nonce a shard had in force: public, since manifests say it."""
+    """The nonce that each shard had in force; manifests publish it."""
 
     def shard(self, key: bytes) -> int: ...
 
@@ -25,15 +25,15 @@ class Nonces(Protocol):
 
 
 Secret = bytes | Callable[[Mapping[str, Any]], bytes]
-"""The noise key of a pipeline, or what tells that of a trigger."""
+"""The noise key of a pipeline, or a function from a trigger to its key."""
 
 
 class Law(NamedTuple):
-    """Independent tables whose values make one integer, in digits of a base, finest first."""
+    """Independent tables, one for each digit of an integer, the least significant digit first."""
 
-    stages: list[tuple[int, list[int]]]  # least value, and P(X < value) of those above it
+    stages: list[tuple[int, list[int]]]  # least value, and P(X < value) of each value above it
     base: int = 64
-    signed: bool = False  # whether the last digit alone has the sign, of -1 - z for z < 0
+    signed: bool = False  # whether the last digit carries the sign: -1 - z stands for z < 0
 
 
 class Noise:
@@ -50,7 +50,7 @@ class Noise:
         self, purpose: str, size: Fraction, trigger: Mapping[str, Any], shard: int, first: int,
         law: str = "gauss",
     ) -> bytes:  # fmt: skip
-        """What one draw is for. ``first`` is the trigger at which it covers content first."""
+        """The label of a draw. ``first`` is the first trigger at which the draw covers content."""
         words = ("1", law, purpose, str(size.numerator), str(size.denominator),
                  self._kind, self._pipeline)  # fmt: skip
         hashed, window = trigger["config_hash"].encode(), str(trigger["window"]).encode()
@@ -65,12 +65,12 @@ class Noise:
         self, purpose: str, scale: Fraction, trigger: Mapping[str, Any], first: int, key: bytes,
         index: int = 0,
     ) -> int:  # fmt: skip
-        """A draw of discrete Laplace noise, where one shard has all keys."""
+        """A draw of discrete Laplace noise, for mechanisms whose keys all belong to one shard."""
         label = self.label(purpose, scale, trigger, 0, first, "laplace")
         return self.draw(label, key, index, laplace(scale))
 
     def draw(self, label: bytes, key: bytes, index: int, size: Fraction | Law) -> int:
-        """Draw number ``index`` of a key under a label; ``size`` is a variance, or a law."""
+        """Draw number ``index`` of a key under a label; ``size`` is a variance or a law."""
         law = size if isinstance(size, Law) else Law(tables(size))
         aes = self._aes.get(label)
         if aes is None:
@@ -101,7 +101,7 @@ class Noise:
 
 
 def fields(parts: Sequence[bytes]) -> bytes:
-    """Byte strings as one, injectively."""
+    """Encode byte strings as one byte string, injectively."""
     counted = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
     return len(parts).to_bytes(8, "big") + counted
 
@@ -114,9 +114,9 @@ def derived(secret: bytes, purpose: str) -> bytes:
 
 @lru_cache(None)
 def tables(variance: Fraction) -> list[tuple[int, list[int]]]:
-    """P(z) ∝ exp(-z²/2s²) as sums of X₁ + 64·X₂ + … with X₁, X₂ of smaller variances.
+    """P(z) ∝ exp(-z²/2s²) as the law of X₁ + 64·X₂ + …, with X₁, X₂, … of smaller variances.
 
-    Of each: the least value, and P(X < value) in units of 2^-128 for the values above it.
+    Each table has its least value, and P(X < value) in units of 2^-128 for each value above it.
     """
     made = []
     while variance > 2**18:
@@ -127,7 +127,7 @@ def tables(variance: Fraction) -> list[tuple[int, list[int]]]:
 
 @lru_cache(None)
 def laplace(scale: Fraction) -> Law:
-    """The digits of |z| to the base 4096 are independent, since a^g is a product over them."""
+    """Laplace noise by independent digits of |z| to base 4096: a^g is a product over the digits."""
     stages, rest = [], scale
     with localcontext(DIGITS):
         while rest > 128:
@@ -140,7 +140,7 @@ def laplace(scale: Fraction) -> Law:
 
 
 def powers(scale: Fraction, most: int = 1 << 30) -> list[Decimal]:
-    """exp(-g/scale) for g = 0, 1, … as long as it matters."""
+    """exp(-g/scale) for g = 0, 1, …, down to 10^-48; at most ``most`` of them."""
     ratio, found = (-Decimal(scale.denominator) / scale.numerator).exp(), [Decimal(1)]
     while found[-1] > Decimal(10) ** -48 and len(found) < most:
         found.append(found[-1] * ratio)
@@ -148,7 +148,7 @@ def powers(scale: Fraction, most: int = 1 << 30) -> list[Decimal]:
 
 
 def cumulative(least: int, weights: Sequence[Decimal]) -> tuple[int, list[int]]:
-    """A table of ``least``, ``least`` + 1, … by their weights, rounded to 2^-128."""
+    """A cumulative table of ``least``, ``least`` + 1, … from weights, rounded to 2^-128."""
     total, sofar, edges = sum(weights), Decimal(0), []
     for one in weights[:-1]:
         sofar += one

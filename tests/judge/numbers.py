@@ -1,7 +1,7 @@
-"""The public numbers of a histogram: noise variances, thresholds, all from their rules.
+"""Public numbers of a histogram: noise variances and thresholds, from their rules.
 
-Every number here follows from the configuration alone. Rationals are exact; what is irrational is
-computed with a hundred digits and then rounded by the stated rule.
+Every number follows from the configuration alone. Rationals are exact; irrational numbers are
+computed to a hundred digits and then rounded by the stated rule.
 """
 
 from fractions import Fraction
@@ -17,14 +17,14 @@ STEPS = 256  # noise is rounded down to 1/256 of a record before it is used
 def floored(total: int, common: int, bits: int = BITS) -> int:
     """Noise B·z, a fraction in steps of 2^-bits, rounded down to 1/STEPS.
 
-    What lies within 2^-100 below a step is that step: rows of B are not known further.
+    A number less than 2^-100 below a step is taken for that step: rows of B are no more exact.
     """
     unit = common << bits
     return (total * STEPS + (unit >> 100)) // unit
 
 
 def limited(x: int) -> int:
-    """The exact total of a micro-batch, as far as 64 bits hold it."""
+    """The exact total of a micro-batch, limited to 64 bits."""
     return min(max(x, 1 - 2**63), 2**63 - 1)
 
 
@@ -34,21 +34,21 @@ def wrapped(x: int) -> int:
 
 
 def held(x: int) -> int:
-    """A released number."""
+    """A released number, limited to ±2^62."""
     return min(max(x, -(2**62)), 2**62)
 
 
 def sampling(epsilon: Fraction, touched: int, processes: int) -> Fraction:
-    """The δ that draws cost which are not quite exact, each by 2^-110, in both worlds."""
+    """The δ that inexact draws cost, each by 2^-110, in both neighbouring worlds."""
     return (1 + 3 ** ceil(epsilon)) * (2 * touched * processes * Fraction(1, 2**110))
 
 
 def spent(
     need: tuple[Fraction, ...], variance: Fraction, touched: int
 ) -> tuple[Fraction, Fraction]:
-    """μ² of one process, and the pure part: discrete noise is not quite Gaussian.
+    """μ² of one process, and the pure part of its cost: discrete noise is not quite Gaussian.
 
-    A need with a third number moves with another one, whose μ² is that of both.
+    A need with a third number moves together with another need, whose μ² covers both.
     """
     mu2 = need[0] / variance
     pure = (14 * root(touched * mu2) + mu2) / (4 * variance) + 4 * touched / (24 * variance - 1)
@@ -66,7 +66,7 @@ def variances(
 
     Args:
         budget: ε and δ of one unit and epoch.
-        needs: each process's largest squared shift by one unit, and its share of μ².
+        needs: for each process, its largest squared shift by one unit, and its share of μ².
         touched: largest number of draws of one process that a unit can shift.
         selecting: the part of δ that thresholds use.
     """
@@ -86,7 +86,7 @@ def variances(
 
 
 def parts(row: int, hops: int, horizon: int) -> list[tuple[int, int, int]]:
-    """Of the window that ends ``row`` hops into an epoch: epochs back, first hop less 1, last."""
+    """Parts of a window that ends ``row`` hops into an epoch: epochs back, first hop - 1, last."""
     found, back = [], 0
     while (before := max(0, row + back * horizon - hops)) < horizon:
         found.append((back, before, min(row + back * horizon, horizon)))
@@ -97,7 +97,7 @@ def parts(row: int, hops: int, horizon: int) -> list[tuple[int, int, int]]:
 def hopping(
     factors: Matrix, hops: int, variance: Fraction, delta: Fraction, unit: tuple[Fraction, int]
 ) -> list[int]:
-    """Thresholds of windows by their place in the epoch: a unit is in H + n - 1 of them."""
+    """Thresholds of windows by their place in the epoch; a unit is in H + n - 1 windows."""
     (budget, most), H, out = unit, factors.horizon, []
     epochs = 1 + -(-(hops - 1) // H)
     for row in range(1, H + 1):
@@ -115,7 +115,7 @@ def hopping(
 
 
 def weights(factors: Matrix, before: int, last: int) -> list[Fraction]:
-    """What each draw of an epoch weighs in the sum of hops ``before`` + 1 … ``last``."""
+    """The weight of each draw of an epoch in the sum of hops ``before`` + 1 … ``last``."""
     found = [Fraction(0)] * last
     for end, sign in ((last, 1), (before, -1)):
         row, common = factors.row(end) if end else ([], 1)
@@ -125,7 +125,7 @@ def weights(factors: Matrix, before: int, last: int) -> list[Fraction]:
 
 
 def up(value: Fraction) -> Fraction:
-    """Rounded up to 40 bits or one more, as the bits of numerator and denominator say."""
+    """Round up to 40 or 41 bits; the bits of numerator and denominator decide which."""
     scale = Fraction(2) ** (40 - value.numerator.bit_length() + value.denominator.bit_length())
     return ceil(value * scale) / scale
 
@@ -137,12 +137,12 @@ def thresholds(
     unit: tuple[Fraction, int],
     least: int,
 ) -> list[int]:
-    """K(t) in 1/256 of a record: no key of one unit alone reaches it, but with probability δ.
+    """K(t) in 1/256 of a record: a key of one unit alone reaches it with probability at most δ.
 
     Args:
         shares: share of δ for each trigger.
-        unit: Q, and the most records of one unit in one key.
-        least: distinct units that a key needs.
+        unit: Q, and the largest number of records of one unit with one key.
+        least: number of distinct units that a key needs.
     """
     budget, most = unit
     out = []

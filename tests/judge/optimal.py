@@ -1,8 +1,9 @@
-"""The optimal encoder for prefix sums in time quadratic in the triggers.
+"""The optimal encoder for prefix sums, in time quadratic in the triggers.
 
 The penalty W·AᵀΩA·W has a tridiagonal inverse S, so its square root is a short sum of inverses of
-tridiagonal matrices (Hale, Higham & Trefethen 2008, method 3): entry (a, b), a ≥ b, is P_a·Q_b for
-vectors of one number for each term. Such a matrix has a triangular factor of the same shape.
+tridiagonal matrices (Hale, Higham & Trefethen 2008, method 3). Entry (a, b), a ≥ b, of the root is
+P_a·Q_b for vectors with one number for each term. Such a matrix has a triangular factor of the same
+shape.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ PI = Decimal("3.1415926535897932384626433832795028841971693993751058209749445923
 
 
 def factor(weights: Sequence[int], last: int) -> list[list[Decimal]]:
-    """C with unit columns, lower triangular, for W = diag(weights) and Ω = (1, …, 1, last·T)."""
+    """C, lower triangular with unit columns, for W = diag(weights), Ω = diag(1, …, 1, last·T)."""
     with localcontext(PRECISION):
         size = len(weights)
         diagonal, beside = inverse([Decimal(w) for w in weights], last * size + 1)
@@ -31,7 +32,7 @@ def factor(weights: Sequence[int], last: int) -> list[list[Decimal]]:
              for n in range(size)]  # fmt: skip
         length = [dot(p, q).sqrt() for p, q in zip(P, Q, strict=True)]
         F: list[list[Decimal]] = [[]] * size
-        known = [[Decimal(0)] * len(terms) for _ in terms]  # Σ g gᵀ of the rows that are done
+        known = [[Decimal(0)] * len(terms) for _ in terms]  # Σ g gᵀ of the finished rows
         for n in reversed(range(size)):
             rest = [p - dot(row, Q[n]) for p, row in zip(P[n], known, strict=True)]
             top = dot(rest, Q[n]).sqrt()
@@ -57,7 +58,7 @@ def inverse(w: Sequence[Decimal], end: int) -> tuple[list[Decimal], list[Decimal
 def generators(
     diagonal: Sequence[Decimal], beside: Sequence[Decimal], shift: Decimal
 ) -> tuple[list[Decimal], list[Decimal]]:
-    """Of the inverse G of a shifted tridiagonal matrix: r with G_ij = G_ii·r_j/r_i, and G_ii."""
+    """For the inverse G of a shifted tridiagonal matrix: r with G_ij = G_ii·r_j/r_i, and G_ii."""
     size, a = len(diagonal), [d + shift for d in diagonal]
     down, up = [a[0]], [a[-1]]
     for n in range(1, size):
@@ -71,9 +72,9 @@ def generators(
 
 
 def quadrature(low: Decimal, high: Decimal, terms: int = TERMS) -> list[tuple[Decimal, Decimal]]:
-    """Shifts ν and weights with S^-½ = Σ weight·(S + ν)⁻¹, for a spectrum within both ends.
+    """Shifts ν and weights with S^-½ ≈ Σ weight·(S + ν)⁻¹, for a spectrum between both ends.
 
-    Values of Jacobi's functions on the imaginary axis, by theta series.
+    They are values of Jacobi's functions on the imaginary axis, by theta series.
     """
     k = (low / high).sqrt()
     real, imaginary = (PI / 2 / mean(x) for x in ((1 - k * k).sqrt(), k))
@@ -108,9 +109,9 @@ def mean(x: Decimal) -> Decimal:
 
 
 def of_windows(horizon: int, hops: int) -> list[list[Decimal]]:
-    """The encoder for all windows of so many hops that one epoch has a part in, v the fixed point.
+    """The encoder for all windows of so many hops that overlap one epoch; v is a fixed point.
 
-    No formula is known here, so this takes time cubic in the hops of an epoch, and sixty rounds.
+    No formula for v is known, so this takes sixty rounds, each cubic in the hops of an epoch.
     """
     size, v = range(horizon), [Decimal(1)] * horizon
     for _ in range(60):
@@ -122,7 +123,7 @@ def of_windows(horizon: int, hops: int) -> list[list[Decimal]]:
 
 
 def _factor(root: list[list[Decimal]]) -> list[list[Decimal]]:
-    """C with unit columns, whose CᵀC is ``root`` but for their lengths."""
+    """C with unit columns; CᵀC is ``root`` up to the lengths of the columns."""
     horizon, size = len(root), range(len(root))
     F = [[Decimal(0)] * horizon for _ in size]  # lower triangular, FᵀF = root
     for i in reversed(size):

@@ -1,4 +1,4 @@
-"""Deployments in memory, run by the product and judged: the one module here that knows both."""
+"""Deployments in memory, run by the product and judged: this module knows both."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HERE = Path(__file__).parent
 
 
 def public(made: Input, pipeline: Compiled) -> Pipeline:
-    """What the judge is told of a pipeline: its canonical configuration as plain JSON."""
+    """What the judge knows of a pipeline: its canonical configuration as plain JSON."""
     told = {p.name: (json.loads(encode(p.config)), _listed(p)) for p in made.pipelines}
     config, listed = told.pop(pipeline.name)
     looked_up(config, HERE)
@@ -48,7 +48,7 @@ def _listed(pipeline: Compiled) -> list[Any] | None:
 
 
 def numbered(made: Deployment) -> tuple[Deployment, Texts]:
-    """A deployment whose schemas have numbers, as a registry gives them, and their texts."""
+    """A deployment whose schemas have ids, as from a registry, and the texts of the schemas."""
     texts: dict[int, tuple[str, str]] = {}
 
     def formed(p: Compiled) -> Compiled:
@@ -67,7 +67,7 @@ def as_json(records: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def restless(pipeline: str, shard: int) -> Callable[[Trigger], bytes]:
-    """Another nonce at every other trigger, as if each shard had been opened anew."""
+    """A new nonce at every other trigger, as if each shard had been reopened."""
 
     def nonce(trigger: Trigger) -> bytes:
         return hashlib.sha256(f"{pipeline}{shard}{trigger.ordinal // 2}".encode()).digest()[:16]
@@ -84,7 +84,7 @@ def outcome(
     secret: Secret = SECRET,
     beside: Sequence[Sequence[RawRecord]] = (),
 ) -> Iterator[tuple[list[Release], list[Published]]]:
-    """Of each pipeline what must be released, and what the product releases in memory.
+    """For each pipeline, what must be released and what the product releases in memory.
 
     Args:
         made: the deployment.
@@ -92,7 +92,7 @@ def outcome(
         records: the clock log.
         opening: source of nonces.
         own: noise keys of pipelines that have their own.
-        secret: noise key that is given to the judge.
+        secret: noise key for the judge.
         beside: logs of the topic of attributes.
     """
     made, texts = numbered(made)
@@ -135,7 +135,7 @@ def verdict(
     opening: Opening = restless,
     beside: Sequence[Sequence[RawRecord]] = (),
 ) -> tuple[list[str], int]:
-    """The judge's objections to what the product makes of the logs, and the number of rows."""
+    """The judge's objections to the product's releases, and the number of rows."""
     found, rows = [], 0
     for releases, published in outcome(made, logs, records, opening, beside=beside):
         rows += sum(len(release.rows) for release in releases)

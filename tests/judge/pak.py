@@ -1,6 +1,6 @@
-"""PAK: prefix sums of slots, clipped at a threshold that a noisy rank of the warm-up has chosen.
+"""PAK: prefix sums of slots, clipped at a threshold that the warm-up has chosen with noise.
 
-Values and thresholds match exactly; deviations are right up to one of their six digits.
+Values and thresholds match exactly. Deviations match except for the last of their six digits.
 """
 
 import math
@@ -19,11 +19,11 @@ from .wide import Chunks, laplace_variance
 
 FANOUT, TALLEST, TAIL = 16, 5, 24
 DEFAULT = {"sliding": 0, "decay": 0.0}
-FINE = 64  # steps of an average, and of a decayed sum, in one of a sum
+FINE = 64  # an average or a decayed sum has 64 times finer steps than a sum
 
 
 class PakRules(SlotRules):
-    """What the configuration of a pipeline says that runs PAK."""
+    """The settings of a PAK pipeline, from its configuration."""
 
     def _noise(self) -> None:
         super()._noise()
@@ -60,7 +60,7 @@ class PakRules(SlotRules):
             self.later = self._ranked(optimum(problem, records), records)
 
     def _penalty(self, seen: int, more: Fraction) -> list[int]:
-        """36·√(3V)·m/n·√(θ/B), V the mean variance of a total and ``more`` for a threshold of 1."""
+        """36·√(3V)·m/n·√(θ/B); V is the mean variance of a total, plus ``more``, at threshold 1."""
         noise = Fraction(self.counter.mean()).limit_denominator(1 << 20) ** 2 + more
         square = 36**2 * 3 * noise * Fraction(seen, self.late) ** 2 / self.top
         return [math.isqrt(math.floor(square * theta)) for theta in self.thetas]
@@ -107,18 +107,18 @@ def _share(value: float) -> Fraction:
 
 
 class Course(NamedTuple):
-    """What a window has learnt and released."""
+    """What a window has learned and released."""
 
-    thetas: tuple[int, ...]  # of its stretches
+    thetas: tuple[int, ...]  # one for each stretch
     base: int = 0  # released before the open stretch
     exact: int = 0  # of the open stretch
-    prefixes: tuple[int, ...] = ()  # all that were released after the warm-up, and that of it
+    prefixes: tuple[int, ...] = ()  # the warm-up's sum, and every prefix sum released after it
     decayed: int = 0
     seen: tuple[tuple[int, int], ...] = ()
 
 
 class PakJudge(SlotJudge):
-    """One pipeline of PAK."""
+    """Judge of a PAK pipeline."""
 
     rules: PakRules
 
@@ -127,7 +127,7 @@ class PakJudge(SlotJudge):
         self.courses: dict[int, Course] = {}
 
     def begin(self, trigger: Clock, now: Now) -> Told:
-        """Choose the threshold, and publish the warm-up's sum."""
+        """Choose the threshold; publish the warm-up's sum if the settings ask for it."""
         rules, fine = self.rules, self.rules.counter.fine
         theta = self.chosen(trigger, now)
         exact = sum(min(value, theta) for _, value in now)
@@ -177,7 +177,7 @@ class PakJudge(SlotJudge):
     def balanced(
         self, trigger: Clock, now: Now, penalty: list[int], epsilon: Fraction, purpose: str
     ) -> int:
-        """The threshold that cuts few records and brings little noise."""
+        """The threshold with the best score: it clips few records and brings little noise."""
         thetas = self.rules.thetas
         scores = [-n - more for n, more in zip(above(now, thetas), penalty, strict=True)]
         return thetas[self.loudest(trigger, scores, epsilon, purpose)]
@@ -185,14 +185,14 @@ class PakJudge(SlotJudge):
     def ranked(
         self, trigger: Clock, now: Now, rank: int, factor: Fraction, epsilon: Fraction, purpose: str
     ) -> int:
-        """The least threshold of so many times a noisy rank."""
+        """The least threshold that is at least ``factor`` times the value at a noisy rank."""
         thetas = self.rules.thetas
         scores = [-abs(n - (rank - 1)) for n in above(now, thetas)]
         found = thetas[self.loudest(trigger, scores, epsilon / 2, purpose)]
         return next((theta for theta in thetas if theta >= factor * found), thetas[-1])
 
     def go_on(self, trigger: Clock, now: Now) -> Told:
-        """The sums of a trigger's slots, and perhaps the threshold of the next stretch."""
+        """The sums of a trigger's slots; at the end of a stretch, the next threshold."""
         rules, t, window = self.rules, trigger["index"], trigger["window"]
         course, fine = self.courses[window], self.rules.counter.fine
         theta, number = course.thetas[-1], len(course.thetas) - 1
@@ -233,7 +233,7 @@ class PakJudge(SlotJudge):
         return rows, public
 
     def begins(self, window: int, number: int) -> list[int]:
-        """Steps of a stretch at which a wide tree begins."""
+        """Steps of a stretch at which a wide tree starts."""
         rules = self.rules
         late = ((t - 1 - rules.warmup) * rules.per for t in self.renewed[window])
         mine = {slot - number * rules.late for slot in late if slot > 0}
@@ -268,7 +268,7 @@ class PakJudge(SlotJudge):
         return row, course
 
     def spread(self, course: Course, window: int, spans: Spans) -> float:
-        """Variance of a weighted sum of slots: stretches are independent."""
+        """Variance of a weighted sum of slots; noise of different stretches is independent."""
         total, late = 0.0, self.rules.late
         for number, theta in enumerate(course.thetas):
             low, high = number * late, (number + 1) * late

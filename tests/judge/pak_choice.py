@@ -1,8 +1,9 @@
-"""The rank, the factor and the split of ε that PAK takes where no setting says them.
+"""The rank, the factor and the split of ε that PAK uses if no setting states them.
 
-Least mean error over three shapes of tails, whose quantile above which p of the values lie is
-s·(offset + L + curve·L²), L = ln(1/p). Public, and without effect on what is promised; computed in
-eighteen digits, as the rule is, because some choices are equally good.
+They have the least mean error over three shapes of tails. A shape gives the quantile that a share p
+of the values exceeds: s·(offset + L + curve·L²), L = ln(1/p). The choice is public and has no
+effect on the guarantee. It is computed to eighteen digits, as the rule states, because some choices
+are equally good.
 """
 
 from collections.abc import Iterator
@@ -21,11 +22,11 @@ DRAWS = [Decimal(n) for n in ("-2.30", "-0.92", "0", "0.92", "2.30")]
 SHAPES = [(Decimal(0), Decimal(0)), (Decimal(2), Decimal(0)), (Decimal(0), Decimal("0.0625"))]
 CANDIDATES, DOUBT = 200, 4
 
-Level = tuple[Decimal, Decimal]  # L of the noisy quantile, and what is added in units of s
+Level = tuple[Decimal, Decimal]  # L of the noisy quantile, and what noise adds to it in units of s
 
 
 class Problem(NamedTuple):
-    """What is known in public."""
+    """Public facts that the choice depends on."""
 
     records: int  # of a window
     top: int  # B
@@ -33,13 +34,13 @@ class Problem(NamedTuple):
     delta: Fraction  # of the smooth threshold
     scale: Fraction  # s
     smooth: bool
-    published: bool  # whether the warm-up's sum is
+    published: bool  # whether the warm-up's sum is published
     noise: float  # of a late prefix sum, for a threshold of 1
     beta: Fraction
 
 
 class Choice(NamedTuple):
-    """The numbers of least predicted error."""
+    """The choice with the least predicted error."""
 
     tail: Fraction
     safety: Fraction
@@ -53,13 +54,13 @@ def plain(value: Fraction) -> Decimal:
 
 @lru_cache(64)
 def optimum(problem: Problem, records: int) -> Choice:
-    """The best choice for so many records of the warm-up."""
+    """The best choice for a warm-up with so many records."""
     with localcontext(DIGITS):
         return min(candidates(problem, records), key=lambda pair: pair[0])[1]
 
 
 def candidates(problem: Problem, records: int) -> Iterator[tuple[Decimal, Choice]]:
-    """Every choice and its error, relative to that of an ideal threshold."""
+    """Every choice, with its error relative to the error of an ideal threshold."""
     rest, noise = problem.records - records, Decimal(problem.noise)
     ideal = max((Decimal(rest) / noise).ln(), Decimal(1))
     for split in SPLITS if problem.published else [Fraction(1)]:
@@ -73,21 +74,21 @@ def candidates(problem: Problem, records: int) -> Iterator[tuple[Decimal, Choice
                     for shape in SHAPES
                 ]
                 total = Decimal(sum(each))
-                if not problem.smooth:  # all scores may lie far above the data
+                if not problem.smooth:  # noise may choose a threshold far above the data
                     exponent = plain(split * problem.epsilon) * (rank - 1) / 2
                     total += CANDIDATES * (-exponent).exp() / 2 * noise * problem.top
                 yield total, Choice(tail, safety, factor, split)
 
 
 def factors(ideal: Decimal, level: Decimal) -> set[Fraction]:
-    """Around the one that balances noise and bias; among equals the order of a set decides."""
+    """Factors near the one that balances noise and bias; the order of the set breaks ties."""
     middle = ideal / level if level > 0 else Decimal(1)
     near = {Fraction(int(20 * middle * plain(one)), 20) for one in RAISES}
     return {max(Fraction(1), min(one, Fraction(16))) for one in near}
 
 
 def levels(problem: Problem, records: int, rank: int, epsilon: Fraction) -> list[Level]:
-    """One for each draw of the threshold; none where a rank is impossible."""
+    """A level for each draw of the threshold; none if the rank is impossible."""
     if rank > records:
         return []
     if not problem.smooth:

@@ -1,4 +1,4 @@
-"""Noise of prefix sums for PAK: a binary tree, a wide one made consistent, a factorisation."""
+"""Noise of prefix sums for PAK: a binary tree, a consistent wide tree, or a factorisation."""
 
 import math
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ Spans = Sequence[tuple[int, int, float]]
 
 
 class Counter(NamedTuple):
-    """Noise of all prefix sums of a stretch."""
+    """The noise of all prefix sums of a stretch."""
 
     steps: int
     epsilon: Fraction
     wide: Chunks | None = None
     factors: Matrix | None = None
-    square: Fraction = Fraction(0)  # of the factorisation, for a threshold of 1
+    square: Fraction = Fraction(0)  # variance of the factorisation's noise, for a threshold of 1
 
     @property
     def fine(self) -> int:
@@ -29,16 +29,16 @@ class Counter(NamedTuple):
         return STEPS if self.wide or self.factors else 1
 
     def scale(self, theta: int) -> Fraction:
-        """Of a node of the binary tree."""
+        """Noise scale of a node of the binary tree."""
         return theta * self.steps.bit_length() / self.epsilon
 
     def prefix(self, draw: Any, number: int, theta: int, begins: Sequence[int], end: int) -> int:
         """Noise of the first steps of a stretch, in output steps.
 
         Args:
-            draw: function from purpose, size, step, key, index and law to a draw.
+            draw: function from purpose, size, step, key, index and law to noise.
             number: number of the stretch.
-            begins: steps at which a wide tree begins, regardless of earlier ones.
+            begins: steps at which a wide tree starts anew.
         """
         more = f".{number}" if number else ""
         if self.wide:
@@ -61,7 +61,7 @@ class Counter(NamedTuple):
                    for i, j in every)  # fmt: skip
 
     def variance(self, theta: int, begins: Sequence[int], spans: Spans) -> float:
-        """Of a weighted sum of steps, in squared grid steps."""
+        """Variance of a weighted sum of steps, in squared grid steps."""
         if self.wide:
             return self.wide.variance([(begin, theta) for begin in begins], spans)
         ends: dict[int, float] = {}
@@ -83,7 +83,7 @@ class Counter(NamedTuple):
         return sum(one * one for one in parts.values()) * unit
 
     def mean(self, first: int = 1) -> float:
-        """Root mean square noise of prefix sums from a step on, for a threshold of 1."""
+        """Root mean square noise of prefix sums from step ``first`` on, for a threshold of 1."""
         ends = {max(first, 1, math.ceil(Fraction(self.steps * n, 64))) for n in range(1, 65)}
         squares = [self.variance(1, [0], [(0, end, 1.0)]) for end in sorted(ends)]
         return math.sqrt(sum(squares) / len(squares))
@@ -91,7 +91,7 @@ class Counter(NamedTuple):
 
 @lru_cache(None)
 def square_for(factors: Matrix, epsilon: Fraction, delta: Fraction, bound: int) -> Fraction | None:
-    """Noise with which every division of a unit's records fits; None if the grid is too coarse."""
+    """A variance that suffices for every division of a unit's records; None: grid too coarse."""
     unit = factors.sensitivity2 * 4**BITS
     found = gaussian(epsilon, delta, bound**2 * unit, bound * factors.draws)
     for others in range(bound - 1, 0, -1) if found else ():

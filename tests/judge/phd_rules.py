@@ -33,7 +33,7 @@ class Splits(NamedTuple):
 
 
 class PhdRules(SpaceRules):
-    """What the configuration of a pipeline says that runs PHDStream."""
+    """The settings of a PHDStream pipeline, from its configuration."""
 
     def _noise(self) -> None:
         super()._noise()
@@ -67,7 +67,7 @@ class PhdRules(SpaceRules):
             self.square = square
 
     def _open(self, share: Fraction) -> None:
-        """The first trigger: a part of what an event may cost goes to private splitting."""
+        """At the first trigger, spend part of an event's cost on private splitting."""
         beta, floor, cells = 1 << self.step, 0, self.own["expected"] * self.count / ENOUGH
         largest = Fraction(2 * beta - 1, beta - 1) * self.step * LN2[0]
         split = min(share * self.count, largest)
@@ -77,12 +77,12 @@ class PhdRules(SpaceRules):
         self.opened = self.count - split
 
     def scale(self) -> Fraction:
-        """Of a draw of the counter, in records."""
+        """Noise scale of a draw of the counter, in records."""
         times = {"simple": 1, "block": 2, "tree": self.steps.bit_length()}[self.kind]
         return times / self.count
 
     def variance(self, steps: int) -> float:
-        """Of a counter after so many activations."""
+        """Variance of a counter after so many activations."""
         if self.kind == "matrix":
             return (
                 float(self.matrix.norm2(steps) * self.square / 4**self.matrix.bits)

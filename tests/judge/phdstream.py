@@ -1,8 +1,8 @@
-"""PHDStream: a tree that is grown anew at every trigger, by private scores or released counts.
+"""PHDStream: a tree that grows anew at every trigger, by private scores or released counts.
 
-Counts, trees and leaves match exactly: they are integers, but for shares of what ancestors counted,
-which are doubles rounded down, in the order in which they are documented. Squared errors are sums
-of doubles, right up to six digits.
+Counts, trees and leaves match exactly. They are integers, except for shares of what ancestors
+counted: doubles, rounded down, computed in the documented order. Squared errors are sums of doubles
+and match to six digits.
 """
 
 import math
@@ -21,18 +21,18 @@ from .wide import laplace_variance
 
 
 def single(x: float) -> float:
-    """A double, rounded to a single."""
+    """A double, rounded to single precision."""
     return float(struct.unpack("f", struct.pack("f", x))[0])
 
 
 @dataclass
 class Node:
-    """What is kept of a node: counts are whole records."""
+    """What the state keeps of a node; counts are whole records."""
 
-    out: int = 0  # of its counter, as it was released last
-    below: int = 0  # of all counters below it
-    spread: float = 0.0  # variance of that
-    carried: float = 0.0  # of what `out` stands on, in single precision
+    out: int = 0  # its counter, as last released
+    below: int = 0  # sum of all counters below it
+    spread: float = 0.0  # variance of `below`
+    carried: float = 0.0  # variance that `out` starts from, in single precision
     first: int = 0  # state of the counter
     second: int = 0
     steps: int = 0
@@ -41,18 +41,18 @@ class Node:
 
 @dataclass
 class Live:
-    """A node of the tree of one trigger."""
+    """A node of one trigger's tree."""
 
     node: Node
-    above: int  # what its ancestors counted of it, in 1/GRID records
-    estimate: int  # not negative, adds up
+    above: int  # its share of what its ancestors counted, in 1/GRID records
+    estimate: int  # not negative; children add up to their parent
     children: list[int] = field(default_factory=list)
     variance: float = 0.0
-    error: float = 0.0  # of `above`, records squared
+    error: float = 0.0  # squared error of `above`, in squared records
 
 
 class PhdJudge(SpaceJudge):
-    """One pipeline of PHDStream."""
+    """Judge of a PHDStream pipeline."""
 
     rules: PhdRules
 
@@ -62,7 +62,7 @@ class PhdJudge(SpaceJudge):
         self.events: dict[int, list[tuple[int, Events]]] = defaultdict(list)  # by window: trigger
 
     def release(self, trigger: Clock) -> Release:
-        """Grow the tree, count at its leaves, release them."""
+        """Grow the tree, count at its leaves, and release the leaves."""
         rules, window, t = self.rules, trigger["window"], trigger["index"]
         self.events[window].append((t, self.begin(trigger)))
         if t < rules.first:
@@ -85,7 +85,7 @@ class PhdJudge(SpaceJudge):
         return self.told(trigger, made, ("count", "unbiased"), GRID, public)
 
     def now(self, window: int, t: int) -> tuple[Counter[int], Counter[int]]:
-        """Insertions and deletions that count at a trigger."""
+        """The insertions and deletions that count at a trigger."""
         rules = self.rules
         inserts, deletes = Counter[int](), Counter[int]()
         for at, events in self.events[window]:
@@ -98,7 +98,7 @@ class PhdJudge(SpaceJudge):
         return inserts, deletes
 
     def grown(self, trigger: Clock, inserts: Counter[int]) -> dict[int, Live]:
-        """The live tree, level by level."""
+        """The live tree, grown level by level."""
         rules, known, t = self.rules, self.trees[trigger["window"]], trigger["index"]
         carried = max((node.carried for node in known.values()), default=0.0)
         opening = rules.opening if t == rules.first else None
@@ -124,7 +124,7 @@ class PhdJudge(SpaceJudge):
         return tree
 
     def split(self, by: Splits, trigger: Clock, code: int, depth: int, score: int) -> bool:
-        """Whether a noisy score says so."""
+        """Whether a noisy score splits a node."""
         if depth < by.floor or depth >= self.rules.depth:
             return depth < by.floor
         margin = max(score - depth * by.delta - SCORE * by.theta, -by.delta)
@@ -132,7 +132,7 @@ class PhdJudge(SpaceJudge):
         return margin + self.noise.laplace("split", by.scale, trigger, t, key, t) > 0
 
     def exceeds(self, estimate: int, depth: int, t: int, carried: float) -> bool:
-        """Whether a released count is so many deviations above θ."""
+        """Whether a released count is the required number of deviations above θ."""
         rules, p = self.rules, self.rules.own
         if depth < p["floor"] or depth >= rules.depth:
             return bool(depth < p["floor"])
@@ -145,7 +145,7 @@ class PhdJudge(SpaceJudge):
         return estimate > bar * GRID
 
     def offspring(self, tree: dict[int, Live], known: dict[int, Node], code: int) -> list[int]:
-        """Children of a node, each with its share of what was counted above it."""
+        """The children of a node, each with its share of what was counted above it."""
         rules, parent = self.rules, tree[code]
         codes = [code << rules.step | n for n in range(1 << rules.step)]
         codes = [one for one in codes if rules.possible(one)] or codes
@@ -163,7 +163,7 @@ class PhdJudge(SpaceJudge):
         return codes
 
     def counted(self, trigger: Clock, code: int, node: Node, change: int) -> None:
-        """A leaf counts what has changed in it."""
+        """Count the change at a leaf."""
         rules, t, key = self.rules, trigger["index"], code.to_bytes(8, "big")
         if rules.opening and t == rules.first:
             node.out += change + self.noise.laplace(
@@ -187,7 +187,7 @@ class PhdJudge(SpaceJudge):
             node.carried, node.spread = single(node.carried + single(node.spread)), 0.0
 
     def chained(self, trigger: Clock, key: bytes, node: Node, change: int) -> None:
-        """One activation more, in a new chain where the nonce has changed."""
+        """Add one activation to the chain; start a new chain if the nonce has changed."""
         rules, t = self.rules, trigger["index"]
         if not node.steps or node.start < self.renewed[trigger["window"]]:
             node.carried = single(node.carried + single(rules.variance(node.steps)))
@@ -214,7 +214,7 @@ class PhdJudge(SpaceJudge):
             node.first, node.second = 0, node.out
 
     def leaves(self, tree: dict[int, Live]) -> dict[int, tuple[list[int], float]]:
-        """Both counts of every leaf, and their squared error, in 1/GRID records."""
+        """Both counts of every leaf and their squared error, in 1/GRID records."""
         for code in sorted(tree, reverse=True):  # children before their parents
             live = tree[code]
             live.variance = self.rules.variance(live.node.steps) + live.node.carried
@@ -222,7 +222,7 @@ class PhdJudge(SpaceJudge):
                 mine = [tree[one] for one in live.children]
                 live.node.below = sum(one.node.out + one.node.below for one in mine)
                 live.node.spread = sum(one.variance + one.node.spread for one in mine)
-        # What is above a node stays what it was while the tree was walked; parents' counts do too.
+        # Leaves have counted since the tree grew, so their shares of what is above change too.
         found: dict[int, tuple[list[int], float]] = {}
         fresh = self.described(tree)
         for code in sorted(tree):
@@ -241,7 +241,7 @@ class PhdJudge(SpaceJudge):
         return found
 
     def described(self, tree: dict[int, Live]) -> dict[int, tuple[int, int]]:
-        """What is above each node and its estimate, after its leaves have counted."""
+        """`above` and the estimate of each node, after the leaves have counted."""
         again = {1: Live(tree[1].node, 0, max((tree[1].node.out + tree[1].node.below) * GRID, 0))}
         known = {code: live.node for code, live in tree.items()}
         for code in sorted(tree):
@@ -251,13 +251,13 @@ class PhdJudge(SpaceJudge):
 
 
 def within(events: Counter[int], code: int, bits: int) -> int:
-    """Number of events in a node."""
+    """The number of events in a node."""
     drop = bits + 1 - code.bit_length()
     return sum(n for cell, n in events.items() if cell >> drop == code)
 
 
 def nearest(total: int, raw: list[int]) -> list[int]:
-    """The nearest integers that are not negative and add up; the largest takes what is left."""
+    """The nearest nonnegative integers that add up to ``total``; the largest takes the rest."""
     shift, excess = -(2**52), -total
     for k, value in enumerate(sorted(raw, reverse=True), 1):
         excess += value

@@ -1,4 +1,4 @@
-"""Where a unit belongs, and the digest under which it is known."""
+"""The partition of a unit, and the digest that stands for the unit between stages."""
 
 import hashlib
 import zlib
@@ -6,14 +6,14 @@ from typing import Any
 
 
 def digest(unit: tuple[Any, ...], key: bytes) -> bytes:
-    """The keyed digest under which a unit is known between stages."""
+    """The keyed digest that stands for a unit between stages."""
     parts = ((b"s" if isinstance(part, str) else b"i", str(part).encode()) for part in unit)
     text = b"".join(b"%d:%b%b" % (len(part), kind, part) for kind, part in parts)
     return hashlib.blake2b(text, digest_size=16, key=key).digest()
 
 
 def home(unit: tuple[Any, ...], partitioner: str, partitions: int) -> int:
-    """The partition into which a producer's partitioner puts a unit, by its text."""
+    """The partition that a producer's partitioner chooses for a unit, by its text."""
     text = str(unit[0] if len(unit) == 1 else unit).encode()
     number = zlib.crc32(text) if partitioner == "crc32" else murmur2(text) & 0x7FFFFFFF
     return number % partitions

@@ -1,9 +1,9 @@
-"""PrivHP: noisy sums of every level of a binary tree, and the tree that is grown from them.
+"""PrivHP: noisy sums of every level of a binary tree, and the tree that grows from them.
 
-Sums and noise are integers and match exactly. Reading children out of a sketch jointly solves a
+Sums and noise are integers and match exactly. Joint decoding of children from a sketch solves a
 least-squares problem in doubles and rounds the result. The judge takes the documented steps of
-conjugate gradients in the same order, so its counts are the same. Squared errors are right up to
-six digits.
+conjugate gradients in the same order, so its counts match as well. Squared errors match to six
+digits.
 """
 
 import math
@@ -23,7 +23,7 @@ RECORDS = (2**64 - 2).to_bytes(8, "big")
 
 
 class PrivhpJudge(SpaceJudge):
-    """One pipeline of PrivHP."""
+    """Judge of a PrivHP pipeline."""
 
     rules: PrivhpRules
 
@@ -33,7 +33,7 @@ class PrivhpJudge(SpaceJudge):
         self.drawn: dict[Any, int] = defaultdict(int)
 
     def release(self, trigger: Clock) -> Release:
-        """Add what has come, and grow the tree from noisy sums."""
+        """Add the new records, and grow the tree from noisy sums."""
         rules, window, t = self.rules, trigger["window"], trigger["index"]
         events = self.begin(trigger)
         blank = [[0] * rules.cells(level) for level in rules.levels]
@@ -84,7 +84,7 @@ class PrivhpJudge(SpaceJudge):
         return (floored(total, common, rules.matrix.bits) + STEPS // 2) // STEPS
 
     def grown(self, table: Table, t: int) -> dict[int, int]:
-        """Leaves and their counts; below an empty node there is nothing."""
+        """Leaves and their counts; an empty node has no descendants."""
         rules, p = self.rules, self.rules.own
         joint = p["decode"] == "joint"
         if joint:
@@ -113,7 +113,7 @@ class PrivhpJudge(SpaceJudge):
         return merged(found)
 
     def refined(self, level: dict[int, int], depth: int, t: int) -> list[int]:
-        """Nodes of a level that get children, in their order."""
+        """The nodes of a level that get children, in order."""
         rules, p = self.rules, self.rules.own
         if depth == rules.bits:
             return []
@@ -127,7 +127,7 @@ class PrivhpJudge(SpaceJudge):
         return sorted(some[: rules.keep])
 
     def pooled(self, table: Table, t: int) -> Table:
-        """Each counter averaged with the sum of its children, from the last exact level upwards."""
+        """Each counter averaged with the sum of its children, from the last exact level up."""
         rules, table = self.rules, [*table]
         below = rules.variance(rules.exact, t)
         for level in range(rules.exact - 1, -1, -1):
@@ -139,19 +139,20 @@ class PrivhpJudge(SpaceJudge):
         return table
 
     def estimate(self, sums: list[int], code: int) -> int:
-        """Of one node: the median of its rows, or the least of them."""
+        """The count of one node: the median of its rows, or the least of them."""
         looks = sorted(sign * sums[place] for place, sign in self.rules.sums(code))
         return looks[len(looks) // 2 if self.rules.own["sketch"] == "count" else 0]
 
     def decoded(self, sums: list[int], parents: dict[int, int], variance: float) -> dict[int, int]:
-        """Both children of all parents together, by their differences d from P/2.
+        """Decode both children of all parents jointly, by their differences d from P/2.
 
-        Least Σ(y - Σ s·x)²/v + Σ d²/(P²/12), by conjugate gradients with a diagonal preconditioner.
+        The minimum of Σ(y - Σ s·x)²/v + Σ d²/(P²/12), by conjugate gradients with a diagonal
+        preconditioner.
         """
         rules, codes = self.rules, sorted(parents)
         half = [parents[code] / 2.0 for code in codes]
         prior = [h**2 / 3 for h in half]
-        # Left children of all rows, then right ones, row by row: the order of a sum of doubles.
+        # Left children of a row, then right ones, row by row: this order fixes the sums of doubles.
         where = [
             [(rules.places(2 * code + right)[row][0],
               float(rules.places(2 * code + right)[row][1] * (1 - 2 * right))) for code in codes]
@@ -210,13 +211,13 @@ def inner(a: list[float], b: list[float]) -> float:
 
 
 def consistent(parent: int, left: int, right: int) -> int:
-    """The left child of two that add up to their parent, each lowered by half of the excess."""
+    """The left child, after both children are lowered by half of their excess over the parent."""
     left, right = max(left, 0), max(right, 0)
     return min(max(left - round(Fraction(left + right - parent, 2)), 0), parent)
 
 
 def merged(leaves: dict[int, int]) -> dict[int, int]:
-    """Empty siblings give way to their parent, again and again."""
+    """Replace empty siblings by their parent until there are none."""
     found, before = dict(leaves), -1
     while len(found) != before:
         before = len(found)

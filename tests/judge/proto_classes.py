@@ -1,4 +1,4 @@
-"""Message classes of the official library for a .proto text of ours, without its compiler."""
+"""Message classes of the official library for a .proto text of ours, without the compiler."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def message_class(text: str) -> Any:
             _add(file.package, message, oneof, *found.groups())
         else:
             assert line in ("", "}", 'syntax = "proto3";'), line
-    for message in file.message_type:  # those of optional fields come after all others
+    for message in file.message_type:  # oneofs of optional fields come after all others
         for field in message.field:
             if field.proto3_optional:
                 field.oneof_index = len(message.oneof_decl)

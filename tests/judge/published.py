@@ -1,4 +1,4 @@
-"""What was published beside what must have been: objections."""
+"""Compare what was published with what must be published; differences become objections."""
 
 import json
 import math
@@ -14,10 +14,10 @@ Published = tuple[bytes, bytes]  # record key and value
 
 
 def objections(releases: Iterable[Release], published: Iterable[Published]) -> list[str]:
-    """What is wrong with the records of a release topic; nothing if the list is empty.
+    """Objections to the records of a release topic; an empty list means that there are none.
 
-    Rows and manifests of a trigger must all be there once their shard has published a later one;
-    rows are compared where all shards have published their manifests.
+    Once a shard has published a later trigger, all its rows and manifests of earlier ones must be
+    there. Rows are compared once all shards have published their manifests.
     """
     rows: dict[Any, list[dict[str, Any]]] = defaultdict(list)
     manifests: dict[Any, list[dict[str, Any]]] = defaultdict(list)
@@ -36,7 +36,7 @@ def objections(releases: Iterable[Release], published: Iterable[Published]) -> l
         expected = {name_of(release): release for release in releases}
     except Objection as wrong:
         return [str(wrong)]
-    reached: dict[int, int] = {}  # the last trigger of each shard: it publishes them in order
+    reached: dict[int, int] = {}  # the last trigger of each shard; shards publish in order
     for n, place in enumerate(expected):
         reached |= {body["shard"]: n for body in manifests[place]}
     for n, (place, release) in enumerate(expected.items()):
@@ -54,12 +54,12 @@ def objections(releases: Iterable[Release], published: Iterable[Published]) -> l
 
 
 def name_of(release: Release) -> tuple[str, int]:
-    """The window's start and the trigger, as releases say them."""
+    """The window's start and the trigger, as releases name them."""
     return release.start, release.trigger["index"]
 
 
 def about(place: Any, release: Release, manifest: dict[str, Any]) -> Iterator[str]:
-    """What a manifest says of selection and charge."""
+    """Objections to what a manifest states about selection and charge."""
     step = release.threshold
     wanted = {"key_threshold": None if step is None else step / 256,
               "final": release.trigger["final"],
@@ -77,7 +77,7 @@ def about(place: Any, release: Release, manifest: dict[str, Any]) -> Iterator[st
 
 
 def about_cut(place: Any, release: Release, manifest: dict[str, Any]) -> Iterator[str]:
-    """What a manifest says of the records that the bound cut."""
+    """Objections to what a manifest states about the records that the bound cut."""
     told = manifest.get("cut")
     if release.counters is None or told is None:
         if (release.counters is None) != (told is None):
@@ -98,17 +98,17 @@ def about_cut(place: Any, release: Release, manifest: dict[str, Any]) -> Iterato
     if not 0 <= told["low"] <= told["share"] <= told["high"] <= 1:
         yield f"{place}: the interval of the share cut is none: {told}"
     for name, outward in (("low", -1), ("high", 1)):
-        # At an end, the counts are z deviations from what that ratio makes of them; inside, less.
+        # At an end of the interval, the counts are z deviations from that ratio; inside, fewer.
         for step, beyond in ((-1e-4, False), (1e-4, True)):
             ratio = 1 - told[name] - outward * step
             off = abs(counts[1] - ratio * counts[0]) / math.hypot(spread[1], ratio * spread[0])
-            cut_off = told[name] in (0, 1)  # where no share can lie
+            cut_off = told[name] in (0, 1)  # a share cannot be beyond
             if (off > z) != beyond and not cut_off:
                 yield f"{place}: the interval of the share cut ends too early or late: {told}"
 
 
 def differences(place: Any, release: Release, rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Rows that are missing, doubled, strange, or say something else."""
+    """Objections to rows: missing, doubled, unexpected or different."""
     counted = Counter(body["record key"] for body in rows)
     for body in rows:
         wanted = release.rows.get(body["record key"])

@@ -1,10 +1,10 @@
-"""What each unit has left over many epochs, where the budget has a cap for each unit.
+"""What each unit has left over many epochs, if the budget has a cap for each unit.
 
-The part f of its bounds that a unit may spend follows from the configuration alone: the largest
-multiple of 1/4096 for which f times the squared shifts, the pure part and the δ of an epoch stay
-within the cap, the pure part counted twice; pipelines that share the cap have the same f, for what
-their epochs cost together. With debiasing, an epoch in which anything of a unit
-is counted costs as much more of the bound as covers these counters.
+A unit may spend f times its bound. The configuration alone determines f: it is the largest multiple
+of 1/4096 for which f times the squared shifts, the pure part (counted twice) and the δ of an epoch
+stay within the cap. Pipelines that share the cap have the same f, from the cost of their epochs
+together. With debiasing, an epoch that counts anything of a unit also costs the part of the bound
+that covers these counters.
 """
 
 import math
@@ -19,7 +19,7 @@ GRID = 4096
 
 
 class Costs(NamedTuple):
-    """Of an epoch in which a unit spends its whole bound: μ², pure part, δ."""
+    """Cost of an epoch in which a unit spends its whole bound: μ², pure part, δ."""
 
     mu2: Fraction
     pure: Fraction
@@ -27,16 +27,16 @@ class Costs(NamedTuple):
 
 
 def together(costs: Iterable[Costs]) -> Costs:
-    """Their sum."""
+    """The sum of costs."""
     nothing = Fraction(0)
     return Costs(*(sum(part, nothing) for part in zip(*costs, strict=True)))
 
 
 class Purses:
-    """Of each unit and period what is left.
+    """What is left of each unit's cap in each period.
 
     Args:
-        cap: ``per_unit`` of the configuration; None: there is none.
+        cap: ``per_unit`` of the configuration; None if there is no cap.
         epoch: length of an epoch in microseconds.
         bound: amount that a unit may spend in an epoch.
         costs: costs of the whole bound, and of debiasing's counters.
@@ -53,7 +53,7 @@ class Purses:
     ) -> None:
         self.none = cap is None
         self.left: dict[tuple[int, Any], int] = {}
-        self.opened: set[Any] = set()  # epochs and units of which something is counted
+        self.opened: set[Any] = set()  # (epoch, unit) pairs with anything counted
         if cap is None:
             return
         limit = Fraction(cap["epsilon"]), Fraction(cap["delta"])
@@ -67,7 +67,7 @@ class Purses:
         return (epoch // self.epochs if self.epochs else 0), unit
 
     def room(self, place: Any) -> float:
-        """What a unit may spend in an epoch for the sake of its purse; -1: nothing is counted."""
+        """What a unit's purse lets it spend in an epoch; -1 if nothing of the unit may count."""
         if self.none:
             return math.inf
         price = self.opening * (place not in self.opened)
@@ -75,7 +75,7 @@ class Purses:
         return left - price if left >= price else -1
 
     def pay(self, place: Any, price: int) -> None:
-        """Something of a unit counts in an epoch, for a price besides that of opening it."""
+        """Pay for what counts of a unit in an epoch; the first payment also opens the epoch."""
         if self.none:
             return
         price += self.opening * (place not in self.opened)
@@ -85,7 +85,7 @@ class Purses:
 
 
 def part(costs: Costs, epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The largest f for which a unit that spends f bounds loses at most (ε, δ)."""
+    """The largest f for which a unit that spends f times its bound loses at most (ε, δ)."""
     low, high = 0, GRID
     while fits(times(costs, high), epsilon, delta):
         low, high = high, 2 * high
@@ -99,12 +99,12 @@ def part(costs: Costs, epsilon: Fraction, delta: Fraction) -> Fraction:
 
 
 def times(costs: Costs, parts: int) -> Costs:
-    """What a unit spends that spends so many parts of its bound."""
+    """The cost for a unit that spends so many 1/4096 of its bound."""
     return Costs(*(Fraction(parts, GRID) * one for one in costs))
 
 
 def fits(costs: Costs, epsilon: Fraction, delta: Fraction) -> bool:
-    """Whether all of this together is (ε, δ)."""
+    """Whether these costs together are (ε, δ)."""
     mu2, pure, lost = costs
     left = delta - lost
     if left <= 0:

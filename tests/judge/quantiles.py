@@ -1,7 +1,7 @@
-"""Quantiles of a number per key: a tree over bands, its noise, and what is read off it.
+"""Quantiles of a number per key: a tree over bands, its noise, and what is read from it.
 
-Variances are derived in another way than by the product. Where the last digit of a double decides
-(`Between`), any value that it may decide for is right.
+Variances are derived in another way than in the product. Where the last digit of a double decides
+the result (`Between`), every possible result is right.
 """
 
 import math
@@ -22,13 +22,13 @@ from .rows import plain, six
 from .rules import Rules, written
 from .stream import Clock
 
-NEARER = 0.82  # how much nearer the monotone estimate is: documented, and measured
-TINY = 1e-11  # of the total: what the order of sums may change
+NEARER = 0.82  # ratio of the monotone estimate's error to the other one's: documented and measured
+TINY = 1e-11  # part of the total that the order of sums may change
 LEFT = {"min_users": 1, "selection": "threshold", "adaptive_weight": 0, "debias": False}
 
 
 class QuantileRules(Rules):
-    """What the configuration of a pipeline of quantiles says."""
+    """The settings of a pipeline of quantiles, from its configuration."""
 
     def __init__(self, config: dict[str, Any], *more: Any) -> None:
         mechanism = config["mechanism"]
@@ -60,13 +60,13 @@ class QuantileRules(Rules):
     def band(self, value: float) -> int:
         """The band of a value."""
         steps = round(min(max(value / float(self.step), self.edges[0] - 1), self.edges[-1] + 1))
-        if steps == self.edges[-1]:  # the range has both of its ends
+        if steps == self.edges[-1]:  # the range includes both of its ends
             return self.bands - 2
         return sum(edge <= steps for edge in self.edges)
 
 
 def _edges(p: dict[str, Any]) -> tuple[list[int], Fraction]:
-    """Ends of the bands in steps, and the step: the largest power of ten of which 100 fit."""
+    """Edges of the bands in steps, and the step: the largest power of ten with 100 in any band."""
     low, high, inner = written(p["low"]), written(p["high"]), p["bands"] - 2
     made = [low + (high - low) * n / inner for n in range(inner + 1)]
     if p["spacing"] == "log":
@@ -86,17 +86,17 @@ class Tree:
 
     def __init__(self, own: tuple[float, ...]) -> None:
         self.own = own
-        self.upward = [own[0]]  # of a node by all that was seen at or below it
+        self.upward = [own[0]]  # of a node, from everything at or below it
         for variance in own[1:]:
             self.upward.append(1 / (1 / variance + 1 / (4 * self.upward[-1])))
         self.total = self.upward[-1]
         self.band = self.total
-        for variance in self.upward[-2::-1]:  # a child is a quarter of its parent, and apart
+        for variance in self.upward[-2::-1]:  # a quarter of its parent, and an independent part
             self.band = self.band / 16 + variance * 3 / 4
 
     @lru_cache(None)  # noqa: B019
     def pivots(self, q: float) -> list[float]:
-        """Variance of F(e) - q·n at every edge: of the total, and of each four children apart."""
+        """Variance of F(e) - q·n at every edge e: from the total, and from each four children."""
         size, found = 4 ** (len(self.own) - 1), []
         for edge in range(1, size):
             weights = [float(band < edge) - q for band in range(size)]
@@ -124,7 +124,7 @@ class Tree:
         return out
 
     def smooth(self, bands: list[float], total: float) -> list[float]:
-        """Bands that are not negative and add up: shrunk where they may be noise."""
+        """Nonnegative bands that add up to the total: shrunk where they may be noise."""
         levels, whole, spread = [bands], 0.0, []
         while len(levels[-1]) > 4:
             levels.append(fours(levels[-1]))
@@ -146,7 +146,7 @@ class Tree:
 
 
 def fours(values: list[float]) -> list[float]:
-    """Sums of every four, from left to right; of a root, itself."""
+    """Sums of every four values, from left to right; a root is its own sum."""
     if len(values) < 4:
         return values
     return [values[n] + values[n + 1] + values[n + 2] + values[n + 3]
@@ -154,7 +154,7 @@ def fours(values: list[float]) -> list[float]:
 
 
 def nearest(four: list[float], total: float) -> list[float]:
-    """The nearest numbers that are not negative and add up to the total."""
+    """The nearest nonnegative numbers that add up to the total."""
     kept = [True] * 4
     for _ in range(4):
         whole = fours([x if k else 0.0 for x, k in zip(four, kept, strict=True)])[0]
@@ -165,7 +165,7 @@ def nearest(four: list[float], total: float) -> list[float]:
 
 
 def crossing(rise: list[float], edges: list[int]) -> int:
-    """Where a function that never falls passes 0, on straight lines between the edges."""
+    """Where a nondecreasing function crosses 0, by straight lines between the edges."""
     after = sum(x < 0 for x in rise)
     if not after:
         return edges[0]
@@ -176,7 +176,7 @@ def crossing(rise: list[float], edges: list[int]) -> int:
 
 
 def level(values: list[float]) -> list[float]:
-    """The nearest function that never falls: slopes of the convex function below all sums."""
+    """The nearest nondecreasing function: slopes of the convex hull below the running sums."""
     hull = [(0, 0.0)]
     for n, height in enumerate(running(values), 1):
         while len(hull) > 1:
@@ -189,7 +189,7 @@ def level(values: list[float]) -> list[float]:
 
 
 def interval(pivot: list[float], half: list[float], edges: list[int]) -> tuple[int, int]:
-    """Whole bands whose edges may lie on either side of the quantile."""
+    """The smallest range of whole bands whose edges may be on either side of the quantile."""
     size = range(len(pivot))
     middle = level(pivot)
     reached = [n for n in size if middle[n] + NEARER * half[n] >= 0]
@@ -200,12 +200,12 @@ def interval(pivot: list[float], half: list[float], edges: list[int]) -> tuple[i
 
 
 class QuantileJudge(Judge):
-    """One pipeline of quantiles."""
+    """Judge of a pipeline of quantiles."""
 
     rules: QuantileRules
 
     def add(self, content: dict[bytes, list[list[int]]], event: Event, lane: int) -> None:
-        """Count an accepted record in its band."""
+        """Count an accepted record and its band."""
         sums = content.setdefault(event.key, [[0] * (1 + self.rules.bands)])[0]
         for place in (0, 1 + self.rules.band(event.value)):
             sums[place] += event.sign
@@ -213,7 +213,7 @@ class QuantileJudge(Judge):
     def at(
         self, window: Window, trigger: Clock, purpose: str, key: bytes, *more: Any, **named: Any
     ) -> tuple[int, Fraction]:
-        """Noise of the count, which finds keys."""
+        """Noise of the count, by which keys are found."""
         return super().at(window, trigger, purpose.removesuffix("/S"), key, *more, **named)
 
     def row(self, window: Window, trigger: Clock, key: bytes) -> dict[str, Any]:
@@ -241,7 +241,7 @@ class QuantileJudge(Judge):
         return Tree(own)
 
     def _told(self, tree: Tree, nodes: list[list[float]]) -> dict[str, Any]:
-        """Quantiles with the ends of their intervals, and counts."""
+        """Quantiles with their intervals, and counts."""
         rules, release = self.rules, self.rules.config["release"]
         reach = NormalDist().inv_cdf((1 + float(Fraction(release["confidence_level"]))) / 2)
         bands = tree.estimates(nodes)
@@ -270,7 +270,7 @@ class QuantileJudge(Judge):
                 for a, b in ((least, most), lows, highs)
             )
             name, step = f"p{100 * share:g}".replace(".", "_"), float(rules.step)
-            spreads = (highs[0] - lows[1], highs[1] - lows[0])  # of the ends that value decides
+            spreads = (highs[0] - lows[1], highs[1] - lows[0])  # where the value is an end
             put(name, value, 0, (ends[0], ends[1]))
             out[name]["stddev"] = Between(*(six(one / (2 * reach) * step) for one in spreads))
         known = {"count": (total, tree.total), "below": (bands[0], tree.band),
@@ -286,7 +286,7 @@ class QuantileJudge(Judge):
 
 
 def running(values: list[float]) -> list[float]:
-    """Sums from the left."""
+    """Running sums from the left."""
     found, so_far = [], 0.0
     for one in values:
         so_far += one

@@ -1,4 +1,4 @@
-"""The ratchet, a second time: the noise key of an epoch from a state that an auditor was given."""
+"""The ratchet, specified again: the noise key of an epoch, from a state given to an auditor."""
 
 import hmac
 from collections.abc import Callable, Mapping
@@ -10,18 +10,18 @@ Clock = Mapping[str, Any]
 
 
 class Forgotten(Exception):
-    """The state is of a later moment than a trigger's charge."""
+    """The state is newer than a trigger's charge, so its key is forgotten."""
 
 
 def keys(state: Mapping[str, Any]) -> Callable[[Clock], bytes]:
-    """Tell the noise key under which a trigger was released.
+    """Return a function from a trigger to the noise key under which it was released.
 
     Args:
-        state: content of a ratchet's file at any moment: ``step``, ``key`` and ``kept`` keys, in
+        state: content of a ratchet's file at any time: ``step``, ``key`` and ``kept`` keys, in
             hexadecimal.
     """
     kept = {(k["number"], k["pipeline"], k["epoch"]): k["key"] for k in state["kept"]}
-    known = {state["step"]: bytes.fromhex(state["key"])}  # by record of the ledger
+    known = {state["step"]: bytes.fromhex(state["key"])}  # by number of the ledger's record
 
     def key(trigger: Clock) -> bytes:
         number, name, epoch = trigger["charge_seq"], trigger["pipeline"], trigger["epoch"]

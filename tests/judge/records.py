@@ -1,4 +1,4 @@
-"""Raw records as the judge reads them: one JSON object each, by the rules of the documentation."""
+"""Raw records as the judge reads them: each is one JSON object, by the documented rules."""
 
 import json
 import math
@@ -18,20 +18,20 @@ EPOCH_FACTORS = {"epoch_s": 1_000_000, "epoch_ms": 1_000, "epoch_us": 1}
 class Column(NamedTuple):
     """A summed field: values are clipped to [low, high] and counted in steps of ``grid``.
 
-    ``where`` is the condition of its records; all others count as 0. Without ``field`` each is 1.
+    ``where`` is the condition of its records; others count as 0. Without ``field``, a record is 1.
     """
 
-    path: str  # its name: that of the field, where there is no condition
+    path: str  # its name: the field's, if there is no condition
     low: Fraction
     high: Fraction
     grid: Fraction
     where: dict[str, Any] | None = None
     field: str | None = None
-    choice: dict[str, Any] | None = None  # of several numbers, in place of the field's
+    choice: dict[str, Any] | None = None  # a choice among several numbers, in place of the field
 
 
 def columns(config: dict[str, Any]) -> list[Column]:
-    """The distinct fields that a pipeline sums, in order."""
+    """The distinct columns that a pipeline sums, in order."""
     found: dict[str, Column] = {}
     keys = [*config["key"], distinct(config)]
     chosen = {n: how for n, how in config.get("derive", {}).items() if n not in keys}
@@ -57,7 +57,7 @@ def counted(aggregate: dict[str, Any]) -> str:
 
 
 def distinct(config: dict[str, Any]) -> str | None:
-    """The field whose distinct values are counted."""
+    """The field whose distinct values are counted; None if there is none."""
     return next((a["field"] for a in config["aggregate"] if a["kind"] == "distinct"), None)
 
 
@@ -74,18 +74,18 @@ class Event(NamedTuple):
     key: bytes
     values: tuple[int, ...]  # clipped, in grid steps
     sign: int
-    pair: bytes = b""  # key and value, where distinct values are counted
-    value: float = 0.0  # where quantiles are asked for
-    numbers: tuple[float, ...] = ()  # that other mechanisms read, in the order of `inputs_of`
+    pair: bytes = b""  # key and value, if distinct values are counted
+    value: float = 0.0  # if the mechanism is quantiles
+    numbers: tuple[float, ...] = ()  # what other mechanisms read, in the order of `inputs_of`
 
 
 def read(
     config: dict[str, Any], timestamp: int, value: bytes | None,
     stated: Callable[[tuple[Any, ...]], dict[str, Any]] = lambda unit: {},
 ) -> Event | None:  # fmt: skip
-    """What the pipeline takes from a record; None for a dead letter, and for one of others.
+    """What a pipeline takes from a record; None for a dead letter or one that `where` leaves out.
 
-    ``stated`` gives the attributes of a unit.
+    ``stated`` returns the attributes of a unit.
     """
     source = config["input"]
     try:
@@ -131,7 +131,7 @@ def read(
 
 
 def attribute(how: dict[str, Any], known: dict[str, Any]) -> Any:
-    """The value of a column that is an attribute of the unit, or a choice by some."""
+    """The value of a column that is an attribute of the unit, or a choice by attributes."""
     if how["kind"] == "attribute_cases":
         met = [holds(known, case) for case in how["cases"]]
         return json.loads(how["values"][(*met, True).index(True)])
@@ -140,7 +140,7 @@ def attribute(how: dict[str, Any], known: dict[str, Any]) -> Any:
 
 
 def holds(known: dict[str, Any], condition: dict[str, Any]) -> bool:
-    """Whether a unit fulfils a condition: an attribute of another type fulfils none."""
+    """Whether a unit fulfils a condition; an attribute of the wrong type fulfils none."""
     if condition["kind"] in ("every", "some"):
         parts = [holds(known, part) for part in condition["parts"]]
         return all(parts) if condition["kind"] == "every" else any(parts)
@@ -151,14 +151,14 @@ def holds(known: dict[str, Any], condition: dict[str, Any]) -> bool:
 
 
 def value_of(config: dict[str, Any], record: Any) -> float:
-    """The number of which quantiles are asked for; 0 where none are."""
+    """The number whose quantiles the pipeline releases; 0 for other mechanisms."""
     if config["mechanism"]["kind"] != "quantile":
         return 0.0
     return finite(record, (config["inputs"] or {}).get("value", "value"))
 
 
 def inputs_of(config: dict[str, Any]) -> list[str]:
-    """Paths of the numbers that a mechanism with keys of its own reads; no event time."""
+    """Paths of the numbers that a mechanism with keys of its own reads, and of their time."""
     mechanism, given = config["mechanism"], config["inputs"] or {}
     names: tuple[str, ...] = {"pak": ("value",), "tops": ("value",), "topl": REPORT}.get(
         mechanism["kind"], ()
@@ -171,7 +171,7 @@ def inputs_of(config: dict[str, Any]) -> list[str]:
 
 
 def finite(record: Any, path: str) -> float:
-    """A number, which must be there."""
+    """A finite number, which the record must have."""
     found = at(record, path, (int, float))
     number = float(math.nan if found is None else found)
     if not math.isfinite(number):
@@ -180,12 +180,12 @@ def finite(record: Any, path: str) -> float:
 
 
 def refuse(text: str) -> None:
-    """JSON knows neither NaN nor Infinity."""
+    """Refuse NaN and Infinity, which JSON does not have."""
     raise Bad(text)
 
 
 def derived(how: dict[str, Any], record: Any, time: int) -> Any:
-    """A column of a key that is computed from the record; None where there is none."""
+    """A key's column that is computed from the record; None if it has no value."""
     if how["kind"] == "timepart":
         moment = datetime.fromtimestamp(time // 1_000_000, ZoneInfo(how["zone"]))
         named: dict[str, Any] = {"quarter": (moment.month + 2) // 3, "weekday": moment.isoweekday()}
@@ -204,7 +204,7 @@ def derived(how: dict[str, Any], record: Any, time: int) -> Any:
 
 
 def value_in(how: dict[str, Any], text: str) -> Any:
-    """What a table has for a text, after the column's function."""
+    """A table's value for a text, after the column's function."""
     value = how["rows"].get(text)
     if value is not None and "steps" in how:
         value = after(value, how["steps"]) or None
@@ -214,7 +214,7 @@ def value_in(how: dict[str, Any], text: str) -> Any:
 
 
 def band(how: dict[str, Any], number: float | None) -> Any:
-    """The band of a number; None where there is none."""
+    """The band of a number; None if it has none."""
     if number is None:
         return None
     width = Fraction(how["width"])
@@ -249,7 +249,7 @@ def time_of(how: dict[str, Any], timestamp: int, record: Any) -> int:
 
 
 def stepped(column: Column, record: Any, inside: bool) -> int:
-    """The value of a column, in grid steps; 0 for a record that is not in it."""
+    """The value of a column in grid steps; 0 for a record that the condition leaves out."""
     if column.field is None:
         return int(inside)
     if column.choice is None:
@@ -260,7 +260,7 @@ def stepped(column: Column, record: Any, inside: bool) -> int:
 
 
 def choice(how: dict[str, Any], record: Any) -> float | None:
-    """The number of the first case that a record fulfils; None: its field has none."""
+    """The number of the first case that a record fulfils; None if its field is missing."""
     asked = [fulfils(record, case) for case in how["cases"]]
     numbers = how.get("numbers", how.get("values"))
     given = [at(record, one["field"], (int, float)) if isinstance(one, dict)
@@ -269,7 +269,7 @@ def choice(how: dict[str, Any], record: Any) -> float | None:
 
 
 def clipped(column: Column, value: float | None) -> int:
-    """A value between the limits, in the nearest grid step."""
+    """A value in grid steps, clipped to the limits and rounded to the nearest step."""
     number = float(math.nan if value is None else value)
     if not math.isfinite(number):
         raise Bad
@@ -277,7 +277,7 @@ def clipped(column: Column, value: float | None) -> int:
 
 
 def sign_of(value: Any) -> int:
-    """+1, or -1 for a deletion."""
+    """1 for an insertion, -1 for a deletion."""
     if isinstance(value, bool):
         return -1 if value else 1
     known = {None: 1, 1: 1, -1: -1, "insert": 1, "delete": -1}

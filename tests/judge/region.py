@@ -1,8 +1,9 @@
-"""Public regions of maps: which points lie inside, and which cells can hold one, exactly.
+"""Public regions of maps: which points are inside, and which cells can contain one, exactly.
 
-A point lies inside if a ray from it to the left crosses an odd number of edges of all rings; an
-edge has its lower end and not its upper one. A cell with its edges can hold a point if it meets
-an edge, or if a corner of it lies inside. Doubles are taken for the fractions that they are.
+A point is inside if a ray from it to the left crosses an odd number of edges of all rings; the
+lower end of an edge belongs to it, the upper one does not. A cell, with its boundary, can contain a
+point if it meets an edge, or if a corner of the cell is inside. A double stands for its exact
+fraction.
 """
 
 import hashlib
@@ -15,15 +16,15 @@ from .stream import Objection
 
 Point = Sequence[float]
 Edge = tuple[Point, Point]
-Ends = Sequence[Sequence[float]]  # of a box, by coordinate
+Ends = Sequence[Sequence[float]]  # of a box: (low, high) for each coordinate
 
 
 class Region:
-    """Where records can be: inside polygons with holes, and below listed cells.
+    """Where records can be: inside polygons with holes, and below the listed cells.
 
     Args:
-        rings: of all polygons, none with its first corner again; none: no polygon.
-        cells: nodes of the hierarchy; none: all.
+        rings: rings of all polygons, each without its first corner repeated; empty: no polygon.
+        cells: nodes of the hierarchy; empty: all.
     """
 
     def __init__(self, rings: Iterable[Sequence[Point]], cells: Iterable[int]) -> None:
@@ -33,7 +34,7 @@ class Region:
         self.cells = set(cells)
 
     def holds(self, point: Point, cell: int) -> bool:
-        """Whether a point is in the region that lies in a finest cell."""
+        """Whether a point, in this finest cell, is in the region."""
         here = not self.cells or any(cell >> n in self.cells for n in range(cell.bit_length()))
         return here and (not self.edges or self._inside(point))
 
@@ -57,7 +58,7 @@ class Region:
 
 
 def meets(edge: Edge, ends: Ends) -> bool:
-    """Whether an edge and a box have a point in common: where on the edge both coordinates fit."""
+    """Whether an edge and a box share a point: some part of the edge fits both coordinates."""
     first, last = Fraction(0), Fraction(1)
     for a, b, (low, high) in zip(*edge, ends, strict=True):
         if max(a, b) < low or min(a, b) > high:
@@ -70,7 +71,7 @@ def meets(edge: Edge, ends: Ends) -> bool:
 
 
 def region(domain: Mapping[str, Any], manifests: Iterable[Mapping[str, Any]]) -> Region | None:
-    """The region of a domain; of one from a file, the charge has a digest and manifests have all.
+    """The region of a domain. If it came from a file, the manifests have it, the charge a digest.
 
     Raises:
         Objection: another region was published than was charged.

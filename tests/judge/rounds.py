@@ -1,10 +1,10 @@
 """The histogram that finds keys in rounds: distinct units, a buffer, a release at each crossing.
 
 A key gathers units and a buffer. At the first trigger at which the noisy number of units reaches
-the threshold of the round's age, the buffer joins the released total and the next round begins.
-Selection draws for key and round; values draw for key and chain, one step of the chain for each
-release. A chain ends where the nonce has changed since it began: its noisy total is then the base
-of the next one.
+the threshold for the round's age, the buffer joins the released total and the next round begins.
+Selection draws noise for a key and round. Values draw noise for a key and chain, one step for each
+release. A chain ends when the nonce has changed since the chain began; its noisy total is then the
+base of the next chain.
 """
 
 from collections import Counter, defaultdict
@@ -25,23 +25,23 @@ class Key:
     buffer: list[int]
     total: list[int]
     base: list[int]  # noisy total of earlier chains
-    spread: list[Fraction]  # and its variance
+    spread: list[Fraction]  # variance of `base`
     units: int = 0
     round: int = 0
     start: int = 0  # trigger after which the round counts
     chain: int = 0  # trigger at which the chain began
-    leaf: int = 0  # releases in it
+    leaf: int = 0  # releases in the chain
     history: list[tuple[int, int]] = field(default_factory=list)  # (trigger, round after it)
 
 
 class RoundsJudge(Judge):
-    """One pipeline with `selection = "rounds"`."""
+    """Judge of a pipeline with `selection = "rounds"`."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.keys: dict[tuple[int, bytes], Key] = defaultdict(self.fresh)
         self.arrived: dict[tuple[int, int], Counter[tuple[bytes, int]]] = defaultdict(Counter)
-        self.counted: dict[Any, int] = defaultdict(int)  # 1 + last round that has counted a unit
+        self.counted: dict[Any, int] = defaultdict(int)  # 1 + last round that counted a unit
 
     def fresh(self) -> Key:
         """A key without data."""
@@ -49,7 +49,7 @@ class RoundsJudge(Judge):
         return Key([0] * size, [0] * size, [0] * size, [Fraction(0)] * size)
 
     def take(self, place: Any, one: Placed) -> None:
-        """Count one record, and its unit once per round."""
+        """Count one record; count its unit once per round."""
         rules, window, key = self.rules, self.windows[one.window], one.event.key
         seen = one.batch - 1 - rules.delay
         if window.released < seen:
@@ -74,7 +74,7 @@ class RoundsJudge(Judge):
             key = self.keys[number, name]
             key.buffer = [a + limited(b) for a, b in zip(key.buffer, sums, strict=True)]
         for (name, nth), units in self.arrived.pop((number, t), {}).items():
-            # A record that saw an older round is summed, and no longer counted.
+            # A record that saw an older round is summed, but its unit no longer counts.
             self.keys[number, name].units += units * (self.keys[number, name].round == nth)
         window, rows = self.windows[number], {}
         for name in sorted(name for at, name in self.keys if at == number):
@@ -89,7 +89,7 @@ class RoundsJudge(Judge):
         return Release(trigger, start, rows, contents, self.rules.thresholds[-1])
 
     def ends(self, window: Window, trigger: Clock, name: bytes, key: Key) -> bool:
-        """Whether the noisy number of units reaches the threshold of the round's age."""
+        """Whether the noisy number of units reaches the threshold for the round's age."""
         age, label = trigger["index"] - key.start, name + key.round.to_bytes(4, "big")
         shard = self.nonces.shard(name)
         z = window.drawn.setdefault(("select", label, shard), [])
@@ -123,7 +123,7 @@ class RoundsJudge(Judge):
     def chained(
         self, window: Window, trigger: Clock, name: bytes, key: Key
     ) -> tuple[list[int], list[Fraction]]:
-        """Noisy totals of centred columns after the chain's last release, and variances."""
+        """Noisy totals of centred columns after the chain's last release, with variances."""
         label, shard = name + key.chain.to_bytes(4, "big"), self.nonces.shard(name)
         value, variance = [], []
         for n, column in enumerate(["count", *(f"sum:{c.path}" for c in self.rules.columns)]):

@@ -1,4 +1,4 @@
-"""What a row says of noisy values: names, error bars, and the texts of times."""
+"""How rows state noisy values: names, error bars, and times as texts."""
 
 import hashlib
 import math
@@ -15,7 +15,7 @@ def named(
     rules: Rules, trigger: Mapping[str, Any], key: bytes, columns: dict[str, Any],
     values: dict[str, Any],
 ) -> dict[str, Any]:  # fmt: skip
-    """The record of a key with its name, which no other row has."""
+    """The record of a key, with a name that is unique to the row."""
     t, window, name = trigger["index"], trigger["window"], rules.config["name"]
     parts = [*map(str.encode, (trigger["charge"], name, str(window), str(t))), key]
     text = b"".join(b"%d:%b" % (len(part), part) for part in parts)
@@ -45,7 +45,7 @@ def shown(rules: Rules, value: Mapping[str, int], variance: Mapping[str, Any]) -
         said = exact.numerator if exact.denominator == 1 else float(exact)
         one = {"value": said, "stddev": rounded,
                "low": float(exact - half), "high": float(exact + half)}  # fmt: skip
-        if not deletes and (path is None or bounds[path] >= 0):  # nothing of it is below zero
+        if not deletes and (path is None or bounds[path] >= 0):  # the exact value is never negative
             one |= {end: max(one[end], 0.0) for end in ("low", "high")}
         return one | ({} if release["display"] == "raw" else {"display_value": max(said, 0)})
 
@@ -71,7 +71,7 @@ def shown(rules: Rules, value: Mapping[str, int], variance: Mapping[str, Any]) -
             ends = Fraction(a["low"]), Fraction(a["high"])
             exact = Fraction(mean).limit_denominator(1_000_000)
             one = body(exact, spread, None)
-            # A mean of clipped values is one of them or lies between two.
+            # A mean of clipped values is between the smallest and the largest of them.
             moved = ends[0] if exact < ends[0] else ends[1] if exact > ends[1] else exact
             one["value"] = moved.numerator if moved.denominator == 1 else float(moved)
             half = Fraction(repr(six(reach * six(spread))))
@@ -89,7 +89,7 @@ def spread_of(
     rules: Rules, a: Mapping[str, Any], value: Mapping[str, int], variance: Mapping[str, Any],
     body: Callable[..., dict[str, Any]], reach: float,
 ) -> dict[str, Any] | None:  # fmt: skip
-    """A variance or its root: q/n + c - (s/n)² of sums around the middle of the interval."""
+    """A variance or its root: q/n + c - (s/n)², with sums around the middle of the interval."""
     name = a.get("column") or a["field"]
     place = next(n for n, c in enumerate(rules.columns) if c.path == name)
     grid, (step, top) = rules.columns[place].grid, rules.squares[place]
@@ -124,16 +124,16 @@ def spread_of(
 
 
 def plain(exact: Fraction) -> float:
-    """The nearest double; integers as they are."""
+    """The nearest double; an integer stays an integer."""
     return exact.numerator if exact.denominator == 1 else float(exact)
 
 
 def six(value: float) -> float:
-    """Six significant digits."""
+    """Round to six significant digits."""
     return float(f"{value:.6g}")
 
 
 def utc(microseconds: int) -> str:
-    """ISO text of a time."""
+    """A time as ISO text."""
     text = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)).isoformat()
     return text.replace("+00:00", "Z")

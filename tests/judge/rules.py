@@ -1,4 +1,4 @@
-"""Rules of a histogram that follow from its public configuration: bound, noise, thresholds."""
+"""Rules of a histogram, from its public configuration: bound, noise, thresholds."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -12,20 +12,20 @@ from .purses import Costs, Purses, fits, together
 from .records import Event, columns, counted, key_bytes
 from .windows import Windows
 
-MOST = 2**16 - 1  # records of one unit in one key and lane
+MOST = 2**16 - 1  # records of one unit with one key and lane
 S, V = 0, 1  # lanes: records of a key before and after it is public
 COUNTING = {"count", "mean", "variance", "stddev", "distinct"}
 COUNTERS = ("arrived/S", "arrived/V", "accepted/S", "accepted/V")
 
 
 class Rules(Windows):
-    """What the canonical configuration of a pipeline, as the ledger holds it, says.
+    """What follows from the canonical configuration of a pipeline, as the ledger has it.
 
     Args:
         config: canonical configuration.
         listed: the public keys.
         shards: number of shards that publish.
-        beside: rules of the pipelines with which it shares a budget.
+        beside: rules of the pipelines that share a budget with this one.
     """
 
     def __init__(
@@ -45,12 +45,12 @@ class Rules(Windows):
         self.shows_count = any(
             a["kind"] in COUNTING and "where" not in a for a in config["aggregate"]
         )
-        self.counted = listed is None or self.shows_count  # if only to find keys
+        self.counted = listed is None or self.shows_count  # a count is also needed to find keys
         self.columns = columns(config)
         spreads = [a for a in config["aggregate"] if a["kind"] in ("variance", "stddev")]
         spread = {a.get("column") or a["field"] for a in spreads}
         self.squared = [n for n, c in enumerate(self.columns) if c.path in spread]
-        # Where the column that counts its records is there too: the place of that.
+        # If another column counts a column's records: the place of that column.
         known = {c.path: n for n, c in enumerate(self.columns)}
         self.count = {known[a["column"]]: known[counted(a)] for a in spreads if "where" in a}
         self.limits = [
@@ -67,7 +67,7 @@ class Rules(Windows):
         self._noise()
 
     def _bound(self) -> None:
-        """Prices: the record that raises a unit's count in a key from m costs weight·(2m + 1)."""
+        """The bound and its prices: raising a unit's count in a key from m costs weight·(2m+1)."""
         p, unknown = self.parameters, self.listed is None
         default = 32 if self.rounds else 12 if unknown else 4
         budget = written(default if p["budget"] is None else p["budget"])
@@ -80,11 +80,11 @@ class Rules(Windows):
         self.caps = [1 if self.least > 1 and self.quadratic else MOST, MOST]
         self.per_key = p["per_key"] or MOST
         self.budget = int(budget * self.weights[S])
-        self.most = min(self.per_key, self.budget)  # of one unit in one key
+        self.most = min(self.per_key, self.budget)  # of one unit with one key
         self.adaptive = unknown and (two or self.keys_only or self.rounds)
 
     def _noise(self) -> None:
-        """Every noise process, from purpose to variance in squared steps; and thresholds."""
+        """The variance of every noise process, by purpose, in squared steps; and the thresholds."""
         p, config = self.parameters, self.config
         name = "honaker" if self.rounds and p["factorization"] == "auto" else p["factorization"]
         self.matrix = self.endless or matrix(name, self.horizon)
@@ -95,7 +95,7 @@ class Rules(Windows):
         reach = [max(high - middle, middle - low, 1)
                  for (low, high), middle in zip(self.limits, self.middle, strict=True)]  # fmt: skip
         share = written(p["count_share"]) if self.columns else Fraction(1)
-        # A square and its column move together: what one has in a record, the other lacks.
+        # A square and its column move together: the more a record moves one, the less the other.
         self.names = ["count", *(f"sum:{c.path}" for c in self.columns)]
         self.names += [f"square:{self.columns[n].path}" for n in self.squared]
         self.squares = {n: self._square(reach[n]) for n in self.squared}
@@ -103,7 +103,7 @@ class Rules(Windows):
             step * top
             for step, top in (self.squares.get(n, (r * r, 1)) for n, r in enumerate(reach))
         ]
-        # No record is in two columns of a group, so all of a group cost what one of reach 1 does.
+        # A record is in one column of a group at most, so a group costs as much as reach 1.
         group = {name: names for names in config.get("apart", ()) for name in names}
         heads = list(dict.fromkeys(tuple(group.get(c.path, [c.path])) for c in self.columns))
         each = (1 - share * self.counted) / max(1, len(heads))
@@ -111,7 +111,7 @@ class Rules(Windows):
         unit = self.matrix.sensitivity2 * 4**self.matrix.bits
         kept = Fraction(100 - p["debias"], 100)
         unit *= self._replaced() if self.distinct else 1
-        if self.rounds:  # half of it selects, where a unit moves a count by one per record
+        if self.rounds:  # half of the budget selects; there, a record moves a unit's count by one
             names, sizes2 = ["select", *names], [0, *sizes2]
             shares = [Fraction(1, 2), *[Fraction(1, 2 * len(reach) + 2)] * (1 + len(reach))]
         needs: list[tuple[Fraction, ...]] = [
@@ -132,7 +132,7 @@ class Rules(Windows):
         touched = records * self.matrix.horizon * (1 + self.distinct)
         if p["debias"]:
             cap = p["debias_cap"]
-            # Each shard publishes these counters, with a noise of its own.
+            # Each shard publishes these counters, with its own noise.
             needs += [(self.shards * unit * end**2, Fraction(1, 200))
                       for end in (cap, min(records, cap))]  # fmt: skip
             touched += 2 * cap * self.horizon * self.shards
@@ -149,7 +149,7 @@ class Rules(Windows):
         ]
         found = [*found[:before], *columns, *found[before + len(heads) :]]
         for place, (n, (step, top)) in enumerate(self.squares.items(), before + len(columns)):
-            if n in self.count:  # in no smaller proportion to its column than its size
+            if n in self.count:  # at least in proportion to the column's noise
                 found[place] = max(found[place], columns[n] * top / step)
         self.variance = {
             f"{name}/{lane}": variance * self.weights[S] / weight
@@ -165,7 +165,7 @@ class Rules(Windows):
             self._select("select" if self.rounds else "count/S", selecting)
 
     def _moved(self) -> Fraction:
-        """The largest Σ m² of a unit."""
+        """The largest Σ m² of one unit."""
         full, rest = divmod(self.budget, self.most)
         if self.rounds:
             return Fraction(self.budget**2)
@@ -174,7 +174,7 @@ class Rules(Windows):
         return Fraction(full * self.most**2 + rest**2)
 
     def _select(self, name: str, selecting: Fraction) -> None:
-        """Thresholds of a noisy count; ``selecting`` is the δ that they use."""
+        """The thresholds of a noisy count; ``selecting`` is the δ that they use."""
         if self.hops > 1:
             alone = math.isqrt(self.budget) if self.quadratic else self.most
             self.thresholds = hopping(
@@ -199,7 +199,7 @@ class Rules(Windows):
         return self.listed is None or event.key in self.listed
 
     def moved(self, values: Sequence[int]) -> list[int]:
-        """What a record adds to its sums, and to those of squares, all around the middle."""
+        """What a record adds to its sums and sums of squares, all measured from the middle."""
         limited = (
             min(max(v, low), high) for v, (low, high) in zip(values, self.limits, strict=True)
         )
@@ -212,18 +212,18 @@ class Rules(Windows):
         return [*centred, *squares]
 
     def counter(self, column: int) -> str:
-        """The released count of the records of a column."""
+        """The released count of a column's records."""
         return f"sum:{self.columns[self.count[column]].path}" if column in self.count else "count"
 
     def back(self) -> list[tuple[str, int, str]]:
-        """Sums that were taken around a middle: each with it, and the count that moves it back."""
+        """Sums measured from a middle: name, middle, and the count that moves the sum back."""
         middles = enumerate(zip(self.columns, self.middle, strict=True))
         return [(f"sum:{c.path}", middle, self.counter(n)) for n, (c, middle) in middles if middle]
 
     def _replaced(self) -> Fraction:
-        """How much further a unit moves first sightings than records, which others cannot replace.
+        """How much further a unit moves first sightings than records.
 
-        A later sighting by others takes the place of the unit's, in the same lane or in the next.
+        Another unit's later sighting replaces this unit's, in the same lane or in the next one.
         """
         further = self.matrix.further
         if len(self.weights) == 1:
@@ -236,7 +236,7 @@ class Rules(Windows):
 
     @staticmethod
     def _square(reach: int) -> tuple[int, int]:
-        """Squared grid steps in a step of the square, and the largest square in these."""
+        """Squared grid steps in one step of the square, and the largest square in such steps."""
         step = math.ceil(Fraction(reach**2, 2**24))
         return step, math.ceil(Fraction(reach**2, step))
 
@@ -247,7 +247,7 @@ class Rules(Windows):
         touched: int,
         selecting: Fraction,
     ) -> None:
-        """What it costs a unit to spend its bound, which counts where there is a cap for each."""
+        """The cost of a unit's whole bound in an epoch, for caps of units and shared budgets."""
         budget, kept = self.config["budget"], 2 * self.parameters["debias"]
         rest = sampling(Fraction(budget["epsilon"]), touched, len(needs))
         rest += len(needs) * Fraction(touched, 2**129)
@@ -269,14 +269,14 @@ class Rules(Windows):
         self.epoch = self.epoch._replace(delta=selecting + rest)
 
     def affordable(self) -> bool:
-        """Whether all that share a budget cost no more than it has, as far as it is shared."""
+        """Whether all pipelines that share a budget cost at most that budget."""
         if (shared := self.config["budget"].get("shared")) is None:
             return True
         joint = together([self.epoch, *(one.epoch for one in self.beside)])
         return fits(joint, Fraction(shared["epsilon"]), Fraction(shared["delta"]))
 
     def purses(self) -> Purses:
-        """Full ones; each pipeline has its own, for the same part of the bound where they share."""
+        """Full purses. Pipelines that share a cap have purses of their own, for the same part f."""
         shared, every = self.config["budget"].get("shared", {}), [self, *self.beside]
         joint = self.costs[0]
         if shared.get("per_unit"):
@@ -286,7 +286,7 @@ class Rules(Windows):
         return Purses(self.cap, self.per_epoch * self.length, self.budget, self.costs, joint)
 
     def span(self, window: int) -> int:
-        """The windows that a unit spends one thing in, in the order of its records."""
+        """The span of a window: the windows in which a unit's records spend one thing, in order."""
         epoch = window // self.per_epoch
         if self.cap is None:
             return epoch
@@ -295,5 +295,5 @@ class Rules(Windows):
 
 
 def written(number: float) -> Fraction:
-    """The number that a person wrote: 0.3 is three tenths."""
+    """The exact number that a person wrote: 0.3 is three tenths."""
     return Fraction(str(number))

@@ -1,6 +1,6 @@
-"""Signatures and digests of releases and ledger, worked out once more from their description.
+"""Signatures and digests of releases and ledger, computed again from their description.
 
-Everything is public here; of the public key the judge believes what the ledger's first record says.
+All input is public. The judge takes the public key from the ledger's first record.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ class Record(NamedTuple):
 
 
 def of_ledger(ledger: Sequence[bytes]) -> Iterator[str]:
-    """Records without the signature that they must have, or with one that they must not have."""
+    """Ledger records that lack a required signature, or have a wrong or superfluous one."""
     public = json.loads(ledger[0])["body"].get("public_key")
     for place, value in enumerate(ledger):
         bare, comma, signature = value.rpartition(b',"signature":"')
@@ -39,7 +39,7 @@ def of_ledger(ledger: Sequence[bytes]) -> Iterator[str]:
 def of_releases(
     ledger: Sequence[bytes], topic: str, pipeline: str, logs: Sequence[Sequence[Record]]
 ) -> Iterator[str]:
-    """What is wrong with the seals of a pipeline's releases, each partition in its order."""
+    """Objections to the seals of a pipeline's releases, each partition in order."""
     public = json.loads(ledger[0])["body"].get("public_key")
     genesis = hashlib.sha256(ledger[0]).hexdigest()
     paid = {hashlib.sha256(value).hexdigest() for value in ledger if b'"kind":"charge"' in value}
@@ -89,12 +89,12 @@ def flat(headers: Sequence[tuple[str, bytes]]) -> Iterator[bytes]:
 
 
 def joined(*parts: bytes) -> bytes:
-    """Each part behind its length in decimal digits and a colon."""
+    """Join the parts, each preceded by its length in decimal digits and a colon."""
     return b"".join(str(len(part)).encode() + b":" + part for part in parts)
 
 
 def holds(public: str, statement: bytes, signature: str) -> bool:
-    """Whether an Ed25519 signature is right."""
+    """Whether an Ed25519 signature is valid."""
     try:
         Ed25519PublicKey.from_public_bytes(bytes.fromhex(public)).verify(
             bytes.fromhex(signature), statement

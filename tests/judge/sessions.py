@@ -1,4 +1,4 @@
-"""Sessions specified a second time: times of one unit and key, sorted, and cut where they pause."""
+"""Sessions, specified a second time: times of a unit and key, sorted and cut at long pauses."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -9,18 +9,18 @@ from .histogram import Judge
 from .records import Event, columns, stepped
 from .stream import Clock, Objection, Place, Placed
 
-ROOM = 64  # open sessions of a unit; what comes beyond depends on their order, and is not judged
+ROOM = 64  # open sessions of a unit; with more, their order matters, and the judge does not know it
 
 
 def of_records(config: dict[str, Any]) -> dict[str, Any]:
-    """What the configuration asks of a single record: its key, and no number."""
+    """The part of a configuration that applies to a single record: its key, and no number."""
     if "session" not in config:
         return config
     return config | {"aggregate": [], "apart": [], "mechanism": {"kind": "none"}}
 
 
 class SessionJudge(Judge):
-    """A judge for which a session takes the place of its records."""
+    """A judge that counts sessions in place of records."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -36,7 +36,7 @@ class SessionJudge(Judge):
         super().apply(entry)
 
     def bound(self, place: Place) -> None:
-        """All records before the cut have been placed, and none beyond it."""
+        """Bound the sessions that the trigger ends; all records placed so far precede its cut."""
         self.needed.clear()
         for queue in self.queues.values():
             while queue:
@@ -55,7 +55,7 @@ class SessionJudge(Judge):
                     self.take((epoch, unit), Placed(0, self.session(unit, key, run), *place))
 
     def runs(self, times: list[int]) -> Iterator[list[int]]:
-        """Times, where no pause is longer than the gap."""
+        """Runs of times without a pause longer than the gap."""
         times, run = sorted(times), list[int]()
         for time in times:
             if run and time - run[-1] > self.rules.config["session"]:
@@ -66,7 +66,7 @@ class SessionJudge(Judge):
             yield run
 
     def session(self, unit: Any, key: bytes, run: list[int]) -> Event:
-        """One record of it."""
+        """A session as one record."""
         config = self.rules.config
         told = {"session_length": (run[-1] - run[0]) / 1e6, "session_events": float(len(run))}
         values = tuple(stepped(c, told, fulfils(told, c.where)) for c in columns(config))

@@ -1,8 +1,8 @@
-"""Streams of values in slots of event time: what each slot holds, and what of it is closed when.
+"""Streams of values in slots of event time: what each slot holds, and when slots close.
 
-A record counts in the slot of its own time; if that is closed, in the first one that is open. The
-first triggers of a window, the warm-up, close their slots together. Values are clipped to [0, B];
-a unit has so many records in an epoch, the first ones of its log.
+A record counts in the slot of its own time, or in the first open slot if that one is closed. The
+first triggers of a window are the warm-up; their slots close together. Values are clipped to [0,
+B]. In an epoch, only the first records of a unit's log count, up to the unit's bound.
 """
 
 import math
@@ -21,11 +21,11 @@ from .rules import Rules
 from .stream import Clock, Objection, Placed
 
 LEFT = {"min_users": 1, "selection": "threshold", "debias": False}
-DIGITS = 2e-5  # of a deviation: its six digits, which the order of a sum may change
+DIGITS = 2e-5  # of a deviation: the order of a sum may change its sixth digit
 
 
 class SlotRules(Rules):
-    """What the configuration of a stream of values says, whatever its mechanism."""
+    """What follows from the configuration of a stream of values, for any mechanism."""
 
     def __init__(self, config: dict[str, Any], *more: Any) -> None:
         mechanism = config["mechanism"]
@@ -34,7 +34,7 @@ class SlotRules(Rules):
 
     def _bound(self) -> None:
         self.budget, self.adaptive, self.cap = self.parameters["bound"], False, None
-        self.costs = [Costs(*[Fraction(0)] * 3)]  # no unit of it has a cap over epochs
+        self.costs = [Costs(*[Fraction(0)] * 3)]  # these pipelines cap no unit over epochs
 
     def _noise(self) -> None:
         p, config = self.parameters, self.config
@@ -47,25 +47,25 @@ class SlotRules(Rules):
             self.slot, self.zero = config["triggers"]["every"] // self.per, self.start(0)
         self.slots, self.early = self.horizon * self.per, self.warmup * self.per
         self.thetas = geometric(self.top, p["resolution"])
-        self.each = Fraction(config["budget"]["epsilon"]) / self.budget  # of one record
+        self.each = Fraction(config["budget"]["epsilon"]) / self.budget  # ε of one record
         self.watch = self.each * Fraction(p["watch"]).limit_denominator(1000)
-        self.stretch = p.get("relearn", 0)  # triggers; 0: one threshold serves
+        self.stretch = p.get("relearn", 0)  # triggers; 0: a single threshold
         share = Fraction(p.get("relearn_share", 0.1)).limit_denominator(1000)
         self.anew = self.each * share if self.stretch else Fraction(0)
 
     def affordable(self) -> bool:
-        """Alone: these mechanisms are judged without a shared budget."""
+        """Whether the budget is the pipeline's own; a shared one is not judged."""
         return "shared" not in self.config["budget"]
 
     def slot_of(self, time: float) -> int:
-        """The slot of a time, in its window."""
+        """The slot of a time, within its window."""
         steps = (time - self.zero) // self.slot
         if isinstance(time, float):
             steps = min(max(math.floor((time - self.zero) / self.slot), -(2**53)), 2**53)
         return int(steps) % self.slots
 
     def steps(self, value: float) -> int:
-        """A value, clipped, in grid steps."""
+        """A clipped value in grid steps."""
         size = float(self.grid)
         return min(max(round(min(max(value, 0.0), self.top * size) / size), 0), self.top)
 
@@ -75,7 +75,7 @@ class SlotRules(Rules):
 
 
 class SlotJudge(Judge):
-    """One pipeline of values."""
+    """Judge of a pipeline of values."""
 
     rules: SlotRules
 
@@ -89,7 +89,7 @@ class SlotJudge(Judge):
         self.renewed: dict[int, list[int]] = defaultdict(list)  # triggers with a new nonce
 
     def take(self, place: Any, one: Placed) -> None:
-        """Count one record, unless it deletes or its unit has sent enough."""
+        """Count one record, unless it is a deletion or its unit has used up its bound."""
         if one.event.sign < 0 or self.used[place] >= self.rules.budget:
             return
         self.used[place] += 1
@@ -100,7 +100,7 @@ class SlotJudge(Judge):
         )
 
     def release(self, trigger: Clock) -> Release:
-        """The slots that a trigger closes."""
+        """Close the trigger's slots and release them."""
         rules, window, t = self.rules, trigger["window"], trigger["index"]
         self.windows[window].released = t
         if t > 1 and self.nonces.nonce(window, 0, t) != self.nonces.nonce(window, 0, t - 1):
@@ -135,7 +135,7 @@ class SlotJudge(Judge):
     def loudest(
         self, trigger: Clock, scores: Sequence[int], epsilon: Fraction, purpose: str = "threshold"
     ) -> int:
-        """Place of the largest score with noise, of the first one among equals."""
+        """Index of the largest score after noise; the first one if several are equal."""
         t, size = trigger["index"], 1 / epsilon
         noisy = [score + self.noise.laplace(purpose, size, trigger, t, b"threshold", n)
                  for n, score in enumerate(scores)]  # fmt: skip
@@ -144,7 +144,7 @@ class SlotJudge(Judge):
     def watched(
         self, trigger: Clock, now: Sequence[tuple[int, int]], theta: int
     ) -> dict[str, list[int]]:
-        """The noisy number of records above the threshold, where that is asked for."""
+        """The noisy number of records above the threshold, if the settings ask for it."""
         if not self.rules.watch:
             return {}
         t, above = trigger["index"], sum(value > theta for _, value in now)
@@ -152,21 +152,21 @@ class SlotJudge(Judge):
         return {"clipped": [above + self.noise.laplace("clipped", size, trigger, t, key)]}
 
     def told(self, value: int, variance: float, steps: int) -> dict[str, Any]:
-        """A released number, in so many output steps of a grid step."""
+        """A released number; ``steps`` is the number of output steps in a grid step."""
         release, unit = self.rules.config["release"], self.rules.grid / steps
         exact = held(value) * unit
         return number(exact, math.sqrt(variance) * float(unit), release, self.floored)
 
     @property
     def floored(self) -> bool:
-        """Whether no sum can be negative in truth."""
+        """Whether the exact sums can never be negative."""
         return self.rules.config["sign"] is None
 
 
 def number(
     exact: Fraction, spread: float, release: dict[str, Any], floored: bool
 ) -> dict[str, Any]:
-    """A number with its error; six digits of that follow from a sum of doubles."""
+    """A number with its error, which may differ in the sixth digit."""
     reach = NormalDist().inv_cdf((1 + float(Fraction(release["confidence_level"]))) / 2)
     rounded = six(spread)
     half = Fraction(repr(six(reach * rounded)))
@@ -181,7 +181,7 @@ def number(
 
 
 def geometric(top: int, resolution: int) -> list[int]:
-    """Public thresholds up to B, each the next integer, or larger by 1/resolution."""
+    """Public thresholds up to B; each is larger than the last by 1/resolution, at least by 1."""
     found = [1]
     while found[-1] < top:
         found.append(min(top, found[-1] + max(1, math.ceil(Fraction(found[-1], resolution)))))
@@ -189,5 +189,5 @@ def geometric(top: int, resolution: int) -> list[int]:
 
 
 def above(now: Sequence[tuple[int, int]], thetas: Sequence[int]) -> list[int]:
-    """Number of records above each threshold."""
+    """The number of records above each threshold."""
     return [sum(value > theta for _, value in now) for theta in thetas]

@@ -1,8 +1,8 @@
-"""PAK's threshold from smooth sensitivity, by its definition: every pair of values is looked at.
+"""PAK's threshold from smooth sensitivity, by definition: all pairs of values are compared.
 
-The K-th largest value x_P is raised by κ·S/a·(z/Λ + G), with S the largest of all
-(x_j - x_i)·e^(-b(j-i-1)), i ≤ P ≤ j. Real numbers are decimals here:
-where the product's bounds are wider by 2^-41, no threshold lies between.
+The K-th largest value x_P is raised by κ·S/a·(z/Λ + G), where S is the largest of all
+(x_j - x_i)·e^(-b(j-i-1)), i ≤ P ≤ j. Real numbers are decimals here. The product's bounds are
+wider by 2^-41, but no threshold lies in between.
 """
 
 import math
@@ -20,7 +20,7 @@ def decimal(value: Fraction) -> Decimal:
 
 
 def smooth_delta(epsilon: Fraction, delta: Fraction, bound: int) -> Fraction:
-    """δ of one record, such that all of a unit cost δ, or half of it where there are several."""
+    """δ of one record: all records of a unit cost δ, or half of it if there are several."""
     share = delta * (1 - SPARE) / min(bound, 2)
     small = share / (bound * 3 ** math.ceil(epsilon))
     with localcontext(DIGITS):
@@ -36,15 +36,15 @@ def smooth_threshold(
 
     Args:
         values: values of the warm-up, rounded up to thresholds, largest first.
-        private: ε, δ and the probability of falling below the quantile.
+        private: ε, δ, and the probability that the result is below the quantile.
         drawn: discrete Laplace draw, in units of 1/Λ.
     """
     epsilon, delta, beta = private
     row = [0] * max(0, rank - len(values)) + sorted(values)
-    row = [0, *row, thetas[-1]]  # absent records are zeros, without end
+    row = [0, *row, thetas[-1]]  # missing records are zeros, and more of them change nothing
     place = len(row) - 1 - rank
-    low = {x: i for i, x in enumerate(row[: place + 1])}  # the last one of each value
-    high = {x: len(row) - 1 - j for j, x in enumerate(row[: place - 1 : -1])}  # the first one
+    low = {x: i for i, x in enumerate(row[: place + 1])}  # the last index of each value
+    high = {x: len(row) - 1 - j for j, x in enumerate(row[: place - 1 : -1])}  # the first index
     with localcontext(DIGITS):
         a = epsilon * (1 - SLACK) / 2
         b = decimal(a) / (1 / decimal(delta * (1 - SLACK))).ln()

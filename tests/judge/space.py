@@ -1,7 +1,7 @@
-"""Records as cells of a public box, their bound, and the private number of all of them.
+"""Records as cells of a public box, their bound, and the private number of all records.
 
-A node is a leading one and the bits that lead to it; bit l halves coordinate l mod d. Domains with
-a region drop what lies outside it, and know that a cell outside is empty.
+A node is coded as a leading 1 and the bits of its path; bit l halves coordinate l mod d. A domain
+with a region drops points outside it and knows that cells outside are empty.
 """
 
 import math
@@ -20,17 +20,17 @@ from .slots import number
 from .stream import Clock, Placed
 
 LEFT = {"min_users": 1, "selection": "threshold", "debias": False}
-CLEAR = 4  # deviations below which the number of all records corrects nothing
+CLEAR = 4  # correct only by a number of records that exceeds so many deviations
 
 
 class SpaceRules(Rules):
-    """What the configuration of a map says, whatever its mechanism."""
+    """What follows from the configuration of a map, for any mechanism."""
 
     floored = True
 
     def __init__(self, config: dict[str, Any], *more: Any) -> None:
         mechanism = config["mechanism"]
-        self.own = dict(mechanism["parameters"])  # of which the histogram knows nothing
+        self.own = dict(mechanism["parameters"])  # parameters that the histogram does not have
         super().__init__(config | {"mechanism": mechanism | {"parameters": LEFT}}, *more)
 
     def _bound(self) -> None:
@@ -52,22 +52,22 @@ class SpaceRules(Rules):
             self.total = Fraction(p.get("debias_share", Fraction(1, 10))) * self.epsilon
 
     def affordable(self) -> bool:
-        """Alone: maps are judged without a shared budget."""
+        """Whether the budget is the pipeline's own; a shared one is not judged."""
         return "shared" not in self.config["budget"]
 
     def situate(self, manifests: Iterable[Mapping[str, Any]]) -> None:
-        """What manifests say of the space is known from now on."""
+        """Learn the region from manifests."""
         self.region, self.seen = region(self.own["domain"], manifests), {}
 
     def kept(self, event: Event) -> bool:
-        """Whether a point lies in the box, and in the region."""
+        """Whether a point is in the box and in the region."""
         cell = self.cell(event.numbers)
         if cell is None or self.region is None:
             return cell is not None
         return self.region.holds(event.numbers, cell)
 
     def possible(self, code: int) -> bool:
-        """Whether there can be records in a node."""
+        """Whether a node can contain records."""
         if self.region is None:
             return True
         if code not in self.seen:
@@ -75,7 +75,7 @@ class SpaceRules(Rules):
         return self.seen[code]
 
     def cell(self, point: Sequence[float]) -> int | None:
-        """The finest cell of a point."""
+        """The finest cell of a point; None if the point is outside the box."""
         each, places = -(-self.bits // len(self.axes)), []
         for x, axis in zip(point, self.axes, strict=True):
             x = x % axis["high"] if axis["kind"] == "day" else x
@@ -92,7 +92,7 @@ class SpaceRules(Rules):
         return code
 
     def box(self, code: int) -> dict[str, list[float]]:
-        """Ends of a node by coordinate, in the record's units."""
+        """Ends of a node's box by coordinate, in units of the record."""
         ends = [[0.0, 1.0] for _ in self.axes]
         for bit, one in enumerate(bin(code)[3:]):
             low, high = ends[bit % len(ends)]
@@ -107,11 +107,11 @@ def width(axis: dict[str, Any]) -> float:
 
 
 class Events(NamedTuple):
-    """Accepted insertions and deletions by finest cell, never netted, and all insertions."""
+    """Accepted insertions and deletions by finest cell, never offset, and all insertions."""
 
     inserts: Counter[int]
     deletes: Counter[int]
-    all: list[int]  # one number
+    all: list[int]  # a single number, in a list
 
     @classmethod
     def none(cls) -> "Events":
@@ -119,7 +119,7 @@ class Events(NamedTuple):
 
 
 class SpaceJudge(Judge):
-    """One pipeline of points."""
+    """Judge of a pipeline of points."""
 
     rules: Any
 
@@ -127,13 +127,13 @@ class SpaceJudge(Judge):
         super().__init__(*given)
         self.spent: dict[Any, int] = defaultdict(int)  # events of a unit in an epoch
         self.live: Counter[Any] = Counter()  # accepted insertions, by unit, window and cell
-        self.met: dict[Any, int] = defaultdict(int)  # insertions that the number of all counts
+        self.met: dict[Any, int] = defaultdict(int)  # insertions in the number of all
         self.taken: dict[tuple[int, int], Events] = defaultdict(Events.none)
-        self.number: dict[int, int] = defaultdict(int)  # of all records, as it was released
-        self.renewed: dict[int, int] = {}  # the trigger since which a nonce holds, by window
+        self.number: dict[int, int] = defaultdict(int)  # number of all records, as last released
+        self.renewed: dict[int, int] = {}  # by window: first trigger with its nonce
 
     def take(self, place: Any, one: Placed) -> None:
-        """Accept what the bound of a unit allows; a deletion needs a live insertion."""
+        """Accept what the unit's bound allows; a deletion needs an insertion that is still live."""
         rules, cell = self.rules, self.rules.cell(one.event.numbers)
         events, pair = self.taken[one.window, one.batch], (place, one.window, cell)
         if one.event.sign > 0 and rules.total and self.met[place] < rules.most:
@@ -146,7 +146,7 @@ class SpaceJudge(Judge):
             (events.inserts if one.event.sign > 0 else events.deletes)[cell] += 1
 
     def begin(self, trigger: Clock) -> Events:
-        """What has come, and which nonce holds since when."""
+        """The records of the trigger's micro-batch; note whether its nonce is new."""
         window, t = trigger["window"], trigger["index"]
         self.windows[window].released = t
         if t == 1 or self.nonces.nonce(window, 0, t) != self.nonces.nonce(window, 0, t - 1):
@@ -154,7 +154,7 @@ class SpaceJudge(Judge):
         return self.taken.pop((window, t), Events.none())
 
     def all_records(self, trigger: Clock, more: int, key: bytes) -> int:
-        """The released number of all records, with what this trigger adds."""
+        """The released number of all records, including this trigger's."""
         scale, t = self.rules.most / self.rules.total, trigger["index"]
         drawn = self.noise.laplace("records", scale, trigger, t, key, t)
         self.number[trigger["window"]] += more + drawn
@@ -163,7 +163,7 @@ class SpaceJudge(Judge):
     def corrected(
         self, leaves: dict[int, tuple[list[int], float]], grid: int, records: int, triggers: int
     ) -> tuple[dict[int, tuple[list[int], list[float]]], dict[str, list[int]]]:
-        """Counts of leaves times the number of all records over their sum."""
+        """Counts of leaves, scaled so that they add up to the number of all records."""
         counted = sum(values[0] for values, _ in leaves.values())
         rules, public = self.rules, {"records": [records], "counted": [counted // grid]}
         spread = triggers * 2 * float(rules.most / rules.total) ** 2

@@ -1,4 +1,4 @@
-"""A pipeline's raw logs, divided by its clock log: which micro-batch each record belongs to."""
+"""A pipeline's raw logs, divided by its clock log: the micro-batch of each record."""
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ class Objection(Exception):
 
 
 class Placed(NamedTuple):
-    """A record in its micro-batch, not bounded yet."""
+    """A record in its micro-batch, before the bound."""
 
     origin: int  # raw partition
     event: Event
@@ -29,32 +29,32 @@ class Stream:
     """Records of one pipeline on their way to the contribution bound.
 
     Args:
-        order: for records re-partitioned by unit, the raw partitions of the records of each span
-            and unit, in the order of the units log.
+        order: for records re-partitioned by unit: the raw partitions of a unit's records in a span,
+            in the order of the units log.
     """
 
     def __init__(self, rules: Rules, order: Order | None = None) -> None:
         self.rules = rules
         self.order = order
         self.first_window: int | None = None
-        self.end: int | None = None  # the first window that a retired pipeline does not serve
+        self.end: int | None = None  # the first window after the end of a retired pipeline
         self.floor = self.ordinal = 0
         self.done: dict[int, int] = {}
         self.closed: set[int] = set()
-        self.due: deque[Clock] = deque()  # triggers whose releases have not been made yet
+        self.due: deque[Clock] = deque()  # triggers whose releases are still to be made
         self.feed: Iterator[bool] = iter(())
-        self.queues: dict[Any, deque[Placed]] = defaultdict(deque)  # per span and unit
+        self.queues: dict[Any, deque[Placed]] = defaultdict(deque)  # by (span, unit)
         self.needed: dict[Place, Counter[Any]] = defaultdict(Counter)
 
     def follow(
         self, clock: Iterable[Clock], raw: Sequence[Iterable[tuple[int, Event]]]
     ) -> Iterator[bool]:
-        """Take one entry of the clock log after the other."""
+        """Take the entries of the clock log, one after the other."""
         logs = [iter(log) for log in raw]
         ahead = [next(log, None) for log in logs]
         topic = self.rules.config["input"]["topic"]
         for entry in clock:
-            # The first entry that passes a record decides where it belongs.
+            # The first entry whose offsets pass a record decides where the record belongs.
             for partition, end in enumerate(entry.get("offsets", {}).get(topic, ())):
                 while (head := ahead[partition]) is not None and head[0] < end:
                     self.place(partition, head[1], entry["time"])
@@ -85,7 +85,7 @@ class Stream:
         self.needed[window, placed.batch][unit] += 1
 
     def apply(self, entry: Clock) -> None:
-        """Start, refuse or cut a window."""
+        """Apply a start, a skip, an end or a trigger."""
         if entry["type"] == "start":
             self.first_window = self.floor = entry["window"]
         elif entry["type"] == "skipped":
@@ -108,7 +108,7 @@ class Stream:
                 self.close(window)
 
     def close(self, window: int) -> None:
-        """No more records, and no more triggers."""
+        """Close a window: no more records and triggers of it follow."""
         self.done.pop(window, None)
         self.closed.add(window)
         while self.floor in self.closed:
@@ -116,7 +116,7 @@ class Stream:
             self.floor += 1
 
     def next(self, unit: Any) -> Placed:
-        """The unit's next record; where it was re-partitioned, the units log says from where."""
+        """The unit's next record; after re-partitioning, the units log tells its raw partition."""
         queue = self.queues[unit]
         if self.order is None:
             return queue.popleft()
@@ -125,7 +125,7 @@ class Stream:
             raise Objection("the units log lacks a record")
         origin = origins.popleft()
         while not (mine := [one for one in queue if one.origin == origin]):
-            # One shard may be ahead of another: it may stand in the log before its time.
+            # Shards do not wait for each other, so the log may have the record before its turn.
             if not next(self.feed, False):
                 raise Objection("the units log has a record too many")
         queue.remove(mine[0])

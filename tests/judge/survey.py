@@ -1,8 +1,8 @@
-"""The public parameters of a survey, and what its reports say of a distribution.
+"""The public parameters of a survey, and the distribution that its reports suggest.
 
-Square Wave and Piecewise make a window of outputs likely; Hybrid is Piecewise or two points. What
-is estimated here is post-processing of reports that are private already. Expectation maximisation
-is in doubles: released parts per million may differ by one from those of another order of sums.
+Square Wave and Piecewise make a window of outputs likely; Hybrid is Piecewise or two points. All
+estimates are post-processing of reports that are private already. Expectation maximisation uses
+doubles, so a released part per million may differ by one if sums are taken in another order.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from .gaussian import DIGITS
 
 RANGE, VALUE, NARROW = 1, 2, 3
 LOW, OCTAVES = 1 << 24, 16
-STEP = 8192  # what is told is a threshold's step and so many times a channel
+STEP = 8192  # clients are told a threshold's step plus STEP times a channel
 Report = tuple[int, int, int]  # group, theta, code
 
 
@@ -30,7 +30,7 @@ def exp_below(x: Fraction) -> Fraction:
 
 
 class Window(NamedTuple):
-    """Input i makes the outputs i … i+width-1 likely."""
+    """A channel: input i makes the outputs i … i+width-1 likely."""
 
     inputs: int
     width: int
@@ -45,12 +45,12 @@ class Window(NamedTuple):
         return self.width * self.high + (self.inputs - 1) * LOW
 
     def decode(self, output: int) -> Fraction:
-        """An unbiased value of [-1, 1]."""
+        """An unbiased estimate of the input, in units of [-1, 1]."""
         step = Fraction(2 * self.total, (self.inputs - 1) * self.width * (self.high - LOW))
         return step * Fraction(2 * output - self.outputs + 1, 2)
 
     def squares(self) -> list[float]:
-        """Mean square of what is decoded, by input."""
+        """Mean square of the decoded outputs, by input."""
         each = [float(self.decode(n)) ** 2 for n in range(self.outputs)]
         whole = sum(each)
         return [(LOW * whole + (self.high - LOW) * sum(each[n : n + self.width])) / self.total
@@ -58,7 +58,7 @@ class Window(NamedTuple):
 
 
 class Survey:
-    """One survey, as the configuration of a pipeline says it."""
+    """The parameters of one survey, from the configuration of a pipeline."""
 
     def __init__(self, config: dict[str, Any], bound: Fraction, horizon: int) -> None:
         p = config["mechanism"]["parameters"]
@@ -80,7 +80,7 @@ class Survey:
 
     @cached_property
     def number(self) -> int:
-        """48 bits of the digest of all parameters."""
+        """The survey's number: 48 bits of the digest of all parameters."""
         names = ["epsilon", "bound", "salt", "reports", "share", "buckets", "levels", "period"]
         told = {name: getattr(self, name) for name in [*names, *["rounds"] * (self.rounds > 1)]}
         told |= {"channel": "told"} if self.told else {}
@@ -89,7 +89,7 @@ class Survey:
         return int(hashlib.sha256(text.encode()).hexdigest()[:12], 16)
 
     def group(self, unit: tuple[Any, ...]) -> int:
-        """By a salted hash."""
+        """The group of a unit, by a salted hash."""
         user = str(unit[0]) if len(unit) == 1 else json.dumps(unit)
         text = f"{len(self.salt)}:{self.salt}{user}".encode()
         place = Fraction(int.from_bytes(hashlib.sha256(text).digest()[:8], "big"), 2**64)
@@ -98,7 +98,7 @@ class Survey:
         return RANGE if place * self.rounds < self.share else NARROW
 
     def top(self, theta: int) -> Fraction:
-        """The upper end of what is told by a step; B without one."""
+        """The threshold of a step: the largest value that a report can state; B for step 0."""
         theta %= STEP
         if not theta:
             return self.bound
@@ -110,7 +110,7 @@ class Survey:
 
     @cached_property
     def variances(self) -> dict[int, Fraction]:
-        """The worst one of a report about a value of [-1, 1], by group."""
+        """By group, the worst variance of a report about a value of [-1, 1]."""
         wave = _worst(self.wave.squares(), self.buckets)
         mix, far = float(self.mix), float(self.reach) ** 2
         squares = [mix * x + float(1 - self.mix) * far for x in self.fine.squares()]
@@ -118,28 +118,29 @@ class Survey:
 
     @cached_property
     def alone(self) -> tuple[Fraction, Fraction]:
-        """The worst variance of Piecewise, and of the two-point channel."""
+        """The worst variance of Piecewise, and of the channel with two points."""
         inputs = self.levels + 1
         flat = [float(self.reach) ** 2] * inputs
         return _worst(self.fine.squares(), inputs), _worst(flat, inputs)
 
     @cached_property
     def bend(self) -> tuple[float, float]:
-        """a and b, where Piecewise answers v with the variance a + b v²: by its two last inputs."""
+        """a and b: Piecewise answers v with variance a + b v²; from its two last inputs."""
         squares, v = self.fine.squares(), 1 - 2 / self.levels
         steep = (squares[-1] - squares[-2]) / (1 - v * v)
         return squares[-1] - steep, steep - 1
 
     def worst(self, group: int, theta: int) -> Fraction:
-        """The worst variance of a report that was told a step."""
+        """The worst variance of a report, given what its client was told."""
         if group != VALUE or theta < STEP:
             return self.variances[group]
         return self.alone[theta // STEP - 1]
 
     def noise(self, group: int, theta: int, mine: "Counter[Report]") -> Fraction:
-        """The variance of a report's noise, as far as the answers of all of them tell it.
+        """The variance of a report's noise, estimated from all answers where that is possible.
 
-        Piecewise: v² on average from the mean square. Two points: as if all values were equal.
+        With Piecewise, the mean square estimates the mean of v². With two points, all values are
+        taken as equal.
         """
         worst, n = self.worst(group, theta), mine.total()
         if group != VALUE or theta < STEP or not n:
@@ -156,7 +157,7 @@ class Survey:
         return (n * Fraction(found) + worst) / (n + 1)
 
     def varying(self, density: Sequence[float]) -> list[tuple[float, int]]:
-        """The least expected variance with each threshold i/d, and the channel that has it."""
+        """The least expected variance at each threshold i/d, with the channel that attains it."""
         d, plain, found = len(density), float(self.variances[VALUE]), []
         for i in range(1, d + 1):
             made = [(plain, 0)]
@@ -170,7 +171,7 @@ class Survey:
         return found
 
     def decoded(self, report: Report) -> Fraction:
-        """What a report says, in [-1, 1] on average."""
+        """The estimate that a report gives: a value of [-1, 1] in expectation."""
         group, _, code = report
         if group != VALUE:
             return self.wave.decode(code)
@@ -179,10 +180,10 @@ class Survey:
         return self.reach if code > self.fine.outputs else -self.reach
 
     def density(self, seen: Counter[Report], group: int, smooth: bool) -> list[float]:
-        """The distribution of values that makes the reports of a group likely, by buckets."""
+        """The distribution of values, by buckets, under which a group's reports are most likely."""
         counts = [0] * self.wave.outputs
         for (mine, _, code), number in seen.items():
-            if mine == group:  # other channels have other codes
+            if mine == group:  # other channels use other codes
                 counts[code] += number
         d, n, w = self.buckets, sum(counts), self.wave.width
         x, last = [1 / d] * d, -math.inf
@@ -206,14 +207,14 @@ class Survey:
 
 
 def _worst(squares: Sequence[float], inputs: int) -> Fraction:
-    """Of all inputs, with what rounding to them at random adds."""
+    """The largest variance over all inputs, including that of random rounding to them."""
     level = [2 * i / (inputs - 1) - 1 for i in range(inputs)]
     worst = max(s - v * v for s, v in zip(squares, level, strict=True)) * (1 + 1e-9)
     return Fraction(worst) + Fraction(1, (inputs - 1) ** 2)
 
 
 def windows(values: Sequence[float], width: int, starts: range) -> list[float]:
-    """Sums of so many values from each start on."""
+    """Sums of ``width`` values from each start."""
     upto = [0.0]
     for one in values:
         upto.append(upto[-1] + one)
@@ -225,12 +226,12 @@ def windows(values: Sequence[float], width: int, starts: range) -> list[float]:
 
 
 def excess(density: Sequence[float]) -> list[float]:
-    """E[(v - i/d)₊] for i = 1 … d, the mass of a bucket in its middle."""
+    """E[(v - i/d)₊] for i = 1 … d, with the mass of a bucket at its middle."""
     d = len(density)
     return [sum(p * (place + 0.5 - i) for place, p in enumerate(density) if place >= i) / d
             for i in range(1, d + 1)]  # fmt: skip
 
 
 def least(scores: Sequence[float]) -> int:
-    """Place of the least score, the first one among equals."""
+    """Index of the least score; the first one if several are equal."""
     return min(range(len(scores)), key=scores.__getitem__)

@@ -1,6 +1,6 @@
-"""Public tables that records are looked up in, found by the digest of their content.
+"""Public tables for lookups, found by the digest of their content.
 
-A charge names the content alone, so the judge need not know where a query or a setting has it from.
+A charge names only the content, so the judge need not know the table's origin.
 """
 
 import csv
@@ -22,9 +22,9 @@ Known = Mapping[str, dict[str, Any]]
 def looked_up(
     config: dict[str, Any], folder: Path, kept: Known = MappingProxyType({})
 ) -> dict[str, Any]:
-    """Put the rows of public tables beside their digests, which were charged.
+    """Put the rows of public tables beside their charged digests.
 
-    ``kept`` has those from topics, by their digests.
+    ``kept`` has the tables of topics, by digest.
     """
     known: dict[str, dict[str, Any]] = {**kept}
     for how in asked(config):
@@ -37,7 +37,7 @@ def looked_up(
 
 
 def kept_in(log: Iterable[tuple[bytes | None, bytes | None]]) -> Known:
-    """Tables of topics, by the digest of what a topic of tables really holds of each."""
+    """Tables in a topic of tables, by the digest of their actual rows."""
     parts: dict[str, dict[int, list[str]]] = {}
     for key, value in log:
         *whose, number, count = json.loads(key or b"")
@@ -50,7 +50,7 @@ def kept_in(log: Iterable[tuple[bytes | None, bytes | None]]) -> Known:
 
 
 def asked(value: Any) -> Iterator[dict[str, Any]]:
-    """Every part of a configuration that looks something up."""
+    """Every part of a configuration that looks up a table."""
     if isinstance(value, dict):
         if value.get("kind") in KINDS:
             yield value
@@ -62,7 +62,7 @@ def asked(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def found(sha256: str, folder: Path) -> dict[str, Any]:
-    """The one table of a folder with this content: some column of a file by another one."""
+    """The table of a folder with this content: one column of a file looked up by another one."""
     for path in sorted(folder.iterdir()):
         if path.suffix not in (".csv", ".tsv"):
             continue
@@ -78,7 +78,7 @@ def found(sha256: str, folder: Path) -> dict[str, Any]:
 
 
 def typed(texts: dict[str, str]) -> dict[str, Any]:
-    """Rows that have both values; whole numbers, where all values are."""
+    """Rows with both values; values become integers if all are whole numbers."""
     rows = {key: value for key, value in texts.items() if key and value}
     if all(re.fullmatch("0|-?[1-9][0-9]{,17}", value) for value in rows.values()):
         return {key: int(value) for key, value in rows.items()}
@@ -86,6 +86,6 @@ def typed(texts: dict[str, str]) -> dict[str, Any]:
 
 
 def digest(rows: dict[str, Any]) -> str:
-    """What is charged of a table."""
+    """The digest that is charged for a table."""
     lines = [json.dumps([key, rows[key]], ensure_ascii=False) for key in sorted(rows)]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""The judge beside the product on the activity of units, alone and beside a bound to be learnt."""
+"""The judge against the product on activity of units, alone and beside a bound to be learned."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .worlds import HORIZONS, INPUT, PIPELINE, world
 
 @st.composite
 def configurations(draw: st.DrawFn) -> str:
-    """Activity alone, by key or of all records; or beside a histogram that learns its bound."""
+    """Activity alone, by key or of all records, or beside a histogram that learns its bound."""
     text = INPUT.format(units=draw(st.integers(1, 2)), cells=draw(st.integers(1, 2)),
                         partitioner="none", unit='"user"')  # fmt: skip
     more = ['sign = "gone"'] * draw(st.integers(0, 1))
@@ -39,7 +39,7 @@ def configurations(draw: st.DrawFn) -> str:
         epsilon=draw(st.sampled_from([1, 8])), delta=draw(st.sampled_from(["1e-4", "0.01"])),
         mechanism="" if learnt else f", most = {most}",
     )  # fmt: skip
-    if learnt:  # triggers follow the clock there
+    if learnt:  # then triggers follow the clock
         text = text.replace('schedule = "external"\n', "")
     else:
         text = text.replace('kind = "histogram"', 'kind = "activity"').replace("key = []\n", "")

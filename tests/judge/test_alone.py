@@ -1,4 +1,4 @@
-"""The judge shares no code with the product, and each of its modules is short enough to be read."""
+"""The judge shares no code with the product, and each of its modules is short enough to read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-BOTH = {"worlds", "outcomes"}  # what runs the product beside it
+BOTH = {"worlds", "outcomes"}  # modules that run the product and the judge
 JUDGE = {
     p.stem: p.read_text("utf-8") for p in sorted(HERE.glob("*.py"))
     if not p.stem.startswith("test_") and p.stem not in BOTH

@@ -1,4 +1,4 @@
-"""Attributes of units, judged by a second specification: whichever keys, partitions and windows."""
+"""The judge agrees with the product on attributes of units, for various keys and partitions."""
 
 from __future__ import annotations
 

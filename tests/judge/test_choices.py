@@ -1,7 +1,7 @@
-"""Numbers that are one of several, judged by a second specification, and clipped whatever they are.
+"""Numbers chosen among several: the judge agrees with the product, and all are clipped.
 
-*Statement.* However many cases a column has, and whatever constants and fields they name, a record
-adds a value of its clipping interval to one sum, so the sensitivity is that of a field's column.
+*Statement.* A record adds one value of the column's clipping interval to a sum, for any number of
+cases with any constants and fields. So the sensitivity is that of a column with a single field.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The judge's command: what it can judge, and a folder without a deployment."""
+"""The judge's command: the list of what it judges, and a folder without a deployment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The judge reads what the product writes in every encoding, by libraries of others."""
+"""The judge reads the product's records in every encoding, with libraries of others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLACES += [("histogram-sums", "full"), ("topl", "full"), ("phdstream", "region")
 
 
 def written(case: str, change: str, encoding: Any) -> tuple[ReleaseCodec, Texts]:
-    """The product's codec of a case, and the texts of its schemas."""
+    """The product's codec for a case, and the texts of its schemas."""
     known = enumerate(described(case, change).items(), 300)
     codec = {header: Described(encoding, n, shape) for n, (header, shape) in known}
     texts = {

@@ -1,4 +1,4 @@
-"""The judge reads values of a topic with schemas, as other libraries have written them."""
+"""The judge reads values with schemas of a registry, as other libraries write them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_json_and_what_is_taken_back_stay_as_they_are():
         ("avro", b"{}"),
         ("avro", b"\0\0\0\0\x09x"),
         ("avro", b"\0\0\0\0\x01\x02"),
-        ("avro", b"\0\0\0\0\x03{}"),  # a schema of another format
+        ("avro", b"\0\0\0\0\x03{}"),  # this schema has another format
         ("protobuf", b"\0\0\0\0\x02\x02\x02"),
         ("json_schema", b"\0\0\0\0\x03{"),
     ],

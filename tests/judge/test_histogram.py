@@ -1,4 +1,4 @@
-"""The judge beside the product, in memory: same logs, same key, and not a line in common."""
+"""The judge against the product, in memory: same logs, same key, and no line in common."""
 
 from __future__ import annotations
 
@@ -116,16 +116,16 @@ def caps(draw: st.DrawFn, timed: bool) -> str:
 
 @st.composite
 def deltas(draw: st.DrawFn, timed: bool) -> str:
-    """δ of an epoch, and sometimes a cap for each unit."""
+    """δ of an epoch, sometimes with a cap for each unit."""
     delta = draw(st.sampled_from(["1e-4", "0.01"]))
     return delta if draw(st.booleans()) else f"{delta}, {draw(caps(timed))}"
 
 
 @st.composite
 def pipelines(draw: st.DrawFn, name: str, shared: tuple[int, bool] | None = None) -> str:
-    """One pipeline: keys listed or not, values or none, every kind of window.
+    """One pipeline: keys listed or unknown, with or without values, any kind of window.
 
-    ``shared`` is the horizon, and whether epochs are of two windows, where it shares a budget.
+    ``shared`` is given if it shares a budget: the horizon, and whether an epoch has two windows.
     """
     public = draw(st.booleans())
     values = [
@@ -230,7 +230,7 @@ def test_many_random_configurations_release_what_the_judge_says(text, partitions
 def agreed(text: str, partitions: int, seed: int, size: tuple[int, int]) -> None:
     try:
         made = compile_config(loads(text, environ={}, folder=HERE), {"events": partitions})
-    except ConfigError as error:  # a cap may lie below the cost of one record
+    except ConfigError as error:  # a cap may be lower than the cost of one record
         assume("raise either" not in str(error))
         raise
     one = world(made, Random(seed), events=size[0], users=size[1])

@@ -1,4 +1,4 @@
-"""Judge and product where 64 bits end: each value counts so often that few records reach it."""
+"""Judge and product at the limit of 64 bits: values count so often that few records reach it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ SUM = '{ kind = "sum", field = "spent", low = -5, high = 5, grid = "0.5" }'
 
 
 def larger(part, times):
-    """A part whose values are so many times as large."""
+    """A part with its values multiplied."""
     sums = [[count, *(times * one for one in values)] for count, *values in part.sums.tolist()]
     assert max((abs(x) for row in sums for x in row), default=0) < 1 << 63
     return part._replace(sums=np.array(sums, np.int64).reshape(part.sums.shape))
 
 
 def enlarge(monkeypatch, times: int) -> None:
-    """Let every value count so often, for both of them."""
+    """Multiply every value, in the product and in the judge."""
     for kind in (Histogram, Rounds):
         before = kind._part
         monkeypatch.setattr(kind, "_part", lambda *a, before=before: larger(before(*a), times))
@@ -67,4 +67,4 @@ def test_sums_that_64_bits_do_not_hold_are_released_alike(monkeypatch, count, si
     ((releases, _),) = outcome(made, one.logs, one.clock)
     sums = [row["values"]["sum_spent"]["value"] for release in releases
             for row in release.rows.values()]  # fmt: skip
-    assert max(map(abs, sums)) == (1 << 62) // 2  # some of them are held, in steps of a half
+    assert max(map(abs, sums)) == (1 << 62) // 2  # some sums reach the limit; they count half steps

@@ -1,4 +1,4 @@
-"""The comparison has teeth: whatever is lost, doubled or changed in a release topic is named."""
+"""The comparison has teeth: it names each lost, doubled or changed record of a release topic."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def released() -> tuple[list[Release], list[Published]]:
 
 
 def at(published: list[Published], schema: str, nth: int) -> int:
-    """The place of a record among all of its kind."""
+    """The index of the ``nth`` record with this schema."""
     kinds = [json.loads(value)["schema"] == schema for _, value in published]
     return [n for n, mine in enumerate(kinds) if mine][nth]
 
@@ -81,7 +81,7 @@ def test_what_is_still_to_come_is_not_missed():
 
 
 def test_what_was_fired_as_the_workers_were_stopped_is_not_judged():
-    """Logs between the stages may lack its records; those of what was published must be there."""
+    """Logs between stages may lack its records; they must have those of what was published."""
     releases, published = released()
     end = releases[3].trigger["index"], releases[3].start
     early = [(k, v) for k, v in published

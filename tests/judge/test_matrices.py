@@ -1,4 +1,4 @@
-"""The judge's factorisations by one column beside the product's, alone and in releases."""
+"""The judge's factorisations by one column against the product's, alone and in releases."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ MISTAKES = [
 
 @pytest.fixture
 def anew() -> Iterator[None]:
-    """Matrices that a mistake has made are kept by nobody."""
+    """Empty the caches, so that no matrix made with a mistake stays."""
     matrices.build.cache_clear()
     yield
     matrices.build.cache_clear()

@@ -1,6 +1,6 @@
-"""The judge has teeth: a product with one line changed is found out.
+"""The judge has teeth: it detects a change of one line in the product.
 
-Every mutant below replays clean, since worker and replay run the same stages.
+A replay detects none of these mutants, because worker and replay run the same stages.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .worlds import HORIZONS, INPUT, PIPELINE, SHARED, sharing, world
 
 
 class Mutant(NamedTuple):
-    """A function of the product, wherever it lies, with one piece of its text replaced."""
+    """A function anywhere in the product, with one piece of its text replaced."""
 
     what: str
     function: str
@@ -129,9 +129,9 @@ TEXT = (
 
 
 def judged() -> list[str]:
-    """What the judge says of the product as it is now, over two fixed worlds.
+    """The judge's objections to the product as it is now, over two fixed worlds.
 
-    In the second, purses run dry while windows overlap and some are refused.
+    In the second, purses run dry; windows overlap, and some windows are refused.
     """
     made = compile_config(loads(TEXT, environ={}), {"events": 2})
     found: list[str] = []
@@ -184,7 +184,7 @@ def test_a_mutant_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch):
 
 
 def apply(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compile the function's text anew, with its one change, wherever it is known by name."""
+    """Compile the changed text of the function, and put the result wherever the name is bound."""
     for one in set(functions(mutant)):
         text = source(one).replace(mutant.old, mutant.new)
         space: dict[str, Any] = dict(plain(one).__globals__)
@@ -195,7 +195,7 @@ def apply(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def owners() -> Iterator[Any]:
-    """Every module of the product that is in use, and every class in it."""
+    """Every loaded module of the product, and every class in it."""
     for name, module in sorted(sys.modules.items()):
         if name.startswith("hushstream."):
             yield module
@@ -203,7 +203,7 @@ def owners() -> Iterator[Any]:
 
 
 def functions(mutant: Mutant) -> Iterator[Any]:
-    """Those of that name with that text, compiled loops among them."""
+    """Functions with this name that contain the text, compiled loops included."""
     for owner in owners():
         one = vars(owner).get(mutant.function)
         if inspect.isfunction(plain(one)) and mutant.old in source(one):
@@ -211,14 +211,14 @@ def functions(mutant: Mutant) -> Iterator[Any]:
 
 
 def plain(one: Any) -> Any:
-    """The function that a compiled loop was made of."""
+    """The Python function behind a compiled loop."""
     return getattr(one, "py_func", one)
 
 
 def source(one: Any) -> str:
-    """Its text; a loop with a mistake runs as it is written, without a compiler."""
+    """The source text; a changed loop then runs without a compiler."""
     try:
         text = inspect.getsource(plain(one))
-    except OSError:  # a dataclass wrote it
+    except OSError:  # a dataclass generated it
         return ""
     return textwrap.dedent(text).removeprefix("@compiled\n")

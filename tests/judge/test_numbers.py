@@ -1,4 +1,4 @@
-"""The judge's optimal encoders beside the product's, and what they are said to minimise."""
+"""The judge's optimal encoders against the product's, and the parts of their computation."""
 
 from __future__ import annotations
 

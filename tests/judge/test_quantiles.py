@@ -1,4 +1,4 @@
-"""The judge beside the product on pipelines of quantiles, in memory."""
+"""The judge against the product on pipelines of quantiles, in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The judge knows the ratchet: from any state that has not forgotten, and from no other."""
+"""The judge uses the ratchet: any state finds the keys that it has not forgotten, and no others."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_releases_under_a_ratchet_are_those_that_must_be(tmp_path: Path) -> None
     charges = sorted({Charge(t.charge_seq, "p", t.epoch) for t in clock if isinstance(t, Trigger)})
     assert len(charges) == 4
     own = {"p": lambda t: file.key(Charge(t.charge_seq, t.pipeline, t.epoch))}
-    # Of epoch 0 the first state alone knows the key; that of epoch 1 is kept.
+    # Only the first state knows the key of epoch 0; the later state has kept that of epoch 1.
     moved = RatchetFile(file.path)
     moved.forget(6, charges, lambda one: one == charges[0])
     later = json.loads(file.path.read_text())

@@ -1,4 +1,4 @@
-"""The judge beside the product on maps with a region: polygons, holes, listed cells, GeoJSON."""
+"""The judge against the product on maps with a region: polygons, holes, listed cells, GeoJSON."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_maps_with_a_region_are_released_as_the_judge_says(kind: str, where: str
 ])  # fmt: skip
 def test_settings_beside_a_region_are_judged_too(kind: str, more: str) -> None:
     written = given(kind, REGIONS["geojson"], more)
-    if "debias" in more:  # insertions alone
+    if "debias" in more:  # only with insertions
         written = written.replace(", deletions = true", "").replace(SIGN, "")
     found, rows = judged(written, seed=6)
     assert found == [] and rows > 20

@@ -1,4 +1,4 @@
-"""The judge's reading of signatures: it agrees with the product, and objects to what is forged."""
+"""The judge checks signatures: it agrees with the product and objects to forgeries."""
 
 from __future__ import annotations
 

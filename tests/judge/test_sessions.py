@@ -1,4 +1,4 @@
-"""Sessions, judged by a second specification: whichever windows, epochs, bounds and caps."""
+"""The judge agrees with the product on sessions, for various windows, epochs, bounds and caps."""
 
 from __future__ import annotations
 

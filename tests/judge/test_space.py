@@ -1,4 +1,4 @@
-"""The judge beside the product on points, in memory: PHDStream and PrivHP."""
+"""The judge against the product on points, in memory: PHDStream and PrivHP."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def text(kind: str, more: str, pipeline: str = "", depth: int = 3, axes: str = A
 
 
 def placed(one: World) -> list[list[RawRecord]]:
-    """The records of a world with points, most of them in one corner, some outside."""
+    """The records of a world with points: most in one corner, some outside the box."""
     return [[_placed(r, Random(f"{n} {r.offset}")) for r in log] for n, log in enumerate(one.logs)]
 
 

@@ -1,4 +1,4 @@
-"""The judge beside the product on reports of devices, in memory; some are false."""
+"""The judge against the product on reports of devices, in memory; some reports are false."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def text(more: str, pipeline: str = "") -> str:
 def reported(
     made: Deployment, one: World, told: dict[tuple[str, int], int], seed: int
 ) -> list[list[RawRecord]]:
-    """The records of a world as reports, by what is told of each window and group."""
+    """The records of a world as reports, from the steps told for each window and group."""
     survey: Survey = made.pipelines[0].mechanism.survey  # type: ignore[attr-defined]
     return [[_report(survey, r, told, Random(f"{seed} {n} {r.offset}")) for r in log]
             for n, log in enumerate(one.logs)]  # fmt: skip
@@ -82,7 +82,7 @@ def _report(
 
 
 def logs_of(made: Deployment, one: World, seed: int = 3) -> list[list[RawRecord]]:
-    """Reports of devices that know what is published."""
+    """Reports of devices that know what has been published."""
     told: dict[tuple[str, int], int] = {}
     logs: list[list[RawRecord]] = []
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""The judge beside the product on streams of values, in memory: ToPS and PAK."""
+"""The judge against the product on streams of values, in memory: ToPS and PAK."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ AGGREGATE = 'aggregate = [{ kind = "sum", field = "spent", low = 0, high = 60, g
 
 
 def text(kind: str, more: str, every: str = "2h", pipeline: str = "", delta: str = "0.001") -> str:
-    """A pipeline of values."""
+    """The configuration of a pipeline of values."""
     head = INPUT.format(units=2, cells=2, partitioner="none", unit='"user"')
     return head + PIPELINE.format(
         name="p", key="[]", window=f'{WINDOW}triggers = {{ every = "{every}" }}', epsilon=8,
@@ -138,7 +138,7 @@ def test_a_product_that_errs_is_found_out(
     kind: str, where: Any, name: str, wrong: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     more = ', counter = "tree"' * (kind == "pak")
-    more += ", skip = 1, fanout = 2" * (kind == "tops")  # slots that are predicted
+    more += ", skip = 1, fanout = 2" * (kind == "tops")  # so that slots are predicted
     more += ', threshold = "noisy-max"' * (where in (pak, pak.RankQuantile))
     given = text(kind, f", slots_per_trigger = 2, expected = 6, bound = 3, watch = 0.1{more}")
     made = wrong if isinstance(wrong, property) else wrong(getattr(where, name))

@@ -1,4 +1,4 @@
-"""The judge beside the product on views: rows, error bars, order and manifests."""
+"""The judge against the product on views: rows, error bars, order and manifests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .test_histogram import COUNT, SUM
 from .views import about_view
 from .worlds import HORIZONS, INPUT, PIPELINE, world
 
-TWO = SUM.replace("-5", "0").replace("50", "2")  # its middle is 1
+TWO = SUM.replace("-5", "0").replace("50", "2")  # the middle of its limits is 1
 VALUES = (
     '{ of = "count" }',
     '{ of = "sum_spent", name = "sum" }',
@@ -68,7 +68,7 @@ LISTED = f"public_keys = [{PAIRS}]"
 
 
 def source(horizon: int = 4, more: str = BOTH) -> str:
-    """A pipeline with two columns of a key, which texts and numbers fill."""
+    """A pipeline whose key has two columns, one with texts, one with texts and numbers."""
     return INPUT.format(units=2, cells=2, partitioner="none", unit='"user"') + PIPELINE.format(
         name="p", key='["page", "shop"]', window=HORIZONS[horizon], more=more, epsilon=12,
         delta=0.01, mechanism=", budget = 12",
@@ -124,7 +124,7 @@ limit = 3
 
 
 def test_a_sum_around_one_before_the_count_has_the_count_s_noise_in_it():
-    """Its error would be 0 if it were taken for the count, whose noise it shares."""
+    """The sum shares the count's noise; taken for the count, it would have error 0."""
     text = source(4, f"aggregate = [{TWO}, {COUNT}]\n{LISTED}") + EVERY
     found, rows = objected(text)
     assert found == [] and rows > 20

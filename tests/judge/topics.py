@@ -1,7 +1,7 @@
 """Real topics as plain lists, and the judgement of a whole deployment on a broker.
 
-Topics are read with confluent-kafka alone. Frames of a units topic are opened for one thing only:
-the order in which records of one unit from several raw partitions came together.
+Topics are read with confluent-kafka alone. Frames of a units topic serve only one purpose: they
+tell the order in which records of one unit from several raw partitions arrived.
 """
 
 import hashlib
@@ -49,7 +49,7 @@ class Record(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """What was judged of a pipeline, and what is wrong with it."""
+    """The number of triggers and rows judged of a pipeline, and the objections."""
 
     triggers: int
     rows: int
@@ -57,7 +57,7 @@ class Judgement(NamedTuple):
 
 
 def read_topic(bootstrap: str, topic: str) -> list[list[Record]]:
-    """Every partition of a topic, from its first to its last committed record."""
+    """Every committed record of each partition of a topic."""
     client = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -96,7 +96,7 @@ def read_topic(bootstrap: str, topic: str) -> list[list[Record]]:
 
 
 class Registered(dict[int, tuple[str, str]]):
-    """Schemas by id, as a registry tells them when they are met.
+    """Schemas by id, fetched from a registry when first used.
 
     Args:
         url: address of the registry.
@@ -117,16 +117,16 @@ class Registered(dict[int, tuple[str, str]]):
 def deployment(
     bootstrap: str, config: Path, secret: bytes, registry: str = "", state: Path | None = None
 ) -> dict[str, Judgement]:
-    """Judge what can be judged of a deployment: its releases beside what its logs must give.
+    """Judge the releases of a deployment against its logs, for all pipelines that can be judged.
 
-    Releases are read first, then the logs that they come from, so that each has its trigger.
+    Releases are read first, then the logs behind them, so the logs have all their triggers.
 
     Args:
         bootstrap: address of the cluster.
         config: the deployment's TOML file, for its name, public keys and partitioners.
         secret: the noise key.
-        registry: address of the registry of releases' schemas; empty: the file's.
-        state: earlier file of the ratchet, if pipelines forget their keys.
+        registry: address of the registry of releases' schemas; empty: as in the file.
+        state: earlier file of the ratchet; needed if pipelines forget their keys.
     """
     settings = tomllib.loads(config.read_text("utf-8"))
     settings["pipeline"] = [one for p in settings["pipeline"] for one in standing_for(p)]
@@ -135,7 +135,7 @@ def deployment(
     texts = Registered(registry or settings.get("registry", {}).get("url", ""))
     published, sealed = {}, {}
     for one in settings["pipeline"]:
-        mine = one["name"].encode() + b"|"  # generations share a topic
+        mine = one["name"].encode() + b"|"  # generations of a pipeline share a topic
         logs = read_topic(bootstrap, topic_of(one, settings))
         logs = [[r for r in log if (r.key or b"").startswith(mine)] for log in logs]
         published[one["name"]] = [r for log in logs for r in log]
@@ -199,7 +199,7 @@ def deployment(
 def judged_view(
     bootstrap: str, view: dict[str, Any], rules: Rules, source: Sequence[tuple[bytes, bytes]]
 ) -> Judgement:
-    """A view beside the releases that it is made of."""
+    """Judge a view against the releases of its source."""
     (log,) = read_topic(bootstrap, topic_of(view, {"pipeline": ()}))
     made = [(r.key or b"", r.value or b"") for r in log]
     rows = sum("values" in json.loads(value) for _, value in made)
@@ -207,7 +207,7 @@ def judged_view(
 
 
 def standing_for(one: dict[str, Any]) -> list[dict[str, Any]]:
-    """A pipeline, and those that a table ``learn`` adds to it."""
+    """A pipeline, and the pipelines that its table ``learn`` adds."""
     learn, name = one.get("learn"), one["name"]
     if learn is None:
         return [one]
@@ -235,7 +235,7 @@ def beside(
 
 
 def key_of(one: dict[str, Any], config: Path, secret: bytes, state: Path | None) -> Secret:
-    """The key of a pipeline's noise: its own, beside the configuration, or the deployment's."""
+    """The noise key of a pipeline: its own file beside the configuration, or the deployment's."""
     if one.get("forget_keys"):
         assert state is not None, "a state of the ratchet is needed"
         return ratchet.keys(json.loads(state.read_text("utf-8")))
@@ -245,7 +245,7 @@ def key_of(one: dict[str, Any], config: Path, secret: bytes, state: Path | None)
 
 
 def topic_of(one: dict[str, Any], settings: dict[str, Any]) -> str:
-    """The release topic of a pipeline; one that follows another goes on with that one's."""
+    """The release topic of a pipeline; a pipeline that follows another uses that one's topic."""
     every = {other["name"]: other for other in settings["pipeline"]}
     while "topic" not in one.get("release", {}) and one.get("follows") in every:
         one = every[one["follows"]]
@@ -254,7 +254,7 @@ def topic_of(one: dict[str, Any], settings: dict[str, Any]) -> str:
 
 
 def units_order(frames: Iterable[Record], span: Callable[[int], int], secret: bytes) -> Order:
-    """From which raw partition each unit's records of a span came, in the order of its log."""
+    """The raw partitions of each unit's records in a span, in the order of the units log."""
     origins: dict[tuple[int, bytes], deque[int]] = defaultdict(deque)
     for frame in frames:
         batch = pa.ipc.open_stream(frame.value).read_next_batch()
@@ -268,11 +268,11 @@ def units_order(frames: Iterable[Record], span: Callable[[int], int], secret: by
 
 
 def listed(settings: dict[str, Any], config: dict[str, Any]) -> list[list[Any]] | None:
-    """The public keys, if their digest is the one that was charged."""
+    """The public keys, after a check against the digest that was charged."""
     keys = settings.get("public_keys")
     if keys is None and ("query" not in settings or config["public_keys"] is None):
         return None
-    if keys in (None, "natural"):  # a query need not say so
+    if keys in (None, "natural"):  # a query may omit them
         keys = natural(config)
     found = [key if isinstance(key, list) else [key] for key in keys]
     lines = b"\n".join(sorted(map(key_bytes, found)))

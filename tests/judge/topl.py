@@ -1,7 +1,7 @@
 """ToPL: reports of devices become a threshold, a distribution, means and sums.
 
-There is no noise to draw. Counts of reports, means and sums match exactly, and so do the steps of
-range and threshold; parts of the distribution up to one in a million, deviations up to six digits.
+There is no noise to draw. Counts of reports, means, sums, and the steps of range and threshold
+match exactly. Parts of the distribution match to one in a million, deviations to six digits.
 """
 
 from collections import Counter, defaultdict
@@ -26,7 +26,7 @@ MOST = 1 << 32
 
 
 class ToplRules(Rules):
-    """What the configuration of a pipeline says that runs ToPL."""
+    """The settings of a ToPL pipeline, from its configuration."""
 
     survey: Survey
 
@@ -48,11 +48,11 @@ class ToplRules(Rules):
         self.chosen = self.warmup * self.survey.rounds
 
     def affordable(self) -> bool:
-        """Alone: it is judged without a shared budget."""
+        """Whether the budget is the pipeline's own; a shared one is not judged."""
         return "shared" not in self.config["budget"]
 
     def kept(self, event: Event) -> bool:
-        """Whether a client of this survey can have made the report for its unit."""
+        """Whether a client of this survey could have sent the report for its unit."""
         if not all(0 <= x < MOST and x == int(x) for x in event.numbers[:4]):
             return False
         group, theta, code = map(int, event.numbers[1:4])
@@ -68,19 +68,19 @@ class ToplRules(Rules):
 
 
 class ToplJudge(Judge):
-    """One pipeline of reports."""
+    """Judge of a pipeline of reports."""
 
     rules: ToplRules
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        self.slots: dict[Any, set[int]] = defaultdict(set)  # reported, by unit and epoch
+        self.slots: dict[Any, set[int]] = defaultdict(set)  # slots with a report, by unit and epoch
         self.taken: dict[tuple[int, int], Counter[Report]] = defaultdict(Counter)
-        self.seen: dict[int, Counter[Report]] = defaultdict(Counter)  # those that count, by window
-        self.told: dict[int, dict[int, int]] = defaultdict(dict)  # steps, by window and group
+        self.seen: dict[int, Counter[Report]] = defaultdict(Counter)  # by window
+        self.told: dict[int, dict[int, int]] = defaultdict(dict)  # by window and group
 
     def take(self, place: Any, one: Placed) -> None:
-        """Count a unit's first report about a slot, up to its number of reports."""
+        """Count a unit's first report about each slot, up to its number of reports."""
         slot, *report = map(int, one.event.numbers[:4])
         mine = self.slots[place]
         if one.event.sign < 0 or slot in mine or len(mine) >= self.rules.budget:
@@ -90,7 +90,7 @@ class ToplJudge(Judge):
         self.taken[one.window, one.batch][group, theta, code] += 1
 
     def release(self, trigger: Clock) -> Release:
-        """Steps that are found at this trigger, and the estimates."""
+        """Find the steps that are due at this trigger, and estimate."""
         rules, window, t = self.rules, trigger["window"], trigger["index"]
         survey, smooth = rules.survey, rules.parameters["smooth"]
         self.windows[window].released = t
@@ -124,7 +124,7 @@ class ToplJudge(Judge):
         return Release(trigger, utc(rules.opens(window)), rows, {}, None, public=public)
 
     def estimates(self, seen: Counter[Report], batch: Counter[Report]) -> dict[str, Any]:
-        """Mean so far, and sum of this micro-batch."""
+        """The mean so far, and the sum of this micro-batch."""
         rules, survey = self.rules, self.rules.survey
         so_far, variance = mean(survey, seen)
         if so_far is None:
@@ -153,20 +153,20 @@ class ToplJudge(Judge):
 
 
 def groups(survey: Survey, seen: Counter[Report]) -> Iterator[tuple[int, int, Counter[Report]]]:
-    """Group, step and reports of every part that a mean rests on."""
+    """Group, step and reports of each part of a mean."""
     places = {one[:2] for one in seen if survey.rounds == 1 or one[0] != RANGE}
     for group, theta in sorted(places):
         yield group, theta, Counter({r: n for r, n in seen.items() if r[:2] == (group, theta)})
 
 
 def mean(survey: Survey, seen: Counter[Report]) -> tuple[Fraction | None, Fraction]:
-    """By inverse variances, and the variance of its noise."""
+    """The mean, weighted by inverse variances, and the variance of its noise."""
     precision, weighted, noise = Fraction(0), Fraction(0), Fraction(0)
     for group, theta, mine in groups(survey, seen):
         top = survey.top(theta)
         worst = survey.worst(group, theta)
         variance = worst * top**2 / 4
-        # In a group by Square Wave a bucket stands for its middle.
+        # A report by Square Wave stands for the middle of its bucket.
         middle = Fraction(1) if group == VALUE else Fraction(survey.buckets - 1, survey.buckets)
         said = sum((n * (1 + middle * survey.decoded(r)) / 2 for r, n in mine.items()), Fraction(0))
         precision += mine.total() / variance
@@ -176,7 +176,7 @@ def mean(survey: Survey, seen: Counter[Report]) -> tuple[Fraction | None, Fracti
 
 
 def difference(survey: Survey, seen: Counter[Report]) -> Fraction:
-    """How much values differ: variance of the answers, less that of their noise."""
+    """The variance among values: variance of the answers minus variance of their noise."""
     group = VALUE if any(r[0] == VALUE for r in seen) else NARROW if survey.rounds > 1 else RANGE
     mine = Counter({r: n for r, n in seen.items() if r[0] == group})
     told = min((r[1] for r in mine), default=0)
@@ -190,7 +190,7 @@ def difference(survey: Survey, seen: Counter[Report]) -> Fraction:
 
 
 def division(survey: Survey, seen: Counter[Report], differing: Fraction) -> Fraction:
-    """Squared error of a mean by who is in which group, and by buckets."""
+    """Squared error of a mean from the random division into groups, and from buckets."""
     precision, squares, halves = Fraction(0), Fraction(0), Fraction(0)
     for group, theta, mine in groups(survey, seen):
         top = survey.top(theta)
@@ -205,7 +205,10 @@ def division(survey: Survey, seen: Counter[Report], differing: Fraction) -> Frac
 
 
 def threshold(survey: Survey, seen: Counter[Report], exact: list[float], within: int) -> int:
-    """Of one round: θ²V/4n + T²·θ², the weight between 1/128 and 1/4; no cut below a quarter."""
+    """The step of least θ²V/4n + T²·θ², for one round.
+
+    The weight θ² of T² is limited to [1/128, 1/4]. A threshold above 3/4 of B becomes B.
+    """
     d, reports = survey.buckets, sum(n for r, n in seen.items() if r[0] == RANGE)
     if not reports:
         return d
@@ -219,7 +222,7 @@ def threshold(survey: Survey, seen: Counter[Report], exact: list[float], within:
 
 
 def found_range(survey: Survey, seen: Counter[Report], smooth: bool, guard: float) -> int:
-    """Twice the smaller of two guesses: threshold of least error, and what is above the noise."""
+    """Twice the smaller of two guesses: threshold of least error, and a noise-limited quantile."""
     reports = sum(n for r, n in seen.items() if r[0] == RANGE)
     if not reports:
         return survey.buckets
@@ -238,10 +241,10 @@ def found_range(survey: Survey, seen: Counter[Report], smooth: bool, guard: floa
 
 
 def found_threshold(survey: Survey, seen: Counter[Report], exact: list[float], within: int) -> int:
-    """Of two rounds: θ²V/4n + T²/2 within the range; the range itself without a report.
+    """The step of least θ²V/4n + T²/2 within the range, for two rounds; the range without reports.
 
-    With a channel that is told, B where it is the range and costs little more, and twice the range
-    where its last eighth shows values that were clipped to it.
+    If clients are told a channel, it is B if the range is B and B costs little more. It is twice
+    the range if the range's last eighth shows that values were clipped to it, and twice costs less.
     """
     reports = sum(n for r, n in seen.items() if r[0] == NARROW)
     if not reports:
@@ -272,12 +275,12 @@ def found_threshold(survey: Survey, seen: Counter[Report], exact: list[float], w
 
 
 def values_of(survey: Survey, reports: int) -> float:
-    """Value reports to be expected beside those of one of the two other groups."""
+    """The expected number of value reports, given the reports of one of the two other groups."""
     return reports * 2 * float((1 - survey.share) / survey.share)
 
 
 def ends(survey: Survey) -> list[float]:
-    """Upper ends of the scale's buckets, as shares of B."""
+    """Upper ends of the buckets of the scale, as shares of B."""
     return [float(survey.top(n) / survey.bound) for n in range(1, survey.buckets + 1)]
 
 

@@ -1,7 +1,7 @@
 """ToPS: sums of slots and prefix sums, clipped at a threshold that the warm-up has chosen.
 
-Values and thresholds match exactly. A deviation is a sum of doubles: it is right up to one of its
-six digits, and so are the ends of its interval.
+Values and thresholds match exactly. Deviations, and so the ends of intervals, match except for the
+last of their six digits: a deviation is a sum of doubles.
 """
 
 import math
@@ -16,11 +16,11 @@ from .wide import FINE, Chunks, Endless, endless, laplace_variance, mean_varianc
 
 Now = Sequence[tuple[int, int]]  # slot and value, in grid steps
 Told = tuple[dict[int, dict[str, Any]], dict[str, list[int]]]
-PAST = {"recent": 1, "mean": 0}  # blocks that a prediction looks back
+PAST = {"recent": 1, "mean": 0}  # blocks that a prediction uses
 
 
 class TopsRules(SlotRules):
-    """What the configuration of a pipeline says that runs ToPS."""
+    """The settings of a ToPS pipeline, from its configuration."""
 
     def _noise(self) -> None:
         super()._noise()
@@ -35,7 +35,7 @@ class TopsRules(SlotRules):
             given = p["fanout"], p["height"], p["skip"]
             b, levels, skip = shape(late, rest, load, given, late if self.anew else 0)
             self.tree, self.width = Chunks(b, levels, rest), b**skip
-        # A tenth of the warm-up's ε tells its sum, from which the first block is predicted.
+        # A tenth of the warm-up's ε releases its sum, which predicts the first block.
         self.first, self.warm, self.warm_width = self.each * Fraction(9, 10), None, 1
         self.told = self.each / 10
         if p["publish_warmup"]:
@@ -46,7 +46,7 @@ class TopsRules(SlotRules):
         widest, fine = max(self.width, self.warm_width), 64
         while fine > 1 and self.top * widest * fine >= 1 << 40:
             fine //= 2
-        self.fine = widest * fine  # output steps of a grid step
+        self.fine = widest * fine  # output steps in a grid step
 
     def _publish(self, load: int) -> None:
         share = Fraction(self.parameters["threshold_share"]).limit_denominator(1000)
@@ -57,19 +57,19 @@ class TopsRules(SlotRules):
         self.warm, self.warm_width = Chunks(b, levels, rest, "warmup"), b**skip
 
     def _unsure(self) -> Fraction:
-        """Variance of the noise in the warm-up's released sum, for a threshold of 1."""
+        """Variance of the warm-up's released sum at threshold 1."""
         if self.warm is None:
             return 2 / self.told**2
         return Fraction(self.spread(FINE) / FINE**2).limit_denominator(1 << 20)
 
     def spread(self, theta: int) -> float:
-        """The same for another threshold, of noise on the grid."""
+        """Variance of the warm-up's released sum at a threshold, with noise on the grid."""
         if self.warm is None:
             return laplace_variance(theta / self.told)
         return self.warm.variance([(0, theta)], [(0, self.early // self.warm_width, 1.0)])
 
     def opening(self, theta: int, told: int | None = None) -> int:
-        """The prediction for each slot of a first block, perhaps from what a warm-up released."""
+        """The predicted value of each slot of a first block; ``told`` is a released warm-up sum."""
         usual = Fraction(self.fine * self.parameters["expected"] * theta, 4)
         if told is None:
             return math.floor(usual)
@@ -77,7 +77,7 @@ class TopsRules(SlotRules):
         return held(max(0, math.floor(mixed)))
 
     def _penalty(self, seen: int, late: int) -> list[int]:
-        """The records that a threshold must save, by the noise that it brings."""
+        """By threshold: how many fewer records it must clip to make up for its noise."""
         p, b = self.parameters, self.tree.fanout
         if p["excess"]:
             excess, height = Fraction(p["excess"]).limit_denominator(1 << 20), p["height"] or 1
@@ -93,25 +93,25 @@ class TopsRules(SlotRules):
 
 
 class Blocks(NamedTuple):
-    """Where the released blocks of a window are."""
+    """The blocks of a window that were released, and the open one."""
 
-    partial: int = 0  # exact clipped sum of the open one
-    total: int = 0  # released, in output steps
-    past: tuple[int, ...] = ()  # released totals, the newest first
+    partial: int = 0  # exact clipped sum of the open block
+    total: int = 0  # released total, in output steps
+    past: tuple[int, ...] = ()  # released totals of blocks, the newest first
 
 
 class Stream(NamedTuple):
-    """What a window has learnt and released."""
+    """What a window has learned and released."""
 
-    thetas: tuple[int, ...]  # of its stretches
-    base: int  # released of the warm-up
+    thetas: tuple[int, ...]  # one for each stretch
+    base: int  # released sum of the warm-up
     each: int  # predicted for each slot of the first block
     blocks: Blocks
     seen: tuple[tuple[int, int], ...] = ()  # records of the open stretch
 
 
 class TopsJudge(SlotJudge):
-    """One pipeline of ToPS."""
+    """Judge of a ToPS pipeline."""
 
     rules: TopsRules
 
@@ -120,7 +120,7 @@ class TopsJudge(SlotJudge):
         self.streams: dict[int, Stream] = {}
 
     def begin(self, trigger: Clock, now: Now) -> Told:
-        """Choose the threshold; publish the warm-up if that is asked for."""
+        """Choose the threshold; publish the warm-up if the settings ask for it."""
         rules = self.rules
         scores = [-n - bar for n, bar in zip(above(now, rules.thetas), rules.penalty, strict=True)]
         theta = rules.thetas[self.loudest(trigger, scores, rules.first)]
@@ -140,7 +140,7 @@ class TopsJudge(SlotJudge):
         return rows, public
 
     def go_on(self, trigger: Clock, now: Now) -> Told:
-        """The sums of a trigger's slots, and perhaps the threshold of the next stretch."""
+        """The sums of a trigger's slots; at the end of a stretch, the next threshold."""
         rules, t, window = self.rules, trigger["index"], trigger["window"]
         stream, theta = self.streams[window], self.streams[window].thetas[-1]
         steps = (rules.tree, rules.width, rules.warmup, rules.per)
@@ -163,7 +163,7 @@ class TopsJudge(SlotJudge):
         return rows, public
 
     def pieces(self, window: int) -> list[tuple[int, int]]:
-        """Blocks at which a chunk begins: with a stretch, or under a new nonce."""
+        """The blocks at which a chunk begins, because of a new stretch or nonce."""
         rules, stream = self.rules, self.streams[window]
         length = rules.stretch * rules.per // rules.width or 1 << 60
         late = [(t - 1 - rules.warmup) * rules.per for t in self.renewed[window]]
@@ -180,7 +180,7 @@ class TopsJudge(SlotJudge):
         """Rows of consecutive slots.
 
         Args:
-            steps: tree, slots of a block, the last trigger before any of them, slots of a trigger.
+            steps: tree, slots of a block, the last trigger before any block, slots of a trigger.
             pieces: blocks at which chunks begin, and their thresholds.
             slots: first slot, and end of the slots.
             stream: stream of the window, after its warm-up.
@@ -200,7 +200,7 @@ class TopsJudge(SlotJudge):
             block, place = divmod(slot - offset, width)
             exact = sum(min(value, theta) for at, value in now if at == slot)
             guess, parts = self.guess(memory, theta, block, width, stream)
-            # times that the noise of the warm-up's sum is in the slot, and in the running total
+            # weight of the warm-up's noise in the slot, and in the running total
             mine = 0.0 if block else share
             running = before_all + (place + 1) * mine
             value, ends = guess, (place + 1) * held(guess) + memory.total
@@ -232,7 +232,7 @@ class TopsJudge(SlotJudge):
 
     @staticmethod
     def drawn(tree: Any, draw: Any, pieces: list[tuple[int, int]], block: int, fine: int) -> int:
-        """Noise of a block, each total rounded."""
+        """Noise of a block: the difference of two rounded totals."""
         start, after = tree.prefix(draw, pieces, block + 1)
         before = tree.prefix(draw, pieces, block)[1] if block > start else Fraction(0)
         return math.floor(after * fine + Fraction(1, 2)) - math.floor(
@@ -242,7 +242,7 @@ class TopsJudge(SlotJudge):
     def guess(
         self, memory: Blocks, theta: int, block: int, width: int, stream: Stream | None
     ) -> tuple[int, list[tuple[int, int, float]]]:
-        """The prediction for each slot of an open block, and the blocks that are in it."""
+        """The prediction for each slot of an open block, and the earlier blocks in it."""
         p = self.rules.parameters
         if not block:
             return stream.each if stream else self.rules.opening(theta), []
@@ -259,7 +259,7 @@ class TopsJudge(SlotJudge):
 
 
 def smooth(p: Mapping[str, Any], known: int) -> list[Fraction]:
-    """Weights of the newest totals; of a median those of the middle ones by age."""
+    """Weights of the newest totals by age; a median weights the middle ages."""
     raw = [Fraction(1)] * known
     if p["smoother"] == "exponential":
         rate = 1 - Fraction(p["alpha"]).limit_denominator(1000)

@@ -1,7 +1,7 @@
-"""Views specified a second time: arithmetic on the records of one release topic.
+"""Views, specified a second time: arithmetic on the records of one release topic.
 
-A view reads what was released, so it needs no noise key and no raw log. Numbers are fractions here.
-Ends of an interval of a quotient solve a quadratic equation; they may differ in the last digits.
+A view reads only releases, so it needs no noise key and no raw log. Numbers are fractions. The ends
+of a quotient's interval solve a quadratic equation; they may differ in the last digits.
 """
 
 import hashlib
@@ -20,17 +20,17 @@ from .having import cells, holds, ordered
 from .rows import plain, six
 from .rules import Rules
 
-CLOSE = 2e-5  # of the width of an interval: six digits of its ends
-OWN = {"cut", "space", "follows"}  # what a manifest says of its source alone
+CLOSE = 2e-5  # part of an interval's width: its ends have six digits
+OWN = {"cut", "space", "follows"}  # statements of a manifest that apply only to its source
 WORDS = {"digest", "in_words"}
 
 
 class Number(NamedTuple):
-    """A number with noise; ``ends`` where they are not those of its variance."""
+    """A number with noise; ``ends`` is given if they do not follow from the variance."""
 
     value: Fraction
     variance: Fraction
-    floored: bool = False  # it is not below zero in truth
+    floored: bool = False  # the exact number is never negative
     ends: tuple[float, float] | None = None
 
 
@@ -38,7 +38,7 @@ Numbers = Mapping[str, Number | None]
 
 
 class ViewJudge:
-    """One view.
+    """Judge of one view.
 
     Args:
         view: settings of the view, as in its table.
@@ -55,10 +55,10 @@ class ViewJudge:
         self.added = {name: a for name, a in told.items() if a["kind"] in kinds}
         self.counts = {self.lead(name)[0]: name for name in reversed(self.added)
                        if self.added[name]["kind"] == "count"}  # fmt: skip
-        self.history: dict[int, dict[bytes, Numbers]] = {}  # the newest of each window
+        self.history: dict[int, dict[bytes, Numbers]] = {}  # by window: its newest numbers
 
     def names(self, released: Sequence[str]) -> list[dict[str, Any]]:
-        """The values of the view, each with its label."""
+        """The values of the view, each with its name."""
         values = self.view.get("values") or [{"of": name} for name in released]
         kinds = [one.get("kind", "value") for one in values]
         given = {"value": "{of}", "ratio": "{of}_per_{over}"}
@@ -67,7 +67,7 @@ class ViewJudge:
                 for one, kind in zip(values, kinds, strict=True)]  # fmt: skip
 
     def rows(self, source: Source) -> list[dict[str, Any]]:
-        """The rows of the view: keys as they are released, in order, and values."""
+        """The rows of the view in order: the key, as released, and the values."""
         number, told = self.rules.window(microseconds(source.place[0])), source.manifest
         z = NormalDist().inv_cdf((1 + told["confidence_level"]) / 2)
         names = self.names(told["value_names"])
@@ -92,7 +92,7 @@ class ViewJudge:
     def grouped(
         self, source: Source, names: Sequence[str]
     ) -> dict[bytes, tuple[dict[str, Any], Numbers]]:
-        """Rows that fulfil ``where``, added up by the view's key, in the order of keys."""
+        """Rows that fulfil ``where``, added by the view's key, in the order of keys."""
         key = self.view.get("key", names)
         rows = [
             row
@@ -126,13 +126,13 @@ class ViewJudge:
         return Number(Fraction(repr(told["value"])), deviation, self.floored(name), ends)
 
     def floored(self, name: str) -> bool:
-        """Whether it cannot be negative: of what is added up alone."""
+        """Whether the exact value is never negative; only for values that can be added."""
         low = Fraction(self.added.get(name, {}).get("low") or 0)
         return name in self.added and self.rules.config["sign"] is None and low >= 0
 
     @staticmethod
     def total(parts: Sequence[Number | None]) -> Number | None:
-        """The sum of independent numbers; None where one is missing."""
+        """The sum of independent numbers; None if one is missing."""
         known = [one for one in parts if one is not None]
         if len(known) < len(parts):
             return None
@@ -168,11 +168,11 @@ class ViewJudge:
     def ratio(
         self, one: Mapping[str, Any], a: Number, b: Number, now: Numbers, z: float
     ) -> Number | None:
-        """A quotient r, with all r for which a - r·b is within z deviations of 0."""
+        """A quotient; its interval has all r for which a - r·b is within z deviations of 0."""
         times, leads = 1, [self.lead(one[name]) for name in ("of", "over")]
         count = now.get(self.counts.get(leads[0][0], ""))
         shared = leads[0][1] * leads[1][1] * (leads[0][0] == leads[1][0])
-        if shared and count is None:  # the noise may move both in any way
+        if shared and count is None:  # the correlation of the noise is unknown
             times, covariance = 2, Fraction(0)
         else:
             covariance = shared * count.variance if shared and count else Fraction(0)
@@ -191,7 +191,7 @@ class ViewJudge:
         return Number(told, max(variance, Fraction(0)), a.floored, (ends[0], ends[1]))
 
     def lead(self, name: str) -> tuple[str, Fraction]:
-        """Which count's noise is in a value's, and how often."""
+        """The count whose noise is part of a value's noise, and its factor."""
         a = self.added[name]
         if a["kind"] == "count":
             return (f"sum:{a['column']}" if "where" in a else "count"), Fraction(1)
@@ -200,7 +200,7 @@ class ViewJudge:
         return self.rules.counter(place), self.rules.middle[place] * self.rules.columns[place].grid
 
     def shown(self, one: Number | None, z: float) -> dict[str, Any] | None:
-        """A number as a row has it."""
+        """A number in the form of a row."""
         if one is None:
             return None
         deviation = six(math.sqrt(one.variance))
@@ -218,7 +218,7 @@ def about_view(
     view: Mapping[str, Any], rules: Rules, source: Iterable[Published],
     published: Sequence[Published],
 ) -> Iterator[str]:  # fmt: skip
-    """What is wrong with the records of a view; what it still has to publish is not missed."""
+    """Objections to the records of a view; records that are still to come are not missed."""
     judge, told = ViewJudge(view, rules), defaultdict[Place, list[Any]](list)
     for key, value in published:
         body = json.loads(value)
@@ -237,7 +237,7 @@ def differences(
     view: Mapping[str, Any], judge: ViewJudge, one: Source, rows: Sequence[dict[str, Any]],
     found: Sequence[tuple[bytes, dict[str, Any]]],
 ) -> Iterator[str]:  # fmt: skip
-    """Of one release: its rows in their order, and its manifest, which is the last record."""
+    """Compare one release: its rows in order, and its manifest, which is the last record."""
     head = f"{view['name']}|{one.place[0]}|".encode()
     made = [key.removeprefix(head) for key, _ in found]
     if made != [*(row["text"] for row in rows), b"manifest:0"]:
@@ -269,7 +269,7 @@ def differences(
 
 
 def close(told: dict[str, Any] | None, wanted: dict[str, Any] | None) -> bool:
-    """Whether a value is the right one, and its error up to the last of its six digits."""
+    """Whether a value is right, and its error to the last of six digits."""
     if told is None or wanted is None:
         return told is wanted
     reach = CLOSE * max(wanted["high"] - wanted["low"], wanted["stddev"])
@@ -280,12 +280,12 @@ def close(told: dict[str, Any] | None, wanted: dict[str, Any] | None) -> bool:
 
 
 def label(a: Mapping[str, Any]) -> str:
-    """Name of a released value."""
+    """The name of a released value."""
     plainly = "count" if a["kind"] == "count" else f"{a['kind']}_{a.get('field')}"
     return a["name"] or plainly.replace(".", "_")
 
 
 def microseconds(text: str) -> int:
-    """A time as rows say it."""
+    """The microseconds of a time in a row."""
     moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
     return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)

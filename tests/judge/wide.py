@@ -1,8 +1,8 @@
-"""A wide tree of noisy sums over blocks of slots: its noise made consistent, its shape.
+"""A wide tree of noisy sums over blocks of slots: its consistent noise, and its shape.
 
-Every node of a chunk of b^L blocks has noise of its own, and there is no root. Estimates are the
-least-squares ones (Hay et al. 2010, two sweeps), exactly; shapes are those of least expected error
-of ranges that lie evenly among all of them.
+Every node of a chunk of b^L blocks has its own noise, and there is no root. Estimates are exact
+least-squares estimates (Hay et al. 2010, two sweeps). A shape has the least expected error over
+ranges that are evenly spread among all ranges.
 """
 
 import math
@@ -19,23 +19,23 @@ from .gaussian import DIGITS
 FANOUTS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32)
 RANGES = [(n * 0.7548776662466927 % 1, n * 0.5698402909980532 % 1) for n in range(1, 49)]
 TREND, FEWEST, NODES, DEEPEST = 0.03, 8, 1 << 21, 20
-FINE = 1 << 10  # the threshold for which a mean variance is worked out
+FINE = 1 << 10  # the threshold at which mean variances are computed
 
-Spans = Sequence[tuple[int, int, float]]  # blocks, from one up to another, and their weight
+Spans = Sequence[tuple[int, int, float]]  # first block, end block and weight of each span
 
 
 class Draw(Protocol):
-    """Noise of a purpose, scale, step of first use, key and index."""
+    """Noise by purpose, scale, first step of use, key and index."""
 
     def __call__(self, purpose: str, scale: Fraction, step: int, key: bytes, index: int) -> int: ...
 
 
 class Chunks(NamedTuple):
-    """The nodes of one chunk after another."""
+    """A sequence of chunks and their nodes."""
 
     fanout: int
     levels: int
-    epsilon: Fraction  # of one record
+    epsilon: Fraction  # ε of one record
     purpose: str = "node"
 
     @property
@@ -48,10 +48,10 @@ class Chunks(NamedTuple):
     def prefix(
         self, draw: Draw, pieces: Sequence[tuple[int, int]], end: int
     ) -> tuple[int, Fraction]:
-        """Where the chunk of the last of so many blocks begins, and the noise since then.
+        """Where the chunk with block ``end`` - 1 begins, and the noise since then.
 
         Args:
-            pieces: blocks where a chunk begins, regardless of earlier ones, and its threshold.
+            pieces: blocks at which a chunk begins anew, each with its threshold.
         """
         if not end:
             return 0, Fraction(0)
@@ -66,10 +66,10 @@ class Chunks(NamedTuple):
         return start, sum(consistent(noise, self.fanout)[: end - start], Fraction(0))
 
     def variance(self, pieces: Sequence[tuple[int, int]], spans: Spans) -> float:
-        """Of a weighted sum of blocks."""
+        """Variance of a weighted sum of blocks."""
         total = 0.0
         for (low, theta), (high, _) in pairwise([*pieces, (1 << 60, 0)]):
-            ends: dict[int, float] = {}  # weights of totals, of all blocks since the piece began
+            ends: dict[int, float] = {}  # weights of totals of all blocks since the piece began
             for first, last, weight in spans:
                 for place, sign in ((min(last, high), 1), (min(first, high), -1)):
                     if place > low:
@@ -79,7 +79,7 @@ class Chunks(NamedTuple):
         return total
 
     def squares(self, ends: dict[int, float]) -> float:
-        """Σ_l g_l Σ_v (weight of the blocks under v)², over weighted totals of first blocks."""
+        """Σ_l g_l Σ_v (weight of the blocks under v)² for weighted totals of the first blocks."""
         found, size, last = 0.0, 1, 0
         for level in range(self.levels):
             here = last * self.fanout + 1  # 1 + b + … + b^level
@@ -111,13 +111,13 @@ def _estimates(noise: tuple[tuple[int, ...], ...], b: int) -> list[Fraction]:
 
 
 def consistent(noise: Sequence[Sequence[int]], fanout: int) -> list[Fraction]:
-    """Estimates of the blocks, from nodes of every level, blocks first."""
+    """Estimates of the blocks, from the nodes of every level; ``noise`` has the blocks first."""
     return _estimates(tuple(map(tuple, noise)), fanout)
 
 
 @lru_cache(None)
 def laplace_variance(scale: Fraction) -> float:
-    """2a/(1-a)² with a = exp(-1/scale)."""
+    """The variance of discrete Laplace noise: 2a/(1-a)² with a = exp(-1/scale)."""
     if not scale:
         return 0.0
     with localcontext(DIGITS):
@@ -126,14 +126,14 @@ def laplace_variance(scale: Fraction) -> float:
 
 
 class Endless(NamedTuple):
-    """One tree over so many blocks; level j has a share of ε in proportion to 1/(j(j+1))."""
+    """One tree over many blocks; level j has a share of ε in proportion to 1/(j(j+1))."""
 
     fanout: int
     epsilon: Fraction
     last: int  # blocks
 
     def nodes(self, end: int) -> list[tuple[int, int]]:
-        """Level and place of the nodes that make up the first blocks."""
+        """Level and place of the nodes that add up to the first ``end`` blocks."""
         found, level = [], 1
         while end >= self.fanout ** (level - 1):
             whole = end // self.fanout ** (level - 1)
@@ -148,7 +148,7 @@ class Endless(NamedTuple):
     def prefix(
         self, draw: Draw, pieces: Sequence[tuple[int, int]], end: int
     ) -> tuple[int, Fraction]:
-        """0, and the noise of the first blocks; a node's nonce is that of its own last block."""
+        """0, and the noise of the first blocks; a node has the nonce of its last block."""
         total, ((_, theta), *_) = 0, pieces
         for level, place in self.nodes(end):
             step = (place + 1) * self.fanout ** (level - 1)
@@ -156,7 +156,7 @@ class Endless(NamedTuple):
         return 0, Fraction(total)
 
     def variance(self, pieces: Sequence[tuple[int, int]], spans: Spans) -> float:
-        """Of a weighted sum of blocks."""
+        """Variance of a weighted sum of blocks."""
         weights: dict[tuple[int, int], float] = {}
         for first, last, weight in spans:
             for end, sign in ((last, weight), (first, -weight)):
@@ -168,7 +168,7 @@ class Endless(NamedTuple):
 
 
 def ranges(slots: int, width: int) -> Iterator[Spans]:
-    """Blocks whose totals tell each range; inside a block goes a share of the one before."""
+    """Weighted blocks that estimate each range; a part of a block is predicted from the last."""
     for one, other in RANGES:
         ends = sorted((int(one * (slots + 1)), int(other * (slots + 1))))
         spans: list[tuple[int, int, float]] = []
@@ -181,13 +181,13 @@ def ranges(slots: int, width: int) -> Iterator[Spans]:
 
 
 def mean_variance(tree: Chunks | Endless, width: int, slots: int) -> float:
-    """Mean variance of a range for a threshold of 1."""
+    """Mean variance of a range, for a threshold of 1."""
     every = (tree.variance([(0, FINE)], spans) for spans in ranges(slots, width))
     return sum(every) / len(RANGES) / FINE**2
 
 
 def inside(width: int, load: int) -> float:
-    """Mean squared error of a range by what is predicted inside blocks."""
+    """Mean squared error that predictions inside blocks add to a range."""
     return 5 * load * width / 36 + (TREND * load * width) ** 2 if width > 1 else 0.0
 
 
@@ -196,10 +196,10 @@ def shape(
     slots: int, epsilon: Fraction, load: int, given: tuple[int, int, int] = (0, 0, -1),
     whole: int = 0,
 ) -> tuple[int, int, int]:  # fmt: skip
-    """Children, levels and levels without noise, of least expected error.
+    """Children, levels, and levels without noise, with the least expected error.
 
     Args:
-        given: the same from settings; 0, 0 (levels in all) and -1 for those that are not set.
+        given: the three numbers from settings; 0, 0 (all levels) and -1 for those not set.
         whole: number of slots that must form whole blocks.
     """
     found, least, seen = (0, 0, 0), math.inf, set()
@@ -219,7 +219,7 @@ def shape(
 
 
 def totals(spans: Spans) -> dict[int, float]:
-    """Spans as weights of the totals of first blocks."""
+    """Spans as weighted totals of the first blocks."""
     ends: dict[int, float] = {}
     for first, last, weight in spans:
         for place, sign in ((last, weight), (first, -weight)):
@@ -229,7 +229,7 @@ def totals(spans: Spans) -> dict[int, float]:
 
 
 def shapes(slots: int, fanout: int, height: int, skip: int) -> Iterator[tuple[int, int, int]]:
-    """All that are possible; of what a setting says there is no other."""
+    """All possible shapes; a number that a setting states is fixed."""
     for b in (fanout,) if fanout else FANOUTS:
         for s in (skip,) if skip >= 0 else range(DEEPEST):
             if s and s != skip and b**s * FEWEST > slots:
@@ -246,7 +246,7 @@ def shapes(slots: int, fanout: int, height: int, skip: int) -> Iterator[tuple[in
 def endless(
     slots: int, epsilon: Fraction, load: int, fanout: int, skip: int
 ) -> tuple[Endless, int]:
-    """The infinite tree, and the slots of a block, of least expected error."""
+    """The infinite tree and the slots of a block, with the least expected error."""
     found, least = None, math.inf
     for s in (skip,) if skip >= 0 else range(DEEPEST):
         width = fanout**s

@@ -7,7 +7,7 @@ from .endless import Endless
 
 
 class Windows:
-    """What the canonical configuration of a pipeline says of time."""
+    """What the canonical configuration of a pipeline states about time."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.config = config
@@ -35,7 +35,7 @@ class Windows:
         return int(self.config["window"]["origin"]) + window * self.length
 
     def opens(self, window: int) -> int:
-        """First microsecond of what is released of it."""
+        """First microsecond that a window's release covers."""
         return self.start(window + 1 - self.hops)
 
     def window(self, time: int) -> int:

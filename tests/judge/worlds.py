@@ -1,4 +1,4 @@
-"""Raw logs and clock logs at random, for deployments in memory."""
+"""Random raw logs and clock logs for deployments in memory."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ delta = {delta}
 
 
 def sharing(name: str, key: str, horizon: int, more: str, mechanism: str) -> str:
-    """A pipeline without a budget of its own."""
+    """A pipeline with a shared budget instead of its own."""
     text = PIPELINE.format(name=name, key=key, window=HORIZONS[horizon], more=more, epsilon=0,
                            delta=0, mechanism=mechanism)  # fmt: skip
     return "".join(one for one in text.splitlines(True) if not one.startswith("budget ="))
@@ -79,18 +79,18 @@ WRONG: list[dict[str, Any]] = [
 
 @dataclass(frozen=True)
 class World:
-    """Raw logs of each partition and the clock log, at random, for a compiled deployment."""
+    """Random raw logs and a random clock log for a compiled deployment."""
 
     made: Deployment
     logs: Logs
     clock: list[ClockRecord]
-    beside: Logs = field(default_factory=list)  # of the topic that states attributes
+    beside: Logs = field(default_factory=list)  # logs of the topic that states attributes
 
 
 def world(
     made: Deployment, random: Random, events: int, windows: int = 3, users: int = 10
 ) -> World:
-    """Events in and out of time, broken ones, beats and triggers of every pipeline."""
+    """Events in and out of order, broken events, and beats and triggers of every pipeline."""
     (source,) = made.streams
     logs: Logs = [[] for _ in range(source.partitions)]
     beside: Logs = [[] for _ in range(source.partitions if source.attributes else 0)]
@@ -100,7 +100,7 @@ def world(
     ends = [0] * source.partitions
     for step in range(events):
         now = ORIGIN + windows * DAY * step // events
-        for log in logs:  # offsets have gaps, as transactions leave them
+        for log in logs:  # offsets have gaps, as after transactions
             _append(source, logs, log, now, random, users)
         for log in beside:
             _state(source, beside, log, now, random, users)
@@ -122,7 +122,7 @@ def world(
 
 
 class _State:
-    """Where the triggers of one pipeline are; some epochs are refused."""
+    """The next trigger of one pipeline; some epochs are refused."""
 
     def __init__(self, pipeline: Compiled) -> None:
         self._pipeline = pipeline
@@ -157,13 +157,13 @@ def _append(
     random: Random,
     users: int,
 ) -> None:
-    """One record, or none: units keep to a partition, keys are few, some values are wrong."""
+    """Append a record, or none: units keep to a partition, keys are few, some values are wrong."""
     user = f"u{min(int(random.expovariate(3 / users)), users - 1)}"
     partition = home((user,), source.partitioner, len(logs)) if source.partitioner != "none" else 0
     if source.partitioner == "none":
         partition = int(user[1:]) % len(logs)
     if log is not logs[partition] and random.random() < 0.9:
-        return  # a stray, where partitions matter
+        return  # a stray record, if partitions matter
     if log is not logs[partition] and source.partitioner == "none":
         return
     time = now + random.choice([0, 0, 0, -DAY // 10, -DAY, DAY // 48, DAY // 10])
@@ -186,7 +186,7 @@ def _append(
 def _state(
     source: Input, logs: Logs, log: list[RawRecord], now: int, random: Random, users: int
 ) -> None:
-    """What one unit states, or that it states nothing any more; some of it is wrong, or strays."""
+    """Append what one unit states, or its deletion; some of it is wrong or in a wrong partition."""
     unit: Any = f"u{random.randrange(users)}"
     partition = home((unit,), source.partitioner, len(logs))
     if log is not logs[partition] and random.random() < 0.9:
@@ -203,7 +203,7 @@ def _state(
 
 
 def first_twice(real: Any) -> Any:
-    """A duplicate: the first record of a slice counts twice."""
+    """A mistake that duplicates: the first record of a slice counts twice."""
 
     def absorb(self: Any, units: Any, batch: Any) -> Any:
         units, part = real(self, units, batch)
